@@ -1,4 +1,4 @@
-//! `yurt-ds controller`: watches, decides, writes.
+//! `yurt-ds controller`: watches objects, decides, and writes.
 //!
 //! ```text
 //!  caches ──► event_handler ──► index ──► engine ──► core::decide ──► apply   (pods)
@@ -7,8 +7,8 @@
 //!                                             └── lease: may_write()?      also: /live /ready /metrics, permissions
 //! ```
 //!
-//! One task owns all state. Watches and writes are tasks that talk to it through channels. All durable state is in API objects,
-//! so killing the process at any moment loses nothing.
+//! One task owns all state. Watches and writes are separate tasks, connected to it by channels. Everything that must survive a
+//! restart is in API objects, so the process may be killed at any moment.
 
 mod advanced;
 mod apply;
@@ -71,19 +71,19 @@ pub struct ControllerConfig {
     pub clock: Clock,
     /// Name and namespace of this replica, and the durations of its Lease.
     pub settings: Settings,
-    /// True if the replica stands for election. Otherwise the process always leads.
+    /// True if replicas elect a leader. Otherwise this process always leads.
     pub elects: bool,
     /// Metrics of the process.
     pub metrics: Arc<Metrics>,
-    /// Readiness of the process, which `/ready` reports.
+    /// Readiness of the process, as reported by `/ready`.
     pub readiness: ReadinessHandle,
-    /// Pause of the thread between two checks for new messages.
+    /// Duration for which the thread sleeps between two checks for new messages.
     pub gathering: WakeupBatching,
     /// Kinds of DaemonSets that are rolled out.
     pub kinds: Kinds,
 }
 
-/// Runs the controller process: serves HTTP and rolls out until `shutdown`. `gathering` determines how long its thread sleeps.
+/// Runs the controller process until `shutdown`: serves HTTP and rolls out. `gathering` determines how long its thread sleeps.
 ///
 /// # Errors
 /// If it cannot start: no usable credentials, a port in use, or durations that don't fit together.
@@ -138,7 +138,7 @@ pub async fn start(
     Ok(())
 }
 
-/// Runs until the shutdown is requested, then finishes pending writes and releases the Lease.
+/// Runs until shutdown is requested. Then finishes pending writes and releases the Lease.
 pub async fn run(config: ControllerConfig, shutdown: Shutdown) {
     let ControllerConfig {
         client,
@@ -234,7 +234,7 @@ pub async fn run(config: ControllerConfig, shutdown: Shutdown) {
     sending.finish().await;
 }
 
-/// Converts the kinds of DaemonSets on the command line.
+/// Converts the values of `--controllers`.
 fn kinds(typed: &[KindName]) -> Kinds {
     Kinds {
         native: typed.contains(&KindName::Native),
@@ -242,7 +242,7 @@ fn kinds(typed: &[KindName]) -> Kinds {
     }
 }
 
-/// Converts the Lease arguments; a missing identity is generated on this machine.
+/// Converts the flags of the Lease. If no identity is given, generates one for this process.
 fn settings(args: &LeaseArgs, default_namespace: &str) -> Result<Settings> {
     let namespace = args.lease_namespace.as_deref();
     let settings = Settings {
@@ -255,12 +255,12 @@ fn settings(args: &LeaseArgs, default_namespace: &str) -> Result<Settings> {
     settings.checked()
 }
 
-/// Time after which a replica that cannot become ready reports missing permissions without leading.
+/// Time after which a replica that cannot become ready reports missing permissions although it doesn't lead.
 const UNREADY: Duration = Duration::from_secs(30);
 
-/// Checks for missing permissions, reports them in an Event, and follows them until they are granted.
+/// Checks for missing permissions, reports them in an Event, and checks them again until they are granted.
 ///
-/// Only the leader reports, unless no replica can lead.
+/// The leader reports them. If no replica can become ready, and so none can lead, any replica does.
 async fn check_permissions(
     client: Client,
     namespace: String,
@@ -273,7 +273,7 @@ async fn check_permissions(
     let missing = permissions::missing(&client, &namespace, needs, &metrics).await;
     let leads = leadership.clone();
     let report = async {
-        // A replica that cannot list never leads, and reports anyway.
+        // A replica that may not list objects never becomes the leader, so it reports after a while without leading.
         let unready = async {
             if missing.keeps_unready() {
                 tokio::time::sleep(UNREADY).await
@@ -286,7 +286,7 @@ async fn check_permissions(
             () = unready => true,
         };
         if tells && missing != Missing::default() {
-            // The wait may have been long.
+            // Check the permissions again: they may have changed while this replica waited to lead.
             let missing = permissions::missing(&client, &namespace, needs, &metrics).await;
             permissions::report(&missing, &namespace, &events);
         }

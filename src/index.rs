@@ -1,4 +1,4 @@
-//! Cache of the watched objects: nodes, DaemonSets, their revisions and pods, in a form that a [`Fleet`] is built from.
+//! Cache of the watched objects (nodes, DaemonSets, ControllerRevisions, pods), from which each DaemonSet's [`Fleet`] is built.
 //!
 //! ```text
 //! k8s::{Node, DaemonSet, ControllerRevision, Pod} ──apply──► Index ──view──► ParsedSettings + Fleet ──► core::decide
@@ -7,8 +7,8 @@
 //!
 //! No I/O and no clock: the caller passes `now`.
 //!
-//! A readiness change that the controller observes gets the time of observation, so a node with a wrong clock cannot shorten or
-//! lengthen any wait. A state from before the first observation gets the object's own timestamp, but never one before the
+//! If the controller observes a change of readiness, the time of observation is used. So a node with a wrong clock cannot shorten
+//! or lengthen any wait. A state from before the first observation has the object's own timestamp, but never one before the
 //! object's creation or in the future.
 
 mod advanced;
@@ -56,20 +56,20 @@ pub use set::{PodController, RequeueDelay, SetRecord};
 use node::NodeRecord;
 use texts::Texts;
 
-/// State of all watched objects.
+/// Cached state of all watched objects.
 #[derive(Debug, Default)]
 pub struct Index {
     nodes: BTreeMap<NodeName, NodeRecord>,
     sets: BTreeMap<SetKey, Box<SetRecord>>,
-    /// Keys of `sets` by UID.
+    /// Keys of `sets`, by UID.
     uids: BTreeMap<Arc<str>, SetKey>,
     revisions: BTreeMap<Arc<str>, BTreeMap<Arc<str>, OwnedRevision>>,
-    /// Unreadable ControllerRevisions with the error, by the UID of their owner and their name.
+    /// Errors of unreadable ControllerRevisions, by the UID of their owner and by name.
     unreadable_revisions: BTreeMap<Arc<str>, BTreeMap<Arc<str>, Arc<str>>>,
     texts: Texts,
-    /// DaemonSets that are not rolled out although their owners may expect it.
+    /// DaemonSets that are not managed although their owners may expect it.
     unmanaged: BTreeMap<SetKey, Unmanaged>,
-    /// Images whose presence on nodes matters: those of every revision of a DaemonSet that pre-pulls images.
+    /// Images whose presence on nodes affects decisions: those of all revisions of DaemonSets that pre-pull images.
     wanted: BTreeSet<ImageKey>,
     /// See [`Fleet::in_order`].
     in_order: bool,
@@ -81,21 +81,21 @@ struct OwnedRevision {
     facts: RevisionFacts,
 }
 
-/// A DaemonSet that is not rolled out although its owner may expect it.
+/// DaemonSet that is not managed although its owner may expect it.
 ///
-/// Its annotations only resemble those of a managed DaemonSet, or its deletion does not finish.
+/// Either its annotations only resemble those of a managed DaemonSet, or its deletion doesn't finish.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unmanaged {
-    /// Its UID.
+    /// UID of the DaemonSet.
     pub uid: Arc<str>,
-    /// Reason of the Event about it.
+    /// Reason of the Event about the DaemonSet.
     pub reason: &'static str,
-    /// Message of the Event: one sentence.
+    /// Message of the Event.
     pub text: Arc<str>,
 }
 
 impl Unmanaged {
-    /// Returns the key that identifies the Event about it, whichever replica sends it.
+    /// Returns a suffix for the name of the Event. It is the same for all replicas, so that there is only one Event.
     pub fn mark(&self) -> String {
         let mut hasher = DefaultHasher::new();
         self.text.hash(&mut hasher);
@@ -103,22 +103,22 @@ impl Unmanaged {
     }
 }
 
-/// Effect of a change of a DaemonSet on the watch of its pods.
+/// Consequence of a changed DaemonSet for the watch of its pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SetChange {
-    /// No effect.
+    /// Nothing to do.
     Ignored,
-    /// The DaemonSet is known already: decide again.
+    /// The pods are watched already, so only decide again.
     Updated,
-    /// Start a watch of its pods, with this label selector.
+    /// Start a watch of the pods, with this label selector.
     Watch(String),
-    /// Stop the watch of its pods.
+    /// Stop the watch of the pods.
     Unwatch,
 }
 
 impl Index {
-    /// Records whether the native controller sees changes in order ([`Fleet::in_order`]); until then it counts as one that does
-    /// not.
+    /// Records whether the native controller sees changes in order ([`Fleet::in_order`]). Before the first call, it is assumed
+    /// that it doesn't.
     ///
     /// Returns the DaemonSets whose decision may change.
     pub fn know_order(&mut self, in_order: bool) -> Vec<SetKey> {
@@ -157,7 +157,7 @@ impl Index {
         self.take_node(name, record)
     }
 
-    /// Removes a Node. Returns the DaemonSets whose decision may change.
+    /// Removes a deleted Node. Returns the DaemonSets whose decision may change.
     pub fn delete_node(&mut self, name: &str) -> Vec<SetKey> {
         let name = NodeName::from(name);
         let before = self.nodes.remove(&name);
@@ -168,7 +168,7 @@ impl Index {
         self.sets_concerned(&name, before.as_ref(), None)
     }
 
-    /// Removes the Nodes that a complete list did not contain.
+    /// Removes the Nodes that a complete list doesn't contain. Returns the DaemonSets whose decision may change.
     pub fn retain_nodes(&mut self, seen: &BTreeSet<String>) -> Vec<SetKey> {
         let gone: Vec<NodeName> = self
             .nodes
@@ -207,7 +207,7 @@ impl Index {
             .collect()
     }
 
-    /// Stores a Node, readable or not. Returns the DaemonSets whose decision may change.
+    /// Stores a Node, even if it is unreadable. Returns the DaemonSets whose decision may change.
     pub fn take_listed_node(&mut self, node: &Item<k8s::Node>, now: Timestamp) -> Vec<SetKey> {
         match node {
             Ok(node) => self.apply_node(node, now),
@@ -218,7 +218,7 @@ impl Index {
         }
     }
 
-    /// Stores a ControllerRevision, readable or not, of a known DaemonSet. Returns that DaemonSet.
+    /// Stores a ControllerRevision of a known DaemonSet, even if it is unreadable. Returns the DaemonSet.
     pub fn take_listed_revision(
         &mut self,
         revision: &Item<k8s::ControllerRevision>,
@@ -239,7 +239,7 @@ impl Index {
         }
     }
 
-    /// Stores a DaemonSet.
+    /// Stores a DaemonSet. Returns what that means for the watch of its pods.
     pub fn apply_set(&mut self, set: &k8s::DaemonSet) -> SetChange {
         let change = self.take_set(set);
         if change != SetChange::Ignored {
@@ -294,7 +294,7 @@ impl Index {
         self.remove_set(key)
     }
 
-    /// Removes a DaemonSet and its revisions. If it is watched again, they are listed again.
+    /// Removes a DaemonSet and its revisions. The revisions are listed again if the DaemonSet is watched again.
     fn remove_set(&mut self, key: &SetKey) -> bool {
         let removed = self.sets.remove(key);
         if let Some(set) = &removed {
@@ -310,7 +310,7 @@ impl Index {
         self.uids.get(uid)
     }
 
-    /// Stores a ControllerRevision. Returns the DaemonSet that it belongs to.
+    /// Stores a ControllerRevision. Returns the DaemonSet that owns it.
     pub fn apply_revision(&mut self, revision: &k8s::ControllerRevision) -> Option<SetKey> {
         let meta = &revision.metadata;
         let owner = meta
@@ -350,7 +350,8 @@ impl Index {
         Some(daemonset)
     }
 
-    /// Records that a ControllerRevision of this owner is unreadable, and why; its DaemonSet is left alone until it is readable.
+    /// Records that a ControllerRevision of the DaemonSet with the UID `owner` is unreadable, and why. The DaemonSet is left
+    /// alone until the revision is readable.
     pub fn note_unreadable_revision(&mut self, owner: &str, name: &str, why: &Arc<str>) {
         let owned = self.unreadable_revisions.entry(owner.into()).or_default();
         owned.insert(name.into(), why.clone());
@@ -369,9 +370,9 @@ impl Index {
         self.sets.get(key).is_some_and(|set| set.pulls_ahead())
     }
 
-    /// Updates the images whose presence is recorded for each Node.
+    /// Updates the set of images whose presence is recorded for each Node.
     ///
-    /// A Node is recorded again when its kubelet next reports, after five minutes at most.
+    /// Nodes are recorded again when their kubelets next update them, within five minutes.
     fn look_for_images(&mut self) {
         let sets = self.sets.values().filter(|set| set.pulls_ahead());
         let owned = sets.filter_map(|set| self.revisions.get(&set.uid));
@@ -381,7 +382,7 @@ impl Index {
         self.wanted = fixed.map(|image| image.key).collect();
     }
 
-    /// Removes the ControllerRevision with this metadata, readable or not. Returns the DaemonSet that it belonged to.
+    /// Removes the ControllerRevision with this metadata, even if it was unreadable. Returns the DaemonSet that owned it.
     pub fn delete_revision(&mut self, meta: &ObjectMeta) -> Option<SetKey> {
         let owner = &*meta.owner_references.iter().flatten().next()?.uid;
         let name = meta.name.as_deref()?;
@@ -404,8 +405,8 @@ impl Index {
         Some(daemonset)
     }
 
-    /// Removes the ControllerRevisions of these DaemonSets that a complete list did not contain; an entry of `seen` is (owner
-    /// UID, name).
+    /// Removes the ControllerRevisions of these DaemonSets that a complete list doesn't contain. Entries of `seen` are pairs of
+    /// owner UID and name.
     pub fn retain_revisions(
         &mut self,
         of: impl Fn(&SetKey) -> bool,
@@ -437,7 +438,7 @@ impl Index {
         concerned.into_iter().collect()
     }
 
-    /// Returns the DaemonSets that are not rolled out although their owners may expect it.
+    /// Returns the DaemonSets that are not managed although their owners may expect it.
     pub fn unmanaged(&self) -> impl Iterator<Item = (&SetKey, &Unmanaged)> {
         self.unmanaged.iter()
     }
@@ -447,7 +448,7 @@ impl Index {
         self.unmanaged.contains_key(key)
     }
 
-    /// Removes the unmanaged DaemonSets that a complete list did not contain.
+    /// Removes the [`unmanaged`](Self::unmanaged) DaemonSets that a complete list doesn't contain.
     pub fn retain_strays(&mut self, seen: &BTreeSet<SetKey>) {
         self.unmanaged.retain(|key, _| seen.contains(key));
     }
@@ -457,12 +458,13 @@ impl Index {
         self.sets.get(key).map(|set| &**set)
     }
 
-    /// Returns the record of a DaemonSet, to record the controller's own writes.
+    /// Returns the record of a DaemonSet for modification, to record the controller's own writes.
     pub fn set_mut(&mut self, key: &SetKey) -> Option<&mut SetRecord> {
         self.sets.get_mut(key).map(|set| &mut **set)
     }
 
-    /// Stores a pod that may belong to the DaemonSet. Returns the requeue delay; `None` if there is no such DaemonSet.
+    /// Stores a pod that may belong to the DaemonSet. Returns the delay until the next decision; `None` if there is no such
+    /// DaemonSet.
     pub fn apply_pod(
         &mut self,
         key: &SetKey,
@@ -475,7 +477,7 @@ impl Index {
 
     /// Records that a pod of a DaemonSet is unreadable, and why.
     ///
-    /// The node of the pod is left alone, or the whole DaemonSet if the node is unknown.
+    /// The pod's node is left alone, or the whole DaemonSet if the node is unknown.
     pub fn note_unreadable_pod(&mut self, key: &SetKey, unreadable: &Unreadable) {
         let node = unreadable
             .node
@@ -486,12 +488,13 @@ impl Index {
         }
     }
 
-    /// Resets the reported state of every DaemonSet to its status, because another replica may have reported something else.
+    /// Resets what was reported about every DaemonSet to the content of its status, because another replica may have reported
+    /// something else.
     pub fn forget_reported(&mut self) {
         self.sets.values_mut().for_each(|set| set.forget_reported());
     }
 
-    /// Returns every DaemonSet that is managed, or was managed and has conditions to clean up.
+    /// Returns every DaemonSet that is managed, and every one that is no longer managed but still has conditions to remove.
     pub fn keys(&self) -> impl Iterator<Item = &SetKey> {
         self.sets.keys()
     }
@@ -519,16 +522,16 @@ impl Index {
             .collect()
     }
 
-    /// Removes the ControllerRevision with this name, because it was deleted.
+    /// Removes the ControllerRevision with this name after the controller deleted it.
     pub fn forget_revision(&mut self, uid: &str, name: &str) {
         if let Some(owned) = self.revisions.get_mut(uid) {
             owned.remove(name);
         }
     }
 
-    /// Returns the numbers for the status of an Advanced DaemonSet; `None` if it is unknown or a native one.
+    /// Returns the numbers for the status of an Advanced DaemonSet; `None` if the DaemonSet is unknown or native.
     ///
-    /// `handled`: true if its present generation was handled.
+    /// `handled`: true if the controller has observed the present generation.
     pub fn numbers(
         &self,
         key: &SetKey,
@@ -548,26 +551,26 @@ impl Index {
 
     /// Returns the name of the ControllerRevision with this hash.
     ///
-    /// An adopted revision keeps the name that another DaemonSet gave it.
+    /// The name can't be derived from the hash: an adopted revision is named after the DaemonSet that created it.
     pub fn revision_name(&self, uid: &str, hash: &Revision) -> Option<&str> {
         let mut owned = self.revisions.get(uid)?.iter();
         let found = owned.find(|(_, owned)| owned.facts.hash == *hash);
         found.map(|(name, _)| &**name)
     }
 
-    /// Returns the names of all nodes, in order.
+    /// Returns the names of all nodes, sorted.
     pub fn node_names(&self) -> impl Iterator<Item = &NodeName> {
         self.nodes.keys()
     }
 
-    /// Returns the fleet of a DaemonSet at `now`: the cache, overlaid with the controller's own writes.
+    /// Returns the fleet of a DaemonSet as of `now`: the cached objects, changed by the controller's pending writes.
     pub fn fleet(&mut self, key: &SetKey, now: Timestamp) -> Option<Arc<Fleet>> {
         self.joined(key, None, now)
     }
 
     /// Returns the part of the fleet that a decision by `strategy` needs.
     ///
-    /// The other nodes are in the fleet as counts. Pass the `InView` of the decision to [`widen`](Self::widen).
+    /// All other nodes are only counted. After the decision, [`widen`](Self::widen) must be called with the resulting `InView`.
     pub fn view(
         &mut self,
         key: &SetKey,
@@ -577,9 +580,9 @@ impl Index {
         self.joined(key, Some(strategy), now)
     }
 
-    /// Records what a decision at `now` found about its [view](Self::view).
+    /// Records whether the [view](Self::view) was sufficient for a decision at `now`.
     ///
-    /// Returns true if the decision has to be repeated with another view.
+    /// Returns true if the decision has to be repeated with a larger view.
     pub fn widen(&mut self, key: &SetKey, view: InView, now: Timestamp) -> bool {
         let set = self.sets.get_mut(key);
         set.is_some_and(|set| set.cache.widen(view, now))
@@ -600,14 +603,14 @@ impl Index {
             nodes: &self.nodes,
             revisions: &revisions,
             basis: &set.basis(&revisions),
-            // The controller sees its own changes in order.
+            // For an Advanced DaemonSet, this controller itself creates the pods, and it sees its own changes in order.
             in_order: self.in_order || key.is_advanced(),
             now,
         };
         Some(joined::fleet(set, &around, strategy))
     }
 
-    /// Returns the settings of a DaemonSet. A DaemonSet with an unreadable part counts as one with invalid settings.
+    /// Returns the settings of a DaemonSet. If an object that the DaemonSet needs is unreadable, the settings count as invalid.
     pub fn reading(&self, key: &SetKey) -> Option<Cow<'_, ParsedSettings>> {
         let set = self.sets.get(key)?;
         let unreadable = match set.reading {
@@ -620,7 +623,7 @@ impl Index {
         })
     }
 
-    /// Returns the first unreadable object of a DaemonSet that affects more than one node.
+    /// Returns an error about the first unreadable object that concerns more than one node of the DaemonSet.
     fn unreadable_part(&self, set: &SetRecord) -> Option<Invalid> {
         let revisions = self.unreadable_revisions.get(&set.uid);
         let revision = revisions.and_then(BTreeMap::first_key_value);
@@ -633,13 +636,13 @@ impl Index {
         Some(Invalid::unreadable(&what, why))
     }
 
-    /// Returns the reason why the pod of a DaemonSet does not belong on a node; `None` if it does, or if either is unknown.
+    /// Returns why no pod of the DaemonSet belongs on a node; `None` if one does, or if the DaemonSet or the node is unknown.
     pub fn obstacle(&self, key: &SetKey, node: &NodeName) -> Option<Obstacle> {
         let facts = self.nodes.get(node)?.facts(node);
         self.sets.get(key)?.scheduling.obstacle(&facts)
     }
 
-    /// Returns the hashes of this DaemonSet's pods that match no known revision.
+    /// Returns the hashes that pods of this DaemonSet carry and that belong to no known revision.
     pub fn unknown_hashes(&self, key: &SetKey) -> Vec<Revision> {
         let Some(set) = self.sets.get(key) else {
             return Vec::new();
@@ -649,10 +652,10 @@ impl Index {
     }
 }
 
-/// Finalizers of the garbage collector, which removes them when the dependents of the DaemonSet are deleted or orphaned.
+/// Finalizers of the garbage collector. It removes them after it deleted or orphaned the dependents of the DaemonSet.
 const OF_DELETION: [&str; 2] = ["foregroundDeletion", "orphan"];
 
-/// Returns the report on a DaemonSet whose deletion is blocked by the finalizers of other programs.
+/// Returns a report if the DaemonSet can't be deleted because of other programs' finalizers.
 fn undeletable(set: &k8s::DaemonSet) -> Option<Unmanaged> {
     let meta = &set.metadata;
     meta.deletion_timestamp.as_ref()?;
@@ -667,7 +670,7 @@ fn undeletable(set: &k8s::DaemonSet) -> Option<Unmanaged> {
     })
 }
 
-/// Returns the report on an unmanaged DaemonSet with settings of yurt-ds.
+/// Returns a report if the DaemonSet is not managed, but has settings that look like those of yurt-ds.
 fn unmanaged(set: &k8s::DaemonSet) -> Option<Unmanaged> {
     let meta = &set.metadata;
     let source = set.settings();

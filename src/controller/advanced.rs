@@ -1,6 +1,6 @@
-//! Writes for Advanced DaemonSets (`apps.kruise.io`): revisions, status, and ownership of pods.
+//! Writes for Advanced DaemonSets (`apps.kruise.io`): revisions, status, and pod ownership.
 //!
-//! The native controller does the same for native DaemonSets. [`crate::core::engine::manage`] decides which pods to create and
+//! For native DaemonSets, the native controller writes these. [`crate::core::engine::manage`] decides which pods to create and
 //! delete.
 
 mod revisions;
@@ -21,11 +21,11 @@ use crate::k8s::client::conditions::patch_conditions;
 
 pub(super) use revisions::{RevisionSync, RevisionsRead};
 
-/// Subresource with the conditions of an Advanced DaemonSet, as named in roles.
+/// Name of the status subresource of Advanced DaemonSets in RBAC roles.
 pub(super) const STATUS: &str = "daemonsets/status.apps.kruise.io";
 
 impl Writer {
-    /// Writes the controller's part of the status. Conditions of other writers stay (server-side apply).
+    /// Writes this controller's part of the status. Conditions of other writers are kept (server-side apply).
     pub(super) async fn apply_status(
         &self,
         key: &SetKey,
@@ -49,9 +49,9 @@ impl Writer {
         self.send_for_version("patch", STATUS, request).await
     }
 
-    /// Makes the DaemonSet the controller of a pod, instead of its present ControllerRevision if any.
+    /// Makes the DaemonSet the controller of a pod, in place of a ControllerRevision if one controls the pod.
     ///
-    /// First reads whether the DaemonSet still exists.
+    /// First checks by a live read that the DaemonSet still exists.
     pub(super) async fn adopt(
         &self,
         key: &SetKey,
@@ -79,10 +79,10 @@ impl Writer {
             .await
     }
 
-    /// Releases a pod that is controlled by the DaemonSet, or by one of its ControllerRevisions, and no longer matches its
-    /// selector.
+    /// Releases a pod that no longer matches the selector of the DaemonSet, and that the DaemonSet or one of its
+    /// ControllerRevisions controls.
     ///
-    /// Returns true if the pod was released, and false if it is gone or need not be released.
+    /// Returns true if the pod was released, and false if the pod is gone or need not be released.
     pub(super) async fn release(
         &self,
         key: &SetKey,
@@ -129,9 +129,9 @@ impl Writer {
         self.send_briefly("patch", "pods", request).await
     }
 
-    /// Opens the readiness gate `InPlaceUpdateReady` of a pod, or closes it before its containers change.
+    /// Opens the readiness gate `InPlaceUpdateReady` of a pod. Before containers of the pod change, closes it instead.
     ///
-    /// Returns the API server's version of the pod.
+    /// Returns the pod as the API server stored it.
     pub(super) async fn set_in_place_gate(
         &self,
         key: &SetKey,
@@ -153,7 +153,8 @@ impl Writer {
         self.send("patch", "pods/status", request).await
     }
 
-    /// Deletes a ControllerRevision that no pod runs, and no other of this name. Succeeds if it is already gone.
+    /// Deletes a ControllerRevision, which no pod may run, and never another one of the same name. Succeeds if it is already
+    /// gone.
     pub(super) async fn delete_revision(
         &self,
         namespace: &str,
@@ -184,7 +185,7 @@ fn status(conditions: &[Value], numbers: &StatusNumbers) -> Value {
     });
     if let Some(revision) = &numbers.revision {
         status["updateRevision"] = json!(revision.as_str());
-        // Name of this field in v1alpha1.
+        // Field of v1alpha1 for the same hash.
         status["daemonSetHash"] = json!(revision.as_str());
     }
     if numbers.collisions > 0 {

@@ -1,4 +1,4 @@
-//! Carries out decisions: one request per action, each with a precondition, a deadline and a counter.
+//! Sends decided actions to the API server: one request per action, each with a precondition and a deadline, all counted.
 
 use std::sync::Arc;
 
@@ -26,25 +26,24 @@ use crate::k8s::client::conditions::{image_request, patch_conditions, removal};
 use crate::k8s::client::eviction::{eviction, refusal};
 use crate::k8s::client::{CallError, Failure, WRITE_DEADLINE, within};
 
-/// Maximum number of requests in flight. A batch of 250 deletions takes a fraction of a second, and the API server hardly
-/// notices.
+/// Maximum number of requests in flight. With it, 250 deletions take a fraction of a second, and hardly burden the API server.
 pub(super) const PARALLEL: usize = 64;
 
-/// Attempts to update a pod in place while its kubelet writes to it (Kruise).
+/// Attempts to update a pod in place. An attempt conflicts if the pod's kubelet writes to the pod at that moment (Kruise).
 const CONFLICTS: u32 = 5;
 
-/// Subresource with the conditions of a native DaemonSet, as named in roles.
+/// Name of the status subresource of native DaemonSets in RBAC roles.
 pub(super) const STATUS: &str = "daemonsets/status";
 
-/// `Accept` header for answers with only an object's metadata, where the API server supports that (Kubernetes since 1.15).
+/// `Accept` header that requests only the metadata of an object in the response. The API server supports it since Kubernetes
+/// 1.15.
 const BRIEFLY: &str =
     "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 
-/// Maximum number of templates in memory as a whole. Each may have a megabyte, and takes several while it is compared and
-/// written.
+/// Maximum number of complete templates in memory. One may have a megabyte, and takes several while it is compared and written.
 const WHOLE_TEMPLATES: usize = 1;
 
-/// Writes to the API server while this replica leads.
+/// Sender of writes, which sends only while this replica leads.
 #[derive(Clone)]
 pub(super) struct Writer {
     client: Client,
@@ -54,24 +53,24 @@ pub(super) struct Writer {
     whole_templates: Arc<Semaphore>,
 }
 
-/// Reason for which a write didn't succeed.
+/// Reason why a write failed.
 #[derive(Debug)]
 pub(super) enum WriteError {
-    /// Not sent: this replica doesn't lead, or is about to end.
+    /// The write was not sent, because this replica doesn't lead or is shutting down.
     NotLeader,
-    /// Sent, and failed.
+    /// The write was sent and failed.
     Failed {
         /// Verb of the request.
         verb: &'static str,
         /// Resource of the request.
         resource: &'static str,
-        /// Error in the answer, or a missing answer.
+        /// Error response, or the reason why there is no response.
         error: CallError,
     },
 }
 
 impl Writer {
-    /// Creates a writer that stops when leadership ends.
+    /// Creates a writer that sends nothing after leadership ends.
     pub(super) fn new(
         client: Client,
         metrics: Arc<Metrics>,
@@ -86,27 +85,27 @@ impl Writer {
         }
     }
 
-    /// Waits until another template may be in memory as a whole; `None`: the process is ending.
+    /// Waits until another complete template may be in memory; `None`: the process is shutting down.
     pub(super) async fn whole_template(&self) -> Option<SemaphorePermit<'_>> {
         self.whole_templates.acquire().await.ok()
     }
 
-    /// Returns true if a write may begin now.
+    /// Returns true if writes may be sent now.
     pub(super) fn may_write(&self) -> bool {
         self.leadership.borrow().may_write()
     }
 
-    /// Sends nothing new from now on. Requests in flight continue.
+    /// Stops sending new requests. Requests in flight continue.
     pub(super) fn close(&self) {
         self.slots.close();
     }
 
-    /// Returns the client that writes.
+    /// Returns the client that sends the writes.
     pub(super) fn client(&self) -> &Client {
         &self.client
     }
 
-    /// Carries out one action on a pod of `key`. Surge pods are created in batches by [`Self::surge`].
+    /// Carries out one action on a pod of `key`, except for the creation of surge pods ([`Self::surge`]).
     pub(super) async fn act(
         &self,
         key: &SetKey,
@@ -131,7 +130,7 @@ impl Writer {
                     None => Ok(()),
                 }
             }
-            // The caller transfers ownership right afterwards.
+            // The old pod of a surge pod. The caller transfers ownership of the surge pod right afterwards.
             Action::DeleteAfterSurge {
                 pod, evict: true, ..
             } => self.evict(key, pod).await,
@@ -157,7 +156,7 @@ impl Writer {
                 }
                 let image = stale_image.map(|stale| match stale {
                     StaleImage::Drop => removal(POD_IMAGE_READY),
-                    // The condition was not `True` before, so its transition time stays.
+                    // The transition time is kept, because the status was not `True` before either.
                     StaleImage::AskAgain => image_request(revision.as_str()),
                 });
                 let conditions = [condition].into_iter().chain(image).collect();
@@ -183,9 +182,9 @@ impl Writer {
         }
     }
 
-    /// Writes the condition of a readiness gate if the pod is unchanged since the decision.
+    /// Writes the condition of a readiness gate, if the pod is unchanged since the decision.
     ///
-    /// Other programs keep lists of their own in the message of that condition.
+    /// The check is necessary because other programs keep lists in the message of this condition.
     async fn set_gate(
         &self,
         key: &SetKey,
@@ -207,7 +206,7 @@ impl Writer {
             .map(drop)
     }
 
-    /// Adds the mark `PreparingDelete` to this pod, or removes it.
+    /// Sets or removes the mark `PreparingDelete` of this pod.
     async fn set_preparing(
         &self,
         key: &SetKey,
@@ -228,7 +227,7 @@ impl Writer {
         self.send_briefly("patch", "pods", request).await
     }
 
-    /// Deletes this pod as evaluated by the decision, and no other pod of this name.
+    /// Deletes this pod in the version that was decided on. Never deletes another pod of the same name.
     async fn delete(&self, key: &SetKey, pod: &PodRef) -> Result<(), WriteError> {
         let parameters = DeleteParams {
             preconditions: Some(Preconditions {
@@ -241,7 +240,7 @@ impl Writer {
         self.send_briefly("delete", "pods", request).await
     }
 
-    /// Evicts this pod as evaluated by the decision, and no other pod of this name.
+    /// Evicts this pod in the version that was decided on. Never evicts another pod of the same name.
     async fn evict(&self, key: &SetKey, pod: &PodRef) -> Result<(), WriteError> {
         let request = eviction(&key.namespace, pod);
         self.send("create", "pods/eviction", request)
@@ -249,7 +248,7 @@ impl Writer {
             .map(drop)
     }
 
-    /// Updates this pod in place as evaluated by the decision, and no other pod of this name.
+    /// Updates this pod in place in the version that was decided on. Never updates another pod of the same name.
     async fn renew(
         &self,
         key: &SetKey,
@@ -263,7 +262,7 @@ impl Writer {
         }
         let mut pod = pod.clone();
         if patch.gate == Some(true) {
-            // Stops traffic to the pod while its containers change (Kruise).
+            // Close the gate first, to stop traffic to the pod while its containers change (Kruise).
             let at = json!(on_the_wire(now));
             let shut = self.set_in_place_gate(key, &pod, false, at).await?;
             let shut: Option<k8s::Pod> = serde_json::from_str(&shut).ok();
@@ -280,7 +279,7 @@ impl Writer {
             if patch.gate.is_none() || tries == 0 || refusal.failure() != Some(Failure::Conflict) {
                 return answer;
             }
-            // The kubelet has just reacted to the closed gate, which changed the pod's version.
+            // The kubelet has just reacted to the closed gate, so the pod has a new version. Read it and try again.
             let path = k8s::Pod::url_path(&(), Some(&key.namespace));
             let now: k8s::Pod = read(&self.client, path, "pods", pod.name.as_str()).await?;
             let meta = &now.metadata;
@@ -293,7 +292,7 @@ impl Writer {
         }
     }
 
-    /// Updates the pod in one write. `state` is the annotation that records the update.
+    /// Updates the pod in one write. `state` is the key of the annotation that records the update.
     async fn renew_as_is(
         &self,
         key: &SetKey,
@@ -309,7 +308,7 @@ impl Writer {
         self.send_briefly("patch", "pods", request).await
     }
 
-    /// Creates a Job. Returns the API server's version of it.
+    /// Creates a Job. Returns the Job as the API server stored it.
     pub(super) async fn create_job(
         &self,
         namespace: &str,
@@ -321,7 +320,7 @@ impl Writer {
         self.send("create", "jobs", request).await
     }
 
-    /// Deletes this Job, and no other Job of this name. Its pods are deleted afterwards.
+    /// Deletes this Job, and never another one of the same name. The garbage collector deletes the Job's pods afterwards.
     pub(super) async fn delete_job(
         &self,
         namespace: &str,
@@ -339,7 +338,7 @@ impl Writer {
         self.send_briefly("delete", "jobs", request).await
     }
 
-    /// Sets one condition of a pod if the pod is unchanged since it was read. Returns the API server's version of the pod.
+    /// Sets one condition of a pod, if the pod is unchanged since it was read. Returns the pod as the API server stored it.
     pub(super) async fn set_condition(
         &self,
         key: &SetKey,
@@ -358,7 +357,7 @@ impl Writer {
         self.send("patch", "pods/status", request).await
     }
 
-    /// Changes only these conditions of this pod.
+    /// Changes only the given conditions of this pod.
     async fn patch_pod(
         &self,
         key: &SetKey,
@@ -372,7 +371,7 @@ impl Writer {
         self.send_briefly("patch", "pods/status", request).await
     }
 
-    /// Changes only these conditions of the DaemonSet.
+    /// Changes only the given conditions of the DaemonSet.
     pub(super) async fn patch_set(
         &self,
         key: &SetKey,
@@ -384,7 +383,7 @@ impl Writer {
         self.send_for_version("patch", STATUS, request).await
     }
 
-    /// Sends a request. Returns the resulting version of the object if it is a number.
+    /// Sends a request. Returns the resulting resource version of the object, if it is a number.
     pub(super) async fn send_for_version(
         &self,
         verb: &'static str,
@@ -397,7 +396,7 @@ impl Writer {
         Ok(version.and_then(|version| version.parse().ok()))
     }
 
-    /// Sends a request of which only the failure matters. The API server answers with the object's metadata only.
+    /// Sends a request of which only success or failure matters. The response contains only the object's metadata.
     pub(super) async fn send_briefly(
         &self,
         verb: &'static str,
@@ -409,7 +408,7 @@ impl Writer {
             .map(drop)
     }
 
-    /// Sends a request. Returns the object's metadata.
+    /// Sends a request. Returns the metadata of the resulting object.
     pub(super) async fn send_for_metadata(
         &self,
         verb: &'static str,
@@ -424,7 +423,7 @@ impl Writer {
         self.send(verb, resource, request).await
     }
 
-    /// Sends one request as soon as a slot is free, if this replica still leads.
+    /// Sends one request when fewer than [`PARALLEL`] are in flight, if this replica still leads.
     pub(super) async fn send(
         &self,
         verb: &'static str,
@@ -436,7 +435,7 @@ impl Writer {
             self.metrics.withheld(SkipReason::NotLeader, 1);
             return Err(WriteError::NotLeader);
         }
-        // Boxed, because a call takes nearly five kilobytes and hundreds wait for a slot.
+        // Box the call: it takes nearly five kilobytes, and hundreds of calls may wait here.
         let call = Box::pin(async {
             let request = request.map_err(kube::Error::BuildRequest)?;
             self.client.request_text(request).await
@@ -452,7 +451,7 @@ impl Writer {
     }
 }
 
-/// Reads a whole object.
+/// Reads an object with all its fields.
 pub(super) async fn read<T: DeserializeOwned>(
     client: &Client,
     path: String,
@@ -471,7 +470,7 @@ pub(super) async fn read<T: DeserializeOwned>(
     })
 }
 
-/// Parameters for patches of this controller.
+/// Parameters for patches by this controller.
 pub(super) fn patched() -> PatchParams {
     PatchParams {
         field_manager: Some(CONTROLLER.to_owned()),
@@ -498,13 +497,13 @@ pub(super) fn deleted(uid: &str) -> DeleteParams {
     }
 }
 
-/// Returns a builder of requests for objects of this kind in a namespace.
+/// Returns a builder for requests about objects of this kind in a namespace.
 pub(super) fn requests<K: Resource<DynamicType = ()>>(namespace: &str) -> Request {
     Request::new(K::url_path(&(), Some(namespace)))
 }
 
 impl WriteError {
-    /// Returns the refusal of a disruption budget, if that was the cause.
+    /// Returns the rejection by a PodDisruptionBudget, if that was the cause.
     pub(super) fn of_budget(&self) -> Option<crate::core::Refusal> {
         match self {
             Self::NotLeader => None,
@@ -512,7 +511,7 @@ impl WriteError {
         }
     }
 
-    /// Returns the class of the failure; `None`: nothing was sent.
+    /// Returns the class of the failure; `None`: the write was not sent.
     pub(super) fn failure(&self) -> Option<Failure> {
         match self {
             Self::NotLeader => None,
@@ -521,7 +520,7 @@ impl WriteError {
     }
 }
 
-/// Converts an instant to the format of the API, in whole seconds.
+/// Converts a timestamp to the format of API objects, in whole seconds.
 pub(super) fn on_the_wire(now: Timestamp) -> k8s_openapi::apimachinery::pkg::apis::meta::v1::Time {
     k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(now)
 }

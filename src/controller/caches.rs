@@ -1,11 +1,11 @@
 //! Watches: each is a task that passes the API server's events to the engine as [`Input`]s.
 //!
-//! A failed watch is reopened after a pause that grows to ten seconds, until it reports something. Missed changes arrive as a
-//! complete list between `Init` and `InitDone`, and objects missing from that list are gone. The queue is bounded: while the
-//! engine is busy, watches wait and the API server buffers.
+//! A failed watch is reopened after a pause. The pause grows to ten seconds while the watch reports nothing. Missed changes
+//! arrive as a complete list between `Init` and `InitDone`; objects that the list doesn't contain are gone. The queue of inputs
+//! is bounded: while the engine is busy, watches wait and the API server buffers.
 //!
-//! There are many nodes and pods. Where the API server supports it, their watch begins with a streaming list. For each page of an
-//! ordinary list, the API server would walk over all remaining objects.
+//! Watches of nodes and pods begin with a streaming list, where the API server supports that. There are many of these objects,
+//! and for each page of an ordinary list, the API server would walk over all remaining objects.
 
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,28 +36,28 @@ use crate::k8s::{AdvancedDaemonSet, ControllerRevision, DaemonSet, Item, Node, P
 
 /// Pods per page of a list.
 ///
-/// With 50,000 pods, a page costs the API server 20 ms in addition to its contents (Kubernetes 1.28). It costs three times as
-/// much since 1.34, but there pods are not listed by pages. Larger pages don't help the API server, and permanently increase the
-/// memory of this process.
+/// With 50,000 pods, a page costs the API server 20 ms in addition to its contents (Kubernetes 1.28). Since 1.34, a page costs
+/// three times as much, but there pods come in a streaming list. Larger pages don't help the API server, and permanently increase
+/// the memory of this process.
 const PODS_PAGE: u32 = 250;
 
-/// Pause before everything is listed again because the API server no longer has the missed changes.
+/// Pause before a new list, after the API server reported that it no longer has the missed changes.
 const RELIST_PAUSE: Duration = Duration::from_millis(500);
 
 /// Interval between checks for the Advanced DaemonSet CRD.
 const LOOK_FOR_ADVANCED: Duration = Duration::from_secs(60);
 
-/// Intervals between checks for Kruise's manager: while it doesn't run, and while it does (`LOOK_AGAIN`).
+/// Intervals between checks for Kruise's manager: `LOOK_FOR_KRUISE` while the manager doesn't run, `LOOK_AGAIN` while it does.
 const LOOK_FOR_KRUISE: Duration = Duration::from_secs(60);
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
-/// Maximum number of lists of groups that are read at once. An object may have megabytes, and each list holds one in memory.
+/// Maximum number of lists of groups in progress. An object may have megabytes, and each list holds one object in memory.
 const PARALLEL_LISTS: usize = 8;
 
-/// A watch that ends earlier than this without an event counts as failed.
+/// Minimum duration of a healthy watch. A watch that ends earlier without an event counts as failed.
 const SHORT_WATCH: Duration = Duration::from_secs(1);
 
-/// Maximum number of inputs that wait for the engine. A few thousand pods change at once at most, and each input takes half a
+/// Maximum number of inputs that wait for the engine. At most a few thousand pods change at once, and an input takes half a
 /// kilobyte.
 const QUEUE: usize = 512;
 
@@ -70,30 +70,30 @@ pub(super) enum Input {
     Set(Event<Item<DaemonSet>>),
     /// Event about an Advanced DaemonSet.
     Advanced(Event<Item<DaemonSet>>),
-    /// Advanced DaemonSets are left alone, with the reason.
+    /// Advanced DaemonSets are not rolled out, for this reason; `None`: no reason.
     NoAdvanced(Option<AdvancedAbsence>),
-    /// Event about a ControllerRevision of a group. The number identifies the watch.
+    /// Event about a ControllerRevision of a group. The number identifies the watch of the group.
     Revision(u64, Event<Item<ControllerRevision>>),
-    /// Event about a pod of a group. The number identifies the watch.
+    /// Event about a pod of a group. The number identifies the watch of the group.
     ///
-    /// The timestamp is the time of the event. A list that begins shows the state at that time, and may miss changes made while
-    /// the event waited for the engine.
+    /// The timestamp says when the event arrived. A list shows the state at the time of its first event, and may lack changes
+    /// made while that event waited for the engine.
     Pod(u64, Timestamp, Event<Item<Pod>>),
     /// True if the native controller sees changes in order ([`Fleet::in_order`](crate::core::Fleet::in_order)).
     Order(bool),
 }
 
-/// Reason for which Advanced DaemonSets are left alone.
+/// Reason why Advanced DaemonSets are not rolled out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AdvancedAbsence {
-    /// The API server doesn't serve them: their CustomResourceDefinition is not installed.
+    /// The API server doesn't serve Advanced DaemonSets: the CustomResourceDefinition is not installed.
     NotServed,
-    /// Kruise's manager runs and creates their pods.
+    /// Kruise's manager is running, and creates the pods of Advanced DaemonSets.
     OfKruise,
 }
 
 impl AdvancedAbsence {
-    /// Returns the message for this reason.
+    /// Returns the log message for this reason.
     pub(super) fn words(self) -> &'static str {
         match self {
             Self::NotServed => {
@@ -105,7 +105,7 @@ impl AdvancedAbsence {
     }
 }
 
-/// Watch that ends when this is dropped.
+/// Running watch. It ends when this value is dropped.
 #[derive(Debug)]
 pub(super) struct CacheWatch {
     task: JoinHandle<()>,
@@ -120,13 +120,13 @@ impl CacheWatch {
         }
     }
 
-    /// Creates a watch that reports nothing.
+    /// Creates a watch that never reports anything.
     #[cfg(test)]
     pub(super) fn silent() -> Self {
         Self::spawn(std::future::pending(), None)
     }
 
-    /// Returns the age of its data if that is too old to act on.
+    /// Returns the age of the watch's data if the data is too old to act on.
     pub(super) fn stale(&self) -> Option<Duration> {
         self.heard.as_ref()?.stale()
     }
@@ -138,30 +138,30 @@ impl Drop for CacheWatch {
     }
 }
 
-/// Dependencies of watches.
+/// Dependencies of the watches.
 #[derive(Clone)]
 pub(super) struct CacheParts {
     pub(super) client: Client,
     pub(super) metrics: Arc<Metrics>,
     pub(super) log_throttle: LogThrottle,
-    /// Receiver of denied lists and watches.
+    /// Receiver of reports about denied lists and watches.
     pub(super) lacking: DeniedPermissions,
     pub(super) clock: Clock,
 }
 
-/// Starts watches that pass their events to the engine.
+/// Factory of watches that pass their events to the engine.
 #[derive(Clone)]
 pub(super) struct Watches {
     parts: CacheParts,
     sender: mpsc::Sender<Input>,
-    /// Abilities of the API server; `None`: not known yet.
+    /// Abilities of the API server; `None`: still unknown.
     able: watch::Sender<Option<Abilities>>,
     ages: WatchAges,
     lists: Arc<Semaphore>,
 }
 
 impl Watches {
-    /// Creates the queue without any watch. Returns its receiver too.
+    /// Creates the queue of inputs without any watch. Also returns the receiver of the queue.
     pub(super) fn new(parts: CacheParts) -> (Self, mpsc::Receiver<Input>) {
         let (sender, receiver) = mpsc::channel(QUEUE);
         let able = watch::Sender::new(None);
@@ -176,7 +176,7 @@ impl Watches {
         (caches, receiver)
     }
 
-    /// Reads the version of the API server once.
+    /// Reads the version of the API server in the background, until it is known.
     pub(super) fn version(&self) -> CacheWatch {
         let caches = self.clone();
         let task = async move {
@@ -204,7 +204,7 @@ impl Watches {
         self.start("daemonsets", target, ListedBy::Pages, None, Input::Set)
     }
 
-    /// Watches all Advanced DaemonSets as soon as the API server serves them.
+    /// Watches all Advanced DaemonSets while the API server serves them and Kruise doesn't run.
     pub(super) fn advanced_sets(&self) -> CacheWatch {
         let caches = self.clone();
         let task = async move {
@@ -222,7 +222,7 @@ impl Watches {
                 told = absence.map(|(why, _)| why);
                 let pause = match absence {
                     Some((_, pause)) => {
-                        // The watch ends before its DaemonSets are reported as gone.
+                        // End the watch first: a later event would add DaemonSets again after they are reported as gone.
                         drop(watch.take());
                         if caches.hand_on(Input::NoAdvanced(told)).await.is_err() {
                             return;
@@ -250,7 +250,7 @@ impl Watches {
         )
     }
 
-    /// Returns the reason for which Advanced DaemonSets are left alone, if any, and the time until the next check.
+    /// Returns the reason why Advanced DaemonSets are not rolled out, if there is one, with the time until the next check.
     async fn why_no_advanced(&self) -> Option<(AdvancedAbsence, Duration)> {
         let client = &self.parts.client;
         if !server::serves_advanced(client).await {
@@ -262,7 +262,7 @@ impl Watches {
         }
     }
 
-    /// Watches the ControllerRevisions of a group, which carry the labels of its pods.
+    /// Watches the ControllerRevisions of a group. They carry the same labels as the pods of the group.
     pub(super) fn revisions(&self, group: &Group, number: u64) -> CacheWatch {
         self.start(
             "controllerrevisions",
@@ -285,13 +285,13 @@ impl Watches {
         )
     }
 
-    /// Returns the age of the data of a cluster-wide watch if that is too old to act on.
+    /// Returns the age of the data of a cluster-wide watch if the data is too old to act on.
     pub(super) fn stale(&self, resource: &str) -> Option<Duration> {
         let age = self.ages.age(resource)?;
         (age >= STALE_AFTER).then_some(age)
     }
 
-    /// Resources with a stale watch, each with the age of its data.
+    /// Resources with a stale watch, each with the age of the data.
     pub(super) fn stale_resources(&self) -> impl Iterator<Item = (&'static str, Duration)> {
         let ages = self.ages.by_resource().into_iter();
         ages.filter(|(_, age)| *age >= STALE_AFTER)
@@ -318,14 +318,14 @@ impl Watches {
         CacheWatch::spawn(queue.run(target, listed), Some(heard))
     }
 
-    /// Returns true if watches may begin with a streaming list. Waits until that is known.
+    /// Waits until the API server's abilities are known. Returns true if watches may begin with a streaming list.
     async fn streams(&self) -> bool {
         let mut able = self.able.subscribe();
         let able = able.wait_for(Option::is_some).await;
         able.is_ok_and(|able| able.is_some_and(|able| able.streams))
     }
 
-    /// Sends an input, and waits while the queue is full. An error means that the engine has ended.
+    /// Sends an input to the engine. Waits while the queue is full. Fails if the engine has ended.
     async fn hand_on(&self, input: Input) -> Result<(), SendError<Input>> {
         let input = match self.sender.try_send(input) {
             Ok(()) => return Ok(()),
@@ -337,10 +337,10 @@ impl Watches {
     }
 }
 
-/// Resource name of Advanced DaemonSets.
+/// Resource name of Advanced DaemonSets, with the API group.
 const ADVANCED: &str = "daemonsets.apps.kruise.io";
 
-/// Returns the target for all objects of a kind.
+/// Returns the target that selects all objects of a kind.
 fn everything<K: Readable>() -> Target {
     Target {
         path: K::url_path(&(), None),
@@ -350,7 +350,7 @@ fn everything<K: Readable>() -> Target {
     }
 }
 
-/// Returns the target for the objects of a group.
+/// Returns the target that selects the objects of a group.
 fn of_group<K: Readable>(group: &Group, page: u32) -> Target {
     Target {
         path: K::url_path(&(), group.namespace.as_deref()),
@@ -360,22 +360,22 @@ fn of_group<K: Readable>(group: &Group, page: u32) -> Target {
     }
 }
 
-/// Passes the events of one watch to the engine.
+/// Sink that passes the events of one watch to the engine.
 struct Queue<F> {
     caches: Watches,
     resource: &'static str,
     heard: Heard,
     input: F,
-    /// Set by each event, and cleared when an attempt ends.
+    /// True if an event arrived since the last list or watch ended.
     reported: AtomicBool,
-    /// Limits the lists that are read at once.
+    /// Limit for lists in progress; `None`: this watch is not limited.
     lists: Option<Arc<Semaphore>>,
-    /// Held while a list is read.
+    /// Permit for the list in progress.
     permit: Mutex<Option<OwnedSemaphorePermit>>,
 }
 
 impl<F> Queue<F> {
-    /// Lists and watches until the engine has ended.
+    /// Lists and watches until the engine ends.
     async fn run<K: Readable>(self, target: Target, listed: ListedBy)
     where
         F: Fn(Event<Item<K>>) -> Input + Send + Sync,
@@ -442,7 +442,7 @@ impl<F> Queue<F> {
             .failed(self.resource, failure, &ended.words());
     }
 
-    /// Waits until another list may be read.
+    /// Waits until fewer than [`PARALLEL_LISTS`] lists are in progress.
     async fn await_turn(&self) {
         let Some(lists) = self.lists.clone() else {
             return;
@@ -464,7 +464,7 @@ impl<F> Queue<F> {
 impl<K: Readable, F: Fn(Event<Item<K>>) -> Input + Send + Sync> Sink<K> for Queue<F> {
     async fn take(&self, event: Event<Item<K>>) -> bool {
         match event {
-            // `Init` comes before the request, so it proves nothing.
+            // `Init` is reported before the request is sent, so it doesn't prove that the API server responds.
             Event::Init => {}
             _ => {
                 self.reported.store(true, Ordering::Relaxed);
@@ -486,7 +486,7 @@ impl<K: Readable, F: Fn(Event<Item<K>>) -> Input + Send + Sync> Sink<K> for Queu
     }
 }
 
-/// Converts an event about an Advanced DaemonSet. Decisions treat it as a DaemonSet with settings in fields.
+/// Converts an event about an Advanced DaemonSet to one about a DaemonSet, because decisions treat both in the same way.
 fn as_daemonset(event: Event<Item<AdvancedDaemonSet>>) -> Event<Item<DaemonSet>> {
     let as_set = |item: Item<AdvancedDaemonSet>| item.map(DaemonSet::from);
     match event {
@@ -498,12 +498,12 @@ fn as_daemonset(event: Event<Item<AdvancedDaemonSet>>) -> Event<Item<DaemonSet>>
     }
 }
 
-/// Way in which a watch gets the existing objects.
+/// Method by which a watch gets the existing objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ListedBy {
-    /// Page by page.
+    /// List in pages.
     Pages,
-    /// By a streaming list, where the API server supports that.
+    /// Streaming list if the API server supports it, otherwise a list in pages.
     Ability,
 }
 
@@ -525,7 +525,7 @@ mod tests {
         }
     }
 
-    /// Returns the requests of a node watch and the events up to its first complete list.
+    /// Returns the requests of a watch of nodes, and the events until its first list is complete.
     async fn listed(streaming_lists: bool) -> (Vec<&'static str>, Vec<(String, u16)>) {
         let clock = Clock::starting_at("2026-01-01T00:00:00Z".parse().unwrap());
         let cluster = Cluster::new(ClusterOptions {

@@ -1,4 +1,4 @@
-//! Status that another writer overwrites: pauses between corrections, and the name of that writer.
+//! Handling of a status that another client overwrites: pauses between corrections, and the name of the other client.
 
 use std::time::Duration;
 
@@ -14,19 +14,19 @@ use crate::core::names::{CONTROLLER, OWN_CONDITIONS};
 use crate::index::SetKey;
 use crate::k8s;
 
-/// Pauses after a correction, doubling from the first value to the second.
+/// Shortest and longest pause after a correction. The pause doubles with each correction.
 ///
-/// A single mistake is corrected at once. Two writers that never agree cost twelve writes an hour.
+/// A single mistake is corrected at once. Two writers that never agree cause twelve writes an hour.
 pub(super) const PAUSES: (Duration, Duration) =
     (Duration::from_secs(1), Duration::from_secs(5 * 60));
 
-/// Number of the correction that is reported. The first two may be a user's mistakes.
+/// Number of consecutive corrections at which the conflict is reported. The first two may correct mistakes of a user.
 const REPORTED: u32 = 3;
 
-/// Time after which an unchanged status is no longer contested. It is longer than the longest pause.
+/// Time without a correction after which corrections are counted from zero again. It is longer than the longest pause.
 const FORGOTTEN: SignedDuration = SignedDuration::from_mins(15);
 
-/// Consecutive corrections.
+/// Number of consecutive corrections, and the time of the last one.
 #[derive(Debug, Default)]
 pub(super) struct Contest {
     corrections: u32,
@@ -34,7 +34,7 @@ pub(super) struct Contest {
 }
 
 impl Contest {
-    /// Returns the end of the pause after the last correction, if that is after `now`.
+    /// Returns the end of the pause after the last correction, if it is after `now`.
     pub(super) fn holds(&self, now: Timestamp) -> Option<Timestamp> {
         let pause = backoff::pause(PAUSES.0, self.corrections, PAUSES.1);
         let pause = SignedDuration::try_from(pause).ok()?;
@@ -42,7 +42,7 @@ impl Contest {
         (until > now).then_some(until)
     }
 
-    /// Counts a correction at `now`. Returns true if it is the one to report.
+    /// Records a correction at `now`. Returns true if the conflict has to be reported now.
     pub(super) fn note(&mut self, now: Timestamp) -> bool {
         if self
             .last
@@ -57,7 +57,7 @@ impl Contest {
 }
 
 impl Writer {
-    /// Reads which other field manager last wrote the fields of this controller in the status; `None`: unknown.
+    /// Looks up which other field manager last wrote this controller's fields in the status; `None`: unknown.
     pub(super) async fn other_status_writer(&self, key: &SetKey) -> Option<String> {
         let namespace = Some(&*key.namespace);
         let path = if key.is_advanced() {
@@ -71,7 +71,8 @@ impl Writer {
     }
 }
 
-/// Returns the other field manager that last wrote the controller's conditions, or the numbers if the controller owns them.
+/// Returns the other field manager that last wrote the controller's conditions. If `owns_numbers` is true, also considers the
+/// numbers.
 fn other_writer(meta: &ObjectMeta, owns_numbers: bool) -> Option<String> {
     let is_ours = |entry: &ManagedFieldsEntry| {
         let fields = entry

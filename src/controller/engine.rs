@@ -5,7 +5,7 @@
 //!                                             ▲ after a short pause, so that a burst of events is one pass
 //! ```
 //!
-//! A DaemonSet with pending writes is not decided again before they are answered. Time enters only through `Clock`.
+//! A DaemonSet is not decided again until its pending writes are answered. Time enters only through `Clock`.
 
 mod advanced;
 mod answers;
@@ -50,33 +50,33 @@ use crate::k8s::{Condition, Unreadable};
 use crate::serve::ReadinessHandle;
 use crate::shutdown::Shutdown;
 
-/// Shortest pause between a change and its pass, so that all events around a replaced pod are one pass.
+/// Shortest delay between a change and the pass that handles it, so that all events about a replaced pod are handled together.
 const SHORT_DELAY: Duration = Duration::from_millis(5);
 
-/// Pause after a change that frees no slot: a pod was created or is gone.
+/// Delay after a change that frees no slot, such as a created or deleted pod.
 const LONG_DELAY: Duration = Duration::from_millis(200);
 
-/// Length of the pause after a pass, as a multiple of the pass.
+/// Length of the pause after a pass, as a multiple of the duration of the pass.
 ///
-/// Deciding then takes two percent of a core, however large the fleet is. Changes during the pause are one pass.
+/// It limits deciding to two percent of a core, however large the fleet is. Changes during the pause are handled together.
 const REST: u32 = 50;
 
-/// Longest such pause: far shorter than replacing a pod takes.
+/// Maximum pause after a pass. Replacing a pod takes far longer.
 const LONGEST_REST: Duration = Duration::from_millis(500);
 
-/// Time that the native controller may be behind before the status reports it.
+/// Time for which the native controller may be behind before the status reports it.
 const LASTING: SignedDuration = SignedDuration::from_secs(5);
 
-/// Interval between full passes from memory, in case a change did not enqueue its DaemonSet.
+/// Interval between passes over all DaemonSets, in case a change didn't enqueue its DaemonSet. They read only the cache.
 const FULL_PASS: Duration = Duration::from_secs(300);
 
 /// Interval between checks for stale watches.
 const FRESHNESS: Duration = Duration::from_secs(5);
 
-/// Longest time until a DaemonSet with a wake-up time is checked, because the wall clock may jump.
+/// Maximum time until wake-up times are compared with the clock again, because the wall clock may jump.
 const LONGEST_SLEEP: Duration = Duration::from_secs(60);
 
-/// Parts of the loop.
+/// Dependencies of the loop.
 pub(super) struct EngineParts {
     pub(super) feed: EventHandler,
     pub(super) inputs: mpsc::Receiver<Input>,
@@ -91,19 +91,19 @@ pub(super) struct EngineParts {
     pub(super) readiness: ReadinessHandle,
     pub(super) gathering: WakeupBatching,
     pub(super) clock: Clock,
-    /// Namespace of the Lease, the subject of Events about the controller itself.
+    /// Namespace of the Lease. Events about the controller itself are about the Lease.
     pub(super) lease_namespace: String,
 }
 
-/// The loop and its state.
+/// Loop that owns all state of the controller.
 pub(super) struct Engine {
     parts: EngineParts,
-    /// Cached objects, overlaid with writes that don't show yet.
+    /// Cached objects, overlaid with writes that the watches don't show yet.
     index: Index,
     state: EngineState,
 }
 
-/// State of the loop, apart from the index.
+/// State of the loop in addition to the index.
 #[derive(Default)]
 struct EngineState {
     dirty: BTreeSet<SetKey>,
@@ -114,45 +114,45 @@ struct EngineState {
     leading: bool,
     /// Resources with a stale watch.
     stale: BTreeSet<&'static str>,
-    /// DaemonSets that look managed but are not, as last reported.
+    /// DaemonSets that look managed but are not, as last reported in Events.
     unmanaged: BTreeMap<SetKey, Unmanaged>,
-    /// Budget of Normal Events about single pods of all Advanced DaemonSets.
+    /// Budget for Normal Events about single pods, for all Advanced DaemonSets together.
     pod_events: AllPodEvents,
 }
 
-/// State of one DaemonSet in the loop.
+/// State of the loop for one DaemonSet.
 #[derive(Default)]
 struct SetState {
-    /// Writes and lookups without an answer.
+    /// Number of unanswered writes and lookups.
     under_way: usize,
-    /// Time to decide again.
+    /// Time at which the DaemonSet is decided again without an event.
     wake: Option<Timestamp>,
-    /// Backoff of writes to its pods (`pods`) and to its status (`reports`) while the API server has problems.
+    /// Backoff of writes to pods (`pods`) and to the status of the DaemonSet (`reports`) while the API server has problems.
     pods: WriteBackoff,
     reports: WriteBackoff,
-    /// Corrections of a status that another writer overwrites.
+    /// Corrections of a status that another client overwrites.
     contest: Contest,
-    /// Time at which the native controller fell behind.
+    /// Time since which the native controller has been behind.
     behind_since: Option<Timestamp>,
-    /// Conditions of the DaemonSet, and the Events published while it had them.
+    /// Conditions of the DaemonSet, and the Events that were published while it had them.
     ///
-    /// An Event is not repeated until its conditions show in the cache. This is not a pending write: an Event cannot be read
-    /// back, and may be published again once the conditions differ.
+    /// An Event is not repeated until the cache shows the conditions that were reported with it. Expectations can't do that: an
+    /// Event can't be read back, and may be published again once the conditions differ.
     announced: (Vec<Condition>, Vec<RolloutEvent>),
-    /// Revision for which an Event reported that its pods are recreated although an update in place was requested.
+    /// Revision whose pods are recreated although an update in place was requested, as reported in an Event.
     recreated: Option<Revision>,
-    /// Published notes on the settings.
+    /// Notes on the settings that were published.
     noted: Vec<String>,
-    /// True if an Event reported that surge pods stay although the DaemonSet is no longer rolled out.
+    /// True if an Event reported that surge pods remain although the DaemonSet is no longer managed.
     kept: bool,
     /// Backoff after the API server rejected pods (`creations`) or revisions (`revisions`) of an Advanced DaemonSet.
     creations: WriteBackoff,
     revisions: WriteBackoff,
-    /// Revision whose last requested pods were all created.
+    /// Revision for which all pods of the last request were created.
     created: Option<Revision>,
-    /// Failure that keeps pods of an Advanced DaemonSet from being created, as last reported.
+    /// Last reported failure that keeps pods of an Advanced DaemonSet from being created.
     not_created: Option<NotCreated>,
-    /// Budgets of Events about single pods.
+    /// Budgets for Events about single pods.
     pod_events: PodEventsByReason,
 }
 
@@ -167,15 +167,15 @@ enum NotCreated {
     Revision(String),
 }
 
-/// Result of a task that the loop waited for.
+/// Result of a task of the loop.
 enum TaskResult {
     Acted {
         key: SetKey,
         action: Action,
-        /// State of the pod before the write; `None`: it was already gone.
+        /// State of the pod before the write; `None`: the pod was gone.
         written: Option<answers::WrittenPod>,
         result: Result<(), WriteError>,
-        /// Result of transferring ownership of the successor of a deleted pod.
+        /// Result of transferring the surge pod, after the old pod was deleted; `None`: not tried.
         handed: Option<Result<(), WriteError>>,
     },
     Surged(
@@ -183,8 +183,8 @@ enum TaskResult {
         Vec<SurgeRequest>,
         Result<Vec<SurgeResult>, WriteError>,
     ),
-    /// Status write: the resulting version, and the field manager that overwrites the status (`None`: unknown) if that was looked
-    /// up.
+    /// Status write, with the resulting version. The last field is set if another client overwrites the status: its field
+    /// manager, or `None` if unknown.
     Reported(
         SetKey,
         Result<Option<u64>, WriteError>,
@@ -192,18 +192,18 @@ enum TaskResult {
     ),
     /// Creation of pods.
     Created(SetKey, CreatedPods),
-    /// Write of the current template to a revision.
+    /// Search for the current template among the revisions, or its write to a new one.
     Revised(SetKey, Result<RevisionsRead, WriteError>),
     AdvancedTask(SetKey, AdvancedTask),
     Looked(SetKey, LookupResult),
-    /// An Event that leaves no state was sent, or could not be.
+    /// Event that was sent or dropped. There is no result to record.
     Told,
     /// The task panicked, so its result is unknown.
     Failed(SetKey),
 }
 
 impl Engine {
-    /// Creates a loop that has not begun.
+    /// Creates a loop that is not running yet.
     pub(super) fn new(parts: EngineParts) -> Self {
         Self {
             parts,
@@ -212,7 +212,7 @@ impl Engine {
         }
     }
 
-    /// Runs until the shutdown is requested, then waits for pending writes.
+    /// Runs until shutdown is requested, then waits for pending writes.
     pub(super) async fn run(mut self, mut shutdown: Shutdown) {
         self.note_leadership();
         let mut full_pass = tokio::time::interval(FULL_PASS);
@@ -233,7 +233,8 @@ impl Engine {
                 }
                 Some(done) = self.state.done.join_next() => self.take_done(done),
                 Some(write) = self.parts.pull_writes.recv() => self.note_pull_write(&write),
-                // Before the inputs, so that a flood of them cannot delay the pass. The next pass sees what this one misses.
+                // The pass has priority over inputs, so that a flood of inputs cannot delay it. The next pass handles inputs that
+                // this one misses.
                 () = tokio::time::sleep_until(wake) => self.pass(),
                 _ = full_pass.tick() => self.all_dirty(),
                 _ = freshness.tick() => self.note_freshness(),
@@ -248,7 +249,7 @@ impl Engine {
         self.finish().await;
     }
 
-    /// Waits for pending writes. Starts nothing new.
+    /// Waits for pending writes. Starts no new ones.
     async fn finish(mut self) {
         self.parts.writer.close();
         while self.state.done.join_next().await.is_some() {}
@@ -293,7 +294,7 @@ impl Engine {
         }
     }
 
-    /// Logs an object that cannot be read, and publishes an Event about it while this replica leads.
+    /// Logs an unreadable object. If this replica leads, also publishes an Event about it.
     fn report_unreadable(&self, resource: &'static str, unreadable: &Unreadable) {
         let meta = &unreadable.metadata;
         let name = meta.name.as_deref().unwrap_or_default();
@@ -311,7 +312,7 @@ impl Engine {
             .publish(&about, Severity::Warning, "Unreadable", &note);
     }
 
-    /// Publishes, while this replica leads, that Advanced DaemonSets are left alone.
+    /// If this replica leads, publishes that Advanced DaemonSets are not rolled out.
     fn tell_absence(&mut self, why: AdvancedAbsence) {
         if !self.parts.writer.may_write() {
             return;
@@ -321,7 +322,7 @@ impl Engine {
         events.publish(&about, Severity::Warning, "KruiseRuns", why.words());
     }
 
-    /// Schedules a pass although no managed DaemonSet changed.
+    /// Schedules a pass even if no managed DaemonSet changed.
     fn look_soon(&mut self) {
         let planned = self.state.next_pass.into_iter();
         self.state.next_pass = planned.chain([Instant::now() + LONG_DELAY]).min();
@@ -351,10 +352,10 @@ impl Engine {
             .for_each(|key| self.requeue(key, RequeueDelay::Short));
     }
 
-    /// Reacts to a change of leadership.
+    /// Handles a change of leadership.
     ///
-    /// A new leader lists the pods again, because the cache may not show deletions of the last leader yet. A former leader stops
-    /// exporting metrics of DaemonSets.
+    /// A new leader lists all pods again, because its cache may not show the last deletions of the previous leader yet. A former
+    /// leader stops exporting metrics of DaemonSets.
     fn note_leadership(&mut self) {
         let leading = self.parts.leadership.borrow_and_update().may_write();
         if leading && !std::mem::replace(&mut self.state.leading, leading) {
@@ -384,7 +385,7 @@ impl Engine {
         next.unwrap_or_else(|| Instant::now() + Duration::from_secs(3600))
     }
 
-    /// Decides every DaemonSet that changed or is due to wake up.
+    /// Decides every DaemonSet that changed or whose wake-up time has come.
     fn pass(&mut self) {
         let now = self.parts.clock.now();
         self.state.next_pass = None;
@@ -408,9 +409,9 @@ impl Engine {
         self.state.rested = Some(Instant::now() + rest);
     }
 
-    /// Publishes one Event about each DaemonSet that is not rolled out although its owner may expect it.
+    /// Publishes one Event about each DaemonSet that is not managed although its owner may expect it.
     ///
-    /// Nothing on the DaemonSet can record this, so every replica gives the Event the same name.
+    /// No field of the DaemonSet records the Event, so its name is the same for all replicas, which prevents duplicates.
     fn tell_strays(&mut self) {
         let unmanaged = self.index.unmanaged();
         if !self.parts.writer.may_write() || unmanaged.eq(&self.state.unmanaged) {
@@ -439,14 +440,14 @@ impl Engine {
         let state = self.state.sets.entry(key.clone()).or_default();
         state.wake = None;
         if state.under_way > 0 {
-            return; // the last answer requeues it
+            return; // the last answer requeues the DaemonSet
         }
         let Some(set) = self.index.set_mut(key) else {
             self.state.sets.remove(key);
             return;
         };
         if !set.synced {
-            return; // the list of its pods requeues it
+            return; // the DaemonSet is requeued when its pods are listed
         }
         let (min_ready, due) = (set.min_ready, set.pending_due());
         let Some(reading) = self.index.reading(key).map(Cow::into_owned) else {
@@ -519,7 +520,7 @@ impl Engine {
                     && !set.is_some_and(SetRecord::has_uncertain_writes);
                 let report = match set.filter(|_| !refused.has_no_failures()) {
                     Some(set) => Some(Report::of_release(set, &refused)),
-                    None => is_over.then(Report::of_nothing), // last, because it ends management
+                    None => is_over.then(Report::of_nothing), // last: it ends management
                 };
                 self.write(key, released.actions, report, now);
                 self.wake_at(key, released.wake);
@@ -528,8 +529,8 @@ impl Engine {
         self.wake_at(key, due);
     }
 
-    /// Writes nothing to the pods of a DaemonSet because its data is too old. If its rollout would progress, the status reports
-    /// the stop.
+    /// Stops writes to the pods of a DaemonSet because the cached data is too old. If its rollout would progress otherwise, the
+    /// status reports that it is stopped.
     fn hold(&mut self, key: &SetKey, reading: &ParsedSettings, stale: StaleWatch, now: Timestamp) {
         let ParsedSettings::Strategy { strategy, .. } = reading else {
             return;
@@ -554,7 +555,7 @@ impl Engine {
         self.write(key, Vec::new(), Some(report), now);
     }
 
-    /// Notes which watches became stale or recovered.
+    /// Records which watches became stale or recovered.
     fn note_freshness(&mut self) {
         let stale: BTreeMap<&'static str, Duration> = self.parts.feed.stale_resources().collect();
         let readiness = |resource: &str| format!("news of {resource}");
@@ -581,7 +582,7 @@ impl Engine {
         }
     }
 
-    /// Returns the plan of a DaemonSet, and the part of its fleet that the decision needed.
+    /// Returns the plan of a DaemonSet, with the part of the fleet on which it is based.
     fn decided(
         &mut self,
         key: &SetKey,
@@ -597,14 +598,14 @@ impl Engine {
         }
     }
 
-    /// Schedules the next decision about this DaemonSet at that time at the latest.
+    /// Schedules the next decision about this DaemonSet for the time `at` or earlier.
     fn wake_at(&mut self, key: &SetKey, at: Option<Timestamp>) {
         if let Some(state) = self.state.sets.get_mut(key) {
             state.wake = state.wake.into_iter().chain(at).min();
         }
     }
 
-    /// Publishes once that surge pods stay next to old pods of a DaemonSet that is no longer rolled out, with a remedy.
+    /// Publishes once that surge pods remain next to old pods of a DaemonSet that is no longer managed, and what to do about it.
     fn tell_kept(&mut self, key: &SetKey, released: &SurgeRelease) {
         let state = self.state.sets.entry(key.clone()).or_default();
         let was_told = std::mem::replace(&mut state.kept, !released.kept.is_empty());
@@ -620,7 +621,7 @@ impl Engine {
         self.publish(key, &notice);
     }
 
-    /// Hands the desired pulls of a DaemonSet to the puller.
+    /// Passes the desired image pulls of a DaemonSet to the puller.
     fn set_desired_pulls(&self, key: &SetKey, pulls: Vec<Pull>) {
         if let Some(set) = self.index.set(key) {
             let desired = DesiredPulls {
@@ -636,7 +637,7 @@ impl Engine {
     fn carry_out(&mut self, key: &SetKey, fleet: &Fleet, mut plan: Plan, now: Timestamp) {
         let behind = plan.phase.is_behind();
         if !behind {
-            // While the target is unknown, the previous pulls stay.
+            // While the current revision is unknown, keep the previous pulls.
             self.set_desired_pulls(key, std::mem::take(&mut plan.pulls));
         }
         let state = self.state.sets.entry(key.clone()).or_default();
@@ -683,7 +684,7 @@ impl Engine {
         self.write(key, actions, report, now);
     }
 
-    /// Publishes once per revision that its pods are recreated although an update in place was requested.
+    /// Publishes, once per revision, that pods are recreated although an update in place was requested.
     fn tell_recreation(&mut self, key: &SetKey, fleet: &Fleet, plan: &Plan) {
         let (RevisionState::Current(revision), Some(why)) = (&fleet.revision, plan.recreates)
         else {
@@ -706,7 +707,7 @@ impl Engine {
         self.publish(key, &notice);
     }
 
-    /// Publishes notes on valid settings, each once.
+    /// Publishes notes on valid settings, each of them once.
     fn tell_notes(&mut self, key: &SetKey, notes: &[Note]) {
         let texts: Vec<String> = notes.iter().map(|note| note.text.clone()).collect();
         let state = self.state.sets.entry(key.clone()).or_default();
@@ -725,7 +726,7 @@ impl Engine {
         }
     }
 
-    /// Publishes the Events of a report, each once until the report shows on the DaemonSet.
+    /// Publishes the Events of a report. Each is published once until the DaemonSet shows the report.
     fn record(&mut self, key: &SetKey, notices: &[RolloutEvent]) {
         let Some(set) = self.index.set(key) else {
             return;
@@ -758,7 +759,7 @@ impl Engine {
         }
     }
 
-    /// Returns the subject and severity of a notice.
+    /// Returns the subject and the severity of the Event for `notice`.
     fn event(&self, key: &SetKey, notice: &RolloutEvent) -> Option<(Subject, Severity)> {
         let set = self.index.set(key)?;
         let about = Subject::of_set(key, &set.uid);
@@ -771,7 +772,7 @@ impl Engine {
     }
 }
 
-/// Splits the writes to pods of a DaemonSet that is no longer managed: returns those to send now, and the refusals of the others.
+/// Splits the writes to pods of a DaemonSet that is no longer managed into those to send now, and the rejected ones that wait.
 fn without_refused(
     fleet: &Fleet,
     released: SurgeRelease,

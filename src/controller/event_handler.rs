@@ -1,4 +1,4 @@
-//! Applies watch events to the index, and returns which DaemonSets to decide again.
+//! Applies watch events to the index. Returns which DaemonSets to reconcile.
 
 mod unreadable;
 
@@ -17,23 +17,23 @@ use crate::core::PodUid;
 use crate::index::{Index, RequeueDelay, SetChange, SetKey, SetKind};
 use crate::k8s::{self, Item, Unreadable, UnreadableReason, meta_of};
 
-/// Resources watched in the whole cluster. Decisions start once both have been listed.
+/// Resources whose first list must be complete before any decision.
 pub(super) const CLUSTER_WIDE: [&str; 2] = ["nodes", "controllerrevisions"];
 
-/// Number of surplus groups at which all DaemonSets are regrouped into as few groups as possible.
+/// Number of unnecessary groups at which all DaemonSets are regrouped into as few groups as possible.
 const SPARE_GROUPS: usize = 8;
 
-/// Watches that feed the index, and which of them have completed their first list.
+/// Watches that feed the index, with the progress of their lists.
 pub(super) struct EventHandler {
     caches: Watches,
     groups: Vec<GroupWatch>,
     started: u64,
-    /// Watch of nodes. It starts last, because the other watches determine which images to keep.
+    /// Watch of nodes. It starts after the other lists, because these determine which images of nodes to keep.
     nodes_watch: Option<CacheWatch>,
     nodes: Listing<BTreeSet<String>>,
     sets: Listing<BTreeSet<SetKey>>,
     advanced: Listing<BTreeSet<SetKey>>,
-    /// True if the revisions of the first DaemonSets are known.
+    /// True if the revisions of the DaemonSets in the first list are known.
     has_revisions: bool,
     unreadable: UnreadableObjects,
 }
@@ -43,11 +43,11 @@ pub(super) struct EventHandler {
 pub(super) struct StaleWatch {
     /// Watched resource.
     pub(super) resource: &'static str,
-    /// Time since the watch was last heard.
+    /// Time since the watch last received data.
     pub(super) age: Duration,
 }
 
-/// Watches of a group of DaemonSets.
+/// Watches of one group of DaemonSets.
 #[derive(Debug)]
 struct GroupWatch {
     group: Group,
@@ -60,7 +60,7 @@ struct GroupWatch {
 struct Watch<T> {
     number: u64,
     listing: Listing<T>,
-    /// Time at which the current list began.
+    /// Time at which the present list began.
     began: Option<Timestamp>,
     watch: CacheWatch,
 }
@@ -75,7 +75,7 @@ impl<T: Default> Watch<T> {
         }
     }
 
-    /// Begins a list.
+    /// Records that a list begins.
     fn begin(&mut self, now: Timestamp) {
         self.listing.begin();
         self.began = Some(now);
@@ -94,9 +94,9 @@ impl<T: Default> Watch<T> {
 #[derive(Debug, Default)]
 struct Listing<T> {
     seen: T,
-    /// True if a list has been completed.
+    /// True if at least one list was completed.
     complete: bool,
-    /// True if another list is arriving.
+    /// True if a list is in progress.
     arrives: bool,
 }
 
@@ -110,7 +110,7 @@ impl<T: Default> Listing<T> {
         self.complete && !self.arrives
     }
 
-    /// Completes the list. Returns its contents.
+    /// Completes the list. Returns the listed objects.
     fn finish(&mut self) -> T {
         self.complete = true;
         self.arrives = false;
@@ -118,27 +118,27 @@ impl<T: Default> Listing<T> {
     }
 }
 
-/// Effects of an input.
+/// Consequences of a watch event.
 #[derive(Debug, Default)]
 pub(super) struct Enqueue {
-    /// DaemonSets to decide again, each with its delay.
+    /// DaemonSets to reconcile, each with a delay.
     pub(super) requeued: Vec<(SetKey, RequeueDelay)>,
-    /// DaemonSets that are gone or no longer managed.
+    /// DaemonSets that are deleted or no longer managed.
     pub(super) gone: Vec<SetKey>,
-    /// Set when the reports about unmanaged DaemonSets may have changed.
+    /// True if the set of unmanaged DaemonSets to report may have changed.
     pub(super) unmanaged: bool,
-    /// Reason for which Advanced DaemonSets are left alone from now on.
+    /// Reason why Advanced DaemonSets are not rolled out from now on.
     pub(super) absence: Option<AdvancedAbsence>,
-    /// Resources whose complete list has arrived.
+    /// Resources whose list was just completed.
     pub(super) complete: Vec<&'static str>,
     /// Object that has just become unreadable, with its resource.
     pub(super) unreadable: Option<(&'static str, Box<Unreadable>)>,
-    /// Set when the number of unreadable objects may have changed.
+    /// True if the number of unreadable objects may have changed.
     pub(super) recount: bool,
 }
 
 impl Enqueue {
-    /// Joins two outcomes of one event, of which `self` is about unreadable objects.
+    /// Combines two results of one event: `self` has the unreadable objects, `rest` everything else.
     fn and(self, rest: Self) -> Self {
         Self {
             unreadable: self.unreadable,
@@ -181,12 +181,12 @@ impl EventHandler {
         self.nodes.complete && self.knows_sets() && self.has_revisions
     }
 
-    /// Returns true if every DaemonSet is known.
+    /// Returns true if all DaemonSets have been listed.
     fn knows_sets(&self) -> bool {
         self.sets.complete && self.advanced.complete
     }
 
-    /// Returns the list of the DaemonSets of a kind.
+    /// Returns the progress of the list of DaemonSets of this kind.
     fn listing(&mut self, kind: SetKind) -> &mut Listing<BTreeSet<SetKey>> {
         match kind {
             SetKind::Native => &mut self.sets,
@@ -194,7 +194,7 @@ impl EventHandler {
         }
     }
 
-    /// Returns true if every requested list has arrived.
+    /// Returns true if no list is in progress.
     pub(super) fn is_settled(&self) -> bool {
         let is_settled =
             |known: &GroupWatch| known.pods.is_settled() && known.revisions.is_settled();
@@ -204,7 +204,7 @@ impl EventHandler {
             && self.groups.iter().all(is_settled)
     }
 
-    /// Lists the pods of all DaemonSets again, because another replica may have just deleted some.
+    /// Lists the pods of all DaemonSets again, because the previous leader may have just deleted some.
     pub(super) fn look_again(&mut self, index: &mut Index) {
         if !self.knows_sets() {
             return;
@@ -221,7 +221,7 @@ impl EventHandler {
         }
     }
 
-    /// Lists the pods of one DaemonSet again. It is not decided before the list is complete.
+    /// Lists the pods of one DaemonSet again. Until the list is complete, the DaemonSet is not reconciled.
     pub(super) fn look_again_at(&mut self, index: &mut Index, key: &SetKey) {
         self.leave(key);
         self.join(index, key);
@@ -253,7 +253,7 @@ impl EventHandler {
         fed
     }
 
-    /// Returns the first stale watch that a decision about this DaemonSet depends on.
+    /// Returns a stale watch that a decision about this DaemonSet depends on, if there is one.
     pub(super) fn stale(&self, key: &SetKey) -> Option<StaleWatch> {
         let of_cluster = ["nodes", resource_of(key.kind)].into_iter();
         let of_cluster = of_cluster.map(|resource| (resource, self.caches.stale(resource)));
@@ -272,7 +272,7 @@ impl EventHandler {
         })
     }
 
-    /// Resources with a stale watch, each with the age of its data.
+    /// Resources with a stale watch, each with the age of the data.
     pub(super) fn stale_resources(&self) -> impl Iterator<Item = (&'static str, Duration)> {
         self.caches.stale_resources()
     }
@@ -282,7 +282,7 @@ impl EventHandler {
         self.unreadable.counts()
     }
 
-    /// Tracks unreadable objects of a watch. `salvaged` returns the reason for which an object was only partly readable.
+    /// Tracks the unreadable objects of a watch. `salvaged` returns why an object could be read only in part.
     fn follow_unreadable<K: kube::Resource>(
         &mut self,
         watch: WatchId,
@@ -405,7 +405,7 @@ impl EventHandler {
                 }
             }
             Event::Apply(Ok(set)) => return self.apply_set(index, &set),
-            // Its metadata is unreadable too, so the earlier state stays.
+            // The metadata of the DaemonSet is unreadable too, so keep the previous version.
             Event::Apply(Err(_)) => {}
             Event::Delete(item) => {
                 let gone = key_of(kind, &item).filter(|key| self.drop_set(index, key));
@@ -419,7 +419,7 @@ impl EventHandler {
         Enqueue::default()
     }
 
-    /// Removes Advanced DaemonSets, because there are none to roll out, or none any longer.
+    /// Removes all Advanced DaemonSets, because they are not served or are left to Kruise.
     fn lose_advanced(&mut self, index: &mut Index) -> Enqueue {
         let is_any = index.keys().any(SetKey::is_advanced);
         if self.advanced.complete && !is_any {
@@ -429,7 +429,7 @@ impl EventHandler {
         }
     }
 
-    /// Handles a complete list of the DaemonSets of a kind.
+    /// Handles the end of a list of DaemonSets of this kind.
     fn finish_sets(&mut self, index: &mut Index, kind: SetKind) -> Enqueue {
         let was_known = self.knows_sets();
         let seen = self.listing(kind).finish();
@@ -451,7 +451,7 @@ impl EventHandler {
         }
     }
 
-    /// Applies a DaemonSet from a watch or a read.
+    /// Applies a DaemonSet from a watch or a live read.
     pub(super) fn apply_set(&mut self, index: &mut Index, set: &k8s::DaemonSet) -> Enqueue {
         let Some(key) = SetKey::of_set(set) else {
             return Enqueue::default();
@@ -464,7 +464,7 @@ impl EventHandler {
             SetChange::Updated => Enqueue::sets(RequeueDelay::Zero, [key]),
             SetChange::Watch(_) => {
                 self.leave(&key);
-                // DaemonSets of the first list are grouped at its end.
+                // During the first list, wait: all its DaemonSets are grouped together when it is complete.
                 if self.knows_sets() {
                     self.join(index, &key);
                 }
@@ -481,7 +481,7 @@ impl EventHandler {
         }
     }
 
-    /// Watches a DaemonSet in a group of its own. If there are too many groups, regroups all DaemonSets into as few as possible.
+    /// Watches a DaemonSet in a group of its own. If that makes too many groups, regroups all DaemonSets into as few as possible.
     fn join(&mut self, index: &mut Index, key: &SetKey) {
         let Some(set) = index.set(key) else {
             return;
@@ -504,7 +504,7 @@ impl EventHandler {
         self.groups.retain(|known| !known.group.members.is_empty());
     }
 
-    /// Watches all DaemonSets in as few groups as possible. Unchanged groups keep their watches.
+    /// Regroups all DaemonSets into as few groups as possible. Unchanged groups keep their watches.
     fn regroup(&mut self, index: &mut Index) {
         let wanted = Group::all(index.keys().filter_map(|key| selector(index, key)));
         self.groups.retain(|known| wanted.contains(&known.group));
@@ -644,7 +644,7 @@ impl EventHandler {
 }
 
 impl GroupWatch {
-    /// Applies a pod to its DaemonSet. Returns the DaemonSets to decide again.
+    /// Applies a pod to the DaemonSet that owns it. Returns the DaemonSets to reconcile.
     fn apply_pod(
         &self,
         index: &mut Index,
@@ -660,7 +660,8 @@ impl GroupWatch {
             let delay = index.apply_pod(&key, pod, now);
             return delay.map(|delay| (key, delay)).into_iter().collect();
         }
-        // The pod has no owner, or its DaemonSet is gone. DaemonSets that counted it as their own learn that it is not.
+        // No DaemonSet of the group owns the pod. A DaemonSet that counted it as its own must forget it, and one that selects it
+        // may adopt it.
         let mut requeued = Vec::new();
         for key in self.neighbours(&pod.metadata) {
             let uid = || pod.metadata.uid.as_deref().unwrap_or_default();
@@ -674,9 +675,9 @@ impl GroupWatch {
         requeued
     }
 
-    /// Updates other DaemonSets, which may have owned a pod that is new to its owner.
+    /// Updates the DaemonSets that may have owned a pod before its present owner.
     ///
-    /// A complete list needs no such update: a DaemonSet forgets pods that are missing from it.
+    /// Not needed for a list: there, each DaemonSet forgets the pods that the list doesn't contain.
     fn take_from_others(
         &self,
         index: &mut Index,
@@ -723,7 +724,7 @@ impl GroupWatch {
         requeued
     }
 
-    /// Handles a complete list of the group's pods.
+    /// Handles the end of a list of the group's pods.
     fn finish_pods(&mut self, index: &mut Index) -> Vec<(SetKey, RequeueDelay)> {
         let began = self.pods.began;
         let mut seen = self.pods.listing.finish();
@@ -739,7 +740,7 @@ impl GroupWatch {
             .collect()
     }
 
-    /// Allows decisions about the group's DaemonSets once their pods and revisions are known.
+    /// Allows decisions about the group's DaemonSets once their pods and revisions are listed.
     fn sync(&self, index: &mut Index) {
         for key in self.group.members.keys() {
             if let Some(set) = index.set_mut(key) {
@@ -752,12 +753,12 @@ impl GroupWatch {
     fn owner_of(&self, index: &Index, pod: &ObjectMeta) -> Option<SetKey> {
         let mut owners = pod.owner_references.iter().flatten();
         let key = owners.find_map(|owner| index.key_of(&owner.uid))?;
-        // An owner reference may hold any UID, but an owner must be in the same namespace.
+        // An owner reference may contain any UID, so also check the namespace: an owner in another namespace is not valid.
         let is_at_home = pod.namespace.as_deref() == Some(&*key.namespace);
         (is_at_home && self.group.members.contains_key(key)).then(|| key.clone())
     }
 
-    /// DaemonSets of the group in the namespace of the pod.
+    /// DaemonSets of the group in the same namespace as the pod.
     fn neighbours(&self, pod: &ObjectMeta) -> impl Iterator<Item = &SetKey> {
         let namespace = pod.namespace.clone().unwrap_or_default();
         let members = self.group.members.keys();
@@ -765,7 +766,7 @@ impl GroupWatch {
     }
 }
 
-/// Returns the key of a DaemonSet, readable or not.
+/// Returns the key of a DaemonSet, even if the object is unreadable.
 fn key_of(kind: SetKind, item: &Item<k8s::DaemonSet>) -> Option<SetKey> {
     match item {
         Ok(set) => SetKey::of_set(set),
@@ -773,7 +774,7 @@ fn key_of(kind: SetKind, item: &Item<k8s::DaemonSet>) -> Option<SetKey> {
     }
 }
 
-/// Returns a DaemonSet with its selector.
+/// Returns the key of a DaemonSet with its selector.
 fn selector<'a>(index: &'a Index, key: &'a SetKey) -> Option<(&'a SetKey, &'a str)> {
     Some((key, index.set(key)?.selector.as_str()))
 }
@@ -786,7 +787,7 @@ mod tests {
 
     const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
-    /// Watches these Advanced DaemonSets, which have their names as UIDs and select pods by the label `key`.
+    /// Watches these Advanced DaemonSets. Their UIDs equal their names, and they select pods by the label `key`.
     fn watched(index: &mut Index, sets: &[(&str, &str)]) -> GroupWatch {
         for (name, value) in sets {
             let labels = json!({ "key": value });
@@ -812,7 +813,7 @@ mod tests {
         }
     }
 
-    /// Returns a pod on a node with this owner and this label.
+    /// Returns a pod with this owner and this value of the label `key`.
     fn pod(owner: Option<&str>, key: Option<&str>, version: &str) -> Value {
         let owner = owner.map(|name| {
             json!({
@@ -846,12 +847,12 @@ mod tests {
         pod
     }
 
-    /// Cases of Kruise's unit tests of its event handlers: a change of a pod, and the DaemonSets that are decided again.
+    /// Cases from the unit tests of Kruise's event handlers: a pod changes, and these DaemonSets are reconciled.
     #[tokio::test]
     async fn a_pod_wakes_those_whose_it_is_was_or_may_become() {
         const ONE: &str = "ds01";
         const TWO: &str = "ds02";
-        /// DaemonSets with their labels, the pod before (if any) and after, and the DaemonSets that are decided again.
+        /// DaemonSets with their labels, the pod before the change (if it existed) and after, and the DaemonSets to reconcile.
         #[track_caller]
         fn case(sets: &[(&str, &str)], before: Option<Value>, after: Value, woken: &[&str]) {
             let mut index = Index::default();
@@ -875,12 +876,12 @@ mod tests {
         let alike = [(ONE, "v1"), (TWO, "v1")];
         let of = |owner: &'static str, version| pod(Some(owner), Some("v1"), version);
         let orphan = |version| pod(None, Some("v1"), version);
-        // 63 to 66: a new pod.
+        // Kruise's cases 63 to 66: a pod is created.
         case(&alike, None, ending(orphan("1")), &[]);
         case(&apart, None, pod(None, None, "1"), &[]);
         case(&alike, None, orphan("1"), &[ONE, TWO]);
         case(&apart, None, pod(Some(TWO), Some("v2"), "1"), &[TWO]);
-        // 67 to 71: a changed pod with an owner.
+        // Kruise's cases 67 to 71: a pod with an owner changes.
         case(&alike, Some(of(ONE, "1")), of(ONE, "1"), &[]);
         case(&alike, Some(of(ONE, "1")), ending(of(ONE, "2")), &[ONE]);
         case(
@@ -891,13 +892,13 @@ mod tests {
         );
         case(&alike, Some(of(ONE, "1")), of(TWO, "2"), &[ONE, TWO]);
         case(&alike, Some(of(ONE, "1")), ready(of(ONE, "2")), &[ONE]);
-        // 72 and 73: a changed pod without an owner, or no longer with one.
+        // Kruise's cases 72 and 73: a pod changes that has no owner, or loses its owner.
         case(&alike, Some(orphan("1")), orphan("2"), &[]);
         let three = [(ONE, "v1"), (TWO, "v1"), ("ds03", "v1")];
         case(&three, Some(of(ONE, "1")), orphan("2"), &[ONE, TWO, "ds03"]);
     }
 
-    /// While a list is repeated, the earlier state stays known but may be incomplete.
+    /// While the list is repeated, the listed objects remain known, but some may be missing.
     #[test]
     fn a_list_that_is_made_anew_is_complete_and_not_settled() {
         let told = |listing: &Listing<BTreeSet<String>>| (listing.complete, listing.is_settled());

@@ -1,8 +1,8 @@
-//! Events about state changes, sent in the background.
+//! Events about changes of state, sent in the background.
 //!
-//! An Event helps a user to understand an object. So there is one for each change of state, few about single pods, and no
-//! repetition while a state lasts. Writes never wait for an Event. Rejected Events are kept with their original time and sent
-//! again. Events that exceed the limits, or are older than an hour, are counted and dropped.
+//! An Event helps a user to understand an object. So there is one for each change of state, few about single pods, and none while
+//! a state lasts. Writes never wait for an Event. Rejected Events are kept, with their original time, and sent again. Events that
+//! exceed a limit or are older than an hour are counted and dropped.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -29,46 +29,47 @@ use crate::core::names;
 use crate::index::SetKey;
 use crate::k8s::client::{Failure, WRITE_DEADLINE, within};
 
-/// Maximum number of Events waiting to be sent: one per DaemonSet of a large cluster after a start.
+/// Maximum number of Events in the queue. After a start, every DaemonSet of a large cluster may have one.
 const QUEUE: usize = 256;
-/// Maximum number of Events about single pods waiting to be sent.
+/// Maximum number of Events about single pods in their queue.
 const ASIDES: usize = 64;
-/// Events per minute and replica: enough for all DaemonSets of a large cluster to change state, and hardly noticed by an API
-/// server.
+/// Maximum number of Events per minute and replica. It allows all DaemonSets of a large cluster to change state, and hardly
+/// burdens an API server.
 const PER_MINUTE: u32 = 240;
-/// Attempts to send an Event while the server doesn't answer, with a pause between them.
+/// Attempts to send an Event while the server doesn't respond, `PAUSE` apart.
 const TRIES: u32 = 3;
 const PAUSE: Duration = Duration::from_secs(2);
 /// Shortest and longest pause before rejected Events are sent again.
 const AGAIN: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(30));
-/// Time after which a note that is not repeated is forgotten. The API server also deletes Events after this time.
+/// Time after which a note that was not repeated is forgotten. The API server deletes Events after the same time.
 const REMEMBERED: SignedDuration = SignedDuration::from_hours(1);
-/// Time for sending the last Events when the process ends.
+/// Maximum time for sending queued Events at shutdown.
 const LAST_WORDS: Duration = Duration::from_secs(2);
-/// Limit of the API for notes, in bytes.
+/// Length limit of the API for notes, in bytes.
 const NOTE_LIMIT: usize = 1024;
-/// Limit for an object's name in the name of an Event. Names have up to 253 bytes, so this leaves space for a suffix.
+/// Length limit for the object's name at the start of an Event's name. Both may have 253 bytes, so this leaves space for a
+/// suffix.
 const NAME_LIMIT: usize = 220;
-/// Limit of the API for names of reporting instances.
+/// Length limit of the API for names of reporting instances.
 const INSTANCE_LIMIT: usize = 128;
 
-/// Subject of an Event.
+/// Object that an Event is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subject {
     /// API version of the object.
     pub api_version: &'static str,
     /// Kind of the object.
     pub kind: &'static str,
-    /// Namespace of the object, in which the Event is written too.
+    /// Namespace of the object. The Event is created there too.
     pub namespace: String,
     /// Name of the object.
     pub name: String,
-    /// UID of the object; empty if unknown.
+    /// UID of the object; empty: unknown.
     pub uid: String,
 }
 
 impl Subject {
-    /// Returns a native DaemonSet as subject.
+    /// Returns the subject for a native DaemonSet.
     pub fn daemonset(namespace: &str, name: &str, uid: &str) -> Self {
         Self {
             api_version: "apps/v1",
@@ -79,7 +80,7 @@ impl Subject {
         }
     }
 
-    /// Returns the DaemonSet of this key as subject.
+    /// Returns the subject for the DaemonSet with this key.
     pub fn of_set(key: &SetKey, uid: &str) -> Self {
         let subject = Self::daemonset(&key.namespace, &key.name, uid);
         if key.is_advanced() {
@@ -92,7 +93,7 @@ impl Subject {
         }
     }
 
-    /// Returns an object of a watched resource as subject.
+    /// Returns the subject for an object of a watched resource.
     pub fn of_resource(resource: &str, meta: &ObjectMeta) -> Self {
         let (api_version, kind) = match resource {
             "nodes" => ("v1", "Node"),
@@ -104,7 +105,7 @@ impl Subject {
         Self {
             api_version,
             kind,
-            // Events about cluster-wide objects are in this namespace.
+            // Events about cluster-scoped objects are created in this namespace.
             namespace: meta
                 .namespace
                 .clone()
@@ -114,7 +115,7 @@ impl Subject {
         }
     }
 
-    /// Returns the Lease of the replicas as subject, which stands for the controller itself.
+    /// Returns the subject for Events about the controller itself: the Lease of the replicas.
     pub fn lease(namespace: &str) -> Self {
         Self {
             api_version: "coordination.k8s.io/v1",
@@ -129,28 +130,28 @@ impl Subject {
 /// Severity of an Event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
-    /// Information.
+    /// The Event only informs.
     Normal,
     /// An operator should act.
     Warning,
 }
 
-/// Last note and its time, by object and by reason with topic.
+/// Last note about an object, with its time. The key is the object, and the reason with the topic.
 type LastNotes = BTreeMap<(String, String), (String, Timestamp)>;
 
-/// Queue of Events. Cheap to clone, never blocks.
+/// Queue of Events. Cloning is cheap, and no method blocks.
 #[derive(Clone)]
 pub struct Events {
     client: Client,
     queue: Sender<Event>,
-    /// Queue of Events about single pods, which are sent while the other queue is empty.
+    /// Queue of Events about single pods. They are sent only while the other queue is empty.
     asides: Sender<Event>,
-    /// Last note by object, reason and topic, with the time of the last attempt to publish it.
+    /// Last note for each object, reason and topic, with the time of the last attempt to publish it.
     said: Arc<Mutex<LastNotes>>,
     clock: Clock,
     instance: String,
     metrics: Arc<Metrics>,
-    /// Number that distinguishes the names of Events of the same instant.
+    /// Counter in the names of Events, because two may be created in the same instant.
     number: Arc<AtomicU64>,
 }
 
@@ -158,7 +159,7 @@ pub struct Events {
 #[derive(Debug)]
 pub struct EventSender(JoinHandle<()>);
 
-/// Starts the task that sends Events. `instance` names this replica in every Event.
+/// Starts the task that sends Events. `instance` is the name of this replica in each Event.
 pub fn start(
     client: Client,
     instance: &str,
@@ -182,7 +183,7 @@ pub fn start(
 }
 
 impl EventSender {
-    /// Waits briefly for queued Events. Drop every [`Events`] before.
+    /// Waits briefly until queued Events are sent. All clones of [`Events`] must be dropped before.
     pub async fn finish(self) {
         if timeout(LAST_WORDS, self.0).await.is_err() {
             warn!("Some Events were not sent before the end");
@@ -198,16 +199,16 @@ impl fmt::Debug for Events {
 }
 
 impl Events {
-    /// Publishes a finding that may recur.
+    /// Publishes a finding that may be found again.
     ///
-    /// A note is skipped if it equals the last one for the same object and reason, unless an hour has passed without an attempt.
-    /// A change of state is [`recorded`](Self::record) instead.
+    /// The note is skipped if it equals the last one for the same object and reason, and that one was attempted less than an hour
+    /// ago. For changes of state, use [`record`](Self::record).
     pub fn publish(&self, about: &Subject, severity: Severity, reason: &str, note: &str) {
         self.publish_on(about, severity, reason, "", note);
     }
 
-    /// Publishes a note as [`publish`](Self::publish) does, where notes of one reason have several topics. Only notes of the same
-    /// topic are compared.
+    /// Publishes a note like [`publish`](Self::publish), for a reason with several topics. The note is compared only with the
+    /// last note on the same topic.
     pub fn publish_on(
         &self,
         about: &Subject,
@@ -232,7 +233,7 @@ impl Events {
         }
     }
 
-    /// Queues an Event regardless of earlier ones. Returns false if the queue is full.
+    /// Queues an Event, even if it equals an earlier one. Returns false if the queue is full.
     pub fn record(&self, about: &Subject, severity: Severity, reason: &str, note: &str) -> bool {
         let note = cut(note, NOTE_LIMIT);
         let event = self.event(about, severity, reason, note);
@@ -243,7 +244,7 @@ impl Events {
         sent
     }
 
-    /// Queues an Event about a single pod. It is sent while no Event about a rollout waits, and dropped if the queue is full.
+    /// Queues an Event about a single pod. It is sent when no Event about a rollout is waiting, and dropped if the queue is full.
     pub fn record_low_priority(
         &self,
         about: &Subject,
@@ -257,9 +258,9 @@ impl Events {
         }
     }
 
-    /// Sends an Event immediately, and ends when it was sent or dropped.
+    /// Sends an Event immediately, without the queue. The future completes when the Event was sent or dropped.
     ///
-    /// Its name follows from `mark`, so repetitions, also by other replicas, are one Event.
+    /// `mark` determines the name of the Event. So a repetition, even by another replica, is rejected as a duplicate.
     pub fn said_once(
         &self,
         about: &Subject,
@@ -278,7 +279,7 @@ impl Events {
         }
     }
 
-    /// Forgets the last notes about an object that is gone, or whose notes no longer apply.
+    /// Forgets the last notes about an object that is gone or whose notes are outdated.
     pub fn forget(&self, about: &Subject) {
         let object = subject_key(about);
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
@@ -322,7 +323,7 @@ fn subject_key(about: &Subject) -> String {
     )
 }
 
-/// Returns the text, cut to at most that many bytes between two characters.
+/// Returns `text`, cut to at most `limit` bytes at a character boundary.
 fn cut(text: &str, limit: usize) -> &str {
     let mut end = limit.min(text.len());
     while !text.is_char_boundary(end) {
@@ -359,13 +360,13 @@ async fn send_all(
     }
 }
 
-/// Event that was not accepted, and the failure.
+/// Event that was rejected, with the class of the failure.
 type Refused = (Event, Failure);
 
-/// Rejected Events, each with the time of its rejection, oldest first.
+/// Rejected Events, each with the time of the first rejection, oldest first.
 struct UnsentEvents {
     events: VecDeque<(Refused, Instant)>,
-    /// Time of the next attempt.
+    /// Time of the next attempt to send them.
     again: Instant,
     backoff: Backoff,
 }
@@ -389,7 +390,7 @@ impl UnsentEvents {
         self.again = Instant::now() + self.backoff.pause();
     }
 
-    /// Keeps a rejected Event. If there are too many, drops the oldest.
+    /// Keeps a rejected Event for another attempt. If there are too many, drops the oldest one.
     fn keep(&mut self, refused: Refused, metrics: &Metrics) {
         if self.events.is_empty() {
             warn!("Events are refused: they are kept, and tried again for an hour");
@@ -408,7 +409,7 @@ impl UnsentEvents {
         }
     }
 
-    /// Sends rejected Events in order, until one is rejected again or the budget is spent.
+    /// Sends rejected Events in order, until one is rejected again or the budget is used up.
     async fn try_again(&mut self, client: &Client, budget: &mut Budget, metrics: &Metrics) {
         while let Some(((event, _), since)) = self.events.front() {
             if since.elapsed() >= REMEMBERED.unsigned_abs() {
@@ -425,7 +426,7 @@ impl UnsentEvents {
     }
 }
 
-/// Sends one Event. Its name makes a second attempt harmless. `Err`: it was rejected, and may be accepted later.
+/// Sends one Event. A second attempt has the same name, so it creates no duplicate. `Err`: rejected, but possibly accepted later.
 async fn send(client: &Client, event: Event, metrics: &Metrics) -> Result<(), Refused> {
     let namespace = event.metadata.namespace.as_deref().unwrap_or_default();
     let api: Api<Event> = Api::namespaced(client.clone(), namespace);
@@ -446,9 +447,9 @@ async fn send(client: &Client, event: Event, metrics: &Metrics) -> Result<(), Re
         let failure = error.failure();
         metrics.write("create", "events", Err(failure));
         match failure {
-            Failure::Conflict => return Ok(()), // the first attempt had arrived
+            Failure::Conflict => return Ok(()), // an earlier attempt created the Event
             Failure::Throttled | Failure::Unreachable if left > 0 => sleep(PAUSE).await,
-            // The namespace is gone, and with it the readers of the Event.
+            // The namespace is gone, so the Event can't be created any more.
             Failure::Gone => {
                 metrics.event_dropped(failure.word());
                 return Ok(());
@@ -461,7 +462,7 @@ async fn send(client: &Client, event: Event, metrics: &Metrics) -> Result<(), Re
     }
 }
 
-/// Token bucket that refills evenly.
+/// Token bucket that refills at a constant rate.
 struct Budget {
     tokens: u32,
     filled: Instant,
@@ -501,7 +502,7 @@ mod tests {
 
     type Notes = Arc<Mutex<Vec<String>>>;
 
-    /// Returns a server that accepts every Event after the given number of failures.
+    /// Returns a server that fails the given number of times and then accepts all Events.
     fn server(notes: &Notes, failures: usize) -> Client {
         let notes = notes.clone();
         let left = Arc::new(Mutex::new(failures));
@@ -555,7 +556,7 @@ mod tests {
         assert_eq!(*notes.lock().unwrap(), ["a", "b", "a", "a"]);
     }
 
-    /// Found on a real cluster: two missing rights were reported again and again, in turn.
+    /// Found on a real cluster: notes about two missing rights alternated, so both were published again and again.
     #[tokio::test(start_paused = true)]
     async fn notes_on_several_topics_do_not_come_between_each_other() {
         let notes = Notes::default();
@@ -608,7 +609,7 @@ mod tests {
         assert_eq!(*notes.lock().unwrap(), ["x"]);
     }
 
-    /// Found on a real cluster: a policy rejected Events for a minute, so an Event about a stalled rollout was lost.
+    /// Found on a real cluster: a policy rejected Events for a minute, and the Event about a stalled rollout was lost.
     #[tokio::test(start_paused = true)]
     async fn what_is_refused_for_a_while_is_said_then_in_the_same_order() {
         let notes = Notes::default();

@@ -1,8 +1,8 @@
 //! Age of the data of watches. The controller doesn't act on data that is too old.
 //!
-//! A silent watch may be healthy, or its connection may be stalled while writes still succeed. The API server ends each watch
-//! after [`WATCH_TIMEOUT`]. So a healthy one is heard at least that often, by an event, a bookmark or its regular end. Everything
-//! up to that moment has then been reported.
+//! A silent watch may be healthy, or its connection may be stalled although writes still succeed. The API server ends each watch
+//! after [`WATCH_TIMEOUT`]. So a healthy watch receives something at least that often: an event, a bookmark or its regular end.
+//! Everything that happened before has then been reported.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -13,22 +13,22 @@ use tokio::time::Instant;
 
 use crate::clock::Clock;
 
-/// Timeout that each watch asks the API server for, in seconds.
+/// Timeout that each watch requests from the API server, in seconds.
 ///
-/// Bookmarks alone are not enough: the API server sends one about every minute, but none for a resource that didn't change since
-/// that server started.
+/// Bookmarks alone are not enough: the API server sends one about every minute, but none for a resource that has not changed
+/// since the API server started.
 pub(super) const WATCH_TIMEOUT: u32 = 60;
 
-/// Age from which the data of a watch is too old for writes to pods.
+/// Age at which the data of a watch is too old for writes to pods.
 ///
-/// It is [`WATCH_TIMEOUT`] plus 15 seconds in which the next watch must be heard.
+/// It is [`WATCH_TIMEOUT`] plus 15 seconds for the next watch to receive something.
 pub(super) const STALE_AFTER: Duration = Duration::from_secs(WATCH_TIMEOUT as u64 + 15);
 
-/// Time at which a watch was last heard. Cheap to clone; all clones share it.
+/// Time at which a watch last received something. Clones share the same time.
 #[derive(Clone, Debug)]
 pub(super) struct Heard(Arc<Mutex<Moment>>, Clock);
 
-/// Moment on both clocks. The monotonic clock stands still while a virtual machine is paused, and the wall clock may be set.
+/// Time on both clocks. The monotonic clock stops while a virtual machine is paused, and the wall clock may be changed.
 #[derive(Clone, Copy, Debug)]
 struct Moment {
     instant: Instant,
@@ -36,7 +36,7 @@ struct Moment {
 }
 
 impl Heard {
-    /// Creates the state of a new watch. It counts as heard now, which leaves time for its first list.
+    /// Creates the state of a new watch. The age starts at zero, which leaves time for the first list.
     fn new(clock: &Clock) -> Self {
         let moment = Moment {
             instant: Instant::now(),
@@ -45,7 +45,7 @@ impl Heard {
         Self(Arc::new(Mutex::new(moment)), clock.clone())
     }
 
-    /// Notes that the watch was heard now.
+    /// Records that the watch received something now.
     pub(super) fn note(&self) {
         *self.moment() = Moment {
             instant: Instant::now(),
@@ -53,14 +53,14 @@ impl Heard {
         };
     }
 
-    /// Time since the watch was last heard, by the clock that shows more.
+    /// Time since the watch last received something, by the clock that shows the longer time.
     pub(super) fn age(&self) -> Duration {
         let Moment { instant, wall } = *self.moment();
         let by_wall = Duration::try_from(self.1.now().duration_since(wall));
         instant.elapsed().max(by_wall.unwrap_or_default())
     }
 
-    /// Returns the age of the data if that is too old to act on.
+    /// Returns the age of the data if the data is too old to act on.
     pub(super) fn stale(&self) -> Option<Duration> {
         Some(self.age()).filter(|age| *age >= STALE_AFTER)
     }
@@ -70,7 +70,7 @@ impl Heard {
     }
 }
 
-/// Ages of all watches, for metrics. Cheap to clone; all clones share them.
+/// Ages of all watches, for metrics. Clones share the same ages.
 #[derive(Clone, Debug, Default)]
 pub(super) struct WatchAges(Arc<Mutex<Vec<WatchAge>>>);
 
@@ -89,7 +89,7 @@ impl WatchAge {
 }
 
 impl WatchAges {
-    /// Tracks a new watch of `resource` for as long as its [`Heard`] exists.
+    /// Tracks a new watch of `resource` as long as the returned [`Heard`] exists.
     pub(super) fn follow(&self, resource: &'static str, clock: &Clock) -> Heard {
         let heard = Heard::new(clock);
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -102,14 +102,14 @@ impl WatchAges {
         heard
     }
 
-    /// Returns the greatest age among the watches of `resource`; `None`: there is no watch.
+    /// Returns the age of the oldest data among the watches of `resource`; `None`: there is no watch.
     pub(super) fn age(&self, resource: &str) -> Option<Duration> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let same = all.iter().filter(|known| known.resource == resource);
         same.filter_map(WatchAge::age).max()
     }
 
-    /// Returns the greatest age among the watches of each resource.
+    /// Returns, for each resource, the age of the oldest data among its watches.
     pub(super) fn by_resource(&self) -> BTreeMap<&'static str, Duration> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut oldest = BTreeMap::new();

@@ -1,31 +1,31 @@
-//! Batching of wake-ups: incoming messages wait for a short time before the thread of the process wakes up.
+//! Batching of wake-ups: the thread of the process sleeps for a short time, in which messages accumulate.
 //!
-//! A rollout is thousands of small messages, with six watch events for each pod alone. A wake-up costs more than handling one
-//! message, because everything from the socket to the engine begins with cold caches. No message is urgent: the shortest wait is
-//! that for a pod.
+//! A rollout consists of thousands of small messages, with six watch events for each pod. Waking up costs more than handling one
+//! message, because all code from the socket to the engine runs with cold CPU caches. No message is urgent: everything waits for
+//! pods anyway.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Pause while a list arrives. Its next page is requested after this one was read.
+/// Pause while a list arrives. It is short because the next page is requested only after the previous one was read.
 const BRIEF: Duration = Duration::from_millis(5);
 
-/// Pause otherwise.
+/// Pause while no list arrives.
 ///
-/// With 5 ms, a replaced pod costs half as much again. With 50 ms it costs a sixth less, but rollouts of pods that start within a
-/// second take four percent longer.
+/// With 5 ms, each replaced pod costs 50% more. With 50 ms it costs a sixth less, but rollouts of pods that start within a second
+/// take four percent longer.
 const LONG: Duration = Duration::from_millis(30);
 
-/// Determines how long the thread sleeps, from the state of the watches.
+/// Sleep of the process's thread. Its duration depends on whether lists are arriving.
 #[derive(Clone, Debug, Default)]
 pub struct WakeupBatching {
-    /// True if every list has arrived.
+    /// True if all requested lists have arrived.
     settled: Arc<AtomicBool>,
 }
 
 impl WakeupBatching {
-    /// Makes the thread sleep; for `tokio::runtime::Builder::on_thread_park`.
+    /// Puts the thread to sleep. Intended for `tokio::runtime::Builder::on_thread_park`.
     pub fn sleep(&self) {
         std::thread::sleep(self.time());
     }
@@ -38,7 +38,7 @@ impl WakeupBatching {
         }
     }
 
-    /// Sets whether every requested list has arrived.
+    /// Sets whether all requested lists have arrived.
     pub(super) fn settle(&self, settled: bool) {
         self.settled.store(settled, Ordering::Relaxed);
     }

@@ -1,8 +1,8 @@
-//! Groups of DaemonSets that share one watch of their pods and one of their ControllerRevisions.
+//! Groups of DaemonSets. A group shares one watch of pods and one watch of ControllerRevisions.
 //!
 //! Each watch costs the API server and this process the state of a connection, and each list from etcd reads all pods of the
-//! namespace. If DaemonSets of a namespace select values of the same labels (`app=a`, `app=b`), one watch with all values (`app
-//! in (a,b)`) suffices. It may report other pods too, so the selector of each DaemonSet is checked again.
+//! namespace. If the DaemonSets of a namespace select values of the same labels (`app=a`, `app=b`), one watch with all values
+//! (`app in (a,b)`) suffices. Such a watch may also report other pods, so each DaemonSet's own selector is checked afterwards.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,50 +10,50 @@ use std::sync::Arc;
 use crate::core::selector::Selector;
 use crate::index::SetKey;
 
-/// Longest total of the selectors of one watch, in bytes. They are part of its URL, and proxies accept 8 KB.
+/// Maximum total length of the selectors of one watch, in bytes. They are part of the URL, and proxies accept 8 KB.
 const LONGEST: usize = 4_000;
 
-/// Maximum number of namespaces with watches of their own. With more, watches cover the whole cluster, so that all of them fit on
+/// Maximum number of namespaces with their own watches. Beyond it, watches cover the whole cluster, so that all watches fit on
 /// one connection.
 const NAMESPACES: usize = 16;
 
-/// Maximum number of groups of a namespace. With more, one watch covers all its pods, so that one tenant can't use up the
-/// connections.
+/// Maximum number of groups per namespace. Beyond it, one watch covers all pods of the namespace, so that one tenant can't use up
+/// the connections.
 const GROUPS_OF_NAMESPACE: usize = 16;
 
-/// Maximum number of groups. With more, one watch covers the whole cluster.
+/// Maximum number of groups in total. Beyond it, one watch covers the whole cluster.
 const GROUPS: usize = 256;
 
-/// DaemonSets whose pods one watch reports.
+/// DaemonSets that share a watch of their pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Group {
-    /// Namespace of the DaemonSets; `None`: several.
+    /// Namespace of the DaemonSets; `None`: they are in several namespaces.
     pub(super) namespace: Option<Arc<str>>,
-    /// Selector of the pods of all members, as a query.
+    /// Selector of the watch as a query. It matches the pods of all members.
     pub(super) selector: String,
-    /// Members, each with its own selector.
+    /// Members of the group, each with its own selector.
     pub(super) members: BTreeMap<SetKey, Selector>,
 }
 
 /// Common property of the selectors in a group.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Asked {
-    /// They select values of these labels.
+    /// All members select values of these labels.
     Labels(BTreeSet<Box<str>>),
     /// The group has only this member.
     Alone(SetKey),
-    /// There are too many groups, so one watch covers everything.
+    /// Any selectors: there are too many groups, so one watch covers everything.
     Everything,
 }
 
-/// Namespace of a group (`None`: several), and the common property of its selectors.
+/// Namespace of a group (`None`: several), with the common property of the selectors.
 type Place = (Option<Arc<str>>, Asked);
 
 impl Group {
     /// Returns the groups of these DaemonSets, each given with its selector as a query.
     pub(super) fn all<'a>(sets: impl IntoIterator<Item = (&'a SetKey, &'a str)>) -> Vec<Self> {
         let sets = sets.into_iter().map(|(key, query)| {
-            // The API server accepted it, so it is valid.
+            // The API server validated the selector, so parsing succeeds.
             let selector = Selector::from_query(query).unwrap_or_default();
             let asked = match selector.labels_with_values() {
                 Some(labels) => Asked::Labels(labels),
@@ -107,7 +107,7 @@ impl Group {
         groups
     }
 
-    /// Returns true if this member selects an object whose labels are looked up by `label`.
+    /// Returns true if the member `key` selects an object. `label` returns the object's value of a label.
     pub(super) fn selects<'a>(
         &self,
         key: &SetKey,
@@ -119,7 +119,7 @@ impl Group {
     }
 }
 
-/// Splits members into parts whose selectors fit into one watch.
+/// Splits members into parts that are small enough for one watch each.
 fn in_parts(members: BTreeMap<SetKey, Selector>) -> Vec<BTreeMap<SetKey, Selector>> {
     let (mut parts, mut length) = (vec![BTreeMap::new()], 0);
     for (key, selector) in members {
@@ -229,7 +229,7 @@ mod tests {
             .collect();
         assert_eq!(told, [("n: app=a", 1), ("tenant: ", 1500)]);
         assert_eq!(groups(&sets[..16]).len(), 16);
-        // The selectors of the members distinguish their pods.
+        // One watch covers all pods of the namespace. The members' own selectors still tell their pods apart.
         let (a, b) = (SetKey::new("tenant", "a"), SetKey::new("tenant", "b"));
         let many: Vec<SetKey> = (0..20)
             .map(|number| SetKey::new("tenant", &format!("n{number}")))

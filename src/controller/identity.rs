@@ -1,11 +1,11 @@
-//! Name of this replica: recognizable for users, and never used twice.
+//! Name of this replica for the leader election. It is recognizable for users and never used twice.
 
 use std::fs::read_to_string;
 
-/// Returns the host name (in a pod: the pod's name) with a random suffix.
+/// Returns the host name (in a pod: the name of the pod) with a random suffix.
 ///
-/// Two processes with the same name would both believe that they hold the Lease. A host name is not enough, because pods with
-/// hostNetwork have the name of their node.
+/// If two processes had the same name, both would believe that they hold the Lease. The host name alone is not enough, because
+/// pods with hostNetwork have the name of their node.
 pub fn unique() -> String {
     let host = line("/proc/sys/kernel/hostname").unwrap_or_else(|| "yurt-ds".to_owned());
     let suffix = line("/proc/sys/kernel/random/uuid").unwrap_or_else(|| {

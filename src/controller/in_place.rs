@@ -1,7 +1,7 @@
-//! Request for an update in place: one strategic merge patch of one pod.
+//! Patch for an update in place: one strategic merge patch of one pod.
 //!
-//! It contains only the changes, so that changes by other programs stay: injected containers, labels. UID and version protect a
-//! pod that changed since the decision.
+//! The patch contains only what changes, so that changes by other programs are kept, such as injected containers and labels. UID
+//! and resource version as preconditions prevent patching a pod that changed since the decision.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
@@ -11,7 +11,7 @@ use crate::core::fleet::in_place::InPlaceState;
 use crate::core::names::REVISION_HASH_LABEL;
 use crate::core::{InPlacePatch, PodRef};
 
-/// Returns the patch of `pod` at `now`. The annotation `state_key` records the update.
+/// Returns the patch of `pod` for an update at `now`. The annotation `state_key` records the update.
 pub(super) fn patch(pod: &PodRef, update: &InPlacePatch, state_key: &str, now: Timestamp) -> Value {
     let change = &update.change;
     let state = InPlaceState {

@@ -1,4 +1,4 @@
-//! Kinds of DaemonSets that the controller rolls out.
+//! Kinds of DaemonSets (native, Advanced) that the controller rolls out.
 
 use std::fmt;
 
@@ -29,7 +29,7 @@ impl Kinds {
         advanced: false,
     };
 
-    /// Returns true if both have a kind in common.
+    /// Returns true if the two sets have a kind in common.
     pub fn meets(self, other: Self) -> bool {
         self.native && other.native || self.advanced && other.advanced
     }
@@ -42,7 +42,7 @@ impl Kinds {
         }
     }
 
-    /// Returns the kinds that are in either.
+    /// Returns the kinds that are in either set.
     pub fn with(self, others: Self) -> Self {
         Self {
             native: self.native || others.native,
@@ -50,7 +50,7 @@ impl Kinds {
         }
     }
 
-    /// Returns true if this kind is among them.
+    /// Returns true if `kind` is in the set.
     pub fn contains(self, kind: SetKind) -> bool {
         match kind {
             SetKind::Native => self.native,
@@ -58,7 +58,8 @@ impl Kinds {
         }
     }
 
-    /// Returns the kinds that the holder of a Lease serves; `None`: the holder is an older version, which doesn't record them.
+    /// Returns the kinds that the holder of a Lease serves; `None`: an older version holds the Lease, which doesn't record its
+    /// kinds.
     pub fn of_lease(lease: &Lease) -> Option<Self> {
         let annotations = lease.metadata.annotations.as_ref()?;
         let kinds: Vec<&str> = annotations.get(LEASE_KINDS)?.split(',').collect();
@@ -69,7 +70,7 @@ impl Kinds {
     }
 }
 
-/// Formats the kinds as `--controllers` accepts them.
+/// Formats the kinds in the syntax of `--controllers`.
 impl fmt::Display for Kinds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kinds = [SetKind::Native, SetKind::Advanced].into_iter();
@@ -81,7 +82,7 @@ impl fmt::Display for Kinds {
     }
 }
 
-/// Converts a single kind.
+/// Converts a single kind to a set.
 impl From<SetKind> for Kinds {
     fn from(kind: SetKind) -> Self {
         Self {
@@ -99,7 +100,7 @@ pub(super) fn word(kind: SetKind) -> &'static str {
     }
 }
 
-/// Returns the resource that is awaited at the start for a kind of DaemonSets.
+/// Returns the resource name of a kind, as used for watches and readiness.
 pub(super) fn resource_of(kind: SetKind) -> &'static str {
     match kind {
         SetKind::Native => "daemonsets",

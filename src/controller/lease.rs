@@ -1,4 +1,4 @@
-//! One Lease, several replicas, one writer.
+//! Leader election: of several replicas, only the holder of one Lease writes.
 //!
 //! ```text
 //!   GET ──► free, released, own, or unchanged for its whole duration? ──► PUT (or POST) ──► Leader { until }
@@ -7,17 +7,17 @@
 //! ```
 //!
 //! # Guarantees
-//! - A leader counts `until` from before it sends the renewal. Other replicas count from when they see it. So a leader that stops
-//!   at `until` stops at least `duration - renew_deadline` before another one starts, whatever the clocks of the two machines
-//!   show.
-//! - The monotonic clock stands still while a virtual machine is paused. So leadership also ends when the wall clock passes the
-//!   time of `until`, and begins again with the next renewal. A wall clock that goes back extends nothing, because both clocks
-//!   must agree.
-//! - A replica stands for election once its caches are complete, and then keeps leading even if they are not.
-//! - The clocks of other replicas are never read: a Lease has expired once it was *seen* unchanged for its duration.
-//! - A leader reports other installations with Leases in other namespaces ([`others`]).
-//! - The annotation [`LEASE_KINDS`](names::LEASE_KINDS) lists the kinds of DaemonSets that the holder serves. A replica
-//!   configured for another kind reports that no controller serves it.
+//! - A leader counts the time until `until` from before it sends the renewal. Other replicas count from when they see the
+//!   renewal. So a leader that stops at `until` stops at least `duration - renew_deadline` before another one starts, even if the
+//!   clocks of the two machines differ.
+//! - The monotonic clock stops while a virtual machine is paused. So leadership also ends when the wall clock passes the time of
+//!   `until`, and resumes with the next renewal. Turning the wall clock back doesn't extend leadership, because the monotonic
+//!   deadline also applies.
+//! - A replica stands for election when its caches are complete. Afterwards it keeps leading even while a cache is incomplete.
+//! - The clocks of other replicas don't matter: a Lease has expired if this replica *saw* it unchanged for its duration.
+//! - A leader reports other installations, which have their Leases in other namespaces ([`others`]).
+//! - The annotation [`LEASE_KINDS`](names::LEASE_KINDS) contains the kinds of DaemonSets that the holder serves. If a replica is
+//!   configured for a kind that is missing there, it reports that no controller serves the kind.
 //! - Every request has a deadline. Leadership ends at `until` even while a request hangs.
 //!
 //! # Caveats
@@ -51,28 +51,28 @@ use crate::serve::ReadinessHandle;
 use crate::shutdown::{self, Shutdown};
 use others::OtherInstallations;
 
-/// Longest duration of one request.
+/// Maximum duration of one request.
 const CALL_DEADLINE: Duration = Duration::from_secs(3);
-/// Pause before a leader repeats a renewal that failed.
+/// Pause before a leader retries a failed renewal.
 const RETRY: Duration = Duration::from_secs(1);
-/// Time between the end of leadership and the end of the Lease, for writes in flight.
+/// Time between the end of leadership and the expiry of the Lease, in which writes in flight may still arrive.
 const MARGIN: Duration = Duration::from_secs(5);
-/// Logged reason when leadership ends by either clock.
+/// Reason in the log when leadership ends because a deadline passed, by either clock.
 const LATE: &str = "the Lease was not renewed in time";
 /// Name of the Lease requests in `log_throttle`.
 const LEASES: &str = "leases";
 /// Name of the list of other installations' Leases in `log_throttle`.
 const OTHER_LEASES: &str = "leases of other installations";
-/// Longest duration that is accepted from another holder. The configured duration replaces a longer one.
+/// Maximum Lease duration that is accepted from another holder. If the duration is longer, the configured one is used instead.
 const LONGEST: Duration = Duration::from_secs(3600);
 
-/// Time after which a kind of DaemonSets counts as not served.
+/// Time after which a kind of DaemonSets is reported as not served.
 ///
-/// During a rolling update of the controller, replicas with other `--controllers` exist for a moment.
+/// It is longer than a rolling update of the controller, during which replicas with different `--controllers` run side by side.
 const UNSERVED_AFTER: Duration = Duration::from_secs(120);
-/// Reason of the Event about such a kind.
+/// Reason of the Event about a kind of DaemonSets that no controller serves.
 const NOT_SERVED: &str = "NotServed";
-/// Reason of the Event about a second installation.
+/// Reason of the Event about another installation.
 const SECOND_INSTALLATION: &str = "SecondInstallation";
 
 /// Permission of this replica to write.
@@ -80,19 +80,19 @@ const SECOND_INSTALLATION: &str = "SecondInstallation";
 pub enum Leadership {
     /// The replica must not write.
     Standby,
-    /// The replica may write until an instant that each renewal moves.
+    /// The replica may write until an instant. Each renewal postpones the instant.
     Leader {
-        /// Instant at which writing stops unless the Lease is renewed before.
+        /// Instant at which writing stops unless the Lease is renewed.
         until: Instant,
-        /// `until` on the wall clock.
+        /// Deadline `until` on the wall clock.
         wall: WallDeadline,
     },
-    /// The replica may always write: there is no election.
+    /// The replica may always write, because there is no election.
     Alone,
 }
 
 impl Leadership {
-    /// Returns true if a write may begin now. Call it immediately before each write.
+    /// Returns true if a write may begin now. Must be called immediately before each write.
     pub fn may_write(&self) -> bool {
         match self {
             Self::Standby => false,
@@ -102,7 +102,7 @@ impl Leadership {
     }
 }
 
-/// Instant on the wall clock, which keeps running while the machine is paused.
+/// Deadline on the wall clock, which keeps running while the machine is paused.
 #[derive(Clone, Debug)]
 pub struct WallDeadline {
     clock: Clock,
@@ -125,26 +125,26 @@ impl WallDeadline {
     }
 }
 
-/// Settings of the election.
+/// Settings of the leader election.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Namespace of the Lease.
     pub namespace: String,
     /// Name of this replica, unique among all replicas that ever ran.
     pub identity: String,
-    /// Time without a renewal after which another replica takes over.
+    /// Time without renewal after which another replica takes over the Lease.
     pub duration: Duration,
     /// Time after its last renewal at which a leader stops writing.
     pub renew_deadline: Duration,
-    /// Interval at which the leader renews and other replicas check.
+    /// Interval between renewals by the leader, and between checks by other replicas.
     pub renew_every: Duration,
 }
 
 impl Settings {
-    /// Returns the settings if their three durations fit together.
+    /// Returns the settings if their three durations are consistent.
     ///
     /// # Errors
-    /// Names the flag and its valid values.
+    /// If they are not. The error names the flag and its valid values.
     pub fn checked(self) -> Result<Self> {
         if self.renew_deadline + MARGIN > self.duration || self.duration > LONGEST {
             bail!(
@@ -167,7 +167,7 @@ impl Settings {
     }
 }
 
-/// Parts of an election.
+/// Dependencies of the election.
 #[derive(Debug)]
 pub struct ElectionParts {
     /// Lease, identity and durations.
@@ -178,7 +178,7 @@ pub struct ElectionParts {
     pub clock: Clock,
     /// Metrics of the process.
     pub metrics: Arc<Metrics>,
-    /// Log of failed requests.
+    /// Rate-limited log of failed requests.
     pub log_throttle: LogThrottle,
     /// Queue of Events.
     pub events: Events,
@@ -186,7 +186,7 @@ pub struct ElectionParts {
     pub readiness: ReadinessHandle,
 }
 
-/// Election that runs in the background.
+/// Leader election that runs in the background.
 #[derive(Debug)]
 pub struct Election {
     leadership: watch::Receiver<Leadership>,
@@ -195,7 +195,7 @@ pub struct Election {
 }
 
 impl Election {
-    /// Stands for election as soon as everything that `readiness` waits for is there.
+    /// Starts the election. This replica stands for election as soon as `readiness` waits for nothing.
     pub fn start(client: Client, parts: ElectionParts) -> Self {
         let (sender, leadership) = watch::channel(Leadership::Standby);
         let (end, ended) = shutdown::channel();
@@ -215,7 +215,7 @@ impl Election {
         }
     }
 
-    /// Starts without an election: this process leads until it ends.
+    /// Starts without an election: this process leads until it exits.
     pub fn alone(metrics: &Metrics) -> Self {
         let (sender, leadership) = watch::channel(Leadership::Alone);
         let (end, mut ended) = shutdown::channel();
@@ -231,39 +231,39 @@ impl Election {
         }
     }
 
-    /// Returns the current leadership. Borrow it immediately before each write, and await its changes.
+    /// Returns the current leadership and its changes. Borrow the value immediately before each write.
     pub fn leadership(&self) -> watch::Receiver<Leadership> {
         self.leadership.clone()
     }
 
-    /// Releases the Lease, so that another replica need not wait. Call it after the last write.
+    /// Releases the Lease, so that another replica doesn't wait for its expiry. Must be called after the last write.
     pub async fn release(self) {
         self.end.request();
         let _ended = self.task.await;
     }
 }
 
-/// Replica that stands for election.
+/// State of a replica that takes part in the election.
 struct Candidate {
     api: Api<Lease>,
     others: OtherInstallations,
     parts: ElectionParts,
     leadership: watch::Sender<Leadership>,
-    /// Lease of another holder as last seen.
+    /// Lease of another holder, as last seen by this replica.
     seen: Option<ObservedLease>,
     unserved: Unserved,
 }
 
-/// Kinds that this process is configured for and the holder of the Lease doesn't serve.
+/// Kinds of DaemonSets that this process is configured for and that the holder of the Lease doesn't serve.
 #[derive(Default)]
 struct Unserved {
-    /// Name under which `/ready` waits while this is reported.
+    /// Name of the missing Lease that `/ready` waits for; `None`: no kind is reported as not served.
     awaited: Option<String>,
-    /// Time at which such a kind was first seen.
+    /// Time since which a kind is not served.
     since: Option<Instant>,
 }
 
-/// Fields that a holder changes when it renews.
+/// Fields of a Lease that the holder changes with each renewal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct LeaseRecord {
     holder: String,
@@ -286,19 +286,19 @@ impl LeaseRecord {
 /// Lease of another holder, as seen by this replica.
 struct ObservedLease {
     sign: LeaseRecord,
-    /// Time at which the Lease was first seen with this content.
+    /// Time at which this replica first saw the Lease with these fields.
     since: Instant,
-    /// Time at which the Lease may be taken.
+    /// Time at which this replica may take the Lease.
     expires: Instant,
 }
 
-/// Result of one attempt.
+/// Result of one attempt to hold the Lease.
 enum Attempt {
-    /// This replica holds the Lease, in the server's current version.
+    /// This replica holds the Lease. Contains the Lease as the API server stored it.
     Held(Box<Lease>),
-    /// Another replica holds it. It may expire at that instant.
+    /// Another replica holds the Lease. It expires at that instant unless it is renewed.
     Others { expires: Instant },
-    /// Another replica was faster.
+    /// Another replica changed the Lease at the same time.
     Lost,
 }
 
@@ -322,7 +322,8 @@ impl Candidate {
                 self.parts.settings.renew_every,
             );
             let wall = WallDeadline::after(&self.parts.clock, deadline);
-            // Doesn't wait for the shutdown here: a renewal is short, and the Lease may have been acquired.
+            // Finish the attempt even if shutdown is requested: it is short, and may have acquired the Lease, which must then be
+            // released.
             next = match self.attempt(held.take()).await {
                 Ok(Attempt::Held(lease)) => {
                     held = Some(lease);
@@ -331,7 +332,7 @@ impl Candidate {
                     let renewed = Leadership::Leader { until, wall };
                     if renewed.may_write() {
                         self.lead(renewed);
-                        self.check_others().await; // a slow answer must not delay the patch
+                        self.check_others().await; // last, because a slow check must not delay the renewal
                         began + every
                     } else {
                         self.stand_by(LATE);
@@ -354,7 +355,7 @@ impl Candidate {
         self.release().await;
     }
 
-    /// Waits for the next attempt. Ends leadership at its deadline if that is earlier.
+    /// Waits until the next attempt. If the deadline of leadership is earlier, ends leadership at that time.
     async fn wait(&self, next: Instant) {
         if let Some(until) = self.until()
             && until <= next
@@ -363,7 +364,7 @@ impl Candidate {
             self.stand_by(LATE);
         }
         sleep_until(next).await;
-        // Timers don't notice that the machine was paused.
+        // Check leadership again: timers don't notice that the machine was paused.
         if !self.leadership.borrow().may_write() {
             self.stand_by(LATE);
         }
@@ -380,7 +381,7 @@ impl Candidate {
         self.until().is_some()
     }
 
-    /// Makes one attempt to hold the Lease. Ends leadership if that takes too long.
+    /// Makes one attempt to hold the Lease. If it takes longer than leadership lasts, ends leadership.
     async fn attempt(&mut self, held: Option<Box<Lease>>) -> Result<Attempt, CallError> {
         let Some(until) = self.until() else {
             return self.acquire(held).await;
@@ -392,7 +393,7 @@ impl Candidate {
         Err(CallError::TimedOut(self.parts.settings.renew_deadline))
     }
 
-    /// Renews a held Lease, or takes a free one.
+    /// Renews the Lease that this replica holds, or takes a free one.
     async fn acquire(&mut self, held: Option<Box<Lease>>) -> Result<Attempt, CallError> {
         let present = match held {
             Some(lease) => Some(*lease),
@@ -423,7 +424,8 @@ impl Candidate {
         }
     }
 
-    /// Returns when another holder's Lease expires as far as seen; `None`: it is free or held by this replica.
+    /// Returns when the Lease of another holder expires, as far as this replica knows; `None`: the Lease is free, or this replica
+    /// holds it.
     fn expires(&mut self, lease: &Lease) -> Option<Instant> {
         let spec = lease.spec.clone().unwrap_or_default();
         let lasts = lasts(&spec).unwrap_or(self.parts.settings.duration);
@@ -452,12 +454,12 @@ impl Candidate {
         Some(expires)
     }
 
-    /// Returns when a Lease expires that was deleted while held. Its holder doesn't know yet, so its duration is waited for.
+    /// Returns when a deleted Lease would have expired. Its last holder doesn't know yet that it is deleted, and may still write.
     fn expires_unseen(&self) -> Option<Instant> {
         self.seen.as_ref().map(|seen| seen.expires)
     }
 
-    /// Returns the present Lease with this replica as holder.
+    /// Returns the Lease to write: the present one, with this replica as holder.
     fn claim(&self, present: Option<Lease>) -> Lease {
         let now = MicroTime(self.parts.clock.now());
         let mut lease = present.unwrap_or_default();
@@ -493,7 +495,7 @@ impl Candidate {
         self.parts.metrics.lease_renewed(now.as_second());
     }
 
-    /// Checks for other installations, and reports a change.
+    /// Looks for other installations, and reports if they changed.
     async fn check_others(&mut self) {
         if !self.others.is_due() {
             return;
@@ -518,9 +520,9 @@ impl Candidate {
         }
     }
 
-    /// Notes which kinds the holder of the Lease serves (`None`: all, or unknown).
+    /// Records which kinds of DaemonSets the holder of the Lease serves (`None`: all, or unknown).
     ///
-    /// Reports kinds of this process that have not been served for a while.
+    /// Reports the kinds of this process that the holder has not served for [`UNSERVED_AFTER`].
     fn note_unserved(&mut self, holder: Option<Kinds>) {
         let missing = holder.map(|holder| self.parts.kinds.without(holder));
         let Some(missing) = missing.filter(|missing| *missing != Kinds::NONE) else {
@@ -548,7 +550,7 @@ impl Candidate {
         self.unserved.awaited = Some(awaited);
     }
 
-    /// Reports something about the Lease in the log and in an Event.
+    /// Reports a problem with the Lease in the log and in a Warning Event.
     fn warn_on_lease(&self, reason: &'static str, message: &str) {
         warn!(message, "{reason}");
         let about = Subject::lease(&self.parts.settings.namespace);
@@ -613,7 +615,7 @@ impl Candidate {
     }
 }
 
-/// Returns the duration of a Lease; `None`: it has no usable one.
+/// Returns the duration of a Lease; `None`: it is missing or invalid.
 fn lasts(spec: &LeaseSpec) -> Option<Duration> {
     let seconds = u64::try_from(spec.lease_duration_seconds?).ok()?;
     let lasts = Duration::from_secs(seconds);

@@ -1,7 +1,7 @@
-//! Log that stays short while the API server is unavailable.
+//! Rate-limited log of failed API calls, which remains short while the API server is unavailable.
 //!
-//! A cause is logged at once, then at most every half minute with the number of failures, and once when it is over. An
-//! unavailable API server is one cause for all callers. Any other failure is one cause per resource.
+//! A cause is logged at once, then at most every half minute with the number of failures, and once more when it ends. If the API
+//! server is unavailable, that is one cause for all callers. Any other failure is one cause per resource.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,19 +12,19 @@ use tracing::{info, warn};
 
 use crate::k8s::client::Failure;
 
-/// Time for which a logged cause is not logged again.
+/// Minimum time between two log lines about the same cause.
 const SILENCE: Duration = Duration::from_secs(30);
 
-/// Current causes of failed calls, shared by all repeated calls to the API server. Cheap to clone; all clones share them.
+/// Rate-limited log, shared by all callers that repeat failed calls. Clones share the same state.
 #[derive(Clone, Debug, Default)]
 pub struct LogThrottle(Arc<Mutex<BTreeMap<Cause, Complaint>>>);
 
 /// Cause of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Cause {
-    /// The API server doesn't answer.
+    /// The API server doesn't respond.
     NoAnswer,
-    /// The API server answers, but not for this resource.
+    /// The API server responds, but calls for this resource fail.
     Resource(&'static str),
 }
 
@@ -40,25 +40,25 @@ impl Cause {
 /// State of one cause.
 #[derive(Clone, Copy, Debug, Default)]
 struct Complaint {
-    /// Beginning of the cause, if it lasts.
+    /// Time since which calls have failed; `None`: they succeed.
     since: Option<Instant>,
     /// Time of the last log line.
     told: Option<Instant>,
     /// True if the cause was logged since it began.
     known: bool,
-    /// Failures since the last log line.
+    /// Number of failures since the last log line.
     untold: u64,
 }
 
 impl LogThrottle {
-    /// Logs a failed call that is repeated, unless that was just logged.
+    /// Logs a failed call that will be repeated, unless its cause was logged recently.
     pub fn failed(&self, resource: &'static str, failure: Failure, error: &str) {
         if let Some(failures) = self.note_failed(resource, failure) {
             warn!(resource, failures, %error, "A call failed and is tried again");
         }
     }
 
-    /// Logs that a call was answered, if its failure was logged.
+    /// Records that a call succeeded. If its failure was logged, logs that it ended.
     pub fn answered(&self, resource: &'static str) {
         for (cause, lasted) in self.note_answered(resource) {
             let seconds = lasted.as_secs();
@@ -69,7 +69,7 @@ impl LogThrottle {
         }
     }
 
-    /// Returns the number of failures to log now; `None`: nothing is logged.
+    /// Returns the number of failures to log now; `None`: log nothing.
     fn note_failed(&self, resource: &'static str, failure: Failure) -> Option<u64> {
         let now = Instant::now();
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -84,7 +84,7 @@ impl LogThrottle {
         Some(std::mem::take(&mut complaint.untold))
     }
 
-    /// Returns logged causes that are over, with their durations.
+    /// Returns the logged causes that have ended, each with its duration.
     fn note_answered(&self, resource: &'static str) -> Vec<(Cause, Duration)> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut over = Vec::new();
@@ -105,7 +105,7 @@ impl LogThrottle {
 mod tests {
     use super::*;
 
-    /// Three watches that retry every half second for two minutes, as once seen in the log of the controller.
+    /// Three watches that retry every half second for two minutes, as once seen in the controller's log.
     #[tokio::test(start_paused = true)]
     async fn an_api_server_that_is_away_is_told_at_once_then_twice_a_minute_and_when_it_is_back() {
         let log_throttle = LogThrottle::default();

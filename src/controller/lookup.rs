@@ -1,4 +1,4 @@
-//! Live reads for what the watches leave unclear. They are rare, bounded, and never happen in a steady state.
+//! Live reads of objects when the watches leave something unclear. They are rare and limited, and never happen in a steady state.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -21,73 +21,73 @@ use crate::index::{SetKey, SetRecord};
 use crate::k8s::client::{CallError, WRITE_DEADLINE, within};
 use crate::k8s::{Condition, ControllerRevision, DaemonSet, Pod};
 
-/// Time in which the watches may become consistent before anything is read.
+/// Time for the watches to become consistent before objects are read.
 const PATIENCE: SignedDuration = SignedDuration::from_secs(1);
 
-/// Pause before the same thing is read again.
+/// Pause before the same objects are read again.
 const AGAIN: SignedDuration = SignedDuration::from_secs(10);
 
-/// Interval between checks while the native controller is awaited, in case an event was lost.
+/// Interval between checks while the controller waits for the native controller, in case an event was lost.
 const SLOWLY: SignedDuration = SignedDuration::from_secs(30);
 
-/// Events per page of a list. An Event can have more than a megabyte, and the API server holds the page in memory.
+/// Events per page of a list. An Event can have more than a megabyte, and the API server holds a whole page in memory.
 const EVENTS_PAGE: u32 = 10;
 
-/// Reason of the Events about pods that could not be created.
+/// Reason of Events about pods that could not be created.
 const FAILED_CREATE: &str = "FailedCreate";
 
 /// Result of a lookup.
 pub(super) enum LookupResult {
-    /// Findings for each hash.
+    /// Revisions that were looked up, by hash.
     Revisions(Vec<(Revision, FoundRevision)>),
-    /// DaemonSet with all of its revisions.
+    /// DaemonSet, with all its revisions.
     Whole(Box<(DaemonSet, Vec<ControllerRevision>)>),
-    /// Last message of the native controller about a pod that it could not create; `None`: there is none.
+    /// Message of the native controller's last Event about a pod that it could not create; `None`: there is no such Event.
     NotCreated(Option<String>),
-    /// Messages about pods that don't become available, as far as there are any.
+    /// Messages about pods that don't become available. A pod without a message is missing here.
     NotReady(BTreeMap<PodName, String>),
     /// The read failed.
     Failed(CallError),
 }
 
-/// Finding for a hash that pods carry.
+/// Result of looking up the revision with a hash that pods carry.
 pub(super) enum FoundRevision {
-    /// Revision with this hash.
+    /// The revision with this hash exists.
     Revision(Box<ControllerRevision>),
-    /// There is no such revision, and the pods carry the hash.
+    /// No revision has this hash, although the pod still carries it.
     Absent,
-    /// There is no such revision, and the pod now carries another hash or is gone, so the cache lags.
+    /// No revision has this hash, and the pod now carries another hash or is gone. So the cache lags.
     ///
-    /// The native controller relabels the pods of a duplicate, and then deletes the duplicate.
+    /// This happens when the native controller finds a duplicate revision: it relabels the pods, and then deletes the duplicate.
     Late,
 }
 
 type Lookup = Pin<Box<dyn Future<Output = LookupResult> + Send>>;
 
-/// Decides what to read live, and handles the answers.
+/// Decides which objects to read live, and applies the results.
 pub(super) struct Lookups {
     client: Client,
     last: BTreeMap<SetKey, Timestamp>,
-    /// Unclear state, and the time at which it became so.
+    /// Reason why the current revision of a DaemonSet is unknown, with the time since which it applies.
     doubts: BTreeMap<SetKey, (RevisionUnknown, Timestamp)>,
-    /// Last lookup of the reason for missing pods.
+    /// Time of the last lookup of why pods are missing.
     missing: BTreeMap<SetKey, Timestamp>,
-    /// Last lookup of the reason for which these pods don't become available.
+    /// Time of the last lookup of why pods don't become available, with these pods.
     unready: BTreeMap<SetKey, (Timestamp, Vec<PodName>)>,
     turns: Turns,
 }
 
-/// Maximum number of lookups of Events that wait in one namespace. A further one is not started, and is requested again later.
+/// Maximum number of lookups of Events that wait in one namespace. A further one is dropped, and requested again later.
 const MOST_WAITING: usize = 8;
 
 /// Limits lists of Events to one at a time per namespace.
 ///
-/// A tenant can write as many large Events as its quota allows, and cause as many lists as it has DaemonSets.
+/// Otherwise a tenant could cause one list per DaemonSet at the same time, and each could return many large Events.
 #[derive(Default)]
 struct Turns(BTreeMap<String, Weak<Mutex<()>>>);
 
 impl Turns {
-    /// Queues a lookup after earlier ones in the same namespace; `None`: too many wait there.
+    /// Queues a lookup behind earlier ones in the same namespace; `None`: too many are waiting.
     fn queue(
         &mut self,
         namespace: &str,
@@ -108,7 +108,7 @@ impl Turns {
 }
 
 impl Lookups {
-    /// Creates lookups without any earlier read.
+    /// Creates the state for a controller that has read nothing yet.
     pub(super) fn new(client: Client) -> Self {
         Self {
             client,
@@ -120,7 +120,7 @@ impl Lookups {
         }
     }
 
-    /// Returns when to ask again, and the lookup to start now.
+    /// Returns the time of the next call, and the lookup to start now, if any.
     pub(super) fn wanted(
         &mut self,
         key: &SetKey,
@@ -138,7 +138,8 @@ impl Lookups {
         self.doubts.insert(key.clone(), (reason, since));
         let after = |at: Timestamp, pause| at.checked_add(pause).unwrap_or(now);
         let due = match reason {
-            // Pods need the delay too: the cache shows the new label of a pod a moment after its old revision is gone.
+            // Wait even if only the hash of a pod is unknown: the new label may arrive in the cache a moment after the old
+            // revision is gone.
             RevisionUnknown::UnknownRevision | RevisionUnknown::Mismatch => after(since, PATIENCE),
             RevisionUnknown::NotObserved | RevisionUnknown::NoRevision | RevisionUnknown::Tie => {
                 return (after(now, SLOWLY), None);
@@ -169,10 +170,10 @@ impl Lookups {
         (after(now, AGAIN), Some(lookup))
     }
 
-    /// Looks up why pods have been missing since `since`. Returns when to ask again, and the lookup to start now.
+    /// Looks up why pods have been missing since `since`. Returns the time of the next call, and the lookup to start now, if any.
     ///
-    /// The first lookup comes shortly before the rollout would report missing pods. It is repeated, because one quota may follow
-    /// another.
+    /// The first lookup comes shortly before the rollout reports missing pods. It is repeated, because the reason may change:
+    /// after one quota is raised, another may be exceeded.
     pub(super) fn why_missing(
         &mut self,
         key: &SetKey,
@@ -192,14 +193,14 @@ impl Lookups {
         (after(now, SLOWLY), lookup)
     }
 
-    /// Notes that no pod is missing. Returns true if that is new.
+    /// Records that no pod is missing. Returns true if pods were missing before.
     pub(super) fn none_missing(&mut self, key: &SetKey) -> bool {
         self.missing.remove(key).is_some()
     }
 
-    /// Looks up why `pods` don't become available. Returns when to ask again, and the lookup to start now.
+    /// Looks up why `pods` don't become available. Returns the time of the next call, and the lookup to start now, if any.
     ///
-    /// Pods that were not in the last lookup are looked up at once, and all pods again at intervals.
+    /// Pods that were not in the last lookup are looked up at once. All pods are looked up again at intervals.
     pub(super) fn why_not_ready(
         &mut self,
         key: &SetKey,
@@ -223,7 +224,7 @@ impl Lookups {
         (after(now, SLOWLY), lookup)
     }
 
-    /// Notes that no pod is late. Returns true if that is new.
+    /// Records that all pods become available in time. Returns true if some didn't before.
     pub(super) fn none_unready(&mut self, key: &SetKey) -> bool {
         self.unready.remove(key).is_some()
     }
@@ -312,7 +313,8 @@ fn take_revision(index: &mut Index, key: &SetKey, hash: Revision, known: FoundRe
     }
 }
 
-/// Trusts the number of the newest revision alone if even a live read shows another template in it. Returns the Event about that.
+/// Accepts the revision with the highest number as current, if even a live read shows another template in it. Returns an Event
+/// about it.
 fn trust(index: &mut Index, key: &SetKey, read: &DaemonSet) -> Option<RolloutEvent> {
     let revisions = index.revisions_of(&index.set(key)?.uid);
     let set = index.set_mut(key)?;
@@ -334,7 +336,7 @@ fn trust(index: &mut Index, key: &SetKey, read: &DaemonSet) -> Option<RolloutEve
     })
 }
 
-/// Reads the revisions of these hashes, each given with a pod that carries it according to the cache.
+/// Reads the revisions with these hashes. Each hash comes with a pod that carries it, according to the cache.
 async fn revisions(client: Client, key: SetKey, asked: Vec<(Revision, PodName)>) -> LookupResult {
     let mut found = Vec::new();
     for (hash, pod) in asked {
@@ -346,7 +348,7 @@ async fn revisions(client: Client, key: SetKey, asked: Vec<(Revision, PodName)>)
     LookupResult::Revisions(found)
 }
 
-/// Limits a lookup to the duration of a write.
+/// Limits a lookup to the deadline of a write.
 pub(super) async fn in_time<T>(
     lookup: impl Future<Output = Result<T, CallError>>,
 ) -> Result<T, CallError> {
@@ -367,7 +369,7 @@ async fn known(
     if let Some(revision) = revisions.get_opt(&name).await? {
         return Ok(FoundRevision::Revision(Box::new(revision)));
     }
-    // An adopted revision of another DaemonSet is named after that one.
+    // A revision that was adopted from another DaemonSet is named after that one, so search by label.
     let labels = format!("{REVISION_HASH_LABEL}={hash}");
     let mut adopted = None;
     let take = |revision: ControllerRevision| {
@@ -380,7 +382,7 @@ async fn known(
     if let Some(revision) = adopted {
         return Ok(FoundRevision::Revision(Box::new(revision)));
     }
-    // Read after the revision: pods with its hash were relabelled before it was deleted.
+    // Read the pod after the revision: if the native controller deleted the revision as a duplicate, it relabelled the pod first.
     let pods: Api<Pod> = Api::namespaced(client.clone(), &key.namespace);
     let labels = pods
         .get_opt(pod.as_str())
@@ -394,7 +396,7 @@ async fn known(
     })
 }
 
-/// Reads the last Event of the native controller about a pod that it could not create.
+/// Reads the native controller's last Event about a pod that it could not create.
 async fn not_created(client: Client, key: SetKey, uid: String) -> LookupResult {
     let fields = format!("involvedObject.uid={uid},reason={FAILED_CREATE}");
     match last_event(&client, &key.namespace, &fields).await {
@@ -403,7 +405,8 @@ async fn not_created(client: Client, key: SetKey, uid: String) -> LookupResult {
     }
 }
 
-/// Returns the newest Event that `fields` selects. Reads one Event at a time, because a tenant can write many large ones.
+/// Returns the newest Event that matches `fields`. Holds one Event in memory at a time, because a tenant can write many large
+/// ones.
 pub(super) async fn last_event(
     client: &Client,
     namespace: &str,
@@ -430,7 +433,7 @@ pub(super) async fn last_event(
     Ok(last)
 }
 
-/// Longest age of an Event that counts. It equals the default lifetime of Events, because the last message is the best available.
+/// Maximum age of an Event to report. It equals the default lifetime of Events: an old message is better than none.
 const FRESH: SignedDuration = SignedDuration::from_hours(1);
 
 /// Reads the last message about each of these pods.
@@ -451,7 +454,7 @@ async fn not_ready(
     LookupResult::NotReady(said)
 }
 
-/// Returns the message of a pod's last Warning Event, or otherwise of its conditions.
+/// Returns the message of the last Warning Event about a pod. Without one, returns the message of its conditions.
 async fn said_of(
     client: &Client,
     namespace: &str,
@@ -460,7 +463,7 @@ async fn said_of(
     now: Timestamp,
 ) -> Option<String> {
     let fields = format!("involvedObject.uid={uid},type=Warning");
-    // A missing permission for Events is reported elsewhere, and the pod's own conditions help too.
+    // If Events can't be read, use the pod's conditions. A missing permission is reported elsewhere.
     let told = last_event(client, namespace, &fields)
         .await
         .unwrap_or_default();
@@ -490,7 +493,7 @@ async fn said_of(
     Some(not_ready::said(&told.reason, &told.message, &by))
 }
 
-/// Returns when an Event last occurred.
+/// Returns the time at which an Event last occurred.
 fn said_at(event: &Event) -> Option<Timestamp> {
     let series = event
         .series

@@ -1,10 +1,10 @@
 //! Metrics for `/metrics`.
 //!
-//! All metrics of a rollout come from one [`Plan`], so they always agree with `ctl status`. Everything else is counted where it
-//! happens. Only the leader exports metrics of a plan. Other replicas don't know which writes were refused, and sums over
+//! All metrics of a rollout come from one [`Plan`], so they always agree with `ctl status`. Other metrics are counted where the
+//! events happen. Only the leader exports metrics of plans: other replicas don't know which writes were rejected, and sums over
 //! replicas would count nodes twice.
 //!
-//! Label values come from closed sets and from names of managed DaemonSets. There are no series per node or pod.
+//! Label values are fixed words or the names of managed DaemonSets. There is no series per node or per pod.
 
 mod rollouts;
 mod watches;
@@ -31,7 +31,7 @@ use crate::k8s::client::Failure;
 
 use rollouts::{Rollout, Rollouts};
 
-/// Prefix of every metric.
+/// Prefix of all metric names.
 const PREFIX: &str = "yurt_ds";
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -73,23 +73,23 @@ struct Outcome {
     outcome: &'static str,
 }
 
-/// Reason for which a decided write was not sent.
+/// Reason why a decided write was not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SkipReason {
-    /// Another replica leads.
+    /// This replica doesn't lead.
     NotLeader,
-    /// The Lease ended between decision and write.
+    /// Leadership ended between decision and write.
     LeaseLost,
-    /// A write to the same pod is pending and not visible yet.
+    /// An earlier write to the same pod is pending.
     Pending,
     /// A queue was full.
     QueueFull,
-    /// The process is ending.
+    /// The process is shutting down.
     Ending,
 }
 
 impl SkipReason {
-    /// Every reason.
+    /// All reasons.
     pub const ALL: [Self; 5] = [
         Self::NotLeader,
         Self::LeaseLost,
@@ -110,7 +110,7 @@ impl SkipReason {
     }
 }
 
-/// All metrics of the controller. Share it by reference or in an [`Arc`].
+/// Metrics of the controller. They can be shared by reference or in an [`Arc`].
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
@@ -138,7 +138,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Creates all metrics with the value zero.
+    /// Creates all metrics, with the value zero.
     pub fn new() -> Arc<Self> {
         let mut registry = Registry::with_prefix(PREFIX);
         let r = &mut registry;
@@ -235,7 +235,7 @@ impl Metrics {
         Arc::new(metrics)
     }
 
-    /// Returns the page in the format of Prometheus (OpenMetrics text).
+    /// Returns the metrics in the format of Prometheus (OpenMetrics text).
     pub fn encode(&self) -> String {
         let mut page = String::new();
         match encode(&mut page, &self.registry) {
@@ -244,27 +244,28 @@ impl Metrics {
         }
     }
 
-    /// Records the plan of a DaemonSet with usable settings. `phase` is that of its conditions.
+    /// Records the plan of a DaemonSet with usable settings. `phase` is the phase that its conditions show.
     pub fn record_plan(&self, key: SetKey, plan: &Plan, phase: Phase) {
         self.rollouts.set(key, Some(Rollout::new(plan, phase)));
     }
 
-    /// Records a DaemonSet with unusable settings. Nothing is known about its nodes.
+    /// Records a DaemonSet with unusable settings, for which there is no plan.
     pub fn record_invalid(&self, key: SetKey) {
         self.rollouts.set(key, None);
     }
 
-    /// Ends the series of a DaemonSet that is gone or no longer managed.
+    /// Removes the series of a DaemonSet that is gone or no longer managed.
     pub fn forget(&self, key: &SetKey) {
         self.rollouts.forget(key);
     }
 
-    /// Ends the series of all DaemonSets when this replica stops leading. The new leader exports them, so sums count each once.
+    /// Removes the series of all DaemonSets because this replica no longer leads. Otherwise sums would count each DaemonSet
+    /// twice.
     pub fn forget_all(&self) {
         self.rollouts.forget_all();
     }
 
-    /// Counts an answered write request.
+    /// Counts a write request that was answered.
     pub fn write(&self, verb: &'static str, resource: &'static str, outcome: Result<(), Failure>) {
         let outcome = outcome.err().map_or("ok", Failure::word);
         let labels = WriteLabels {
@@ -275,7 +276,7 @@ impl Metrics {
         self.writes.get_or_create(&labels).inc();
     }
 
-    /// Counts writes that were decided and not sent.
+    /// Counts writes that were decided but not sent.
     pub fn withheld(&self, reason: SkipReason, count: usize) {
         let labels = Reason {
             reason: reason.word(),
@@ -284,14 +285,14 @@ impl Metrics {
         counter.inc_by(u64::try_from(count).unwrap_or(u64::MAX));
     }
 
-    /// Counts a watch that ended with an error and is restarted.
+    /// Counts a watch that ended with an error, and that is started again.
     pub fn watch_restarted(&self, resource: &'static str) {
         self.watch_restarts
             .get_or_create(&Resource { resource })
             .inc();
     }
 
-    /// Returns the ages that watches keep up to date.
+    /// Returns the ages of all watches, which the watches keep up to date.
     pub(super) fn watch_ages(&self) -> WatchAges {
         self.watch_ages.clone()
     }
@@ -308,7 +309,7 @@ impl Metrics {
         }
     }
 
-    /// Returns the gauge of watches that wait for response headers, for the client that counts them.
+    /// Returns the gauge of watches that wait for response headers. The client updates it.
     pub fn watch_streams_waiting(&self) -> Gauge {
         self.watch_streams_waiting.clone()
     }
@@ -327,7 +328,7 @@ impl Metrics {
         self.image_pulls.set(number(count));
     }
 
-    /// Counts a written result of a pre-pull.
+    /// Counts the written result of a pre-pull.
     pub fn image_pulled(&self, pulled: bool) {
         let outcome = if pulled { "pulled" } else { "failed" };
         self.image_pull_results
@@ -335,12 +336,12 @@ impl Metrics {
             .inc();
     }
 
-    /// Counts an Event that was not sent, by a closed set of reasons.
+    /// Counts an Event that was not sent. `reason` is one of a fixed set of words.
     pub fn event_dropped(&self, reason: &'static str) {
         self.events_dropped.get_or_create(&Reason { reason }).inc();
     }
 
-    /// Counts a decision about one DaemonSet, and the duration of `decide`.
+    /// Counts a decision about one DaemonSet. `decide`: duration of the decision.
     pub fn reconciled(&self, decide: Duration) {
         self.reconciles.inc();
         self.decide.observe(decide.as_secs_f64());
@@ -356,12 +357,12 @@ impl Metrics {
         self.task_failures.inc();
     }
 
-    /// Counts a full input queue.
+    /// Counts a failed attempt to add to the input queue because it was full.
     pub fn queue_overflowed(&self) {
         self.queue_overflow.inc();
     }
 
-    /// Sets whether this replica leads, and counts changes.
+    /// Sets whether this replica leads. Counts each change.
     pub fn leader(&self, leader: bool) {
         if self.leader.set(i64::from(leader)) != i64::from(leader) {
             self.lease_transitions.inc();
@@ -395,8 +396,7 @@ fn number(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-/// Returns a page that reports an error. Writing to a `String` doesn't fail, but a metric might, and an incomplete page would
-/// mislead.
+/// Returns a page that only reports an error. Used if a metric can't be encoded, because an incomplete page would mislead.
 fn unreachable_page() -> String {
     "# a metric could not be written\n# EOF\n".to_owned()
 }
@@ -431,7 +431,7 @@ fn counter(registry: &mut Registry, name: &str, help: &str) -> Counter {
     counter
 }
 
-/// Returns a histogram from 10 microseconds (a few nodes) to 160 milliseconds (far above the 20 that 100,000 nodes may take).
+/// Returns a histogram from 10 microseconds (a few nodes) to 160 milliseconds (100,000 nodes may take 20 milliseconds).
 fn histogram(registry: &mut Registry) -> Histogram {
     let histogram = Histogram::new(exponential_buckets(0.000_01, 4.0, 8));
     registry.register(
@@ -491,7 +491,7 @@ mod tests {
         }
     }
 
-    /// Returns the same plan in a pause, with which a DaemonSet has every series.
+    /// Returns the usual plan, but paused, so that the DaemonSet has every series.
     pub(super) fn paused_plan() -> Plan {
         let record = PauseRecord {
             since: Timestamp::from_second(1_800_000_000).unwrap(),

@@ -1,4 +1,4 @@
-//! DaemonSet for which pods are created, transferred or updated.
+//! Facts about the DaemonSet whose pods are created, transferred or updated.
 
 use crate::core::names::{IN_PLACE_UPDATE_READY, KRUISE_POD_READY};
 use crate::core::revision::TemplateFingerprint;
@@ -7,21 +7,21 @@ use crate::core::{Mode, RollingUpdateType};
 use crate::index::SetRecord;
 use crate::k8s;
 
-/// DaemonSet as seen by the decision.
+/// Facts about a DaemonSet at the time of the decision.
 #[derive(Clone, Debug)]
 pub(super) struct DaemonSetOwner {
     pub(super) uid: String,
     pub(super) template_generation: Option<String>,
-    /// Template that the revision must have; `None`: the revision alone decides.
+    /// Template that the ControllerRevision must contain; `None`: the templates are not compared.
     pub(super) template: Option<TemplateFingerprint>,
-    /// Selector of its pods; `None`: it is unreadable.
+    /// Pod selector of the DaemonSet; `None`: it is unreadable.
     pub(super) selector: Option<Selector>,
-    /// Readiness gates for pods of an Advanced DaemonSet; `None`: it is a native one.
+    /// Readiness gates for pods of an Advanced DaemonSet; `None`: the DaemonSet is native.
     pub(super) gates: Option<Vec<&'static str>>,
 }
 
 impl DaemonSetOwner {
-    /// Collects the required facts of a DaemonSet.
+    /// Reads the facts of a DaemonSet from its record.
     pub(super) fn from_set(set: &SetRecord) -> Self {
         Self {
             uid: set.uid.to_string(),
@@ -32,12 +32,13 @@ impl DaemonSetOwner {
         }
     }
 
-    /// Returns true for an Advanced DaemonSet.
+    /// Returns true if this is an Advanced DaemonSet.
     pub(super) fn is_advanced(&self) -> bool {
         self.gates.is_some()
     }
 
-    /// Returns true if the pod is a surge pod, or was one before its transfer, and still belongs to the DaemonSet.
+    /// Returns true if the pod is a surge pod of the DaemonSet, or was one before its transfer, and the selector still matches
+    /// it.
     pub(super) fn owns(&self, pod: &k8s::Pod) -> bool {
         let label = |key: &str| pod.metadata.labels.as_ref()?.get(key).map(String::as_str);
         let selects = |selector: &Selector| selector.matches(label);
@@ -53,8 +54,8 @@ impl DaemonSetOwner {
 
 /// Returns the readiness gates that pods of an Advanced DaemonSet need (Kruise).
 ///
-/// Through a gate, an update in place or a hook first takes a pod out of service. Each gate costs a write for every pod, so pods
-/// get no others.
+/// A closed gate takes a pod out of service before an update in place or during a hook. Each gate costs an additional write per
+/// pod, so pods get only the gates that are needed.
 fn gates(set: &SetRecord) -> Vec<&'static str> {
     let Some(strategy) = set.reading.usable() else {
         return Vec::new();

@@ -1,6 +1,6 @@
 //! Permissions of the controller, checked at the start rather than discovered during a rollout.
 //!
-//! If a write was rejected for a missing permission, that permission is checked until it is granted.
+//! After a write is rejected for a missing permission, that permission is checked again until it is granted.
 //!
 //! [`NEEDED`] lists the rights of `manifests/base/rbac`. [`COMPONENTS`] and [`ADVANCED`] list those of `manifests/components`,
 //! which only some settings need. Tests compare them with the manifests in both directions.
@@ -33,84 +33,84 @@ use crate::k8s::permission::{Permission, PermissionScope, cluster, lease};
 
 /// Reason of Events about missing permissions.
 pub const PERMISSION_MISSING: &str = "PermissionMissing";
-/// Pause before a check without an answer is repeated.
+/// Pause before a permission check that got no response is repeated.
 const PAUSE: Duration = Duration::from_secs(10);
-/// Interval between checks for a missing permission.
+/// Interval between checks of a missing permission.
 const ASK_AGAIN: Duration = Duration::from_secs(30);
 
 /// Rights of every installation: enough to delete and evict pods and to write status.
 pub const NEEDED: [Permission; 20] = [
-    // DaemonSets to roll out, and the conditions that tools wait for.
+    // DaemonSets to roll out, and their conditions, which tools wait for.
     cluster("apps", "daemonsets", "get"),
     cluster("apps", "daemonsets", "list"),
     cluster("apps", "daemonsets", "watch"),
     cluster("apps", "daemonsets/status", "patch"),
-    // The current revision.
+    // Revisions of a DaemonSet, to find the current one.
     cluster("apps", "controllerrevisions", "get"),
     cluster("apps", "controllerrevisions", "list"),
     cluster("apps", "controllerrevisions", "watch"),
-    // The nodes, and which of them are online.
+    // Nodes and their readiness.
     cluster("", "nodes", "list"),
     cluster("", "nodes", "watch"),
-    // Pods: deleting one updates its node, and its status carries `PodNeedUpgrade` and readiness gates.
+    // Pods: the controller deletes outdated ones, and writes `PodNeedUpgrade` and readiness gates to their status.
     cluster("", "pods", "get"),
     cluster("", "pods", "list"),
     cluster("", "pods", "watch"),
     cluster("", "pods", "delete"),
-    // Eviction instead of deletion, with `disruption`.
+    // Eviction replaces deletion if `disruption` is set.
     cluster("", "pods/eviction", "create"),
     cluster("", "pods/status", "patch"),
     cluster("events.k8s.io", "events", "create"),
-    // Jobs that pull images in advance.
+    // Jobs that pull images before an update.
     cluster("batch", "jobs", "list"),
     cluster("batch", "jobs", "watch"),
-    // The reasons for which pods cannot be created or don't become Ready.
+    // Events that say why pods cannot be created or don't become Ready.
     cluster("", "events", "list"),
-    // A resource name cannot restrict `create`, because the object doesn't exist yet.
+    // `create` on all Leases of the namespace: a rule with a resource name doesn't apply to an object that doesn't exist yet.
     lease(PermissionScope::LeaseNamespace, "create"),
 ];
 
-/// Rights that the election adds.
+/// Additional rights if replicas elect a leader.
 pub const NEEDED_FOR_ELECTION: [Permission; 3] = [
     lease(PermissionScope::Lease, "get"),
     lease(PermissionScope::Lease, "update"),
-    // Finds other installations that serve the same DaemonSets.
+    // Finds other installations of yurt-ds that serve the same DaemonSets.
     lease(PermissionScope::AnyLease, "list"),
 ];
 
-/// Rights that a feature adds to the base.
+/// Additional rights for one feature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Component {
     /// Added rights.
     pub permissions: &'static [Permission],
-    /// Name of the feature in a message.
+    /// Name of the feature, for messages.
     pub feature: &'static str,
-    /// Folder of the manifests that grant the rights.
+    /// Folder with the manifests that grant the rights.
     pub folder: &'static str,
 }
 
-/// In-place updates: one patch of the running pod.
+/// Rights for in-place updates, which patch the running pod.
 pub const IN_PLACE: Component = Component {
     permissions: &[cluster("", "pods", "patch")],
     feature: "updating pods in place",
     folder: IN_PLACE_RBAC,
 };
 
-/// Hooks: a mark on a pod that waits.
+/// Rights for preDelete hooks: a pod is marked while its deletion waits for the hook.
 pub const LIFECYCLE: Component = Component {
     permissions: &[cluster("", "pods", "patch")],
     feature: "lifecycle",
     folder: LIFECYCLE_RBAC,
 };
 
-/// Surge: the controller creates the new pod and transfers it to the DaemonSet.
+/// Rights for `max-surge`: the controller creates the new pod and transfers it to the DaemonSet.
 pub const MAX_SURGE: Component = Component {
     permissions: &[cluster("", "pods", "create"), cluster("", "pods", "patch")],
     feature: "max-surge",
     folder: MAX_SURGE_RBAC,
 };
 
-/// Image pre-pull: a Job on the node.
+/// Rights for image pre-pulls, which run as Jobs on the nodes.
 pub const PRE_PULL: Component = Component {
     permissions: &[
         cluster("batch", "jobs", "create"),
@@ -123,13 +123,13 @@ pub const PRE_PULL: Component = Component {
 /// Components for settings of native DaemonSets.
 pub const COMPONENTS: [Component; 4] = [IN_PLACE, LIFECYCLE, MAX_SURGE, PRE_PULL];
 
-/// Rights that Advanced DaemonSets add: the controller writes their pods, revisions and status.
+/// Additional rights for Advanced DaemonSets: the controller writes their pods, revisions and status.
 pub const ADVANCED: [Permission; 11] = [
     cluster(KRUISE_GROUP, "daemonsets", "get"),
     cluster(KRUISE_GROUP, "daemonsets", "list"),
     cluster(KRUISE_GROUP, "daemonsets", "watch"),
     cluster(KRUISE_GROUP, "daemonsets/status", "patch"),
-    // API servers that check it require this right for setting a DaemonSet as an owner that blocks deletion.
+    // Required by API servers that restrict owner references with `blockOwnerDeletion` (OwnerReferencesPermissionEnforcement).
     cluster(KRUISE_GROUP, "daemonsets/finalizers", "update"),
     cluster("apps", "controllerrevisions", "create"),
     cluster("apps", "controllerrevisions", "patch"),
@@ -143,7 +143,7 @@ pub const ADVANCED: [Permission; 11] = [
 impl Component {
     /// Returns true if a DaemonSet with this strategy needs the component.
     ///
-    /// Node owners request images without a setting. A missing right is reported to them when they do.
+    /// Node owners can request image pulls without any setting. If the right is missing, they get an error then.
     fn is_for(&self, strategy: &Strategy) -> bool {
         let is_in_place = strategy.rolling_update_type == RollingUpdateType::InPlaceIfPossible;
         match self.folder {
@@ -168,7 +168,8 @@ fn is_among(known: &[Permission], verb: &str, resource: &str) -> bool {
 
 /// Returns the manifests that grant `verb` on `resource` for a DaemonSet of this kind.
 ///
-/// `write` is the step of a rollout that the request belongs to, if any: several components grant the same right.
+/// `write` is the rollout step that the request belongs to, if any. It selects the component, because several grant the same
+/// right.
 pub fn granted_by(
     verb: &str,
     resource: &str,
@@ -196,21 +197,21 @@ pub struct Missing {
     always: Vec<Permission>,
     /// Missing rights for Advanced DaemonSets.
     advanced: Vec<Permission>,
-    /// Components that are in use and not granted.
+    /// Components that DaemonSets use, but whose rights are not granted.
     components: Vec<MissingComponent>,
 }
 
-/// Component that is in use and not granted.
+/// Component that DaemonSets use, but whose rights are not granted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct MissingComponent {
     component: Component,
     lacks: Vec<Permission>,
-    /// DaemonSets that use it.
+    /// DaemonSets that use the component.
     users: Vec<SetKey>,
 }
 
 impl Missing {
-    /// Returns true if lists that `/ready`, and so the election, waits for cannot arrive.
+    /// Returns true if a right is missing without which `/ready` stays false, and so this replica never stands for election.
     pub fn keeps_unready(&self) -> bool {
         let mut lacking = self.always.iter().chain(&self.advanced);
         let is_listed =
@@ -228,9 +229,9 @@ pub struct PermissionNeeds {
     pub kinds: Kinds,
 }
 
-/// Checks every permission, each until there is an answer. Logs and counts the missing ones.
+/// Checks every permission, repeating each check until the API server responds. Logs and counts the missing rights.
 ///
-/// A right that only some settings need counts as missing once a DaemonSet has such a setting.
+/// A right that only some settings need is missing only if a DaemonSet has such a setting.
 pub async fn missing(
     client: &Client,
     lease_namespace: &str,
@@ -259,7 +260,7 @@ pub async fn missing(
             "The Lease is looked for in this namespace; the manifests grant it where they put the controller, which --lease-namespace names"
         );
     }
-    // A cluster that doesn't serve this kind needs none of these rights.
+    // A cluster without Advanced DaemonSets needs none of these rights.
     if kinds.advanced && server::serves_advanced(client).await {
         for permission in ADVANCED {
             if !is_granted(client, lease_namespace, permission).await {
@@ -280,7 +281,7 @@ pub async fn missing(
             ungranted.push((component, lacks));
         }
     }
-    // Without that right the list would never be answered, and nothing would be reported.
+    // Without `list` on DaemonSets, `native_sets` would wait forever, and no missing right would be reported.
     let may_list = !is_among(&missing.always, "list", "daemonsets");
     if !ungranted.is_empty() && may_list {
         let (keys, index) = native_sets(client).await;
@@ -317,38 +318,38 @@ fn note(permission: Permission, apply: &'static str, metrics: &Metrics) {
 #[derive(Clone, Debug)]
 pub struct DeniedPermissions(UnboundedSender<DeniedPermission>);
 
-/// A right that a request lacked, and the manifests that grant it.
+/// Right that a request lacked, and the manifests that grant it.
 pub type DeniedPermission = (Permission, &'static str);
 
 impl DeniedPermissions {
-    /// Creates the queue. Returns its receiver too.
+    /// Creates the queue and its receiver.
     pub fn new() -> (Self, UnboundedReceiver<DeniedPermission>) {
         let (told, heard) = unbounded_channel();
         (Self(told), heard)
     }
 
-    /// Reports that `verb` on `resource` (without its group) was refused.
+    /// Reports that a request with `verb` on `resource` (without its group) was denied.
     pub fn tell(&self, verb: &str, resource: &str) {
         let apply = granted_by(verb, resource, SetKind::Native, None);
         self.tell_write(verb, resource, apply);
     }
 
-    /// Reports that a write was refused. `apply` names the manifests that grant it.
+    /// Reports that a write was denied. `apply` names the manifests that grant the right.
     pub fn tell_write(&self, verb: &str, resource: &str, apply: &'static str) {
         let components = COMPONENTS.iter().flat_map(|one| one.permissions);
         let mut known = NEEDED.iter().chain(components).chain(&ADVANCED);
         let meant = known.find(|known| known.is_for(verb, resource));
         if let Some(permission) = meant {
-            // The receiver is gone while the process ends.
+            // Sending fails only during shutdown, when the receiver is gone.
             let _ended = self.0.send((*permission, apply));
         }
     }
 }
 
-/// Checks missing permissions again until they are granted, including rights that denied requests report later.
+/// Checks missing permissions again until they are granted. Also checks rights that denied requests report later.
 ///
-/// An API server that has just started denies all requests for a moment. `lost` is called for each newly missing permission.
-/// Costs nothing while none is missing.
+/// An API server that has just started denies all requests for a moment, so each report is checked first. Calls `lost` for each
+/// newly missing permission. Sends no requests unless a right is missing or reported.
 pub async fn follow(
     client: &Client,
     lease_namespace: &str,
@@ -401,7 +402,7 @@ async fn is_granted(client: &Client, lease_namespace: &str, permission: Permissi
 
 /// Returns the native DaemonSets with their current settings.
 ///
-/// If a DaemonSet gets a setting later, its missing right is reported when it is used.
+/// If a DaemonSet gets a setting later, a right that the setting needs is reported missing when a request is denied.
 async fn native_sets(client: &Client) -> (Vec<SetKey>, Index) {
     let list = || async {
         let mut index = Index::default();
@@ -413,7 +414,7 @@ async fn native_sets(client: &Client) -> (Vec<SetKey>, Index) {
     (index.keys().cloned().collect(), index)
 }
 
-/// Returns the first answer.
+/// Repeats `call` until the API server responds. Returns that response.
 async fn until_answered<T, F: Future<Output = Result<T, CallError>>>(call: impl Fn() -> F) -> T {
     loop {
         match call().await {
@@ -424,7 +425,7 @@ async fn until_answered<T, F: Future<Output = Result<T, CallError>>>(call: impl 
     }
 }
 
-/// Returns the required permissions, with or without an election.
+/// Returns the permissions that every installation needs, with or without leader election.
 pub fn needed(elects: bool) -> Vec<Permission> {
     let mut needed: Vec<Permission> = NEEDED.to_vec();
     if elects {
@@ -479,9 +480,9 @@ pub fn report(missing: &Missing, lease_namespace: &str, events: &Events) {
     }
 }
 
-/// Publishes a Warning Event about a list or watch that is denied since the controller started.
+/// Publishes a Warning Event about a `list` or `watch` right that was lost after the start.
 ///
-/// A denied write has an Event on its DaemonSet.
+/// A denied write is reported in an Event about its DaemonSet instead.
 pub fn report_lost(permission: Permission, lease_namespace: &str, events: &Events) {
     if ["list", "watch"].contains(&permission.verb) {
         let lacks = permission.describe();

@@ -1,20 +1,19 @@
-//! Image pre-pull: pulls the images that node owners requested with `imagepull`, before they start the upgrade.
+//! Image pre-pull: pulls images to a node before the pod on that node is updated, for example at the request of a node owner.
 //!
 //! ```text
 //! engine ──DesiredPulls (all of a DaemonSet, when they change)──► Puller ──┬─► Job on the node     (jobs)
 //!                                                                          └─► pod condition PodImageReady
 //! ```
 //!
-//! The interface is small because there will be other ways to pull (by the node's agent over CRI) and other reasons (before a
-//! rolling update). The requesting side declares which images should be on which node (level-triggered). The pulling side makes
-//! it so and writes the result.
+//! The interface is small, because there may be other ways to pull (by the node's agent over CRI) and other reasons to pull. The
+//! engine declares which images should be on which node (level-triggered). The puller pulls them and writes the result.
 //!
-//! A desired pull ends when its condition no longer requests it, so the condition is the only state. Jobs carry the pod's UID and
-//! the revision, and are found again after a restart.
+//! A pull is no longer desired when the pod's condition no longer requests it, so the condition is the only state. Jobs contain
+//! the pod's UID and the revision, so a restarted controller finds them again.
 //!
 //! # Order
-//! [`slots`] divides concurrent pulls between namespaces and DaemonSets. The pulls of a DaemonSet start in the order of their
-//! requests. Two pods of one node that want the same image have two Jobs, and the node's runtime downloads it once.
+//! [`slots`] limits concurrent pulls per namespace and DaemonSet. The pulls of one DaemonSet start in the order of their
+//! requests. If two pods of a node need the same image, there are two Jobs, and the container runtime downloads the image once.
 
 mod calls;
 mod job_store;
@@ -43,25 +42,25 @@ use crate::clock::Clock;
 use crate::core::{PodRef, Pull};
 use crate::index::SetKey;
 
-/// All desired pulls of one DaemonSet.
+/// Desired pulls of one DaemonSet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct DesiredPulls {
     /// UID of the DaemonSet.
     pub(super) uid: Arc<str>,
-    /// Generation of the DaemonSet whose template is pulled.
+    /// Generation of the DaemonSet whose template contains the images.
     pub(super) generation: i64,
-    /// Longest duration of one pull.
+    /// Maximum duration of one pull.
     pub(super) timeout: Duration,
-    /// Desired pulls in the order of nodes.
+    /// Desired pulls, sorted by node.
     pub(super) pulls: Vec<Pull>,
 }
 
 /// Result of a pull.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PullOutcome {
-    /// Every image is on the node.
+    /// All images are on the node.
     Pulled,
-    /// It failed, with a one-sentence reason.
+    /// The pull failed, for this reason.
     Failed(String),
 }
 
@@ -76,28 +75,29 @@ pub(super) struct PullerParts {
     pub(super) written: mpsc::UnboundedSender<PullResultWrite>,
 }
 
-/// Answer to writing the result of a pull for the rollout. A refusal is recorded as that of any other write.
+/// Result of writing the outcome of a pull that the rollout requested. The engine records a rejection like that of any other
+/// write.
 #[derive(Debug)]
 pub(super) struct PullResultWrite {
     /// DaemonSet of the pod.
     pub(super) key: SetKey,
-    /// Pod that was written to.
+    /// Pod whose status was written.
     pub(super) pod: PodRef,
     /// Answer of the API server.
     pub(super) result: Result<(), WriteError>,
 }
 
-/// Desired pulls of all DaemonSets.
+/// Desired pulls, by DaemonSet.
 type AllDesiredPulls = BTreeMap<SetKey, Arc<DesiredPulls>>;
 
-/// Carries out desired pulls while this replica leads.
+/// Puller: carries out the desired pulls while this replica leads.
 pub(super) struct Puller {
     desired: watch::Sender<AllDesiredPulls>,
     task: JoinHandle<()>,
 }
 
 impl Puller {
-    /// Starts without desired pulls. Until there is one, it asks the API server only for Jobs of an earlier leader.
+    /// Starts the puller without desired pulls. Until there are some, it only looks for Jobs of the previous leader.
     pub(super) fn start(parts: PullerParts) -> Self {
         let (desired, desired_changes) = watch::channel(AllDesiredPulls::new());
         Self {
@@ -106,7 +106,7 @@ impl Puller {
         }
     }
 
-    /// Sets the desired pulls of a DaemonSet. Earlier ones that are missing now are abandoned.
+    /// Sets the desired pulls of a DaemonSet. Earlier pulls that are not among them are abandoned.
     pub(super) fn set_desired(&self, key: &SetKey, desired: DesiredPulls) {
         self.desired.send_if_modified(|all| {
             let same = all.get(key).is_some_and(|known| **known == desired);
@@ -117,13 +117,13 @@ impl Puller {
         });
     }
 
-    /// Forgets a DaemonSet that is gone or no longer managed. Its Jobs are deleted with its pods.
+    /// Forgets a DaemonSet that is gone or no longer managed. The garbage collector deletes its Jobs together with its pods.
     pub(super) fn forget(&self, key: &SetKey) {
         self.desired
             .send_if_modified(|all| all.remove(key).is_some());
     }
 
-    /// Waits for pending writes. Starts nothing new.
+    /// Waits for pending writes. Starts no new ones.
     pub(super) async fn finish(self) {
         drop(self.desired);
         let _ended = self.task.await;

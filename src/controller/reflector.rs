@@ -1,4 +1,4 @@
-//! One list and watch that decodes objects one by one as they arrive.
+//! A list and watch of one resource that decodes each object as it arrives.
 //!
 //! The watcher of `kube` decodes a list as a whole, fails at the first unreadable object, and doesn't report bookmarks.
 
@@ -22,16 +22,16 @@ use crate::k8s::json_list::ListSplitter;
 use crate::k8s::object::{LARGEST, read, read_beginning};
 use crate::k8s::{Item, Readable, meta_of};
 
-/// Objects per page of a list, few because the API server reads a page as a whole.
+/// Objects per page of a list. The API server holds a whole page in memory, so pages are small.
 pub(super) const PAGE: u32 = 100;
 
-/// Longest time until the API server begins to answer.
+/// Maximum time until the API server begins to respond.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(30);
 
-/// Longest time without data during a page. The API server itself gives up after a minute.
+/// Maximum time without data within a page. The API server itself gives up after a minute.
 const PAGE_SILENCE: Duration = Duration::from_secs(75);
 
-/// Time without data after which a streaming list is replaced by pages, because the API server may be unable to complete it.
+/// Time without data after which a streaming list is replaced by a list in pages: the API server may be unable to complete it.
 const LIST_SILENCE: Duration = Duration::from_secs(15);
 
 /// Shortest timeout that a watch asks the API server for, in seconds.
@@ -40,27 +40,27 @@ const SHORTEST_WATCH: u32 = 2;
 /// Annotation of the bookmark that ends the initial events of a streaming list.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
-/// Reason for which a list or a watch ended early.
+/// Reason why a list or a watch ended early.
 #[derive(Debug)]
 pub(super) enum Ended {
-    /// The API server no longer has the changes since the given version. Everything must be listed again.
+    /// The API server no longer has the changes since the requested version, so everything must be listed again.
     Expired,
-    /// The API server rejected a streaming list, didn't complete it, or broke it off.
+    /// The API server rejected a streaming list, didn't complete it, or broke it off, so list in pages instead.
     NoStreamingList(&'static str),
     /// A call failed.
     Failed {
         /// Operation that failed, such as `cannot list`.
         doing: &'static str,
-        /// Verb of a role: `list` or `watch`.
+        /// RBAC verb: `list` or `watch`.
         verb: &'static str,
         /// Cause of the failure.
         error: CallError,
     },
     /// No data arrived for this duration.
     Silent(Duration),
-    /// The data is not what the API server sends.
+    /// The data is not in the API server's format.
     Garbled(String),
-    /// The receiver is gone.
+    /// The receiver of the events is gone.
     Unheard,
 }
 
@@ -89,13 +89,13 @@ impl Ended {
 
 /// Receiver of the events of a list or watch.
 pub(super) trait Sink<K> {
-    /// Passes on an event; `false`: the receiver is gone.
+    /// Passes on an event. Returns false if the receiver is gone.
     fn take(&self, event: Event<Item<K>>) -> impl Future<Output = bool> + Send;
 
-    /// Notes that the API server was heard, and everything up to now was reported.
+    /// Records that data arrived from the API server, and that all earlier changes have been passed on.
     fn heard(&self);
 
-    /// Time since the API server was last heard.
+    /// Time since [`heard`](Self::heard) was last called.
     fn age(&self) -> Duration;
 }
 
@@ -104,9 +104,9 @@ pub(super) trait Sink<K> {
 pub(super) struct Target {
     /// Path of the collection.
     pub(super) path: String,
-    /// Label selector, or empty.
+    /// Label selector; empty: all objects.
     pub(super) labels: String,
-    /// Field selector, or empty.
+    /// Field selector; empty: all objects.
     pub(super) fields: String,
     /// Objects per page of a list.
     pub(super) page: u32,
@@ -129,15 +129,15 @@ impl Target {
             escape_into(&mut target, value);
         }
         let mut request = Request::new(Vec::new());
-        // All special characters are escaped, so the path is valid.
+        // Parsing can't fail, because all special characters are escaped.
         *request.uri_mut() = target.parse().unwrap_or_default();
-        // Compression saves nothing close to the API server, and would require inflating the whole answer.
+        // Compression saves nothing on a connection to the API server, and would require inflating the whole response.
         let identity = HeaderValue::from_static("identity");
         request.headers_mut().insert(ACCEPT_ENCODING, identity);
         request
     }
 
-    /// Lists everything page by page. Returns the version from which to watch.
+    /// Lists everything in pages. Returns the resource version from which to watch.
     pub(super) async fn list<K: Readable>(
         &self,
         client: &Client,
@@ -204,7 +204,7 @@ impl Target {
 
     /// Watches from `version` until the API server ends the watch, and updates `version`.
     ///
-    /// Without a version, the watch begins with all existing objects (a streaming list).
+    /// Without a version, a streaming list comes first: the watch begins with all existing objects.
     pub(super) async fn watch<K: Readable>(
         &self,
         client: &Client,
@@ -215,7 +215,8 @@ impl Target {
         if list && !sink.take(Event::Init).await {
             return Err(Ended::Unheard);
         }
-        // Ends the watch before the age of the data reaches its limit, even if no event arrives.
+        // Set the timeout so that the watch ends before its data is too old, even if no event arrives. A regular end proves that
+        // no event was missed.
         let age = u32::try_from(sink.age().as_secs()).unwrap_or(u32::MAX);
         let seconds = WATCH_TIMEOUT
             .saturating_sub(age)
@@ -228,8 +229,8 @@ impl Target {
         ];
         match version {
             Some(version) => parameters.push(("resourceVersion", version)),
-            // Without a version, the list is at least as new as the request. A lagging replica of the API server would otherwise
-            // report pods that are gone.
+            // `NotOlderThan` without a version makes the list at least as new as the request. A lagging replica of the API server
+            // would otherwise report pods that are gone.
             None => parameters.extend([
                 ("sendInitialEvents", "true"),
                 ("resourceVersionMatch", "NotOlderThan"),
@@ -326,7 +327,7 @@ impl Target {
     }
 }
 
-/// Collects the objects of a single list.
+/// Sink that collects the objects of one list.
 struct Collector<F>(Mutex<F>);
 
 impl<K: Readable, F: FnMut(K) + Send> Sink<K> for Collector<F> {
@@ -345,7 +346,7 @@ impl<K: Readable, F: FnMut(K) + Send> Sink<K> for Collector<F> {
     }
 }
 
-/// Lists objects once, one in memory at a time, and passes on the readable ones.
+/// Lists objects once and passes on the readable ones. Holds one object in memory at a time.
 ///
 /// # Errors
 /// If the list could not be completed.
@@ -358,8 +359,7 @@ pub(super) async fn list_each<K: Readable>(
     list_selected(client, namespace, labels, "", PAGE, take).await
 }
 
-/// Lists objects as [`list_each`] does, limited by a label selector and a field selector, with the given number of objects per
-/// page.
+/// Lists objects like [`list_each`], limited by a label selector and a field selector, in pages of the given size.
 ///
 /// # Errors
 /// If the list could not be completed.
@@ -422,7 +422,7 @@ fn escape_into(target: &mut String, value: &str) {
     }
 }
 
-/// Part of a page without its items.
+/// Page of a list, without the items.
 #[derive(Deserialize)]
 struct Page {
     metadata: PageMeta,
@@ -436,11 +436,11 @@ struct PageMeta {
     next: Option<String>,
 }
 
-/// Splits a watch into lines. Keeps at most [`LARGEST`] bytes of a line, and one more piece.
+/// Buffer that splits a watch into lines. Of a longer line it keeps only [`LARGEST`] bytes, plus the rest of the last piece.
 #[derive(Default)]
 struct Lines(Vec<u8>);
 
-/// Capacity kept for the next line, in bytes.
+/// Capacity that the buffer keeps between lines, in bytes.
 const KEPT: usize = 64 * 1024;
 
 impl Lines {
@@ -471,16 +471,16 @@ impl Lines {
 
 /// One line of a watch.
 enum Change<K> {
-    /// An object was added or changed.
+    /// Addition or change of an object.
     Added(Item<K>),
     Deleted(Item<K>),
-    /// Version up to which everything was reported, and true if the initial events end there.
+    /// Bookmark: version up to which everything was reported, and true if the initial events end there.
     Bookmark(String, bool),
     Error(Box<Status>),
     Garbled(String),
 }
 
-/// Line of a watch, undecoded. The type comes first.
+/// Line of a watch whose object is not decoded yet. `type` comes first.
 #[derive(Deserialize)]
 struct Line<'a> {
     #[serde(rename = "type", borrow)]
@@ -533,7 +533,7 @@ impl<K: Readable> Change<K> {
         }
     }
 
-    /// Reads a change in one pass if the line has exactly the API server's format; `None`: it has another format.
+    /// Reads a change in one pass if the line has exactly the format that the API server writes; `None` otherwise.
     fn read_as_written(line: &[u8]) -> Option<Self> {
         let added: fn(Item<K>) -> Self = Self::Added;
         let changes: [(&[u8], _); 3] = [
@@ -547,7 +547,7 @@ impl<K: Readable> Change<K> {
         read(object).ok().map(|object| change(Ok(object)))
     }
 
-    /// Reads a line of which only the beginning was kept.
+    /// Reads a line of which only the beginning was kept, because it was too long.
     fn of_huge(line: &[u8]) -> Self {
         const OBJECT: &[u8] = b"\"object\":";
         let at = line.windows(OBJECT.len()).position(|seen| seen == OBJECT);
@@ -585,7 +585,7 @@ mod tests {
     const END: &str = r#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"5","annotations":{"k8s.io/initial-events-end":"true"}}}}"#;
     const GONE: &str = r#"{"type":"ERROR","object":{"kind":"Status","status":"Failure","message":"too old","reason":"Expired","code":410}}"#;
 
-    /// Behavior of the server after the lines of a watch.
+    /// Behavior of the test server after the lines of a watch.
     #[derive(Clone, Copy)]
     enum Then {
         Silence,
@@ -593,7 +593,7 @@ mod tests {
         Break,
     }
 
-    /// Counts events and how often the watch was heard.
+    /// Sink that counts events and calls of `heard`.
     #[derive(Default)]
     struct Counter {
         events: AtomicUsize,
@@ -616,7 +616,7 @@ mod tests {
         }
     }
 
-    /// Returns a client for a server that answers each watch with these lines.
+    /// Returns a client for a test server that answers each watch with these lines.
     fn client(code: u16, lines: &[&'static str], then: Then) -> Client {
         let lines: Vec<&'static str> = lines.to_vec();
         let answer = move |request: Request<kube::client::Body>| {
@@ -648,7 +648,7 @@ mod tests {
         Client::new(tower::service_fn(answer), "default")
     }
 
-    /// Returns the end of a watch, the time until then, the number of events, and how often it was heard.
+    /// Returns how a watch ended, the time until then, the number of events, and the number of calls of `heard`.
     async fn ending(
         client: Client,
         mut version: Option<String>,
@@ -671,7 +671,7 @@ mod tests {
         let (ended, after, events, heard) = list(&[POD], Then::Silence).await;
         assert!(matches!(ended, Err(Ended::NoStreamingList(_))), "{ended:?}");
         assert_eq!((after, events, heard), (LIST_SILENCE, 1, 0));
-        // The list broke off, ended, or was given up by the API server.
+        // Three cases of an incomplete list: the connection broke, the response ended, or the API server sent an error.
         for (lines, then) in [
             (&[POD][..], Then::Break),
             (&[POD], Then::End),
@@ -681,13 +681,13 @@ mod tests {
             assert!(matches!(ended, Err(Ended::NoStreamingList(_))), "{ended:?}");
             assert_eq!((after, heard), (Duration::ZERO, 0));
         }
-        // A server that doesn't answer is no reason to list by pages.
+        // An unavailable API server (503) is no reason to list in pages. One that rejects the streaming list (422) is.
         let (ended, ..) = ending(client(503, &[], Then::End), None).await;
         let unreachable = matches!(&ended, Err(ended @ Ended::Failed { .. }) if ended.failure() == Failure::Unreachable);
         assert!(unreachable, "{ended:?}");
         let (ended, ..) = ending(client(422, &[], Then::End), None).await;
         assert!(matches!(ended, Err(Ended::NoStreamingList(_))), "{ended:?}");
-        // After the whole list, the watch counts as heard, and may be silent as long as its data is fresh.
+        // After a complete list, the watch may be silent until its data is stale.
         let (ended, after, events, heard) = list(&[POD, END], Then::Silence).await;
         assert!(matches!(ended, Err(Ended::Silent(_))), "{ended:?}");
         assert_eq!((after, events, heard), (STALE_AFTER, 2, 1));

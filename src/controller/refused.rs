@@ -1,4 +1,4 @@
-//! Meaning of a failed write: for its pod only, or for all writes.
+//! Classes of failed writes: whether the failure concerns one pod or all writes.
 
 use crate::core::foreign::cut;
 use crate::core::messages::refusals::lacks_permission;
@@ -6,33 +6,33 @@ use crate::k8s::client::{CallError, Failure};
 
 use super::apply::WriteError;
 
-/// Longest part of the API server's message that is kept.
+/// Maximum length of the API server's message that is kept.
 const LONGEST: usize = 300;
 
-/// Placeholder for the pod's name in a message, so that a thousand pods fail with the same message.
+/// Placeholder for the pod's name in a message, so that the same failure of a thousand pods has one message.
 const ITSELF: &str = "POD";
 
 /// Class of a failed write to a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ErrorClass {
-    /// The write was not sent, the pod is gone, or a disruption budget blocks it, which is reported elsewhere.
+    /// The write was not sent, or the pod is gone, or a disruption budget blocks the write, which is reported elsewhere.
     Ignored,
-    /// The API server doesn't answer, asks for fewer requests, or doesn't know the credentials yet. All writes slow down.
+    /// The API server doesn't respond, throttles requests, or doesn't accept the credentials yet. All writes slow down.
     Busy,
     /// The pod has changed since it was read.
     Conflict,
-    /// The API server failed internally, for this object or for all.
+    /// The API server had an internal error, for this object or for all.
     Internal,
-    /// A policy, a webhook or a quota rejects the write.
+    /// An admission policy, a webhook or a quota rejects the write.
     Rejected,
     /// The controller lacks a permission (RBAC).
     NotPermitted,
-    /// The object would be invalid, whichever client writes it.
+    /// The object would be invalid, so any client's write would fail.
     Invalid,
 }
 
 impl ErrorClass {
-    /// Returns true if the same write fails until a user changes the cluster.
+    /// Returns true if the write will fail again until a user changes something in the cluster.
     pub(super) fn is_rejection(self) -> bool {
         matches!(self, Self::Rejected | Self::NotPermitted | Self::Invalid)
     }
@@ -54,7 +54,7 @@ pub(super) fn class(error: &WriteError) -> ErrorClass {
     match call.failure() {
         Failure::Gone | Failure::Blocked => ErrorClass::Ignored,
         Failure::Conflict => ErrorClass::Conflict,
-        // Renewed credentials work after a moment.
+        // The credentials may have just been renewed, so the next attempts may succeed.
         Failure::Forbidden if status.code == 401 => ErrorClass::Busy,
         Failure::Forbidden | Failure::Refused => rejection(),
         Failure::Unreachable if is_by_webhook(error) => rejection(),
@@ -63,7 +63,7 @@ pub(super) fn class(error: &WriteError) -> ErrorClass {
     }
 }
 
-/// Returns the API server's message about a failed write to the pod of this name, or the cause if it didn't answer. Empty for
+/// Returns the API server's message about a failed write to the pod `pod`. If there was no response, returns the cause. Empty for
 /// [`ErrorClass::Ignored`].
 pub(super) fn message(error: &WriteError, pod: &str) -> String {
     match error {
@@ -76,7 +76,7 @@ pub(super) fn message(error: &WriteError, pod: &str) -> String {
     }
 }
 
-/// Returns true if a write with this answer certainly had no effect, because admission runs before everything else.
+/// Returns true if an admission webhook rejected the write. Admission runs before anything is stored, so the write had no effect.
 pub(super) fn is_by_webhook(refusal: &WriteError) -> bool {
     match refusal {
         WriteError::Failed {
@@ -87,17 +87,17 @@ pub(super) fn is_by_webhook(refusal: &WriteError) -> bool {
     }
 }
 
-/// Text between the object and its error (Kubernetes, validation).
+/// Text between the object and its error in a message (Kubernetes, validation).
 const IS_INVALID: &str = " is invalid: ";
-/// Text between the object and the reason for its rejection (Kubernetes, admission and authorization).
+/// Text between the object and the reason of its rejection in a message (Kubernetes, admission and authorization).
 const IS_FORBIDDEN: &str = " is forbidden: ";
 
-/// Returns the API server's message in one line, without the name of the pod at its beginning.
+/// Returns the API server's message in one line, without the name of the pod at the beginning.
 pub(super) fn sentence(message: &str, pod: &str) -> String {
     let line = message.split_whitespace().collect::<Vec<_>>().join(" ");
     let about = [IS_FORBIDDEN, IS_INVALID].into_iter().find_map(|mark| {
         let (object, rest) = line.split_once(mark)?;
-        // `pods "a" is forbidden: …`, `Pod "a" is invalid: …`
+        // The message begins with the object: `pods "a" is forbidden: …` or `Pod "a" is invalid: …`.
         let name = object.split('"').nth(1)?;
         (object.split(' ').count() == 2).then_some((name, rest))
     });
@@ -133,7 +133,7 @@ mod tests {
         }
     }
 
-    /// Answers of Kubernetes 1.36.
+    /// Checks responses that Kubernetes 1.36 sent.
     #[test]
     fn each_answer_has_a_class_and_a_message() {
         let case = |code: u16, message: &str, expected: &str, expected_class: ErrorClass| {

@@ -1,7 +1,7 @@
-//! Status and Events of a DaemonSet's rollout. They report changes of state, never progress.
+//! Status and Events of a DaemonSet's rollout. They report changes of state, not progress.
 //!
-//! Conditions and Events are for users. The condition `RolloutState` holds the state for a restarted controller, so that it
-//! repeats nothing. Messages contain no counters, so nothing is written while a rollout only progresses.
+//! Conditions and Events are for users. The condition `RolloutState` saves the state for a restarted controller, so that it
+//! doesn't repeat Events. Messages contain no counters, so that a rollout that progresses causes no status writes.
 
 mod blocked;
 mod conditions;
@@ -38,25 +38,25 @@ use crate::k8s::Condition;
 use crate::k8s::client::conditions::removal;
 use k8s_openapi::jiff::Timestamp;
 
-/// Prefix of the last known revision while the current one is unknown.
+/// Prefix of the previous revision in messages while the current revision is unknown.
 const AFTER: &str = "after ";
 
-/// Message about a DaemonSet that is no longer managed.
+/// Message about a DaemonSet that yurt-ds no longer manages.
 const HANDED_BACK: &str = "not rolled out any more";
 
-/// Desired status.
+/// Status to write, with the Events to publish.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Report {
-    /// Desired conditions. A condition of the controller that is missing here is removed.
+    /// Desired conditions. A condition of this controller that is not among them is removed.
     pub(super) conditions: Vec<Condition>,
-    /// Events to publish if `conditions` differ from the present ones in status or reason.
+    /// Events to publish when `conditions` differ from the DaemonSet's present ones in status or reason.
     pub(super) notices: Vec<RolloutEvent>,
-    /// State that survives a restart once the conditions are written.
+    /// State of the rollout that `conditions` save for a restarted controller.
     pub(super) state: RolloutState,
 }
 
 impl Report {
-    /// Returns the report on unusable settings.
+    /// Returns the report on a DaemonSet with unusable settings.
     pub(super) fn of_invalid(set: &SetRecord, invalid: &Invalid) -> Self {
         let mut report = Self::of_settings(set, invalid);
         let record = report.state.guard.as_ref();
@@ -80,11 +80,12 @@ impl Report {
             revision: set.state.reported.revision.clone(),
             ..Reported::default()
         };
-        // Usable settings will decide whether the pause continues.
+        // Keep the condition about a pause: whether the pause continues depends on the settings after they are corrected.
         let paused = find(&set.conditions, PAUSED_CONDITION);
         let is_paused = report.state.pause.is_some();
         (report.conditions).extend(paused.filter(|_| is_paused).cloned());
-        // The number of nodes and their labels may change, but the same mistake is reported once.
+        // Compare only the part about the setting: the rest names nodes and labels, which may change while the mistake is the
+        // same.
         let (mistake, _) = note.split_at(note.len() - invalid.why.len());
         report.state.invalid = Some(mistake.into());
         let is_told = |told: &str| told.starts_with(mistake);
@@ -101,7 +102,7 @@ impl Report {
         report
     }
 
-    /// Returns the report on a DaemonSet that is no longer managed while the API server refuses to delete the controller's pods.
+    /// Returns the report on a DaemonSet that is no longer managed, but whose surge pods the API server refuses to delete.
     pub(super) fn of_release(set: &SetRecord, refused: &WriteFailures) -> Self {
         let note = format!(
             "{HANDED_BACK}; what was made for it cannot be taken away{}; it is tried again",
@@ -125,7 +126,7 @@ impl Report {
         report.with_state(set)
     }
 
-    /// Returns the report on a plan. `lasting` is true if the native controller has been behind for a while.
+    /// Returns the report on a plan. `lasting`: the native controller has been behind for longer than a moment.
     pub(super) fn of_plan(
         set: &SetRecord,
         fleet: &Fleet,
@@ -170,7 +171,7 @@ impl Report {
         report.with_state(set)
     }
 
-    /// Adds the condition with the state.
+    /// Adds the condition that saves the state.
     fn with_state(mut self, set: &SetRecord) -> Self {
         self.conditions.push(memory::to_condition(set, &self.state));
         let unreadable = set.state_error.as_ref().map(|error| RolloutEvent {
@@ -238,12 +239,12 @@ impl Report {
         Self { notices, ..report }
     }
 
-    /// Returns the report on a DaemonSet that is no longer managed.
+    /// Returns an empty report, for a DaemonSet that is no longer managed.
     pub(super) fn of_nothing() -> Self {
         Self::default()
     }
 
-    /// Returns all conditions with their transition times, for writing them as a whole.
+    /// Returns all desired conditions with their transition times, for a write that replaces the conditions as a whole.
     pub(super) fn complete(&self, present: &[Condition], now: Timestamp) -> Vec<Value> {
         let wanted = self.conditions.iter().map(|wanted| {
             let before = find(present, &wanted.kind).filter(|known| known.status == wanted.status);
@@ -257,7 +258,7 @@ impl Report {
         wanted.collect()
     }
 
-    /// Returns the patch of the conditions that differ from the present ones; empty if there are none.
+    /// Returns a patch with the conditions that differ from the present ones; empty: no condition differs.
     pub(super) fn difference(&self, present: &[Condition], now: Timestamp) -> Vec<Value> {
         let changed = self.conditions.iter().filter_map(|wanted| {
             let before = find(present, &wanted.kind);
@@ -280,7 +281,7 @@ impl Report {
     }
 }
 
-/// Returns the status message of a rollout, without its revision.
+/// Returns the status message of a rollout, without the name of its revision.
 fn saying(set: &SetRecord, fleet: &Fleet, plan: &Plan) -> StatusSentence {
     let key = set.key();
     let default = Strategy::with_mode(Mode::AdvancedRollingUpdate);
@@ -296,7 +297,7 @@ fn saying(set: &SetRecord, fleet: &Fleet, plan: &Plan) -> StatusSentence {
     about.said(plan.phase)
 }
 
-/// Returns true if the previous report stays. A short delay of the native controller is not worth a report.
+/// Returns true if the previous report is kept: a short delay of the native controller is not worth a report.
 fn stays(set: &SetRecord, state: &RevisionState, plan: &Plan, lasting: bool) -> bool {
     match plan.phase {
         Phase::RevisionUnknown(_) => {
@@ -309,7 +310,7 @@ fn stays(set: &SetRecord, state: &RevisionState, plan: &Plan, lasting: bool) -> 
     }
 }
 
-/// Returns the subject of a message: the current revision, or the previous one while it is unknown.
+/// Returns the subject of a message: the current revision, or the previous one while the current one is unknown.
 fn about(fleet: &Fleet, before: Option<&Revision>) -> String {
     match (&fleet.revision, before) {
         (RevisionState::Current(revision), _) => format!("revision {revision}"),
@@ -318,20 +319,20 @@ fn about(fleet: &Fleet, before: Option<&Revision>) -> String {
     }
 }
 
-/// Difference between two reports.
+/// Difference between the previous report and the new one.
 struct News<'a> {
-    /// Previous report; `None`: there was none.
+    /// Previous report; `None`: this is the first one.
     known: Option<&'a Reported>,
-    /// True if the report equals the previous one word for word.
+    /// True if the new report equals the previous one word for word.
     is_repeated: bool,
     /// New report.
     reported: &'a Reported,
-    /// True if the guard had already stopped the revision.
+    /// True if the guard had stopped the revision before this report.
     stopped: bool,
 }
 
 impl News<'_> {
-    /// Returns the Event for the difference.
+    /// Returns the Event about the difference, if it is worth one.
     fn notice(&self, plan: &Plan, revision: &str, note: &str) -> Option<RolloutEvent> {
         let (known, reported) = (self.known, self.reported);
         let same_reason = known.is_some_and(|known| known.reason == reported.reason);
@@ -346,15 +347,16 @@ impl News<'_> {
         let reason = &*reported.reason;
         let mut news = None;
         let (warning, reason) = match plan.phase {
-            // Only details changed: the rollout was complete before.
+            // The rollout was already complete, and only details of the message changed.
             Phase::Complete { .. } if same_reason && same_revision => return None,
             Phase::Complete { .. } if known.is_some() => (false, "RolloutComplete"),
-            // Only the named nodes changed, which come and go.
+            // Only the nodes named in the message changed. They change often, so they are not worth an Event.
             Phase::Progressing if reason == "Inconclusive" && same_reason && same_revision => {
                 return None;
             }
             Phase::Progressing if reason == "Inconclusive" => (true, "RolloutInconclusive"),
-            // Each replica dates the continuation by its own clock, and later events move it.
+            // Only the time at which the rollout continues changed. Each replica calculates another time, and later events move
+            // it.
             Phase::Progressing
                 if reason == WAVE_NOT_OPEN && same_reason && same_revision && same_subject =>
             {
@@ -362,7 +364,7 @@ impl News<'_> {
             }
             Phase::Progressing if reason == WAVE_NOT_OPEN => (false, WAVE_NOT_OPEN),
             Phase::Progressing if reason == BLOCKED => (true, BLOCKED),
-            // A rollout that continues after a wait has not started again.
+            // A rollout that continues after a wait is not reported as started again.
             Phase::Progressing if plan.counts.outdated > 0 && !goes_on => (false, "RolloutStarted"),
             Phase::Progressing if plan.is_hook_overdue() => (true, "HookPending"),
             Phase::Progressing | Phase::AwaitingOwners | Phase::AwaitingDeletions
@@ -374,7 +376,7 @@ impl News<'_> {
             Phase::Stale(_) if same_reason => return None,
             Phase::Stale(_) => (true, STALE_DATA),
             Phase::Paused { .. } => (false, "RolloutPaused"),
-            // Reported once: the named nodes change while their pods crash and restart.
+            // A stall is reported once: the nodes named in the message change while their pods crash and restart.
             Phase::Stalled(_) if self.stopped || same_stall(known, reported, plan) => return None,
             Phase::Stalled(_) => {
                 news = Some(stall_news(plan, revision, reason));

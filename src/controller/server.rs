@@ -1,4 +1,4 @@
-//! Properties of the API server that make a difference for the controller.
+//! Properties of the API server that affect the controller.
 
 use std::time::Duration;
 
@@ -10,27 +10,27 @@ use crate::backoff::Backoff;
 use crate::core::names::{KRUISE_LEASE, KRUISE_VERSION};
 use crate::k8s::client::{CallError, Failure, WRITE_DEADLINE, within};
 
-/// API server version (major, minor) from which the native controller sees changes of several pods in order.
+/// Minimum API server version (major, minor) with which the native controller certainly sees changes of several pods in order.
 ///
 /// Controller managers do since 1.33 (client-go's `InOrderInformers`), and may be one version older than the API server
 /// (Kubernetes version skew policy).
 const IN_ORDER_SINCE: (u32, u32) = (1, 34);
 
-/// API server version from which a watch can begin with a list (`sendInitialEvents`, KEP-3157), unless that is disabled.
+/// API server version since which a watch can begin with a list (`sendInitialEvents`, KEP-3157), unless that is disabled.
 const STREAMS_SINCE: (u32, u32) = (1, 34);
 
-/// Abilities that follow from a version of Kubernetes.
+/// Abilities that follow from the version of Kubernetes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Abilities {
     /// See [`Fleet::in_order`](crate::core::Fleet::in_order).
     pub(super) in_order: bool,
-    /// True if a watch can begin with all existing objects.
+    /// True if a watch can begin with all existing objects (streaming list).
     pub(super) streams: bool,
 }
 
-/// Reads the version of the API server, and waits until it answers.
+/// Reads the version of the API server. Waits until the API server responds.
 ///
-/// If that is forbidden or unreadable, returns the abilities of an old version, which are always safe.
+/// If the version is forbidden or unreadable, returns the abilities of an old version, which are always safe.
 pub(super) async fn abilities(client: &Client) -> Abilities {
     let mut backoff = Backoff::default();
     loop {
@@ -51,7 +51,7 @@ pub(super) async fn abilities(client: &Client) -> Abilities {
     }
 }
 
-/// Returns true if the API server serves Advanced DaemonSets. Waits until it answers.
+/// Returns true if the API server serves Advanced DaemonSets. Waits until the API server responds.
 pub(super) async fn serves_advanced(client: &Client) -> bool {
     let mut backoff = Backoff::default();
     loop {
@@ -76,10 +76,10 @@ pub(super) async fn serves_advanced(client: &Client) -> bool {
     }
 }
 
-/// Time between two reads of a Lease, in which an active holder renews it.
+/// Time between two reads of a Lease. A running holder renews its Lease within that time.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(6);
 
-/// Returns true if the Lease of Kruise's manager is being renewed. Then Kruise creates the pods of Advanced DaemonSets itself.
+/// Returns true if the Lease of Kruise's manager is being renewed. Then Kruise itself creates the pods of Advanced DaemonSets.
 pub(super) async fn is_kruise_running(client: &Client) -> bool {
     let (namespace, name) = KRUISE_LEASE;
     let leases: Api<Lease> = Api::namespaced(client.clone(), namespace);
@@ -94,14 +94,15 @@ pub(super) async fn is_kruise_running(client: &Client) -> bool {
     look().await.is_some_and(|renewed| renewed != before)
 }
 
-/// Returns true if another attempt may succeed. The watches report an unreachable API server.
+/// Returns true if another attempt may succeed. The error is not logged here, because the watches report an unreachable API
+/// server.
 fn is_passing(error: &CallError) -> bool {
     let unreadable = matches!(error, CallError::Kube(kube::Error::SerdeError(_)));
     !unreadable && matches!(error.failure(), Failure::Unreachable | Failure::Throttled)
 }
 
 impl Abilities {
-    /// Returns the abilities of a version. Distributions append text to the minor number (`28+`).
+    /// Returns the abilities of a Kubernetes version. Distributions append text to the minor number (`28+`).
     fn new(major: &str, minor: &str) -> Self {
         let number = |text: &str| -> Option<u32> {
             let end = text.find(|c: char| !c.is_ascii_digit());

@@ -1,7 +1,7 @@
 //! Creates surge pods next to old pods (`max-surge`), and transfers them to their DaemonSet.
 //!
-//! `core::surge` explains such pods, and [`manifest()`] builds them. The template is that of the ControllerRevision. It is read
-//! live once per batch and used unchanged, so that unknown fields survive. The native controller creates its pods from the same
+//! `core::surge` explains surge pods, and [`manifest()`] builds them. Their template is read live from the ControllerRevision,
+//! once per batch, and used unchanged, so that unknown fields are kept. The native controller creates pods from the same
 //! template.
 
 pub(super) mod manifest;
@@ -19,28 +19,27 @@ use crate::k8s;
 use crate::k8s::client::{CallError, Failure};
 use manifest::{TemplateOrigin, manifest};
 
-/// Size of the first batch of creations. After each batch without a failure, the next one has twice as many pods (Kubernetes,
-/// `slowStartBatch`).
+/// Size of the first batch of created pods. After each batch without a failure, the size doubles (Kubernetes, `slowStartBatch`).
 const FIRST_BATCH: usize = 1;
-/// Size of the first batch if the last pods of the revision were all created.
+/// Size of the first batch if all pods of the last request for the revision were created.
 const FLOWING_BATCH: usize = 16;
 
-/// Maximum number of names tried for one pod. A name is taken if a user removed an earlier pod of that name from the DaemonSet.
+/// Maximum number of names tried for one surge pod. A name is taken if a user detached an earlier surge pod from the DaemonSet.
 const NAMES: usize = 5;
 
-/// Surge pod to create.
+/// Surge pod to be created.
 #[derive(Clone, Debug)]
 pub(super) struct SurgeRequest {
-    /// Node of the pod.
+    /// Node on which the pod is created.
     pub(super) node: NodeName,
-    /// Old pod on the node.
+    /// Old pod on that node.
     pub(super) beside: PodRef,
     /// Revision of the pod.
     pub(super) revision: Revision,
 }
 
 impl SurgeRequest {
-    /// Returns the decided action.
+    /// Returns the action that the decision contained.
     pub(super) fn action(&self) -> Action {
         Action::Surge {
             node: self.node.clone(),
@@ -50,13 +49,14 @@ impl SurgeRequest {
     }
 }
 
-/// Result of creating one pod: the API server's version of it, if the answer can be read.
+/// Result of creating one pod: the pod as the API server stored it, or `None` if the response is unreadable.
 pub(super) type SurgeResult = Result<Option<k8s::Pod>, WriteError>;
 
 impl Writer {
-    /// Creates these pods of one revision, whose ControllerRevision is called `name`. Returns the answers in the same order.
+    /// Creates pods of one revision. `name` is the name of the ControllerRevision. Returns the results in the order of the
+    /// requests.
     ///
-    /// Creates nothing and returns no answers if the revision is not the one of the decision.
+    /// If the ControllerRevision is not the one that the decision saw, creates nothing and returns no results.
     ///
     /// # Errors
     /// If the revision cannot be read.
@@ -80,8 +80,9 @@ impl Writer {
 
     /// Creates pods of one revision of an Advanced DaemonSet on nodes without a pod, in growing batches.
     ///
-    /// After a failure no further batch starts. The answers are in the order of `nodes`, and then fewer. The revision is read as
-    /// in [`surge`](Self::surge). `flows`: the last pods of this revision were all created, so the first batch is larger.
+    /// After a failure, no further batch starts. The results are in the order of `nodes`, and are fewer if a batch failed. The
+    /// revision is read as in [`surge`](Self::surge). `flows`: all pods of the last request were created, so the first batch is
+    /// larger.
     pub(super) async fn create_pods(
         &self,
         key: &SetKey,
@@ -110,13 +111,13 @@ impl Writer {
             if is_refused {
                 break;
             }
-            // More pods than can be in flight would only wait in memory.
+            // A batch larger than the maximum number of requests in flight would only wait in memory.
             batch = (batch * 2).min(PARALLEL);
         }
         Ok(answers)
     }
 
-    /// Creates a pod of an Advanced DaemonSet. `whole`: the answer contains the whole pod rather than its metadata.
+    /// Creates a pod of an Advanced DaemonSet. `whole`: the response contains the whole pod, not only its metadata.
     async fn make_advanced(
         &self,
         origin: &TemplateOrigin<'_>,
@@ -138,7 +139,7 @@ impl Writer {
         if origin.owns(&pod) {
             return Ok(Some(pod));
         }
-        // No watch would ever show this pod, so it is deleted.
+        // A webhook changed the pod so that the DaemonSet no longer selects it. No watch would report the pod, so delete it.
         let meta = &pod.metadata;
         if let (Some(name), Some(uid)) = (&meta.name, &meta.uid) {
             let request = requests::<k8s::Pod>(origin.namespace()).delete(name, &deleted(uid));
@@ -172,7 +173,8 @@ impl Writer {
             if refusal.failure() != Some(Failure::Conflict) {
                 return Err(refusal);
             }
-            // A user may have removed that pod from the DaemonSet for debugging. It stays, and another pod is created.
+            // A pod of this name exists. If a user detached it from the DaemonSet for debugging, leave it alone and try the next
+            // name.
             let path = k8s::Pod::url_path(&(), Some(origin.namespace()));
             match read(self.client(), path, "pods", &name).await {
                 Ok(pod) if origin.owns(&pod) => return Ok(Some(pod)),

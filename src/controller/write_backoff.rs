@@ -1,5 +1,5 @@
-//! Backoff of writes while the API server doesn't answer or asks for fewer requests. A refusal for one pod doesn't delay other
-//! pods (`core::refusals`).
+//! Backoff of writes while the API server doesn't respond or throttles requests. A write that is rejected for one pod has a
+//! backoff of its own (`core::refusals`), which delays no other pod.
 
 use std::time::Duration;
 
@@ -11,27 +11,27 @@ use super::lease::Leadership;
 use crate::backoff;
 use crate::k8s::client::Failure;
 
-/// Pauses after a failed write, doubling from the first value to the second.
+/// Shortest and longest pause after failed writes. The pause doubles with each failure.
 const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
-/// Consecutive failures, and the end of the pause that follows from them.
+/// Number of consecutive failures, and the end of the pause after the last one.
 #[derive(Default)]
 pub(super) struct WriteBackoff {
     failures: u32,
     until: Option<Timestamp>,
-    /// End of this replica's leadership as known at the last failure.
+    /// Deadline of this replica's leadership at the last failure.
     led: Option<Instant>,
-    /// True if the Lease was renewed between the last two failures.
+    /// True if this replica renewed its Lease between the last two failures.
     lasting: bool,
 }
 
 impl WriteBackoff {
-    /// Returns the end of the pause, if there is one at `now`.
+    /// Returns the end of the pause if it is after `now`.
     pub(super) fn holds(&self, now: Timestamp) -> Option<Timestamp> {
         self.until.filter(|until| *until > now)
     }
 
-    /// Records a result. Several failed writes of one batch are one failure.
+    /// Records the result of a write. Several failed writes of one batch count as one failure.
     pub(super) fn note(&mut self, result: &Result<(), WriteError>, now: Timestamp) {
         let failure = match result {
             Ok(()) => return *self = Self::default(),
@@ -43,9 +43,10 @@ impl WriteBackoff {
         }
     }
 
-    /// Returns true if these writes fail, and not the API server: this replica renewed its Lease since the previous failure.
+    /// Returns true if writes keep failing although the API server works: this replica renewed its Lease since the previous
+    /// failure.
     ///
-    /// Call it before each failure is recorded.
+    /// Must be called before each failure is recorded.
     pub(super) fn is_lasting(&mut self, leadership: &Leadership, now: Timestamp) -> bool {
         if self.holds(now).is_none() {
             let led = match leadership {
@@ -58,7 +59,7 @@ impl WriteBackoff {
         self.lasting
     }
 
-    /// Records a failure, unless it belongs to a batch that has already failed.
+    /// Records a failure, unless a failure of the same batch was recorded already.
     pub(super) fn slow_down(&mut self, now: Timestamp) {
         if self.holds(now).is_none() {
             self.failures = self.failures.saturating_add(1);

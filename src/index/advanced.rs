@@ -1,4 +1,4 @@
-//! Additional state of an Advanced DaemonSet: settings for creating pods, requested pods, orphans, and its status numbers.
+//! State that an Advanced DaemonSet has in addition to that of any DaemonSet: creation settings, requested pods, orphans, status.
 
 #[cfg(test)]
 mod tests;
@@ -16,64 +16,67 @@ use crate::core::{
 use crate::k8s;
 use crate::k8s::AdvancedStatus;
 
-/// Minimum interval between two writes that only change numbers.
+/// Minimum interval between status writes in which only numbers changed.
 ///
-/// Writes of conditions are immediate. Together a rollout writes at most about once a second.
+/// A changed condition is written at once. In total, a rollout writes the status about once a second at most.
 const BETWEEN_COUNTS: SignedDuration = SignedDuration::from_millis(1250);
 
-/// Number of nodes with refused pods after which no other node is tried, because the result would be the same.
+/// Number of nodes with rejected pods after which no other node is tried, because its pod would be rejected too.
 const REFUSED_NODES: usize = 10;
 
-/// A pod to adopt.
+/// Pod that the DaemonSet should adopt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Orphan {
-    /// The pod.
+    /// The pod to adopt.
     pub pod: PodRef,
-    /// UID of the ControllerRevision that controls the pod and releases it: a native DaemonSet created the pod for `max-surge`.
+    /// UID of the ControllerRevision that controls the pod: a native DaemonSet created the pod for `max-surge`. `None` if the pod
+    /// has no controller.
     pub revision: Option<String>,
 }
 
-/// Additional state of an Advanced DaemonSet.
+/// State that an Advanced DaemonSet has in addition to that of any DaemonSet.
 #[derive(Debug)]
 pub struct AdvancedRecord {
-    /// Settings for creating its pods.
+    /// Settings for creating the pods.
     pub scaling: Scaling,
-    /// True if its pods can be created and found; otherwise nothing is done.
+    /// True if the pods can be created and found. Otherwise the DaemonSet is left alone.
     pub is_workable: bool,
-    /// Current status of the object, without conditions.
+    /// Status fields of the object except conditions.
     pub stands: AdvancedStatus,
-    /// Nodes for which a pod was requested, with the time of the answer, until the pod shows or is no longer expected.
+    /// Nodes for which a pod was requested, until the watch shows the pod or it is no longer expected. The time is that of the
+    /// request or, later, of its answer.
     creating: BTreeMap<NodeName, Timestamp>,
-    /// Nodes of `creating` whose request is unanswered: a list of pods does not settle these.
+    /// Nodes of `creating` whose request is unanswered. A list of pods cannot show yet whether these requests succeeded.
     asked: BTreeSet<NodeName>,
-    /// Backoff for the deletion of failed pods.
+    /// Backoff for deleting failed pods.
     backoff: FailedPodsBackoff,
-    /// Pods to adopt: the selector matches them, and they have no controller, or the ControllerRevision of a native DaemonSet.
+    /// Pods to adopt. The selector matches them, and they have no controller, or a ControllerRevision of a native DaemonSet as
+    /// controller.
     orphans: BTreeMap<PodUid, Orphan>,
-    /// All orphans with their nodes: no pod is created on such a node until the orphan is adopted or gone.
+    /// All orphans, with their nodes. On such a node no pod is created until the orphan is adopted or gone.
     free: BTreeMap<PodUid, NodeName>,
-    /// Pods that are deleted regardless of the rollout: their deletion is not a replacement.
+    /// Pods that are deleted for other reasons than the rollout, so that their deletion doesn't count as a replacement.
     leaving: BTreeSet<PodUid>,
-    /// Number of hash collisions that forced another name for a revision.
+    /// Number of revision names that were taken: `status.collisionCount`.
     pub collisions: i64,
-    /// Nodes that had a pod that is gone now; at most one entry per node.
+    /// Nodes that had a pod that is gone now.
     held: BTreeSet<NodeName>,
-    /// Nodes for which the API server refused a pod, with the number of consecutive refusals.
+    /// Nodes whose pod the API server rejected, with the number of consecutive rejections.
     refused: BTreeMap<NodeName, u32>,
-    /// Last numbers that were sent, and when.
+    /// Numbers that were sent last, with the time.
     sent: Option<(StatusNumbers, Timestamp)>,
 }
 
 /// Status fields other than conditions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StatusNumbers {
-    /// Numbers of nodes.
+    /// Counts of nodes and pods.
     pub counts: DaemonSetCounts,
-    /// The current revision; `None` if it is unknown.
+    /// Current revision; `None` if unknown.
     pub revision: Option<Revision>,
-    /// The generation that was handled.
+    /// Generation of the DaemonSet that was observed.
     pub observed: i64,
-    /// Number of hash collisions that forced another name for a revision.
+    /// Number of revision names that were taken: `status.collisionCount`.
     pub collisions: i64,
 }
 
@@ -87,14 +90,14 @@ fn uid_of(pod: &k8s::Pod) -> PodUid {
     pod.metadata.uid.as_deref().unwrap_or_default().into()
 }
 
-/// Decision about a write of numbers.
+/// Decision whether to write numbers to the status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NumbersDue {
-    /// No write: the status has these numbers, or they were sent.
+    /// No write is needed: the status already has these numbers, or they were sent.
     No,
     /// Write now.
     Now,
-    /// Write at that time, if the numbers still differ.
+    /// Write at that time if the numbers still differ.
     At(Timestamp),
 }
 
@@ -123,9 +126,9 @@ impl AdvancedRecord {
         }))
     }
 
-    /// Takes over a newer version of the object.
+    /// Applies a newer version of the object.
     ///
-    /// Returns true if its pods are now created differently, or if its status has other numbers than were sent.
+    /// Returns true if pods are created differently now, or if the status has other numbers than those sent.
     pub(super) fn update(&mut self, newer: Self) -> bool {
         let changed = (self.scaling, self.is_workable) != (newer.scaling, newer.is_workable);
         (self.scaling, self.is_workable) = (newer.scaling, newer.is_workable);
@@ -134,13 +137,13 @@ impl AdvancedRecord {
         changed || differs && self.numbers_that_stand().as_ref() != self.sent_numbers()
     }
 
-    /// Resets the backoffs after a change by the owner: failed pods are deleted at once again.
+    /// Resets the backoffs, so that failed pods are deleted at once. Called when a user changed the DaemonSet.
     pub(super) fn forget_failures(&mut self) {
         self.backoff.reset();
         self.refused.clear();
     }
 
-    /// Records whether a pod for `node` was refused.
+    /// Records whether the API server rejected a pod for `node`.
     pub fn note_creation(&mut self, node: &NodeName, refused: bool) {
         if refused {
             *self.refused.entry(node.clone()).or_default() += 1;
@@ -149,9 +152,10 @@ impl AdvancedRecord {
         }
     }
 
-    /// Returns the nodes that may be tried while the backoff of refusals runs: no pod was refused there.
+    /// Returns the nodes that may be tried during the backoff after rejections: those for which no pod was rejected.
     ///
-    /// If many nodes were refused, the API server refuses the whole DaemonSet (a quota), and no node is tried.
+    /// If pods were rejected for many nodes, the cause probably concerns the whole DaemonSet, such as a quota. Then no node is
+    /// returned.
     pub fn untried(&self, mut nodes: Vec<NodeName>) -> Vec<NodeName> {
         if self.refused.len() < REFUSED_NODES {
             nodes.retain(|node| !self.refused.contains_key(node))
@@ -161,7 +165,7 @@ impl AdvancedRecord {
         nodes
     }
 
-    /// Returns the input for the choice of pods to create and delete.
+    /// Returns the inputs for deciding which pods to create and delete.
     pub fn terms<'a>(&'a self, reading: &'a ParsedSettings, now: Timestamp) -> ManageTerms<'a> {
         ManageTerms {
             strategy: reading.usable(),
@@ -175,7 +179,7 @@ impl AdvancedRecord {
         }
     }
 
-    /// Records that pods on these nodes are requested.
+    /// Records that pods are requested for these nodes.
     pub fn begin_creation<'a>(
         &mut self,
         nodes: impl Iterator<Item = &'a NodeName>,
@@ -187,7 +191,8 @@ impl AdvancedRecord {
         }
     }
 
-    /// Records that the request for `node` was answered, or timed out, at `now`: from then on the pod should show.
+    /// Records that the request for `node` was answered or timed out at `now`. The watch should show the pod within a certain
+    /// time from then on.
     pub fn answer_creation(&mut self, node: &NodeName, now: Timestamp) {
         self.asked.remove(node);
         if let Some(at) = self.creating.get_mut(node) {
@@ -195,26 +200,26 @@ impl AdvancedRecord {
         }
     }
 
-    /// Records that the open requests will remain unanswered.
+    /// Records that the unanswered requests will never be answered.
     pub(super) fn lose_answers(&mut self, now: Timestamp) {
         for node in std::mem::take(&mut self.asked) {
             self.answer_creation(&node, now);
         }
     }
 
-    /// Records that the pod of `node` shows, or was not created.
+    /// Records that the pod of `node` is in the cache, or that it was not created.
     pub fn end_creation(&mut self, node: &NodeName) {
         self.creating.remove(node);
     }
 
-    /// Returns when the pods have to be listed again because it is unknown whether one was created.
+    /// Returns the time at which the pods have to be listed again, because it is unknown whether a requested pod was created.
     pub(super) fn creation_due(&self) -> Option<Timestamp> {
         let answered = self.creating.iter();
         let answered = answered.filter(|(node, _)| !self.asked.contains(*node));
         answered.map(|(_, at)| later(*at, UNANSWERED)).min()
     }
 
-    /// Drops the requests that a complete list of pods settles; `began` is the start of the list.
+    /// Drops the requests whose result a complete list of pods shows. `began`: start of that list.
     pub(super) fn retain_creations(&mut self, began: Option<Timestamp>) {
         let Some(began) = began else { return };
         let asked = &self.asked;
@@ -222,12 +227,13 @@ impl AdvancedRecord {
             .retain(|node, at| asked.contains(node) || later(*at, UNANSWERED) > began);
     }
 
-    /// Records that a failed pod of `node` was deleted.
+    /// Records that a failed pod on `node` was deleted.
     pub fn note_over(&mut self, node: &NodeName, now: Timestamp) {
         self.backoff.note(node, now);
     }
 
-    /// Records a pod that the DaemonSet does not own. Returns true if it is a new orphan, or no longer one.
+    /// Records a pod that the DaemonSet doesn't own. Returns true if the pod is a new orphan, or was an orphan and now has a
+    /// controller.
     pub(super) fn note_orphan(&mut self, pod: &k8s::Pod) -> bool {
         let mut owners = pod.metadata.owner_references.iter().flatten();
         if owners.any(|owner| owner.controller == Some(true)) {
@@ -237,9 +243,9 @@ impl AdvancedRecord {
         }
     }
 
-    /// Records a pod that a native DaemonSet created for `max-surge`, so that a ControllerRevision controls it.
+    /// Records a surge pod of a native DaemonSet, which is controlled by a ControllerRevision, as a pod to adopt.
     ///
-    /// Returns true if it is new.
+    /// Returns true if the pod was not recorded before.
     pub(super) fn note_made_beside(&mut self, pod: &k8s::Pod) -> bool {
         let mut owners = pod.metadata.owner_references.iter().flatten();
         let revision = owners.find(|owner| owner.controller == Some(true));
@@ -263,18 +269,18 @@ impl AdvancedRecord {
         self.orphans.insert(uid, orphan).is_none()
     }
 
-    /// Forgets an orphan. Returns true if a pod can now be created in its place.
+    /// Forgets an orphan. Returns true if its node no longer waits for its adoption, so that a pod may be created there.
     pub(super) fn forget_orphan(&mut self, uid: &PodUid) -> bool {
         self.orphans.remove(uid);
         self.free.remove(uid).is_some()
     }
 
-    /// Takes the orphans. Each is returned once, and again only after it changed.
+    /// Returns the orphans to adopt, and clears the queue. An orphan is returned again only after it changed.
     pub fn take_orphans(&mut self) -> Vec<Orphan> {
         std::mem::take(&mut self.orphans).into_values().collect()
     }
 
-    /// Returns an orphan that could not be adopted to the queue, unless it is gone or has changed.
+    /// Puts an orphan that could not be adopted back into the queue, unless it is gone or a newer version is queued.
     pub fn return_orphan(&mut self, orphan: Orphan) {
         let uid = &orphan.pod.uid;
         if self.free.contains_key(uid) {
@@ -289,7 +295,7 @@ impl AdvancedRecord {
         }
     }
 
-    /// Returns true if a pod of `node` is gone.
+    /// Returns true if `node` had a pod that is gone.
     pub(super) fn had_pod(&self, node: &NodeName) -> bool {
         self.held.contains(node)
     }
@@ -299,19 +305,19 @@ impl AdvancedRecord {
         self.held.retain(is_there);
     }
 
-    /// Sets the pods that are deleted regardless of the rollout.
+    /// Sets the pods that are deleted for other reasons than the rollout.
     pub fn set_leaving(&mut self, leaving: BTreeSet<PodUid>) {
         self.leaving = leaving;
     }
 
-    /// Returns true if the pod is deleted regardless of the rollout.
+    /// Returns true if the pod is deleted for another reason than the rollout.
     pub(super) fn is_leaving(&self, uid: &PodUid) -> bool {
         self.leaving.contains(uid)
     }
 
     /// Decides when to write these numbers.
     ///
-    /// They are compared with the numbers last sent while those are `unseen`, and with the status otherwise.
+    /// If the numbers sent last are `unseen`, they are compared with those, otherwise with the status.
     pub fn numbers_due(&self, numbers: &StatusNumbers, unseen: bool, now: Timestamp) -> NumbersDue {
         let stands = self.numbers_that_stand();
         let known = if unseen {
@@ -321,7 +327,7 @@ impl AdvancedRecord {
         };
         match &self.sent {
             _ if known == Some(numbers) => NumbersDue::No,
-            // More than the counts changed: write at once.
+            // The revision or the generation changed, not only counts, so write at once.
             Some((sent, _))
                 if (&sent.revision, sent.observed) != (&numbers.revision, numbers.observed) =>
             {
@@ -335,7 +341,7 @@ impl AdvancedRecord {
         }
     }
 
-    /// Returns until when numbers of this generation are not written again, if that is after `now`.
+    /// Returns the time before which no numbers of this generation are written, if it is after `now`.
     pub fn counted_until(&self, generation: i64, now: Timestamp) -> Option<Timestamp> {
         let (sent, at) = self.sent.as_ref()?;
         let until = at.checked_add(BETWEEN_COUNTS).ok()?;
@@ -363,7 +369,7 @@ impl AdvancedRecord {
         self.sent = Some((numbers, now));
     }
 
-    /// Records that the numbers were not written.
+    /// Records that the numbers could not be written.
     pub(super) fn lose_numbers(&mut self) {
         self.sent = None;
     }

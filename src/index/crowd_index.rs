@@ -1,4 +1,5 @@
-//! Nodes of a fleet that are counted instead of listed, kept between passes (see [`crowd`](crate::core::engine::crowd)).
+//! Index of the nodes of a fleet that are counted rather than listed. It is kept between passes (see
+//! [`crowd`](crate::core::engine::crowd)).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,33 +9,33 @@ use crate::core::action::BATCH;
 use crate::core::engine::crowd::{Bystander, Standing, named};
 use crate::core::{Crowd, FailureRecord, Node, NodeName, NodeOrder, Strategy};
 
-/// Number of waiting nodes in the list: as many as one pass updates in the middle of a rollout.
+/// Number of waiting nodes that are listed. One pass in the middle of a rollout updates about as many nodes.
 const FEW: usize = 16;
 
-/// The bystanders of a fleet.
+/// Nodes of a fleet that are counted, by state.
 #[derive(Debug)]
 pub(super) struct CrowdIndex {
     strategy: Strategy,
-    /// `in_order` and `is_proven` of the fleet.
+    /// `in_order` and `is_proven` of the fleet for which the nodes were evaluated.
     judged_by: [bool; 2],
     done: BTreeSet<NodeName>,
-    /// Waiting nodes that are counted, in the order of names, which is their update order or its reverse.
+    /// Counted nodes that wait for their update, sorted by name, which is the update order or its reverse.
     waiting: BTreeSet<NodeName>,
-    /// Waiting nodes that are listed: each comes before all of `waiting` in the update order.
+    /// Listed nodes that wait for their update. All of them come before `waiting` in the update order.
     shown: BTreeSet<NodeName>,
-    /// Target size of `shown`.
+    /// Intended size of `shown`.
     window: usize,
-    /// Nodes that are offline or being updated, with the end of that state.
+    /// Counted nodes that are offline or being updated, with the time until which that state lasts at most.
     others: BTreeMap<NodeName, (Standing, Option<Timestamp>)>,
-    /// Times at which nodes in progress have to be evaluated.
+    /// Times at which nodes in `others` have to be evaluated again.
     deadlines: BTreeSet<(Timestamp, NodeName)>,
-    /// Nodes in the guard's record.
+    /// Nodes that the guard's record contains. They are always listed.
     named: BTreeSet<NodeName>,
     numbers: Crowd,
 }
 
 impl CrowdIndex {
-    /// Returns an empty index for these settings.
+    /// Returns an empty index for this strategy and fleet.
     pub(super) fn new(
         strategy: &Strategy,
         record: Option<&FailureRecord>,
@@ -54,12 +55,12 @@ impl CrowdIndex {
         }
     }
 
-    /// Returns true if the index was built for these settings.
+    /// Returns true if the index was built for this strategy and for a fleet with these flags.
     pub(super) fn is_of(&self, strategy: &Strategy, judged_by: [bool; 2]) -> bool {
         self.judged_by == judged_by && self.strategy == *strategy
     }
 
-    /// Returns the counts.
+    /// Returns the counts for the fleet.
     pub(super) fn numbers(&self) -> Crowd {
         Crowd {
             next: self.next_waiting().cloned(),
@@ -68,7 +69,8 @@ impl CrowdIndex {
         }
     }
 
-    /// Returns the nodes to evaluate again at `now`: their time has come, or the guard's record gained or lost them.
+    /// Returns the nodes to evaluate again at `now`: their deadline has passed, or they were added to or removed from the guard's
+    /// record.
     pub(super) fn due(&mut self, record: Option<&FailureRecord>, now: Timestamp) -> Vec<NodeName> {
         let deadlines = self.deadlines.iter();
         let late = deadlines.take_while(|(at, _)| *at <= now);
@@ -82,7 +84,7 @@ impl CrowdIndex {
         due
     }
 
-    /// Records the state of a node at `now`. Returns true if the node is counted, and must not be listed.
+    /// Records the state of a node as of `now`. Returns true if the node is counted, so that it must not be listed.
     pub(super) fn take(&mut self, node: &Node, now: Timestamp) -> bool {
         self.forget(&node.name);
         let bystander = Bystander::new(&self.strategy, node, self.judged_by, now);
@@ -132,7 +134,7 @@ impl CrowdIndex {
         self.standing(name).is_some()
     }
 
-    /// Returns true if the node is counted as what it is at `now`, or not counted if it is no bystander.
+    /// Returns true if the index is right about the node as of `now`: counted in its actual state, or not counted.
     pub(super) fn agrees(&self, name: &NodeName, node: Option<&Node>, now: Timestamp) -> bool {
         let is = node.and_then(|node| Bystander::new(&self.strategy, node, self.judged_by, now));
         let is = is.map(|bystander| bystander.standing);
@@ -146,7 +148,7 @@ impl CrowdIndex {
         done.or_else(waiting).or_else(other)
     }
 
-    /// Returns the counted waiting node that is updated first.
+    /// Returns the counted node that is updated next.
     fn next_waiting(&self) -> Option<&NodeName> {
         match self.strategy.order {
             NodeOrder::Ascending => self.waiting.first(),
@@ -154,7 +156,7 @@ impl CrowdIndex {
         }
     }
 
-    /// Returns true if a waiting node belongs in the list, by its place in the update order.
+    /// Returns true if a waiting node has to be listed, according to its position in the update order.
     fn is_shown(&self, name: &NodeName) -> bool {
         let order = self.strategy.order;
         let is_before = |other: &NodeName| order.is_before(name, other);
@@ -166,15 +168,15 @@ impl CrowdIndex {
         last.is_some_and(is_before) || has_room && self.next_waiting().is_none_or(is_before)
     }
 
-    /// Returns the next waiting node to move into the list, if the list has too few.
+    /// Returns the next counted node to list, if too few waiting nodes are listed.
     pub(super) fn next_to_show(&self) -> Option<NodeName> {
         let has_room = self.shown.len() < self.window;
         self.next_waiting().filter(|_| has_room).cloned()
     }
 
-    /// Removes and returns the last waiting node of the list, if the list has too many.
+    /// Removes and returns the last listed waiting node, if too many are listed.
     ///
-    /// It is not counted before it is [taken](Self::take) again.
+    /// The node is counted only after it was passed to [`take`](Self::take) again.
     pub(super) fn next_to_hide(&mut self) -> Option<NodeName> {
         let is_crowded = self.shown.len() > 2 * self.window;
         let pop = |shown: &mut BTreeSet<NodeName>| match self.strategy.order {
@@ -184,12 +186,12 @@ impl CrowdIndex {
         is_crowded.then(|| pop(&mut self.shown)).flatten()
     }
 
-    /// Makes the list hold more waiting nodes. Returns false if it already holds the maximum.
+    /// Increases the number of waiting nodes to list. Returns false if it already was the maximum.
     pub(super) fn show_more(&mut self) -> bool {
         std::mem::replace(&mut self.window, BATCH) < BATCH
     }
 
-    /// Makes the list hold few waiting nodes again.
+    /// Reduces the number of waiting nodes to list to the usual one.
     pub(super) fn show_few(&mut self) {
         self.window = FEW;
     }

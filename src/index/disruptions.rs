@@ -1,7 +1,7 @@
-//! Times at which pods were last removed from their nodes, kept until a successor is Ready there.
+//! Times at which pods were last removed from their nodes, each kept until the next pod on the node is Ready.
 //!
-//! The removal of a pod can take its node down (CNI, VPN, tunnel). The loss may be noticed only after the pod is gone or its
-//! successor is created. Then the API server no longer shows what was done to that node, and when.
+//! The removal of a pod can take its node down (CNI, VPN, tunnel). The node may be lost only after the pod is gone, or even after
+//! the next pod is created. Then the API server no longer shows that a pod was removed from that node, and when.
 
 use std::collections::BTreeMap;
 
@@ -10,30 +10,30 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use super::pod::PodRecord;
 use crate::core::{Leaving, NodeName, Pod, PodUid, Revision, RevisionState};
 
-/// Limit of entries; at the limit, entries older than any failure window are dropped.
+/// Maximum number of entries. When it is reached, entries older than the longest failure window are dropped.
 const KEPT: usize = 1024;
 
-/// The longest failure window.
+/// Longest failure window.
 const LONGEST: SignedDuration = SignedDuration::from_hours(24);
 
-/// The start of the last pod removal, by node.
+/// Start of the last removal of a pod, by node.
 #[derive(Debug, Default)]
 pub(super) struct Disruptions {
     begun: BTreeMap<NodeName, Disruption>,
-    /// Unanswered deletions by the controller, with the time of the request: a node can be lost before the answer arrives.
+    /// Unanswered deletions by the controller, with the time of the request. A node can be lost before the deletion is answered.
     sent: BTreeMap<NodeName, (PodUid, Timestamp)>,
 }
 
 #[derive(Debug)]
 struct Disruption {
-    /// The pod that was removed.
+    /// Pod that was removed.
     pod: PodUid,
     at: Timestamp,
-    /// The revision hash of that pod; `None` if it was outdated.
+    /// Revision hash of that pod; `None` if the pod was outdated.
     hash: Option<Revision>,
-    /// True if the controller deleted that pod, or the one before it.
+    /// True if the controller deleted that pod, or an earlier pod since which none was Ready.
     is_ours: bool,
-    /// True if the removal was read from the pod and not observed: then `at` is by the API server's clock.
+    /// True if the pod was already terminating when it was first seen. Then `at` is by the API server's clock.
     is_read: bool,
 }
 
@@ -73,15 +73,15 @@ impl Disruptions {
         }
     }
 
-    /// Records that the controller is about to delete the outdated `pod` of `node`.
+    /// Records that the controller is about to delete the outdated pod `pod` of `node`.
     pub(super) fn send(&mut self, node: NodeName, pod: PodUid, now: Timestamp) {
         self.sent.insert(node, (pod, now));
     }
 
     /// Records the answer to the deletion of `pod`.
     ///
-    /// If it was carried out, the removal began when the request was sent, because the node may be lost before the answer
-    /// arrives.
+    /// If the deletion was carried out, the removal began when the request was sent: the node may have been lost before the
+    /// answer arrived.
     pub(super) fn answer(&mut self, pod: &PodUid, carried_out: bool) {
         let mut sent = self.sent.iter();
         let found = sent.find(|(_, (sent, _))| sent == pod);
@@ -100,17 +100,17 @@ impl Disruptions {
         }
     }
 
-    /// Drops the unanswered deletions, whose answers are lost.
+    /// Drops the unanswered deletions, because their answers are lost.
     pub(super) fn lose_answers(&mut self) {
         self.sent.clear();
     }
 
-    /// Returns true if the controller deleted a pod of `node` and no successor has been Ready since.
+    /// Returns true if the controller deleted a pod of `node`, and no pod has been Ready there since.
     pub(super) fn is_ours(&self, node: &NodeName) -> bool {
         self.begun.get(node).is_some_and(|left| left.is_ours)
     }
 
-    /// Returns when the controller requested the deletion of that pod, if it did.
+    /// Returns when the controller requested the deletion of the pod; `None` if it did not.
     fn asked_by_us(&self, node: &NodeName, pod: &PodUid) -> Option<Timestamp> {
         let sent = self.sent.get(node).map(|(sent, at)| (sent, *at));
         let begun = self.begun.get(node).map(|left| (&left.pod, left.at));
@@ -118,7 +118,7 @@ impl Disruptions {
         known.find_map(|(asked, at)| (asked == pod).then_some(at))
     }
 
-    /// Records that a pod begins to leave `node`.
+    /// Records the beginning of a removal from `node`.
     fn begin(&mut self, node: NodeName, disruption: Disruption) {
         let at = disruption.at;
         if self.begun.len() >= KEPT {
@@ -130,8 +130,8 @@ impl Disruptions {
 
     /// Returns when the last pod of a revision other than `current` began to leave `node`.
     ///
-    /// A removal that was read from a pod belongs to another revision if it happened before `current` was `adopted`. Observed
-    /// removals are dropped with the template.
+    /// A removal that was already in progress at first sight is ignored if it began before `current` was `adopted`: it belongs to
+    /// an earlier rollout. Observed removals are dropped when the template changes.
     pub(super) fn at(
         &self,
         node: &NodeName,
@@ -151,7 +151,7 @@ impl Disruptions {
     }
 }
 
-/// Returns when the deletion was requested, by the API server's clock.
+/// Returns when the deletion of the pod was requested, by the API server's clock.
 fn asked_at(pod: &Pod) -> Option<Timestamp> {
     let Leaving { ends, grace, .. } = **pod.leaving.as_ref()?;
     ends.checked_sub(grace).ok()

@@ -1,8 +1,8 @@
-//! Pods that ended permanently (`Succeeded`, or `Failed`: evicted, or rejected by their kubelet), by node.
+//! Pods that ended for good, by node: `Succeeded`, or `Failed` (evicted, or rejected by the kubelet).
 //!
-//! The native controller deletes each of them and creates the next one, so the pods that exist don't show the series. The
-//! successor of such a pod inherits its problem until it is Ready. After several such pods, the node has the problem until a pod
-//! has been Ready for a while. After a restart, the condition shows which nodes stall the rollout with such a series.
+//! The native controller deletes each ended pod and creates the next one, so the existing pods don't show the series. Therefore
+//! the next pod inherits the problem until it is Ready. After several ended pods, the node itself has the problem, until a pod
+//! has been Ready for a while. After a restart, the DaemonSet's condition shows on which nodes such a series stalls the rollout.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,25 +17,25 @@ use crate::core::words::line;
 use crate::core::{NodeName, PodProblem, PodUid, Revision, RolloutState};
 use crate::k8s;
 
-/// Maximum time between two pods of a series.
+/// Maximum time between two ended pods of one series.
 ///
 /// The native controller waits at most 15 minutes before it creates the next pod (`FailedPodsBackoff`).
 const TOGETHER: SignedDuration = SignedDuration::from_hours(1);
 
-/// Limit of nodes; at the limit, nodes on which no pod ended within [`TOGETHER`] are dropped.
+/// Maximum number of nodes. When it is reached, nodes on which no pod ended within [`TOGETHER`] are dropped.
 const KEPT: usize = 1024;
 
-/// Pods that ended before this process started.
+/// Series of pods that ended before this process started, according to the saved state.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct RecalledProblem {
-    /// Their revision.
+    /// Revision of the pods.
     hash: Revision,
     reason: Arc<str>,
     said: Arc<str>,
 }
 
 impl RecalledProblem {
-    /// Returns why pods keep ending on `node`, as it was reported.
+    /// Returns the saved reason why pods keep ending on `node`, if there is one.
     pub(super) fn new(state: &RolloutState, node: &NodeName) -> Option<Self> {
         let failing = state.failing_on(node)?;
         Some(Self {
@@ -45,7 +45,7 @@ impl RecalledProblem {
         })
     }
 
-    /// Returns the series that it continues.
+    /// Returns a series that continues the saved one.
     fn begin(self, now: Timestamp) -> Series {
         Series {
             hash: Some(self.hash),
@@ -59,21 +59,21 @@ impl RecalledProblem {
     }
 }
 
-/// The pods of one revision that ended, by node.
+/// Series of ended pods of one revision, by node.
 #[derive(Debug, Default)]
 pub(super) struct Ended(BTreeMap<NodeName, Series>);
 
 #[derive(Debug)]
 struct Series {
-    /// Their revision.
+    /// Revision of the pods.
     hash: Option<Revision>,
-    /// Number of observed pods.
+    /// Number of ended pods that this process observed.
     times: u32,
-    /// True if the series stalled the rollout before this process observed it.
+    /// True if the series was restored from the saved state.
     ///
-    /// The number of pods that ended by then is unknown, so no failure is attributed for them.
+    /// The number of pods that ended before the restart is unknown, so they don't count as failures of the revision.
     is_recalled: bool,
-    /// The last of them, with the observed time of its end, and the reason.
+    /// Last ended pod, the time at which its end was observed, and the reason.
     last: Option<PodUid>,
     at: Timestamp,
     reason: Arc<str>,
@@ -81,7 +81,7 @@ struct Series {
 }
 
 impl Ended {
-    /// Records a change of a pod on `node`. Adds the problem of the series to the record of the pod.
+    /// Records a change of a pod on `node`. If the pod belongs to a series, adds the problem of the series to the pod's record.
     pub(super) fn note(
         &mut self,
         node: &NodeName,
@@ -108,7 +108,7 @@ impl Ended {
         }
     }
 
-    /// Returns the problem of the pods of revision `hash` that ended one after another on `node`; `None` if too few did.
+    /// Returns the problem of `node` if enough pods of revision `hash` ended there one after another.
     pub(super) fn trouble(
         &mut self,
         node: &NodeName,
@@ -122,7 +122,7 @@ impl Ended {
         (lasts && series.hash.as_ref() == Some(hash)).then(|| series.problem())
     }
 
-    /// Restores the series that the DaemonSet reports for a node on which no pod was observed to end.
+    /// Restores the series from the saved state, if no pod was observed to end on the node.
     fn recall(
         &mut self,
         node: &NodeName,
@@ -136,7 +136,7 @@ impl Ended {
         }
     }
 
-    /// Ends the series if its pod had been Ready for a while: a later end of that pod is a new problem.
+    /// Ends the series if the pod in the record `before` was Ready for a while: if that pod ends later, a new series begins.
     ///
     /// Returns true if there was a series.
     pub(super) fn end(
@@ -192,7 +192,7 @@ impl Series {
     }
 }
 
-/// Returns why a pod ended, in one word: the reason that its kubelet reports for the pod, or for its container.
+/// Returns why a pod ended: the reason that the kubelet reports for the pod, or for one of its containers.
 fn reason(pod: &k8s::Pod) -> &str {
     let statuses = &pod.status.container_statuses;
     let mut ended = statuses

@@ -1,6 +1,6 @@
-//! Expectations: the controller's writes that the watches do not show yet.
+//! Expectations: the controller's writes that the watches don't show yet.
 //!
-//! With them, a stale cache causes no duplicate write and hides no completed one.
+//! They keep a stale cache from causing a duplicate write, and from hiding a completed one.
 //!
 //! ```text
 //!                  ┌── refused ─────────────────────────────────────────────► dropped: it did not happen
@@ -10,8 +10,8 @@
 //!                                                                             the list does not show did not happen
 //! ```
 //!
-//! This is the only expiry rule, except for the report on a DaemonSet ([`Expectations::begin_report`] explains why). A late watch
-//! causes no duplicate write, and a lost answer blocks nothing forever.
+//! All expectations expire by this rule, except the report on a DaemonSet ([`Expectations::begin_report`] explains why). So a
+//! late watch causes no duplicate write, and a lost answer blocks nothing forever.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -27,20 +27,21 @@ use crate::core::{
 };
 use crate::k8s::Condition;
 
-/// Time after which an accepted write that the watch does not show counts as a lost event.
+/// Time after the acceptance of a write until the watch must show it. After that, its event counts as lost and the pods are
+/// listed again.
 pub const UNSEEN: Duration = Duration::from_secs(30);
 
-/// Time after which an unanswered request counts as lost. Until then, a server that was frozen may still carry it out.
+/// Time after which an unanswered request can no longer take effect. Until then, a server that was frozen may still carry it out.
 pub(super) const UNANSWERED: Duration = Duration::from_secs(15);
 
-/// A write to a pod that the watch does not show yet.
+/// Write to a pod that the watch doesn't show yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct PendingWrite {
-    /// Time of the request or of its answer.
+    /// Time of the last change of `uncertainty`: of the request, or of its answer.
     at: Timestamp,
     /// Requested change.
     write: PodWrite,
-    /// Answer of the API server so far.
+    /// Certainty that the write happened, according to the answer so far.
     uncertainty: ExpectationState,
 }
 
@@ -49,67 +50,67 @@ struct PendingWrite {
 pub enum PodWrite {
     /// Deletion of the pod.
     Deletion,
-    /// Deletion of the pod, if its disruption budget allows it.
+    /// Deletion of the pod, if its PodDisruptionBudget allows it.
     Eviction,
-    /// Start of the wait for its preDelete hook.
+    /// Start of the wait for the preDelete hook of the pod.
     PreDeleteHook,
     /// Update in place to a revision.
     InPlacePatch {
-        /// The revision.
+        /// Revision that the pod is updated to.
         to: Revision,
-        /// Stopped revision that the pod is rolled back from; `None` if the new revision is the current one.
+        /// Stopped revision that the pod is rolled back from; `None` if the pod is updated to the current revision.
         from: Option<Revision>,
     },
     /// Request to pull the images of this revision on the node of the pod.
     ImageRequest(Revision),
-    /// Any other change, which leaves the pod serving as before: conditions, owner, a surge pod next to it.
+    /// Any other change. It doesn't stop the pod: conditions, owner, a surge pod next to it.
     Other(Action),
 }
 
 /// Certainty that a write has happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum ExpectationState {
-    /// In flight: the API server may carry it out at any moment, and will answer.
+    /// In flight: the API server may carry out the write at any moment, and will answer.
     UnderWay,
-    /// Accepted: the watch shows it soon.
+    /// Accepted: the watch should show the write soon.
     Accepted,
-    /// Rejected because the cached pod was stale: decided again when the cache has a version other than this one.
+    /// Rejected because the cached pod was stale. Decided again when the cache has another version than this one.
     Conflict(ResourceVersion),
-    /// Unanswered: it may have happened. Repeating it is harmless.
+    /// Unanswered: the write may have happened. Repeating it is harmless.
     Unanswered,
 }
 
-/// Answer to a write.
+/// Answer of the API server to a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteAnswer {
-    /// The API server carried it out.
+    /// The write was carried out.
     Accepted,
-    /// The API server refused it.
+    /// The write was rejected.
     Refused,
-    /// The API server rejected it because the cached pod was stale.
+    /// The write was rejected because the cached pod was stale.
     Conflict,
-    /// The pod does not exist; the watch is about to show that.
+    /// The pod doesn't exist. The watch is about to show that.
     Gone,
     /// No answer arrived.
     Unanswered,
 }
 
-/// Part of a pod that a write changes. Of each part, only the last write to a pod counts.
+/// Part of a pod that a write changes. For each part, only the last write to a pod is kept.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Aspect {
-    /// The pod itself: its deletion or update.
+    /// Existence and containers of the pod: its deletion or update.
     Replacement,
-    /// Image pulls requested of its node.
+    /// Image pulls that are requested for the pod.
     Images,
     /// Conditions that are set.
     Conditions,
     /// Conditions that are removed.
     RemovedConditions,
-    /// Marks that announce its deletion.
+    /// Marks that announce the deletion of the pod.
     Exit,
     /// Owner of the pod.
     Owner,
-    /// Surge pod next to it.
+    /// Surge pod next to the pod.
     Beside,
 }
 
@@ -136,8 +137,7 @@ impl PodWrite {
         }
     }
 
-    /// Returns true if the write updates the pod or makes room for its successor, and not if the pod only waits or is rolled
-    /// back.
+    /// Returns true if the write updates the pod or makes room for its successor. A rollback doesn't count, nor does a wait.
     pub fn replaces(&self) -> bool {
         matches!(
             self,
@@ -159,9 +159,9 @@ impl PodWrite {
         }
     }
 
-    /// Returns true if the write counts as happening while its outcome is unknown, because it uses a slot or creates a pod.
+    /// Returns true if an unanswered write has to be treated as carried out, because it uses a slot or creates a pod.
     ///
-    /// Any other write is repeated at once, which is harmless.
+    /// Other writes are repeated at once, which is harmless.
     fn counts_in_doubt(&self) -> bool {
         match self {
             Self::Other(action) => matches!(action, Action::Surge { .. }),
@@ -178,19 +178,19 @@ impl PodWrite {
             Self::Deletion | Self::Eviction => seen.pod.terminating,
             Self::PreDeleteHook => seen.pod.terminating || seen.pod.exit.preparing.is_some(),
             Self::InPlacePatch { to, .. } => seen.pod.terminating || seen.hash() == Some(to),
-            // A second attempt shows when its condition waits; a first attempt as soon as the condition exists.
+            // The condition shows a first request as soon as it exists, but a repeated request only if it waits again.
             Self::ImageRequest(revision) => {
                 let image = seen.pod.image_ready.as_ref();
                 image.is_some_and(|image| {
                     image.revision.as_ref() == Some(revision) && (image.waits || image.status)
                 })
             }
-            // The next plan settles it: a plan doesn't ask for a change that the cache shows.
+            // `without_pending` drops this write: once the cache shows the change, the next plan doesn't request it.
             Self::Other(_) => false,
         }
     }
 
-    /// Changes `pod` to its state after this write, which was requested, or last uncertain, at `at`.
+    /// Changes `pod` to its state after this write. `at`: the time of the request, or of the last answer.
     fn show(&self, pod: &mut Pod, at: Timestamp) {
         match self {
             Self::Deletion | Self::Eviction => pod.terminating = true,
@@ -210,7 +210,7 @@ impl PodWrite {
                     at,
                     is_carried_out: false,
                 });
-                // The problem of the old containers says nothing about the new ones.
+                // The problem of the old containers may not apply to the new ones.
                 pod.problem = None;
             }
             Self::ImageRequest(revision) => {
@@ -227,21 +227,21 @@ impl PodWrite {
                     .into(),
                 );
             }
-            // `without_pending` handles it.
+            // These writes do not change the pod here. `without_pending` keeps them from being sent twice.
             Self::Other(_) => {}
         }
     }
 }
 
 impl ExpectationState {
-    /// Returns true if the write is expected to happen.
+    /// Returns true if the write has happened or is expected to happen.
     fn is_sure(&self) -> bool {
         matches!(self, Self::UnderWay | Self::Accepted)
     }
 }
 
 impl PendingWrite {
-    /// Returns true if `seen` shows that the write happened, or that it did not.
+    /// Returns true if `seen` shows whether the write happened.
     fn is_settled_by(&self, seen: &PodRecord) -> bool {
         match &self.uncertainty {
             ExpectationState::UnderWay
@@ -251,7 +251,7 @@ impl PendingWrite {
         }
     }
 
-    /// Changes `pod` to its state after this write.
+    /// Changes `pod` to its state after the pending write.
     fn show(&self, pod: &mut Pod) {
         if let PodWrite::Deletion | PodWrite::Eviction = self.write {
             pod.in_doubt = !pod.terminating && !self.uncertainty.is_sure();
@@ -259,7 +259,7 @@ impl PendingWrite {
         self.write.show(pod, self.at);
     }
 
-    /// Returns the time at which the pods have to be listed again; `None` before the write is answered.
+    /// Returns the time at which the pods have to be listed again to check the write; `None` before the write is answered.
     fn due(&self) -> Option<Timestamp> {
         match self.uncertainty {
             ExpectationState::UnderWay => None,
@@ -270,7 +270,7 @@ impl PendingWrite {
         }
     }
 
-    /// Returns true if a complete list that began at `began` does not settle this write, because it may be carried out later.
+    /// Returns true if the write may be carried out after `began`, so that a complete list from that time doesn't settle it.
     fn outlasts(&self, began: Timestamp) -> bool {
         match self.uncertainty {
             ExpectationState::UnderWay => true,
@@ -280,16 +280,16 @@ impl PendingWrite {
     }
 }
 
-/// The report on a DaemonSet that was sent last.
+/// Last report sent for a DaemonSet.
 #[derive(Clone, Debug)]
 struct SentReport {
     conditions: Vec<Condition>,
     at: Timestamp,
-    /// Version of the DaemonSet that the write created; `None` if unknown.
+    /// Version of the DaemonSet after the write of the report; `None` if unknown.
     version: Option<u64>,
 }
 
-/// The controller's writes to one DaemonSet and its pods that the watches do not show yet.
+/// The controller's writes to one DaemonSet and its pods that the watches don't show yet.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Expectations {
     /// Pending writes of each pod, at most one per aspect.
@@ -312,7 +312,7 @@ impl Expectations {
         self.insert(uid.clone(), pending, known);
     }
 
-    /// Records a write, unless the `known` pod settles it already, or there is no such pod.
+    /// Records a write, unless the cached pod `known` already settles it, or there is no such pod.
     fn insert(&mut self, uid: PodUid, pending: PendingWrite, known: Option<&PodRecord>) {
         self.retract(&uid, &pending.write);
         if known.is_some_and(|known| !pending.is_settled_by(known)) {
@@ -331,7 +331,7 @@ impl Expectations {
         let (pod, write) = (action.pod(), PodWrite::from_action(action));
         let uncertainty = match answer {
             WriteAnswer::Accepted | WriteAnswer::Gone => {
-                // A write that the watch showed already is not recorded again.
+                // Update the pending write. If the watch has already shown the write, there is none, and none is added.
                 let writes = self.pods.get_mut(&pod.uid).into_iter().flatten();
                 for pending in writes.filter(|pending| pending.write == write) {
                     (pending.at, pending.uncertainty) = (now, ExpectationState::Accepted);
@@ -354,7 +354,8 @@ impl Expectations {
         self.insert(pod.uid.clone(), pending, known);
     }
 
-    /// Returns `actions` without those sent already. A sent write that is not in `actions` shows in the cache, and is dropped.
+    /// Returns the `actions` that have not been sent yet. Drops sent writes that are not in `actions`, because the cache shows
+    /// them.
     pub(super) fn without_pending(&mut self, actions: Vec<Action>) -> Vec<Action> {
         if self.pods.is_empty() {
             return actions;
@@ -381,7 +382,7 @@ impl Expectations {
         fresh
     }
 
-    /// Records that the sender of some writes failed: any write in flight may remain unanswered.
+    /// Records that the task that sent some writes failed. Its writes in flight may remain unanswered.
     pub(super) fn lose_answers(&mut self, now: Timestamp) {
         let writes = self.pods.values_mut().flatten();
         for pending in writes.filter(|pending| pending.uncertainty == ExpectationState::UnderWay) {
@@ -390,17 +391,17 @@ impl Expectations {
         self.report = None;
     }
 
-    /// Drops `write`, or the last write to the same part of the pod: it certainly did not happen.
+    /// Drops `write` and any other write to the same part of the pod, because it certainly didn't happen.
     fn retract(&mut self, uid: &PodUid, write: &PodWrite) {
         self.keep(uid, |pending| pending.write.aspect() != write.aspect());
     }
 
-    /// Drops the writes to a pod that is gone.
+    /// Drops all writes to a pod that is gone.
     pub(super) fn forget(&mut self, uid: &PodUid) {
         self.pods.remove(uid);
     }
 
-    /// Drops the writes that the watch settles. Returns true if a replacement was among them.
+    /// Drops the writes that `seen` settles. Returns true if a deletion or update of the pod was among them.
     pub(super) fn settle(&mut self, seen: &PodRecord) -> bool {
         let mut settled = false;
         self.keep(seen.uid(), |pending| {
@@ -411,7 +412,8 @@ impl Expectations {
         settled
     }
 
-    /// Drops the writes that a complete list begun at `began` would have shown; `is_there` returns true for the listed pods.
+    /// Drops the writes that a complete list would show. `began` is the start of that list; `is_there` is true for the listed
+    /// pods.
     pub(super) fn retain_since(
         &mut self,
         began: Option<Timestamp>,
@@ -423,7 +425,7 @@ impl Expectations {
         });
     }
 
-    /// Returns `pod` in its state after all pending writes.
+    /// Returns `pod` as it will be after all pending writes.
     pub(super) fn shown(&self, pod: &Arc<Pod>) -> Arc<Pod> {
         let mut shown = pod.clone();
         for pending in self.pods.get(&pod.uid).into_iter().flatten() {
@@ -432,13 +434,13 @@ impl Expectations {
         shown
     }
 
-    /// Returns true if a write was rejected or never answered, and its outcome is unknown.
+    /// Returns true if it is unknown whether some write happened: it conflicted or was not answered.
     pub(super) fn is_uncertain(&self) -> bool {
         let mut writes = self.pods.values().flatten();
         writes.any(|pending| !pending.uncertainty.is_sure())
     }
 
-    /// Returns the time at which the pods have to be listed again, because a write should have shown by then.
+    /// Returns the time at which the pods have to be listed again, because the watch should have shown a write by then.
     pub(super) fn due(&self) -> Option<Timestamp> {
         let writes = self.pods.values().flatten();
         writes.filter_map(PendingWrite::due).min()
@@ -446,8 +448,8 @@ impl Expectations {
 
     /// Records that a report with these conditions is sent.
     ///
-    /// A report that stays unseen is sent again. Checking it instead would take a list of all DaemonSets of the cluster.
-    /// Repeating a report changes at most its timestamp.
+    /// If the watch doesn't show it in time, the report is sent again, which changes at most a timestamp. Checking would require
+    /// a list of all DaemonSets of the cluster.
     pub(super) fn begin_report(&mut self, conditions: Vec<Condition>, now: Timestamp) {
         self.report = Some(SentReport {
             conditions,
@@ -456,20 +458,20 @@ impl Expectations {
         });
     }
 
-    /// Records the version of the DaemonSet that the report created.
+    /// Records the version of the DaemonSet after the write of the report.
     pub(super) fn answer_report(&mut self, version: Option<u64>) {
         if let Some(sent) = &mut self.report {
             sent.version = version;
         }
     }
 
-    /// Returns true if these conditions were sent last.
+    /// Returns true if these conditions are those sent last.
     pub(super) fn is_sent(&self, conditions: &[Condition]) -> bool {
         let sent = self.report.as_ref();
         sent.is_some_and(|sent| sent.conditions == conditions)
     }
 
-    /// Returns true if a report was sent that a DaemonSet of version `seen` may not show yet.
+    /// Returns true if a report was sent that the DaemonSet in version `seen` may not contain yet.
     pub(super) fn is_report_unseen(&self, seen: Option<u64>, now: Timestamp) -> bool {
         self.report.as_ref().is_some_and(|sent| {
             let shows = sent.version.is_some() && seen >= sent.version;
@@ -477,7 +479,7 @@ impl Expectations {
         })
     }
 
-    /// Records that the report was not written.
+    /// Records that the report could not be written.
     pub(super) fn lose_report(&mut self) {
         self.report = None;
     }

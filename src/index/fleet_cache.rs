@@ -1,4 +1,4 @@
-//! The last fleet that was built, and the nodes that have to be built again.
+//! Last fleet that was built, and the nodes that have changed since.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,33 +11,33 @@ use crate::core::images::TemplateImage;
 use crate::core::instant::later;
 use crate::core::{Fleet, InView, NodeName, Revision, RevisionState};
 
-/// Time for which all nodes stay in the list after a decision needed them: leaving nodes out again costs an evaluation of every
-/// node.
+/// Time for which all nodes remain listed after a decision needed them. To count nodes again instead, every node has to be
+/// evaluated.
 const WIDE: Duration = Duration::from_secs(10);
 
-/// The last fleet that was built, and the changes since.
+/// Last fleet that was built, and the changes since.
 #[derive(Debug, Default)]
 pub(super) struct FleetCache {
     pub(super) fleet: Option<Arc<Fleet>>,
-    /// Nodes that are counted instead of listed; `None` if all nodes are listed.
+    /// Index of the nodes that are counted; `None` if all nodes are listed.
     pub(super) crowd: Option<CrowdIndex>,
     /// Time until which all nodes have to be listed.
     wide_until: Option<Timestamp>,
     pub(super) basis: Option<Basis>,
     pub(super) dirty: BTreeSet<NodeName>,
-    /// True if a fleet was built before.
+    /// True if any fleet was built before.
     pub(super) looked: bool,
-    /// Nodes in the guard's record whose pod was removed and that were then lost.
+    /// Nodes that the guard's record contains as lost after their pod was deleted.
     remembered: BTreeSet<NodeName>,
-    /// The revision that a decision found proven.
+    /// Revision that a decision found proven.
     proven: Option<Revision>,
 }
 
-/// Facts that the evaluation of every pod depends on; a change causes a new evaluation of all pods.
+/// Facts on which the evaluation of every pod depends. If they change, all pods are evaluated again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Basis {
     pub(super) state: RevisionState,
-    /// The images of the current revision, if their presence on nodes matters.
+    /// Images of the current revision, if their presence on nodes affects decisions.
     pub(super) images: Option<Arc<[TemplateImage]>>,
     pub(super) known: Vec<(Revision, i64)>,
     pub(super) absent: BTreeSet<Revision>,
@@ -54,7 +54,7 @@ impl FleetCache {
         }
     }
 
-    /// Returns the current revision at the time when the fleet was last built.
+    /// Returns the revision that was current when the fleet was last built.
     pub(super) fn revision(&self) -> Option<&Revision> {
         self.basis.as_ref()?.state.current()
     }
@@ -64,12 +64,12 @@ impl FleetCache {
         !self.looked
     }
 
-    /// Returns true if the guard's record contains `node` as lost after the removal of its pod.
+    /// Returns true if the guard's record contains `node` as lost after its pod was deleted.
     pub(super) fn remembers(&self, node: &NodeName) -> bool {
         self.remembered.contains(node)
     }
 
-    /// Sets the nodes that the guard's record contains as lost after the removal of their pod.
+    /// Sets the nodes that the guard's record contains as lost after their pod was deleted.
     pub(super) fn remember(&mut self, nodes: BTreeSet<NodeName>) {
         let changed = self.remembered.symmetric_difference(&nodes);
         self.dirty.extend(changed.cloned());
@@ -81,7 +81,8 @@ impl FleetCache {
         self.wide_until.is_some_and(|until| now < until)
     }
 
-    /// Records what a decision at `now` found about the list. Returns true if the next one sees more nodes.
+    /// Records whether the listed nodes were enough for a decision at `now`. Returns true if the decision has to be repeated with
+    /// more nodes.
     pub(super) fn widen(&mut self, view: InView, now: Timestamp) -> bool {
         match view {
             InView::Enough => {
@@ -104,12 +105,12 @@ impl FleetCache {
         }
     }
 
-    /// Returns true if a decision found that revision proven.
+    /// Returns true if a decision found this revision proven.
     pub(super) fn is_proven(&self, revision: &Revision) -> bool {
         self.proven.as_ref() == Some(revision)
     }
 
-    /// Invalidates the whole fleet.
+    /// Drops the cached fleet, so that the next one is built from scratch.
     pub(super) fn forget(&mut self) {
         self.fleet = None;
     }

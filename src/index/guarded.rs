@@ -1,33 +1,33 @@
-//! The guard's record, whether or not the DaemonSet shows it yet, and the nodes whose pods were replaced for a revision.
+//! The guard's last record, even if the watch doesn't show it yet, and the nodes whose pods were replaced for a revision.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::last_reported::LastReported;
 use crate::core::{FailureRecord, NodeName, PodUid, Revision, RevisionState, RolloutState};
 
-/// State of the guard in addition to its record in the status.
+/// State of the guard, in addition to the record in the status.
 #[derive(Debug, Default)]
 pub(super) struct GuardedRevision {
     reported: LastReported<FailureRecord>,
     replaced: Replaced,
 }
 
-/// Completed deletions.
+/// Completed deletions of pods for one revision.
 ///
-/// The first one per node is only known here, and lost on a restart. From the second one on, the node is in the
+/// The first deletion on a node is recorded only here, so it is lost on a restart. After the second deletion, the node is in the
 /// [`FailureRecord`].
 #[derive(Debug, Default)]
 struct Replaced {
-    /// The revision for which the pods were deleted.
+    /// Revision for which the pods were deleted.
     revision: Option<Revision>,
     once: BTreeSet<NodeName>,
     twice: BTreeSet<NodeName>,
-    /// Deletions without an answer yet.
+    /// Unanswered deletions.
     pending: BTreeMap<PodUid, NodeName>,
 }
 
 impl GuardedRevision {
-    /// Returns the record to remember now.
+    /// Returns the record to report, which includes the nodes whose pods were replaced twice.
     pub(super) fn record(
         &self,
         reported: &RolloutState,
@@ -52,7 +52,7 @@ impl GuardedRevision {
         self.reported.or(|| reported.guard.clone())
     }
 
-    /// Returns true if the status of the DaemonSet shows the stopped revision and the revision to roll back to.
+    /// Returns true if the DaemonSet's status shows both the stopped revision and the revision to roll back to.
     pub(super) fn stands(&self, reported: &RolloutState) -> bool {
         let stop = |record: FailureRecord| (record.revision, record.stopped, record.before);
         let seen = reported.guard.clone().map(stop);
@@ -78,7 +78,7 @@ impl GuardedRevision {
         self.replaced.pending.insert(uid, node);
     }
 
-    /// Records the answer to the deletion: whether it was carried out. Returns the node.
+    /// Records the answer to a deletion. `carried_out`: true if the pod was deleted. Returns the node of the pod.
     pub(super) fn end(&mut self, uid: &PodUid, carried_out: bool) -> Option<NodeName> {
         let node = self.replaced.pending.remove(uid)?;
         if carried_out && !self.replaced.once.insert(node.clone()) {
@@ -87,7 +87,7 @@ impl GuardedRevision {
         Some(node)
     }
 
-    /// Forgets the deletions after the template changed, so that a revision that becomes current again starts at zero.
+    /// Forgets the deletions after a change of the template. So a revision that becomes current again starts from zero.
     pub(super) fn forget_replaced(&mut self) {
         self.replaced = Replaced::default();
     }

@@ -1,7 +1,7 @@
-//! Builds the fleet of a DaemonSet, and keeps it between passes: only changed nodes are built again.
+//! Builds the fleet of a DaemonSet, and keeps it between passes, so that only changed nodes are built again.
 //!
 //! A rollout consists of thousands of small events. Building a fleet of a thousand nodes for each burst of events would cost more
-//! than everything else together. For decisions, unchanged nodes are not even kept in the list, but counted.
+//! than everything else together. A decision doesn't even need unchanged nodes as a list, so these are only counted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::core::{
     RevisionUnknown, RollbackTargets, Strategy, Targeting, WriteFailures,
 };
 
-/// Inputs of a fleet in addition to the record of its DaemonSet.
+/// Inputs for building a fleet, in addition to the record of the DaemonSet.
 pub(super) struct Surroundings<'a> {
     pub(super) key: &'a SetKey,
     pub(super) nodes: &'a BTreeMap<NodeName, NodeRecord>,
@@ -34,9 +34,9 @@ pub(super) struct Surroundings<'a> {
     pub(super) now: Timestamp,
 }
 
-/// Returns the fleet of `set` at the time of `around`.
+/// Returns the fleet of `set` as of `around.now`.
 ///
-/// With a strategy, it is the part that a decision by that strategy needs: nodes on which nothing happens are counted
+/// With a strategy, returns only the part that a decision by this strategy needs: nodes on which nothing happens are counted
 /// ([`crowd`](crate::core::engine::crowd)).
 pub(super) fn fleet(
     set: &mut SetRecord,
@@ -98,12 +98,12 @@ pub(super) fn fleet(
     fleet
 }
 
-/// Tolerance between the creation and the adoption of a revision.
+/// Minimum time between creation and adoption of a revision that ran before.
 ///
 /// The API server records both in whole seconds, and the native controller may write to a new revision once more.
 const ADOPTED_LATER: Duration = Duration::from_secs(2);
 
-/// Returns true if the current revision needs no proof: it ran before, or a decision found it proven.
+/// Returns true if the current revision needs no proof, because it was current before or a decision found it proven.
 fn is_proven(set: &SetRecord, around: &Surroundings<'_>) -> bool {
     let Some(current) = around.basis.state.current() else {
         return false;
@@ -116,9 +116,9 @@ fn is_proven(set: &SetRecord, around: &Surroundings<'_>) -> bool {
     ran_before || set.cache.is_proven(current)
 }
 
-/// Returns a node for which the kept fleet is wrong, if there is one.
+/// Returns a node for which the cached fleet is wrong, if there is one.
 ///
-/// In a correct program there is none; an incremental update can miss a change.
+/// Used in debug builds to find changes that an incremental update missed.
 fn forgotten(set: &mut SetRecord, around: &Surroundings<'_>, fleet: &Fleet) -> Option<NodeName> {
     let crowd = set.cache.crowd.take();
     let is_right = |name: &NodeName, node: Option<Node>| {
@@ -138,7 +138,7 @@ fn forgotten(set: &mut SetRecord, around: &Surroundings<'_>, fleet: &Fleet) -> O
     wrong
 }
 
-/// Returns a fleet in which only the nodes are known.
+/// Returns a fleet with these nodes. All other fields are placeholders that `judge` sets.
 fn unjudged(nodes: Vec<Node>) -> Fleet {
     Fleet {
         revision: RevisionState::Unknown(RevisionUnknown::NotObserved),
@@ -164,7 +164,7 @@ fn unjudged(nodes: Vec<Node>) -> Fleet {
     }
 }
 
-/// Updates the facts about the fleet as a whole.
+/// Updates the fields of the fleet that are not about single nodes.
 fn judge(
     set: &mut SetRecord,
     around: &Surroundings<'_>,
@@ -180,7 +180,7 @@ fn judge(
     let target = basis.state.current();
     let known = target.and_then(|target| revisions.iter().find(|known| known.hash == *target));
     (kept.made, kept.adopted) = (known.and_then(|known| known.made), basis.adopted);
-    // If no other revision is kept, the pods and the guard's record still show that this one replaces another.
+    // Even if only the current revision still exists, outdated pods or the guard's record show that it replaces another one.
     let has = |nodes: &[Node], revision: PodRevision| {
         let mut pods = nodes.iter().flat_map(|node| &node.pods);
         pods.any(|pod| pod.revision == revision)
@@ -215,15 +215,15 @@ fn judge(
     kept.in_order = around.in_order;
 }
 
-/// Nodes of a fleet that is being built: listed nodes and counted nodes.
+/// Nodes of a fleet that is being built: some are listed, the others counted.
 struct List {
-    /// Sorted by name.
+    /// Listed nodes, sorted by name.
     nodes: Vec<Node>,
     crowd: Option<CrowdIndex>,
 }
 
 impl List {
-    /// Returns a list of every node that should run a pod or has one.
+    /// Builds all nodes that should run a pod or have one. Those in the crowd are only counted.
     fn of_all(set: &mut SetRecord, around: &Surroundings<'_>, crowd: Option<CrowdIndex>) -> Self {
         set.keep_held(|name| around.nodes.contains_key(name));
         let names = names(set, around);
@@ -240,14 +240,14 @@ impl List {
         list
     }
 
-    /// Builds a node again.
+    /// Builds the node `name` again.
     fn renew(&mut self, set: &mut SetRecord, around: &Surroundings<'_>, name: &NodeName) {
         let node = node(set, around, name);
         let looked_at = self.looked_at(name, node, around.now);
         place(&mut self.nodes, name, looked_at);
     }
 
-    /// Returns the node unless it is counted.
+    /// Returns the node if it has to be listed. Otherwise counts it.
     fn looked_at(&mut self, name: &NodeName, node: Option<Node>, now: Timestamp) -> Option<Node> {
         let Some(crowd) = &mut self.crowd else {
             return node;
@@ -261,7 +261,7 @@ impl List {
         }
     }
 
-    /// Lists as many waiting nodes as the crowd index asks for.
+    /// Moves waiting nodes between the list and the counts, until the list has as many as the crowd index needs.
     fn balance(&mut self, set: &mut SetRecord, around: &Surroundings<'_>) {
         let next = |crowd: &mut CrowdIndex| crowd.next_to_show().or_else(|| crowd.next_to_hide());
         while let Some(name) = self.crowd.as_mut().and_then(next) {
@@ -270,7 +270,7 @@ impl List {
     }
 }
 
-/// Returns the names of all nodes that may belong to the fleet, in order.
+/// Returns the names of all nodes that may belong to the fleet, sorted.
 fn names(set: &SetRecord, around: &Surroundings<'_>) -> Vec<NodeName> {
     let nodes = around.nodes;
     let lost = set
@@ -281,7 +281,7 @@ fn names(set: &SetRecord, around: &Surroundings<'_>) -> Vec<NodeName> {
     names
 }
 
-/// Returns a node and its pods; `None` if no pod belongs there and there is none.
+/// Returns a node with its pods; `None` if it has no pod and none belongs there.
 fn node(set: &mut SetRecord, around: &Surroundings<'_>, name: &NodeName) -> Option<Node> {
     let Surroundings {
         key,
@@ -360,7 +360,7 @@ fn node(set: &mut SetRecord, around: &Surroundings<'_>, name: &NodeName) -> Opti
     })
 }
 
-/// Returns the nodes that were lost after their pod was removed for the current revision, according to the guard's record.
+/// Returns the nodes that the guard's record contains as lost after their pod was deleted for the current revision.
 fn lost_while_touched(record: Option<&FailureRecord>, state: &RevisionState) -> BTreeSet<NodeName> {
     let is_about =
         |record: &&FailureRecord| *state == RevisionState::Current(record.revision.clone());
@@ -370,7 +370,7 @@ fn lost_while_touched(record: Option<&FailureRecord>, state: &RevisionState) -> 
     touched.unwrap_or_default()
 }
 
-/// Inserts, replaces or removes the node `name` in the list, which is sorted by name.
+/// Inserts, replaces or removes the node `name` in `nodes`, which are sorted by name.
 fn place(nodes: &mut Vec<Node>, name: &NodeName, node: Option<Node>) {
     match (position_of(nodes, name), node) {
         (Ok(position), Some(node)) => nodes[position] = node,

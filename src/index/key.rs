@@ -12,21 +12,21 @@ use crate::k8s::DaemonSet;
 /// Namespace and name of a DaemonSet, written `namespace/name`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SetKey {
-    /// Its kind: a native and an Advanced DaemonSet may have the same name.
+    /// Kind of the DaemonSet. A native and an Advanced DaemonSet may have the same name.
     pub kind: SetKind,
-    /// Its namespace.
+    /// Namespace of the DaemonSet.
     pub namespace: Arc<str>,
-    /// Its name.
+    /// Name of the DaemonSet.
     pub name: Arc<str>,
 }
 
 impl SetKey {
-    /// Returns the key of a native DaemonSet from its parts.
+    /// Returns the key of a native DaemonSet.
     pub fn new(namespace: &str, name: &str) -> Self {
         Self::of_kind(SetKind::Native, namespace, name)
     }
 
-    /// Returns a key from its parts.
+    /// Returns the key of a DaemonSet of this kind.
     pub fn of_kind(kind: SetKind, namespace: &str, name: &str) -> Self {
         Self {
             kind,
@@ -35,12 +35,12 @@ impl SetKey {
         }
     }
 
-    /// Returns the key of a native DaemonSet; `None` if it lacks a namespace or a name.
+    /// Returns the key of a native DaemonSet; `None` if the metadata lacks a namespace or a name.
     pub fn from_meta(meta: &ObjectMeta) -> Option<Self> {
         Some(Self::new(meta.namespace.as_deref()?, meta.name.as_deref()?))
     }
 
-    /// Returns the key of a DaemonSet of either kind; `None` if it lacks a namespace or a name.
+    /// Returns the key of a DaemonSet of either kind; `None` if the object lacks a namespace or a name.
     pub fn of_set(set: &DaemonSet) -> Option<Self> {
         let kind = if set.is_advanced() {
             SetKind::Advanced
@@ -53,7 +53,7 @@ impl SetKey {
         })
     }
 
-    /// Returns the key of the DaemonSet of another kind with the same name.
+    /// Returns the key of the DaemonSet that has the same name and this kind.
     pub fn as_kind(&self, kind: SetKind) -> Self {
         Self {
             kind,
@@ -61,7 +61,7 @@ impl SetKey {
         }
     }
 
-    /// Returns true if it is an Advanced DaemonSet.
+    /// Returns true if the key is that of an Advanced DaemonSet.
     pub fn is_advanced(&self) -> bool {
         self.kind == SetKind::Advanced
     }

@@ -1,19 +1,19 @@
-//! The last report: a write takes a moment to show in the status.
+//! Value that was reported last, because a write takes a moment until the watch shows it.
 
-/// The last reported value.
+/// Value that was reported last.
 ///
-/// Unlike a pending write it counts as long as this replica is the leader, because no other replica reports.
+/// Unlike a pending write, it is used as long as this replica leads, because no other replica reports meanwhile.
 #[derive(Debug, Default)]
 pub(super) enum LastReported<T> {
-    /// This replica reported nothing: the status of the DaemonSet counts.
+    /// This replica has reported nothing, so the status of the DaemonSet is used.
     #[default]
     Nothing,
-    /// The reported value, even if the status of the DaemonSet still differs.
+    /// Reported value, which is used even while the status of the DaemonSet differs.
     Reported(Option<T>),
 }
 
 impl<T: Clone> LastReported<T> {
-    /// Returns the last reported value, or else the value `stands` from the status.
+    /// Returns the value that was reported last. If there is none, returns `stands`, the value in the status.
     pub(super) fn or(&self, stands: impl FnOnce() -> Option<T>) -> Option<T> {
         match self {
             Self::Reported(record) => record.clone(),

@@ -1,9 +1,9 @@
-//! Conditions of releases before 0.2, which stored the state of a rollout in sentences.
+//! Conditions of releases before 0.2, which stored the state of a rollout in their messages.
 //!
-//! They are parsed only while the condition `RolloutState` does not exist; the first report of this release writes it. Remove
-//! this module after the release 0.2 (2027-06).
+//! They are parsed only if the condition `RolloutState` is missing. The first report of this release writes that condition. This
+//! module can be removed after the release 0.2 (2027-06).
 //!
-//! The texts in this module are those of commit f471909 and its successors. They never change.
+//! The texts in this module are those of commit f471909 and later commits up to 0.2. They must not change.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -24,23 +24,23 @@ use crate::core::{
 };
 use crate::k8s::Condition;
 
-/// Reason while the current revision was unknown.
+/// Reason in conditions while the current revision was unknown.
 const NATIVE_BEHIND: &str = "NativeControllerBehind";
-/// Prefix of the revision that was current before it became unknown.
+/// Prefix of the previous revision in messages while the current revision was unknown.
 const AFTER: &str = "after ";
-/// Suffix of a truncated list of node names.
+/// End of a list of node names that was cut.
 const OTHERS: &str = " and others";
 
-/// Returns the state of the rollout in these conditions; `None` if none of them belongs to yurt-ds.
+/// Returns the state of the rollout in these conditions; `None` if yurt-ds wrote none of them.
 pub(super) fn read(conditions: &[Condition]) -> Option<RolloutState> {
     let find = |kind: &str| conditions.iter().find(|told| told.kind == kind);
     let holding = |kind: &str| find(kind).filter(|told| told.status == "True");
     let said = |kind: &str| find(kind).map_or("", |told| told.message.as_str());
     let complete = find(ROLLOUT_COMPLETE);
     let stalled = holding(STALLED);
-    // Both conditions have the same reason.
+    // If both conditions exist, they have the same reason.
     let reason = complete.or(stalled).map_or("", |told| told.reason.as_str());
-    // No condition of yurt-ds, or none yet.
+    // Without any of these conditions, yurt-ds has not reported anything yet.
     find(GUARD)
         .or(complete)
         .or(stalled)
@@ -87,20 +87,20 @@ fn about(message: &str) -> Option<Revision> {
     head.strip_prefix("revision ").map(Revision::from)
 }
 
-/// Returns since when the revision is unknown.
+/// Returns the time since which the current revision is unknown.
 fn behind_since(message: &str) -> Option<Timestamp> {
     let (_, since) = message.split_once(" since ")?;
     since.split_once(": ")?.0.parse().ok()
 }
 
-/// Returns the number of the revision that a stalled rollout recommends to roll back to.
+/// Returns the number of the revision to which a message about a stalled rollout recommends to roll back.
 fn advised(message: &str) -> Option<i64> {
     let (_, number) = message.split_once(" --to-revision ")?;
     let end = number.find(|c: char| !c.is_ascii_digit());
     number[..end.unwrap_or(number.len())].parse().ok()
 }
 
-/// Parses the pause that began at `since`.
+/// Parses the message about a pause that began at `since`.
 fn pause(since: Timestamp, message: &str) -> ReportedPause {
     let days = message.split_once(", reminded after ");
     let days = days.and_then(|(_, rest)| rest.split(' ').next()?.parse().ok());
@@ -117,7 +117,7 @@ fn pause(since: Timestamp, message: &str) -> ReportedPause {
     }
 }
 
-/// Parses the writes that are refused since `since`, one per line.
+/// Parses the message about writes that have been rejected since `since`. Each line is about one of them.
 fn refusals(message: &str, since: Timestamp) -> Option<ReportedFailures> {
     let (revision, rest) = message.strip_prefix("revision ")?.split_once(": ")?;
     let group = |line: &str| {
@@ -156,7 +156,7 @@ const REFUSED_WRITES: [(WriteVerb, &str); 9] = [
     (WriteVerb::Tell, "patch the conditions of pods"),
 ];
 
-/// Returns the error with which pods, or the ControllerRevision, could not be created.
+/// Returns the error because of which pods, or their ControllerRevision, could not be created.
 fn not_created(message: &str) -> Option<&str> {
     if let Some((_, rest)) = message.split_once(" (the API server refuses it: ") {
         return rest.rsplit_once("; it is tried again)").map(|(why, _)| why);
@@ -167,7 +167,7 @@ fn not_created(message: &str) -> Option<&str> {
         .map(|(why, _)| why)
 }
 
-/// Returns the reasons why pods do not become available.
+/// Returns the reasons why pods don't become available, by pod.
 fn not_ready(message: &str) -> BTreeMap<PodName, Arc<str>> {
     const SAYS: &str = " (says ";
     let mut found = BTreeMap::new();
@@ -217,7 +217,7 @@ const SINCE: &str = " since ";
 const STOPPED: &str = "stopped before: ";
 const WAVE: &str = "in wave ";
 
-/// Returns the guard's record, from status `True`, reason and message of its condition.
+/// Returns the guard's record, parsed from the status (`True` or not), reason and message of its condition.
 fn record(status: bool, reason: &str, message: &str) -> Option<FailureRecord> {
     let (revision, parts) = message.strip_prefix("revision ")?.split_once(": ")?;
     let mut record = FailureRecord::new(revision.into());
@@ -257,7 +257,7 @@ fn record(status: bool, reason: &str, message: &str) -> Option<FailureRecord> {
     Some(record)
 }
 
-/// Parses names of nodes, which contain neither spaces nor commas.
+/// Parses a list of node names, which contain neither spaces nor commas.
 fn read_names(text: &str) -> (BTreeSet<NodeName>, usize) {
     let (names, more) = match text.rsplit_once(" and ") {
         Some((names, more)) => (names, more.strip_suffix(" more")),
@@ -271,7 +271,7 @@ fn read_names(text: &str) -> (BTreeSet<NodeName>, usize) {
     (names.map(NodeName::from).collect(), more)
 }
 
-/// Parses names with timestamps; a name without one is left out.
+/// Parses a list of names with timestamps. A name without a timestamp is skipped.
 fn read_dated(text: &str) -> BTreeMap<NodeName, Timestamp> {
     let dated = |part: &str| {
         let (name, since) = part.split_once(SINCE)?;

@@ -16,7 +16,7 @@ use crate::core::settings::maintenance_window::MAINTENANCE_WINDOW;
 use crate::core::{Holds, Labels, NodeName, NodeWindow, Readiness, Windows};
 use crate::k8s;
 
-/// The fields of a Node that decisions depend on.
+/// Fields of a Node that decisions depend on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NodeRecord {
     labels: Labels,
@@ -24,25 +24,25 @@ pub(super) struct NodeRecord {
     pub(super) readiness: Readiness,
     /// See [`Node::losses`](crate::core::Node::losses).
     pub(super) losses: Option<Arc<[Timestamp]>>,
-    /// DaemonSets that keep their version on the node.
+    /// DaemonSets that must not be updated on this node.
     pub(super) holds: Holds,
     /// Maintenance windows of the node.
     pub(super) window: Option<NodeWindow>,
-    /// Wanted images that the Node lists, in order.
+    /// Images on the node, as far as their presence matters, sorted.
     images: Box<[ImageKey]>,
-    /// `lastTransitionTime` of the Ready condition: shows a change that was missed while the watch was interrupted.
+    /// `lastTransitionTime` of the Ready condition. A new value shows a change that was missed while the watch was interrupted.
     stamped: Option<Timestamp>,
 }
 
-/// Tolerance for a clock that is ahead.
+/// Tolerance for a node's clock that is ahead of the controller's.
 ///
-/// Beyond it, the time at which a node became Ready is ignored. Smaller differences only make the controller more careful.
+/// If a node became Ready further in the future, the time is ignored. Smaller differences only make waits longer.
 const SKEW: SignedDuration = SignedDuration::from_mins(1);
 
 impl NodeRecord {
     /// Reads a Node.
     ///
-    /// `before` is the previous record, `texts` holds label texts that nodes share, `wanted` the images whose presence matters.
+    /// `before` is the previous record, `texts` stores labels that nodes share, `wanted` has the images whose presence matters.
     pub(super) fn read(
         node: &k8s::Node,
         before: Option<&Self>,
@@ -64,7 +64,7 @@ impl NodeRecord {
             })
         });
         let taints: Vec<Taint> = taints.collect();
-        // The condition doesn't show since when the node is cut off.
+        // Ignore the Ready condition of a node that is cut off: its time doesn't say since when the node is cut off.
         let ready = ready.filter(|_| !is_cut_off(&taints));
         let stamped = ready
             .and_then(|condition| condition.last_transition.as_ref())
@@ -92,7 +92,7 @@ impl NodeRecord {
         }
     }
 
-    /// Returns the record of an unreadable Node: the previous one, if any.
+    /// Returns the record of an unreadable Node: the previous record, or one with unknown state.
     pub(super) fn unreadable(before: Option<&Self>) -> Self {
         let unknown = Self {
             labels: Labels::default(),
@@ -110,12 +110,12 @@ impl NodeRecord {
         }
     }
 
-    /// Returns true if it has OpenYurt's taint for nodes that are cut off.
+    /// Returns true if the node has OpenYurt's taint for nodes that are cut off.
     pub(super) fn is_cut_off(&self) -> bool {
         is_cut_off(&self.taints)
     }
 
-    /// Returns its labels.
+    /// Returns the labels of the node.
     pub(super) fn labels(&self) -> Labels {
         self.labels.clone()
     }
@@ -125,7 +125,7 @@ impl NodeRecord {
         self.images.binary_search(&image).is_ok()
     }
 
-    /// Returns the facts that eligibility needs.
+    /// Returns the facts that decide whether a pod belongs on the node.
     pub(super) fn facts<'a>(&'a self, name: &'a NodeName) -> NodeFacts<'a> {
         NodeFacts {
             name: name.as_str(),
@@ -135,7 +135,8 @@ impl NodeRecord {
     }
 }
 
-/// Parses the windows, unless the text is unchanged: Nodes are updated often, but their windows change rarely.
+/// Parses the maintenance windows. If the text is unchanged, returns the previous ones: Nodes are updated often, but rarely their
+/// windows.
 fn window(before: Option<&NodeRecord>, text: &str) -> NodeWindow {
     match before.and_then(|before| before.window.as_ref()) {
         Some(NodeWindow::Windows(known)) if known.text() == text => {
@@ -155,14 +156,14 @@ fn readiness(
     now: Timestamp,
 ) -> Readiness {
     match before {
-        // No change.
+        // Readiness is unchanged, so keep the known time.
         Some(before)
             if before.stamped == stamped
                 && matches!(before.readiness, Readiness::Ready { .. }) == ready =>
         {
             before.readiness
         }
-        // The controller observed the change: use its clock, not the node's.
+        // The controller observed the change itself, so its own clock counts rather than the node's.
         Some(_) if ready => Readiness::Ready { since: now },
         Some(_) => Readiness::NotReady { since: Some(now) },
         None if ready => Readiness::Ready {
@@ -180,15 +181,15 @@ fn is_cut_off(taints: &[Taint]) -> bool {
     taints.iter().any(|taint| *taint.key == *CUT_OFF_TAINT)
 }
 
-/// Limit of recorded losses of one node.
+/// Maximum number of recorded losses per node.
 ///
-/// With [`SPACING`] between them they cover the last half minute, however often the node flaps.
+/// Recorded losses are at least [`SPACING`] apart, so they cover the last half minute even if the node flaps.
 const LOSSES: usize = 4;
 
 /// Minimum time between two recorded losses.
 const SPACING: Duration = Duration::from_secs(10);
 
-/// Returns the recent losses of a node with this readiness.
+/// Returns the recorded losses of a node, including a loss that this readiness shows.
 fn losses(before: Option<&NodeRecord>, readiness: Readiness) -> Option<Arc<[Timestamp]>> {
     let known = before.and_then(|before| before.losses.clone());
     let Readiness::NotReady { since: Some(since) } = readiness else {

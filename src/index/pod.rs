@@ -25,16 +25,16 @@ use crate::core::{
 };
 use crate::k8s;
 
-/// A pod of a DaemonSet; everything except its revision is evaluated here.
+/// Pod of a DaemonSet, read from the object. Only its revision is evaluated later.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PodRecord {
-    /// The pod as core sees it, shared with the fleet. Its revision was evaluated when the last fleet was built.
+    /// Pod in the form that decisions use, shared with the fleet. Its revision was evaluated when the last fleet was built.
     pub(super) pod: Arc<Pod>,
-    /// Time at which its Ready condition became `True`, by the clock of its node, in whole seconds.
+    /// Time at which the pod's Ready condition became `True`, by the node's clock, in whole seconds.
     stamped: Option<NonZero<i64>>,
 }
 
-/// Parts that pods of a DaemonSet share: the pods of a revision mostly have the same labels and run the same images.
+/// Parts that several pods of a DaemonSet share: most pods of a revision have the same labels and run the same images.
 #[derive(Debug, Default)]
 pub(super) struct SharedParts {
     exits: BTreeSet<Shared<Exit>>,
@@ -43,10 +43,10 @@ pub(super) struct SharedParts {
     containers: BTreeSet<Arc<[RunningContainer]>>,
 }
 
-/// Limit of shared parts. There are more only if every pod has parts of its own, and then sharing saves nothing.
+/// Maximum number of shared parts. It is exceeded only if nearly every pod has its own parts, and then sharing saves nothing.
 const MOST_SHARED: usize = 64;
 
-/// Returns the known part that equals `part`, or stores `part` as a new one.
+/// Returns the stored part that equals `part`. If there is none, stores `part`.
 fn share<T: Ord + Clone>(known: &mut BTreeSet<T>, part: T) -> T {
     if let Some(known) = known.get(&part) {
         return known.clone();
@@ -59,7 +59,7 @@ fn share<T: Ord + Clone>(known: &mut BTreeSet<T>, part: T) -> T {
 }
 
 impl PodRecord {
-    /// Reads a pod that the DaemonSet controls, or its surge pod (`surge`); `before` is the previous record.
+    /// Reads a pod that the DaemonSet controls, or its surge pod if `surge` is true. `before` is the previous record of the pod.
     pub(super) fn read(
         pod: &k8s::Pod,
         surge: bool,
@@ -76,7 +76,7 @@ impl PodRecord {
                 .find(|condition| condition.kind == kind)
         };
         let created = meta.creation_timestamp.as_ref().map_or(now, |time| time.0);
-        // A writer that sets the phase of a finished pod may leave its Ready condition `True`, but the pod serves nothing.
+        // A pod that ended serves nothing, even if the writer of its phase left the Ready condition `True`.
         let ready =
             condition("Ready").filter(|condition| condition.status == "True" && !pod.is_over());
         let stamped = ready
@@ -123,45 +123,46 @@ impl PodRecord {
         })
     }
 
-    /// Returns true if only the version differs.
+    /// Returns true if the records differ at most in the resource version.
     pub(super) fn is_alike(&self, other: &Self) -> bool {
         let mut pod = Pod::clone(&self.pod);
         pod.resource_version = other.pod.resource_version.clone();
         pod == *other.pod
     }
 
-    /// Returns its revision: the label `controller-revision-hash`.
+    /// Returns the revision hash of the pod: the label `controller-revision-hash`.
     pub(super) fn hash(&self) -> Option<&Revision> {
         self.pod.in_place.revision.as_ref()
     }
 
-    /// Returns the label `pod-template-generation`.
+    /// Returns the pod's label `pod-template-generation`.
     pub(super) fn generation(&self) -> Option<&str> {
         self.pod.exit.labels.get(TEMPLATE_GENERATION_LABEL)
     }
 
-    /// Returns since when it is Ready.
+    /// Returns since when the pod is Ready; `None` if it is not.
     pub(super) fn ready_since(&self) -> Option<Timestamp> {
         self.pod.ready_since
     }
 
-    /// Returns its name.
+    /// Returns the name of the pod.
     pub(super) fn name(&self) -> &PodName {
         &self.pod.name
     }
 
-    /// Returns its UID.
+    /// Returns the UID of the pod.
     pub(super) fn uid(&self) -> &PodUid {
         &self.pod.uid
     }
 }
 
-/// A completed update in place: its containers run the new images.
+/// Completed update in place: the containers run the new images.
 ///
-/// The kubelet may have left the pod Ready throughout, so the age of that condition says nothing about the new containers.
+/// The kubelet may leave the pod Ready during an update in place. So the time of the Ready condition doesn't show how long the
+/// new containers have run.
 struct Restarted {
     update: InPlaceUpdate,
-    /// Time at which the last of those containers started, by the clock of its node.
+    /// Time at which the last updated container started, by the node's clock.
     at: Timestamp,
 }
 
@@ -185,7 +186,7 @@ impl Restarted {
         })
     }
 
-    /// Returns true if that happened after the previous record.
+    /// Returns true if the update was completed after the record `before`.
     fn is_news(&self, before: &PodRecord) -> bool {
         before.pod.in_place.update != Some(self.update)
     }
@@ -195,7 +196,8 @@ fn seconds(at: Option<Timestamp>) -> Option<NonZero<i64>> {
     NonZero::new(at?.as_second())
 }
 
-/// Returns since when a Ready pod is Ready with its present containers: never before its creation, never in the future.
+/// Returns since when a Ready pod is Ready with its present containers. The time is never before the pod's creation or in the
+/// future.
 fn ready_since(
     before: Option<&PodRecord>,
     stamped: Option<Timestamp>,
@@ -216,9 +218,10 @@ fn ready_since(
     }
 }
 
-/// Returns the deadline of a pod that is being deleted: the grace period after the observed start of the deletion.
+/// Returns the deadline of a pod that is being deleted: its grace period, counted from the time at which the controller saw the
+/// deletion.
 ///
-/// At the first observation the API server's time of the deletion counts instead.
+/// If the deletion began before the controller first saw the pod, the API server's deadline is used.
 fn leaving(before: Option<&PodRecord>, meta: &ObjectMeta, now: Timestamp) -> Option<Leaving> {
     let stamped = meta.deletion_timestamp.as_ref()?.0;
     let grace = meta.deletion_grace_period_seconds.unwrap_or_default();
@@ -238,7 +241,7 @@ fn leaving(before: Option<&PodRecord>, meta: &ObjectMeta, now: Timestamp) -> Opt
     })
 }
 
-/// Returns the time at which its kubelet accepted it, dated like [`ready_since`].
+/// Returns the time at which the kubelet accepted the pod, by the same clock as in [`ready_since`].
 fn started(
     before: Option<&PodRecord>,
     pod: &k8s::Pod,
@@ -252,9 +255,9 @@ fn started(
     })
 }
 
-/// Returns the start of the present or last period in which the pod was not Ready; `None` if it is the first since its creation.
+/// Returns the start of the pod's present or last period of not being Ready; `None` for the first period after its creation.
 ///
-/// Dated like [`ready_since`].
+/// The time is by the same clock as in [`ready_since`].
 fn unready_since(
     before: Option<&PodRecord>,
     is_ready: bool,
@@ -279,7 +282,7 @@ fn unready_since(
     })
 }
 
-/// Returns the facts of the pod that matter for its deletion.
+/// Returns the facts about the pod that matter for its deletion.
 fn exit(pod: &k8s::Pod, before: Option<&Shared<Exit>>, shared: &mut SharedParts) -> Shared<Exit> {
     let meta = &pod.metadata;
     let labels = meta.labels.iter().flatten();
@@ -333,9 +336,9 @@ fn ota_condition(condition: &k8s::Condition) -> OtaCondition {
     }
 }
 
-/// Returns the record of failed attempts.
+/// Returns the failures of image pulls that the condition records.
 ///
-/// The transition time holds the first request, the probe time the end of the last attempt.
+/// The transition time is the time of the first request, and the probe time is the end of the last attempt.
 fn failure(condition: &k8s::Condition) -> Option<PullFailure> {
     let failed = condition.last_probe.as_ref()?.0;
     let said = condition.message.split_once(PULL_FAILED);
@@ -352,12 +355,12 @@ fn failure(condition: &k8s::Condition) -> Option<PullFailure> {
     })
 }
 
-/// Returns the state that an update in place wrote into the pod; unreadable state counts as none.
+/// Returns the state that an update in place saved in the pod; `None` if there is none or it is unreadable.
 fn state(pod: &k8s::Pod) -> Option<InPlaceState> {
     InPlaceState::from_annotations(pod.metadata.annotations.as_ref()?)
 }
 
-/// Returns true if the readiness gate for updates in place is open; `None` if the pod has no such gate.
+/// Returns true if the readiness gate for updates in place is open; `None` if the pod doesn't have that gate.
 fn in_place_gate(pod: &k8s::Pod) -> Option<bool> {
     let mut conditions = pod.status.conditions.iter();
     let told = conditions.find(|condition| condition.kind == IN_PLACE_UPDATE_READY);
@@ -400,7 +403,7 @@ fn in_place(
     }
 }
 
-/// Raw fields of a container: most containers that are read have not changed.
+/// Fields of a container as received. They are compared first, because most containers have not changed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct ToldContainer<'a> {
     name: &'a str,

@@ -1,18 +1,18 @@
-//! The pods of a DaemonSet, by node and by UID.
+//! Pods of a DaemonSet, by node and by UID.
 
 use std::collections::BTreeMap;
 
 use super::pod::PodRecord;
 use crate::core::{NodeName, PodUid};
 
-/// The records of all pods.
+/// Records of all pods of a DaemonSet.
 #[derive(Debug, Default)]
 pub(super) struct PodIndex {
     nodes: BTreeMap<NodeName, Records>,
     places: BTreeMap<PodUid, NodeName>,
 }
 
-/// The pods of a node, the oldest first. Nearly every node has one pod.
+/// Pods of a node, oldest first. Nearly every node has one pod.
 #[derive(Debug)]
 enum Records {
     One(PodRecord),
@@ -34,7 +34,7 @@ impl Records {
         }
     }
 
-    /// Returns these records; `None` if there are none.
+    /// Returns the records, sorted; `None` if there are none.
     fn from_records(mut records: Vec<PodRecord>) -> Option<Self> {
         records.sort_by(|a, b| (a.pod.created, &a.pod.name).cmp(&(b.pod.created, &b.pod.name)));
         match records.len() {
@@ -63,12 +63,12 @@ impl PodIndex {
         self.places.get(uid)
     }
 
-    /// Returns the pods on a node, the oldest first.
+    /// Returns the pods on a node, oldest first.
     pub(super) fn on(&self, node: &NodeName) -> &[PodRecord] {
         self.nodes.get(node).map_or(&[], Records::slice)
     }
 
-    /// Returns the pods on a node for changes.
+    /// Returns the pods on a node for modification, oldest first.
     pub(super) fn on_mut(&mut self, node: &NodeName) -> &mut [PodRecord] {
         self.nodes.get_mut(node).map_or(&mut [], Records::slice_mut)
     }
@@ -79,7 +79,7 @@ impl PodIndex {
         nodes.flat_map(|(node, records)| records.slice().iter().map(move |record| (node, record)))
     }
 
-    /// Returns the names of the nodes that have pods, in order.
+    /// Returns the names of the nodes that have pods, sorted.
     pub(super) fn nodes(&self) -> impl Iterator<Item = &NodeName> {
         self.nodes.keys()
     }
@@ -89,13 +89,13 @@ impl PodIndex {
         self.places.keys()
     }
 
-    /// Stores the record of a pod on a node.
+    /// Stores or replaces the record of a pod on a node.
     pub(super) fn insert(&mut self, node: &NodeName, record: PodRecord) {
         let uid = record.uid().clone();
         if self.places.get(&uid) == Some(node) {
             let mut known = self.on_mut(node).iter_mut();
             if let Some(known) = known.find(|known| known.uid() == record.uid()) {
-                *known = record; // name and creation time never change, so the order stays
+                *known = record; // name and creation time of a pod never change, so the order is still right
                 return;
             }
         }
@@ -109,7 +109,7 @@ impl PodIndex {
         self.keep(node, records);
     }
 
-    /// Removes a pod. Returns its node.
+    /// Removes a pod. Returns the node that it was on.
     pub(super) fn remove(&mut self, uid: &PodUid) -> Option<NodeName> {
         let node = self.places.remove(uid)?;
         let records = self.nodes.remove(&node);

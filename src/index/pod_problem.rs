@@ -1,4 +1,4 @@
-//! Problems that keep a pod from starting, as its kubelet or the scheduler reports them.
+//! Problems that keep a pod from starting, as reported by the kubelet or the scheduler.
 
 use std::sync::Arc;
 
@@ -10,18 +10,19 @@ use crate::core::names::UNSCHEDULABLE;
 use crate::core::words::line;
 use crate::k8s;
 
-/// Reasons that a kubelet alternates between while it cannot pull an image: the failed attempt, and the wait before the next one.
+/// Waiting reasons while an image cannot be pulled. The kubelet alternates between them: the failed attempt, and the wait for the
+/// next.
 const PULLS: [&str; 2] = ["ErrImagePull", "ImagePullBackOff"];
 
-/// Prefixes that containerd adds to the error of a pull, followed by the name of the image in quotes.
+/// Prefixes that containerd adds to the error of an image pull. The image name in quotes follows.
 const WRAPPERS: [&str; 2] = [
     "failed to pull and unpack image \"",
     "failed to resolve reference \"",
 ];
 
-/// Returns the problem of the first container that doesn't start: a waiting reason, or its termination.
+/// Returns the problem of the first container that doesn't start: its waiting reason, or why it terminated.
 ///
-/// A termination from before an update in place is no problem.
+/// A termination from before an update in place is ignored.
 pub(super) fn problem(pod: &k8s::Pod, state: Option<&InPlaceState>) -> Option<PodProblem> {
     let status = &pod.status;
     let seen = is_seen(pod);
@@ -34,8 +35,8 @@ pub(super) fn problem(pod: &k8s::Pod, state: Option<&InPlaceState>) -> Option<Po
         .find_map(|container| {
             let count = u32::try_from(container.restart_count).unwrap_or_default();
             let name = container.name.as_str();
-            // A status of a container without its new image may be about the old image. It certainly is while the kubelet has not
-            // observed the change; and a back-off after crashes is always about a container that ran.
+            // The status shows the container from before the update in place. Ignore it if the kubelet has not seen the update
+            // yet. Ignore a crash back-off in any case: only the old container ran.
             let is_as_before =
                 state.is_some_and(|state| state.is_unchanged(name, &container.image_id, count));
             let backs_off = container.state.waiting.as_ref();
@@ -44,7 +45,7 @@ pub(super) fn problem(pod: &k8s::Pod, state: Option<&InPlaceState>) -> Option<Po
                 return None;
             }
             let waiting = container.state.waiting.as_ref();
-            // The kubelet may have observed the change, and still report an error of an image that is no longer requested.
+            // Even a kubelet that has seen the update may still report an error about an image that is no longer requested.
             let is_superseded = |state: &InPlaceState| {
                 let message = waiting.map_or("", |waiting| waiting.message.as_str());
                 state.is_about_superseded(name, image_of(pod, name), message)
@@ -82,32 +83,32 @@ pub(super) fn problem(pod: &k8s::Pod, state: Option<&InPlaceState>) -> Option<Po
         })
 }
 
-/// Returns true if a container that never ran is reported with an image other than the requested one: its kubelet has not
-/// observed the change.
+/// Returns true if a container that never ran is reported with an image other than the requested one: the kubelet has not seen
+/// the change yet.
 ///
-/// For such a container a kubelet reports the image as requested.
+/// For a container that never ran, the kubelet reports the image name as requested.
 fn is_of_former(container: &k8s::ContainerStatus, image: &str) -> bool {
     let never_ran = container.image_id.is_empty() && container.restart_count == 0;
     never_ran && !container.image.is_empty() && container.image != image
 }
 
-/// Returns true if the kubelet has observed the present version of the pod; `None` if it doesn't report that.
+/// Returns true if the kubelet has seen the present version of the pod; `None`: the kubelet doesn't report that.
 pub(super) fn is_seen(pod: &k8s::Pod) -> Option<bool> {
     let observed = pod.status.observed_generation?;
     Some(observed >= pod.metadata.generation?)
 }
 
-/// Returns the requested image of a container.
+/// Returns the image that the pod's spec requests for a container.
 fn image_of<'a>(pod: &'a k8s::Pod, name: &str) -> &'a str {
     let mut containers = pod.spec.containers.iter();
     let container = containers.find(|container| container.name == name);
     container.map_or("", |container| container.image.as_str())
 }
 
-/// Returns the reason why the pod cannot be scheduled.
+/// Returns the problem of a pod that cannot be scheduled.
 pub(super) fn unscheduled(condition: &k8s::Condition) -> Option<PodProblem> {
     let waits = condition.status == "False" && condition.reason == UNSCHEDULABLE;
-    // The rest is about pods of lower priority; the cause comes first.
+    // Drop the part about preemption. The cause comes before it.
     let cause = condition.message.split(" preemption:").next();
     waits.then(|| PodProblem {
         reason: UNSCHEDULABLE.into(),
@@ -117,7 +118,7 @@ pub(super) fn unscheduled(condition: &k8s::Condition) -> Option<PodProblem> {
     })
 }
 
-/// Returns the problem of a pod that had the problem `before`: the error of a pull remains while its kubelet waits to pull again.
+/// Returns `problem`, or the pull error `before` while the kubelet only waits for its next attempt to pull.
 pub(super) fn as_before(problem: PodProblem, before: Option<&PodProblem>) -> PodProblem {
     let pulls = |problem: &PodProblem| PULLS.contains(&&*problem.reason);
     match before.filter(|known| pulls(known) && pulls(&problem) && problem.said.is_empty()) {
@@ -129,7 +130,7 @@ pub(super) fn as_before(problem: PodProblem, before: Option<&PodProblem>) -> Pod
     }
 }
 
-/// Returns the error of a pull with the name of the image once, without the prefixes of gRPC and containerd.
+/// Returns the error of an image pull without the prefixes of gRPC and containerd, which repeat the image name.
 fn pull_error(message: &str) -> String {
     let is_grpc = message.starts_with("rpc error: code = ");
     let grpc = message.split_once(" desc = ").filter(|_| is_grpc);
@@ -153,12 +154,12 @@ fn pull_error(message: &str) -> String {
     }
 }
 
-/// Returns the message of a kubelet about a waiting container, without the parts that change between attempts.
+/// Returns the kubelet's message about a waiting container, without the parts that change with each attempt.
 fn said(detail: &k8s::StateDetail) -> Arc<str> {
     let message = detail.message.as_str();
     match detail.reason.as_str() {
         "CrashLoopBackOff" => Arc::default(),
-        // Since Kubernetes 1.31 the message contains the error.
+        // Since Kubernetes 1.31 this message contains the error of the pull.
         "ImagePullBackOff" => {
             let why = message.split_once("ErrImagePull: ");
             line(&pull_error(why.map_or("", |(_, why)| why))).into()

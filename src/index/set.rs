@@ -1,4 +1,4 @@
-//! State of a managed DaemonSet: its settings, its pods, and the controller's writes that the watches do not show yet.
+//! State of a managed DaemonSet: settings, pods, and the controller's writes that the watches don't show yet.
 
 mod pods;
 mod revisions;
@@ -36,55 +36,55 @@ use crate::core::{
 };
 use crate::k8s;
 
-/// A node without a pod.
+/// State of a node without a pod.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Podless {
     since: Timestamp,
-    /// True if a pod belongs on the node. A change restarts the wait.
+    /// True if a pod should run on the node. The time without a pod starts again when this changes.
     is_targeted: bool,
 }
 
 /// State of a DaemonSet.
 #[derive(Debug)]
 pub struct SetRecord {
-    /// Its name.
+    /// Name of the DaemonSet.
     pub name: Arc<str>,
-    /// Its namespace.
+    /// Namespace of the DaemonSet.
     pub namespace: Arc<str>,
-    /// Its UID.
+    /// UID of the DaemonSet.
     pub uid: Arc<str>,
     /// `metadata.generation`.
     pub generation: i64,
     /// `status.observedGeneration`.
     pub observed: i64,
-    /// Its settings.
+    /// Settings of the DaemonSet.
     pub reading: ParsedSettings,
-    /// Fingerprint of its template.
+    /// Fingerprint of the pod template.
     pub template: TemplateFingerprint,
-    /// Marks of its last rollback.
+    /// Marks that the last rollback left on the DaemonSet.
     pub rollback_mark: RollbackMark,
-    /// The controller's conditions in its status.
+    /// Conditions in the status that this controller writes.
     pub conditions: Vec<k8s::Condition>,
-    /// State of the rollout from these conditions.
+    /// State of the rollout that these conditions contain.
     pub state: Arc<RolloutState>,
-    /// Error of parsing the state; the rollout then continues without one.
+    /// Error if the saved state could not be parsed. The rollout then continues without that state.
     pub state_error: Option<Arc<str>>,
-    /// Label selector of its pods, as a query.
+    /// Label selector of the pods, as a query.
     pub selector: String,
-    /// True if all its pods are known.
+    /// True if all pods and revisions have been listed.
     pub synced: bool,
-    /// Time that its pods have to be Ready to be available.
+    /// Time for which a pod has to be Ready to be available.
     pub min_ready: Duration,
     /// Additional state of an Advanced DaemonSet; `None` for a native one.
     pub advanced: Option<Box<AdvancedRecord>>,
     pub(super) scheduling: Scheduling,
     pub(super) podless: BTreeMap<NodeName, Podless>,
-    /// Pods that the selector no longer matches; the controller has to release them if they still exist.
+    /// Pods, by UID and name, that the selector no longer matches. The controller has to release them if they still exist.
     unmanaged: BTreeSet<(PodUid, String)>,
     disruptions: Disruptions,
-    /// Error with which the native controller failed to create a pod.
+    /// Error because of which the native controller could not create a pod.
     not_created: LastReported<Arc<str>>,
-    /// Reasons why pods do not become available.
+    /// Reasons why pods don't become available, by pod.
     not_ready: LastReported<BTreeMap<PodName, Arc<str>>>,
     ended: Ended,
     /// Time at which the current revision became unknown.
@@ -92,43 +92,43 @@ pub struct SetRecord {
     template_generation: Option<String>,
     pods: PodIndex,
     shared: SharedParts,
-    /// Writes to the DaemonSet and its pods that the watches do not show yet.
+    /// Writes to the DaemonSet and its pods that the watches don't show yet.
     expectations: Expectations,
-    /// Answers to evictions.
+    /// Evictions that were rejected.
     pub(super) evictions: Evictions,
-    /// Other refused writes.
+    /// Other writes that were rejected or failed.
     write_failures: LastReported<WriteFailures>,
     absent: BTreeSet<Revision>,
     trusted: Option<i64>,
-    /// Template that the newest revision held at the last check.
+    /// Template that the newest revision contained when the fleet was last built.
     confirmed: Option<TemplateFingerprint>,
     version: Option<u64>,
-    /// Its unreadable pods.
+    /// Pods that cannot be parsed.
     unreadable: BTreeMap<PodUid, UnreadablePod>,
     pub(super) cache: FleetCache,
     pub(super) guard: GuardedRevision,
     pause: LastReported<PauseRecord>,
 }
 
-/// A pod that cannot be parsed.
+/// Pod that cannot be parsed.
 #[derive(Debug)]
 struct UnreadablePod {
     name: PodName,
-    /// Its node, if that could be parsed.
+    /// Node of the pod, if that part could be parsed.
     node: Option<NodeName>,
     why: Arc<str>,
 }
 
-/// Delay until a DaemonSet is decided again after a change.
+/// Delay after a change until the DaemonSet is decided again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequeueDelay {
     /// No new decision.
     Never,
-    /// After a long delay: the change frees no slot and only affects reports.
+    /// Long delay: the change frees no slot and only affects reports.
     Long,
-    /// After the current burst of changes: the rollout may be able to continue.
+    /// Short delay, until the current burst of changes ends: the rollout may be able to continue.
     Short,
-    /// At once: the owner of the DaemonSet changed it.
+    /// No delay: a user changed the DaemonSet.
     Zero,
 }
 
@@ -137,15 +137,16 @@ pub enum RequeueDelay {
 pub enum PodController {
     /// The DaemonSet itself.
     DaemonSet,
-    /// A ControllerRevision of the DaemonSet: it is a surge pod (`max-surge` of a native DaemonSet).
+    /// A ControllerRevision of the DaemonSet, so the pod is a surge pod (`max-surge` of a native DaemonSet).
     Revision,
 }
 
 impl PodController {
-    /// Returns what controls a pod of the DaemonSet with this UID; `None` if the pod belongs to something else.
+    /// Returns the controller of a pod with this metadata; `None` if neither the DaemonSet with the UID `set` nor one of its
+    /// revisions controls the pod.
     ///
-    /// A pod made for `max-surge` is controlled by a ControllerRevision and has the DaemonSet as a second owner. Kubernetes
-    /// removes the second owner when the DaemonSet is deleted without its pods. Then the name of the revision decides.
+    /// A surge pod is controlled by a ControllerRevision and has the DaemonSet as a second owner. When a DaemonSet is deleted
+    /// without its pods, Kubernetes removes the second owner. Then the name of the ControllerRevision decides.
     pub fn new(meta: &ObjectMeta, set: &str) -> Option<Self> {
         let owners = || meta.owner_references.iter().flatten();
         let controller = owners().find(|owner| owner.controller == Some(true))?;
@@ -157,7 +158,7 @@ impl PodController {
         let was_own = || {
             let hash = label(REVISION_HASH_LABEL).unwrap_or_default();
             let others = owners().any(|owner| owner.kind == "DaemonSet");
-            // An adopted revision keeps the name that another DaemonSet gave it.
+            // Compare only the end of the name: a revision that was adopted from another DaemonSet has the name of that one.
             let names = !hash.is_empty() && controller.name.ends_with(&format!("-{hash}"));
             !others && names
         };
@@ -234,7 +235,7 @@ impl SetRecord {
         }
     }
 
-    /// Returns its namespace and name.
+    /// Returns the key of the DaemonSet.
     pub fn key(&self) -> SetKey {
         let kind = if self.is_advanced() {
             SetKind::Advanced
@@ -248,7 +249,7 @@ impl SetRecord {
         }
     }
 
-    /// Returns the numbers of the DaemonSet at `now`, over these nodes with their native targeting.
+    /// Counts nodes and pods for the status, as of `now`. `nodes`: all nodes, each with its native targeting.
     pub(super) fn counts<'a>(
         &self,
         nodes: impl Iterator<Item = (&'a NodeName, Targeting)>,
@@ -264,7 +265,7 @@ impl SetRecord {
         counts
     }
 
-    /// Returns the numbers for its status.
+    /// Returns the numbers for the status of the DaemonSet.
     pub(super) fn numbers(
         &self,
         counts: DaemonSetCounts,
@@ -291,20 +292,20 @@ impl SetRecord {
         }
     }
 
-    /// Returns true if it is an Advanced DaemonSet.
+    /// Returns true if this is an Advanced DaemonSet.
     pub fn is_advanced(&self) -> bool {
         self.advanced.is_some()
     }
 
-    /// Returns true if nothing is left to do: the DaemonSet is not managed, and has no conditions of the controller.
+    /// Returns true if the record can be dropped: the DaemonSet is not managed, and has no conditions of this controller.
     pub(super) fn is_finished(&self) -> bool {
         self.reading == ParsedSettings::NotOurs && self.conditions.is_empty()
     }
 
-    /// Takes over a newer version of the object. Returns false if nothing relevant changed.
+    /// Applies a newer version of the object. Returns false if nothing relevant changed.
     ///
-    /// An older version is ignored, because a live read may have been faster than the watch. Resource versions are compared as
-    /// numbers if they are numbers (KEP-5504).
+    /// An older version is ignored: a live read may have returned a newer one before the watch did. Resource versions are
+    /// compared as numbers if they are numbers (KEP-5504).
     pub(super) fn update(&mut self, newer: Self) -> bool {
         if newer
             .version

@@ -1,4 +1,4 @@
-//! Tests of the index with objects as they arrive from the API server.
+//! Tests of the index, with objects in the form in which the API server sends them.
 
 mod crowd;
 mod ended;
@@ -24,7 +24,7 @@ fn at(second: i64) -> Timestamp {
 }
 
 fn parsed<T: serde::de::DeserializeOwned>(object: Value) -> T {
-    // From text, as in a watch.
+    // Parse from text, not from a `Value`, because a watch delivers text.
     serde_json::from_str(&object.to_string()).unwrap()
 }
 
@@ -114,7 +114,7 @@ fn feed(index: &mut Index, pod: &PodWords, now: i64) -> RequeueDelay {
     index.apply_pod(&key(), &pod.object(), at(now)).unwrap()
 }
 
-/// Returns the deletion of the pod on a node.
+/// Returns the action that deletes the pod on node `on`.
 fn deletion(on: &str) -> Action {
     Action::Delete(PodRef {
         name: format!("agent-{on}").as_str().into(),
@@ -123,19 +123,19 @@ fn deletion(on: &str) -> Action {
     })
 }
 
-/// Sends a write at 500 s and answers it at once.
+/// Records a write that is sent at 500 s and answered at once.
 fn send(index: &mut Index, action: &Action, answer: WriteAnswer) {
     let set = index.set_mut(&key()).unwrap();
     set.begin_write(action, at(500));
     set.end_write(action, answer, at(500));
 }
 
-/// Returns when an unseen write has to be checked.
+/// Returns the time by which the watch has to show the pending writes. After it, the pods are listed again.
 fn due(index: &Index) -> Option<Timestamp> {
     index.set(&key()).unwrap().pending_due()
 }
 
-/// Returns the fleet, and checks that the kept one equals one that is built from scratch.
+/// Returns the fleet, and checks that the cached fleet equals one that is built from scratch.
 fn fleet(index: &mut Index) -> Arc<Fleet> {
     let kept = index.fleet(&key(), at(1000)).unwrap();
     index.set_mut(&key()).unwrap().cache.forget();
@@ -199,7 +199,7 @@ fn the_condition_tells_since_when_pods_were_missing_before_the_first_look() {
     case("NoProgress", 1000);
 }
 
-/// Applies a few thousand changes in an order that depends only on the seed.
+/// Applies a few thousand pseudo-random changes. The seed alone determines their order.
 #[test]
 fn a_fleet_kept_up_to_date_equals_one_made_anew() {
     let mut index = index();
@@ -256,8 +256,8 @@ fn a_fleet_kept_up_to_date_equals_one_made_anew() {
 fn a_change_seen_happening_is_dated_by_our_clock() {
     let mut index = index();
     feed(&mut index, &pod("n1", "aaa").version("2"), 200);
-    feed(&mut index, &pod("n1", "aaa").ready(-9999).version("3"), 300); // the clock of this node is hours late
-    index.apply_node(&node("n2", "Unknown", 99_999), at(300)); // and the clock of this one is a day early
+    feed(&mut index, &pod("n1", "aaa").ready(-9999).version("3"), 300); // the clock of n1 is hours slow
+    index.apply_node(&node("n2", "Unknown", 99_999), at(300)); // the clock of n2 is a day fast
     let fleet = fleet(&mut index);
     assert_eq!(fleet.nodes[0].pods[0].ready_since, Some(at(300)));
     assert_eq!(
@@ -309,9 +309,10 @@ fn a_removal_that_is_read_in_a_pod_counts_only_for_the_revision_that_was_adopted
     }
 }
 
-/// Found on a real API server: the removal took the node down, and that was observed before the answer.
+/// Found on a real API server: deleting a pod made its node NotReady, and the watch reported that before the deletion was
+/// answered.
 ///
-/// So the loss was attributed to a node that the rollout had not touched, and the next node was updated at once.
+/// The loss of the node was then not attributed to the rollout, so the next node was updated at once.
 #[test]
 fn a_removal_counts_from_the_moment_in_which_it_is_sent() {
     let told = |index: &mut Index| fleet(index).nodes[0].disrupted_at;
@@ -359,7 +360,7 @@ fn a_node_whose_clock_is_far_ahead_did_not_return_a_moment_ago() {
     assert_eq!(since(300), ready(at(300)));
 }
 
-/// OpenYurt's pool coordinator sends the heartbeats of a node that is cut off, and taints it.
+/// OpenYurt's pool coordinator sends heartbeats on behalf of a node that is cut off, and taints the node. The node stays Ready.
 #[test]
 fn a_node_that_is_cut_off_counts_as_offline_although_it_is_ready() {
     let mut index = index();
@@ -390,7 +391,7 @@ fn some_losses_of_a_node_that_flaps_are_remembered() {
     };
     assert!(seen("True", 10).is_empty());
     assert_eq!(seen("False", 20), [20]);
-    // Another kind of loss counts again.
+    // A change from NotReady to Unknown is recorded as another loss of the node.
     assert_eq!(seen("Unknown", 31), [20, 31]);
     assert_eq!(seen("True", 35), [20, 31]);
     assert_eq!(seen("False", 40), [20, 31], "a moment after the last one");
@@ -426,7 +427,7 @@ fn a_node_concerns_only_daemonsets_that_have_or_want_a_pod_there() {
 fn an_unseen_deletion_is_laid_over_until_it_shows() {
     let mut index = index();
     send(&mut index, &deletion("n1"), WriteAnswer::Accepted);
-    feed(&mut index, &pod("n1", "aaa").ready(10).version("2"), 501); // an older event, still under way
+    feed(&mut index, &pod("n1", "aaa").ready(10).version("2"), 501); // an event from before the deletion, which arrives late
     assert!(fleet(&mut index).nodes[0].pods[0].terminating);
     assert_eq!(due(&index), Some(at(530)));
     feed(
@@ -435,7 +436,7 @@ fn an_unseen_deletion_is_laid_over_until_it_shows() {
         502,
     );
     assert_eq!(due(&index), None);
-    send(&mut index, &deletion("n1"), WriteAnswer::Accepted); // the answer comes after the event
+    send(&mut index, &deletion("n1"), WriteAnswer::Accepted); // the answer arrives after the event that shows the deletion
     assert_eq!(due(&index), None);
 }
 
@@ -505,7 +506,8 @@ fn how_soon_a_change_is_looked_at_follows_from_what_it_frees() {
     case(&pod("n3", "aaa").ready(10), RequeueDelay::Short);
 }
 
-/// With a native controller that sees changes late, a surge pod waits for its pod before the takeover. Until then both start.
+/// If the native controller sees changes late, a surge pod is transferred only after the native controller created a pod too.
+/// Until then both pods start, so decide soon.
 #[test]
 fn a_pod_that_the_native_controller_makes_beside_one_of_ours_is_looked_at_soon() {
     let mut index = index();
@@ -529,7 +531,7 @@ fn a_pod_of_another_controller_is_not_ours_even_with_our_labels() {
     foreign.0["metadata"]["ownerReferences"][0]["uid"] = json!("somebody");
     foreign.0["metadata"]["uid"] = json!("foreign");
     assert_eq!(feed(&mut index, &foreign, 200), RequeueDelay::Never);
-    foreign.0["metadata"]["uid"] = json!("uid-n1"); // released, then adopted by another
+    foreign.0["metadata"]["uid"] = json!("uid-n1"); // the DaemonSet's own pod was released and then adopted by another controller
     assert_eq!(feed(&mut index, &foreign, 200), RequeueDelay::Long);
     assert!(fleet(&mut index).nodes[0].pods.is_empty());
 }
@@ -548,7 +550,7 @@ fn a_pod_that_is_not_bound_yet_belongs_to_the_node_that_its_affinity_names() {
 fn a_start_seen_happening_is_dated_by_our_clock() {
     let mut index = index();
     let mut taken_up = pod("n1", "aaa").version("2");
-    taken_up.0["status"]["startTime"] = json!(at(99_999).to_string()); // its node's clock is a day early
+    taken_up.0["status"]["startTime"] = json!(at(99_999).to_string()); // the clock of the pod's node is a day fast
     feed(&mut index, &taken_up, 200);
     feed(&mut index, &taken_up.version("3"), 300);
     assert_eq!(fleet(&mut index).nodes[0].pods[0].started, Some(at(200)));
@@ -567,7 +569,7 @@ fn an_unknown_revision_holds_everything_until_it_is_looked_up() {
     let judged = fleet(&mut index);
     assert_eq!(judged.revision, RevisionState::Current("aaa".into()));
     assert_eq!(judged.nodes[0].pods[0].revision, PodRevision::Outdated);
-    index.apply_revision(&revision("bbb", 2, "v2")); // it exists after all, and is newer than the cached DaemonSet
+    index.apply_revision(&revision("bbb", 2, "v2")); // the revision exists now, and is newer than the cached DaemonSet
     assert_eq!(
         fleet(&mut index).revision,
         RevisionState::Unknown(RevisionUnknown::Mismatch)
@@ -585,7 +587,7 @@ fn a_template_counts_as_current_until_it_differs_from_the_newest_revision() {
         phase(&mut index),
         (RevisionState::Current("aaa".into()), true)
     );
-    index.apply_set(&set("v1", 2, 1)); // a change of minReadySeconds, for example
+    index.apply_set(&set("v1", 2, 1)); // changes the generation but not the template, as a new minReadySeconds does
     assert_eq!(
         phase(&mut index),
         (RevisionState::Unknown(RevisionUnknown::NotObserved), true)
@@ -664,7 +666,7 @@ fn a_daemonset_that_is_being_deleted_is_told_of_where_finalizers_of_others_keep_
     case(&["orphan", "example.com/keep"], Some("(example.com/keep)"));
 }
 
-/// Pod GC and evictions leave the conditions of the pods that they end unchanged.
+/// When pod GC or an eviction ends a pod, the pod keeps its conditions, so `Ready` may remain `True`.
 #[test]
 fn a_pod_that_is_over_is_not_ready_whatever_its_condition_says() {
     let mut index = index();
@@ -722,7 +724,7 @@ fn the_state_on_the_daemonset_tells_a_new_process_what_it_does_not_see() {
     assert_eq!(known.not_ready, state.not_ready);
     let set = index.set(&key()).unwrap();
     assert_eq!(*set.state, state);
-    // A value that this process reported takes precedence.
+    // A value that this process reported overrides the value in the status.
     let set = index.set_mut(&key()).unwrap();
     set.set_last_pause(None);
     set.set_not_created(None);
@@ -796,13 +798,13 @@ fn a_node_is_known_to_have_images_that_it_lists_or_that_its_ready_pod_runs() {
     index.apply_set(&ahead("app:2", 2));
     index.apply_revision(&revision("bbb", 2, "app:2"));
     assert_eq!(has(&mut index), [false, false, false]);
-    // Images that are not wanted are ignored.
+    // Only images of the current revision are recorded. Other images on a node are ignored.
     let listed = ["docker.io/library/app:2", "docker.io/library/other:1"];
     index.apply_node(&lists("n2", &listed), at(101));
     assert_eq!(has(&mut index), [false, true, false]);
     feed(&mut index, &pod("n3", "bbb").ready(102), 102);
     assert_eq!(has(&mut index), [false, true, true]);
-    // The next revision changes another field; the pod on n1 has a third revision.
+    // The next revision has the same image and differs in another field. The pod on n1 has a third revision.
     index.apply_set(&ahead("app:2", 3));
     let mut same = revision("ccc", 3, "app:2");
     let other = TemplateFingerprint::from_template(&json!({ "other": 1 }));
@@ -810,7 +812,7 @@ fn a_node_is_known_to_have_images_that_it_lists_or_that_its_ready_pod_runs() {
     index.apply_revision(&same);
     index.set_mut(&key()).unwrap().template = other;
     assert_eq!(has(&mut index), [false, true, true]);
-    // Without the setting the images don't matter.
+    // Without the pre-pull setting, images on nodes are not recorded.
     index.apply_set(&set("app:2", 4, 4));
     index.set_mut(&key()).unwrap().template = other;
     assert_eq!(has(&mut index), [false, false, false]);
@@ -856,7 +858,7 @@ fn a_request_for_images_counts_from_the_moment_in_which_it_is_written() {
     assert_eq!(asked(&mut index), waits);
     feed(&mut index, &shows("WaitPullImage").version("3"), 202);
     assert_eq!(due(&index), None);
-    // A second attempt doesn't show while the result of the first one shows.
+    // While the pod has the failed result of the first pull, the request for a second pull remains pending.
     feed(&mut index, &shows("PullImageFail").version("4"), 203);
     assert_eq!(asked(&mut index), Some((false, "bbb".into())));
     set(&mut index, 300);

@@ -1,16 +1,16 @@
-//! Shared texts: names of nodes, and labels and taints, which thousands of nodes have in common.
+//! Shared strings: node names, labels and taints, which thousands of nodes have in common.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Number of texts below which unused texts are not removed.
+/// Number of strings below which unused ones are kept.
 const FEW: usize = 1024;
 
-/// One copy of each text in use.
+/// Store with one copy of each string in use.
 #[derive(Debug, Default)]
 pub(super) struct Texts {
     known: BTreeSet<Arc<str>>,
-    /// Number of texts in use after the last removal.
+    /// Number of strings that were in use after the last removal of unused ones.
     held: usize,
 }
 

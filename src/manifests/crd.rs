@@ -1,4 +1,4 @@
-//! The CustomResourceDefinition of the Advanced DaemonSet: names, versions and the columns of `kubectl get`.
+//! CustomResourceDefinition of the Advanced DaemonSet: names, versions, and columns of `kubectl get`.
 
 use serde_json::{Value, json};
 
@@ -8,10 +8,11 @@ use super::schema;
 /// API group of OpenKruise's workloads.
 const GROUP: &str = "apps.kruise.io";
 
-/// Versions, and whether each is the stored one. They differ only in their name, so nothing is converted and nothing is lost.
+/// Versions; `true`: the stored one. They have the same schema, so conversion only changes the version and loses nothing.
 const VERSIONS: [(&str, bool); 2] = [("v1alpha1", false), ("v1beta1", true)];
 
-/// Returns the definition. It has no category, so that `kubectl delete all --all` doesn't delete more than with OpenKruise.
+/// Returns the CustomResourceDefinition. It is in no category, so that `kubectl delete all --all` deletes the same objects as
+/// with OpenKruise.
 pub(super) fn definition() -> Value {
     let schema = schema::structural::<DaemonSet>();
     let versions = VERSIONS.map(|(name, is_stored)| {
@@ -38,14 +39,14 @@ pub(super) fn definition() -> Value {
                 "shortNames": ["daemon", "ads"],
             },
             "scope": "Namespaced",
-            // The explicit null removes OpenKruise's webhook, which would otherwise stay, and be rejected together with `None`.
+            // `null` removes the conversion webhook of an installed OpenKruise. A webhook together with `None` would be rejected.
             "conversion": { "strategy": "None", "webhook": null },
             "versions": versions,
         },
     })
 }
 
-/// Returns the columns of `kubectl get`. The last two are shown only with `-o wide`.
+/// Returns the columns of `kubectl get`. The last two appear only with `-o wide`.
 fn columns() -> Value {
     let number = |name: &str, field: &str, description: &str| {
         json!({

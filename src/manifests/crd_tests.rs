@@ -1,17 +1,17 @@
-//! Tests of the whole definition.
+//! Tests of the whole CustomResourceDefinition.
 
 use serde_json::Value;
 
 use super::crd;
 
-/// Committed definition.
+/// CustomResourceDefinition that is committed in the repository.
 const COMMITTED: &str = include_str!("../../manifests/components/advanced/crd.yaml");
 
 fn definition() -> Value {
     serde_saphyr::from_str(&super::crd().unwrap()).unwrap()
 }
 
-/// Visits a schema and all schemas below it, with their paths.
+/// Calls `visit` for a schema and all nested schemas, with their paths.
 fn walk(path: &str, schema: &Value, visit: &mut impl FnMut(&str, &Value)) {
     visit(path, schema);
     let properties = schema["properties"].as_object().into_iter().flatten();
@@ -25,7 +25,7 @@ fn walk(path: &str, schema: &Value, visit: &mut impl FnMut(&str, &Value)) {
     }
 }
 
-/// Visits the schemas of one of the two versions, which are equal.
+/// Calls `visit` for all schemas of one version. Both versions have the same schemas.
 fn schemas(mut visit: impl FnMut(&str, &Value)) {
     let definition = crd::definition();
     let version = &definition["spec"]["versions"][1];
@@ -154,7 +154,7 @@ fn only_what_must_be_there_is_required() {
         found.extend(names.map(|name| format!("{path}.{}", name.as_str().unwrap())));
     });
     found.retain(|path| !path.starts_with(".spec.updateStrategy"));
-    // Fields that every pod has.
+    // In the pods of every workload, Kubernetes requires these fields of node affinity.
     const REQUIRED: &str =
         ".spec.template.spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.";
     let mut of_nodes: Vec<String> = (found.iter())

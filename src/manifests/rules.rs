@@ -1,19 +1,19 @@
-//! Validation rules of the API server in addition to types. The message of each rule names the mistake and its correction.
+//! Validation rules for the API server, in addition to the types. The message of each rule names the mistake and its correction.
 //!
-//! The rules are written in CEL. They reject what the validating webhook of OpenKruise rejects, and also DaemonSets that could
-//! never progress ([`burst`], [`label_key`], [`label_requirement`]). Limits on lists and strings keep their cost within that of
-//! API servers.
+//! The rules are CEL expressions. They reject what the validating webhook of OpenKruise rejects, and DaemonSets that could never
+//! progress ([`burst`], [`label_key`], [`label_requirement`]). Limits on lists and strings keep the cost of the rules within the
+//! limit of API servers.
 
 use serde_json::{Value, json};
 
-/// Longest label key: a prefix of 253 characters, a slash, a name of 63.
+/// Maximum length of a label key: a prefix of 253 characters, a slash, and a name of 63.
 pub(super) const LABEL_KEY: usize = 317;
 
-/// Pattern of a label key.
+/// Regular expression for label keys.
 pub(super) const LABEL_KEY_PATTERN: &str =
     r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$";
 
-/// Pattern of a label value.
+/// Regular expression for label values.
 pub(super) const LABEL_VALUE_PATTERN: &str = r"^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$";
 
 /// Returns one rule.
@@ -21,12 +21,12 @@ fn rule(rule: &str, message: &str) -> Value {
     json!({ "rule": rule, "message": message })
 }
 
-/// Returns one rule about a field below.
+/// Returns one rule that reports its error at the nested field `field`.
 fn rule_of(field: &str, text: &str, message: &str) -> Value {
     json!({ "rule": text, "message": message, "fieldPath": field })
 }
 
-/// Returns the rules for a number of nodes or a percentage of them.
+/// Returns the rules for a field that is a number or a percentage of nodes.
 ///
 /// A string must be a percentage, with at most nine leading zeros.
 pub(super) fn share() -> Value {
@@ -36,9 +36,9 @@ pub(super) fn share() -> Value {
     )])
 }
 
-/// Returns the rules for the number of pods that are created or deleted at once.
+/// Returns the rules for the maximum number of pods that are created or deleted at once.
 ///
-/// With 0, nothing would ever happen, and no message would say why.
+/// 0 is rejected: nothing would ever happen, and no message would say why.
 pub(super) fn burst() -> Value {
     json!([rule(
         "type(self) == int ? self >= 1 && self <= 2147483647 : self.matches('^0{0,9}[1-9][0-9]{0,3}%$')",
@@ -47,7 +47,7 @@ pub(super) fn burst() -> Value {
     )])
 }
 
-/// Returns the rules for the selector of pods, which is immutable.
+/// Returns the rules for the pod selector, which is immutable.
 pub(super) fn selector() -> Value {
     json!([
         rule(
@@ -64,7 +64,7 @@ pub(super) fn selector() -> Value {
     ])
 }
 
-/// Returns the rules for one requirement of a selector.
+/// Returns the rules for one requirement of a selector (`matchExpressions`).
 pub(super) fn label_requirement() -> Value {
     json!([
         rule(
@@ -88,7 +88,7 @@ pub(super) fn label_key() -> Value {
     )])
 }
 
-/// Returns the rules that compare the selector of pods with the labels of the template.
+/// Returns the rules that compare the pod selector with the labels of the template.
 pub(super) fn spec() -> Value {
     const LABELS: &str = "self.template.metadata.labels";
     let has_labels = format!("has(self.template.metadata) && has({LABELS})");
@@ -120,7 +120,7 @@ pub(super) fn spec() -> Value {
     ])
 }
 
-/// Returns the rules for the pods of the template.
+/// Returns the rules for the pod template.
 pub(super) fn pod() -> Value {
     json!([
         rule_of(
@@ -136,7 +136,7 @@ pub(super) fn pod() -> Value {
     ])
 }
 
-/// Returns the rules for names of containers.
+/// Returns the rules for container names.
 pub(super) fn containers() -> Value {
     json!([rule(
         "self.all(one, self.exists_one(other, other.name == one.name))",
@@ -144,7 +144,7 @@ pub(super) fn containers() -> Value {
     )])
 }
 
-/// Returns the rules for hooks that are never called.
+/// Returns the rules that reject hooks that would never be called.
 pub(super) fn lifecycle() -> Value {
     json!([rule_of(
         ".inPlaceUpdate",
@@ -155,7 +155,7 @@ pub(super) fn lifecycle() -> Value {
 
 /// Returns the rules for combinations of rollout settings.
 ///
-/// They apply only where the settings have an effect. An absent maxUnavailable is 1 if maxSurge is absent too.
+/// A rule applies only where its settings have an effect. If maxUnavailable and maxSurge are both missing, maxUnavailable is 1.
 pub(super) fn update_strategy() -> Value {
     const ROLLING: &str = "self.rollingUpdate";
     let has_no_effect = format!("self.type != 'RollingUpdate' || !has({ROLLING})");

@@ -1,16 +1,16 @@
-//! Converts a Rust type to the schema of a CustomResourceDefinition: structural, without references, nothing nullable.
+//! Conversion of Rust types to the schema of a CustomResourceDefinition: structural, without `$ref`, no field nullable.
 //!
-//! API servers drop `null` from a field that is not nullable before they set defaults. So an explicit `null` has no effect.
+//! API servers drop a `null` from a field that is not nullable before they apply defaults. So an explicit `null` has no effect.
 
 use schemars::generate::SchemaSettings;
 use schemars::transform::{Transform, transform_subschemas};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
-/// Marks a field that is an integer or a string.
+/// Schema extension for a field that is an integer or a string.
 const INT_OR_STRING: &str = "x-kubernetes-int-or-string";
 
-/// Returns the schema of a type.
+/// Returns the structural schema of a type.
 pub(super) fn structural<T: JsonSchema>() -> Value {
     let settings = SchemaSettings::default().with(|settings| {
         settings.inline_subschemas = true;
@@ -23,7 +23,7 @@ pub(super) fn structural<T: JsonSchema>() -> Value {
         .to_value()
 }
 
-/// Integer or string.
+/// Type of a field that is an integer or a string.
 pub(super) struct IntOrString;
 
 impl JsonSchema for IntOrString {
@@ -36,7 +36,7 @@ impl JsonSchema for IntOrString {
     }
 }
 
-/// Removes what a structural schema may not have.
+/// Schema transformation that removes everything that a structural schema must not contain.
 #[derive(Clone, Debug)]
 struct Structural;
 
@@ -55,7 +55,8 @@ impl Transform for Structural {
             let either = json!([{ "type": "integer" }, { "type": "string" }]);
             fields.insert("anyOf".to_owned(), either);
         }
-        // Kubernetes 1.28 doesn't enforce the format, and clients that decode an int32 would fail at larger numbers.
+        // Set the maximum explicitly: Kubernetes 1.28 doesn't enforce the format, and clients that decode an int32 fail at larger
+        // numbers.
         if fields.get("format").is_some_and(|format| format == "int32") {
             fields.insert("maximum".to_owned(), i32::MAX.into());
         }
@@ -70,7 +71,7 @@ impl Transform for Structural {
     }
 }
 
-/// Returns the schema without null of a choice between it and null.
+/// If the schema allows either null or something else, returns the schema of the latter.
 fn without_null(schema: &Schema) -> Option<serde_json::Map<String, Value>> {
     let choices = schema.get("anyOf")?.as_array()?;
     let is_null = |choice: &&Value| choice.get("type").is_some_and(|name| name == "null");

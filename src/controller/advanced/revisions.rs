@@ -1,9 +1,9 @@
-//! ControllerRevisions of an Advanced DaemonSet, one for each of its templates.
+//! ControllerRevisions of an Advanced DaemonSet: one for each template that it had.
 //!
-//! Their names and contents are those of Kruise, so that each controller can continue the work of the other.
+//! Names and contents are the same as in Kruise, so that either controller can continue the work of the other.
 //!
-//! The revision of the current template is found by comparing templates ([`TemplateFingerprint`]), never by recomputing a hash.
-//! The hash in a name only needs to be unique.
+//! The revision of the current template is found by comparing templates ([`TemplateFingerprint`]), not by calculating a hash. The
+//! hash in the name only has to be unique.
 
 use std::collections::BTreeMap;
 
@@ -23,38 +23,38 @@ use crate::index::SetKey;
 use crate::k8s;
 use crate::k8s::client::Failure;
 
-/// Maximum number of names tried for one revision. Other objects may have the name that follows from its template.
+/// Maximum number of names tried for a new revision. A name that follows from the template may be taken by another object.
 const NAMES: i64 = 8;
 
-/// Template of an Advanced DaemonSet that must be in a ControllerRevision, with what is needed to find or create it.
+/// Advanced DaemonSet whose current template must be in a ControllerRevision.
 pub(in crate::controller) struct RevisionSync {
     pub(in crate::controller) key: SetKey,
     pub(in crate::controller) owner: DaemonSetOwner,
-    /// Template as seen by the decision.
+    /// Template that the decision saw.
     pub(in crate::controller) template: TemplateFingerprint,
-    /// Label selector of pods and revisions, as a query.
+    /// Label selector of the pods and revisions, as a query.
     pub(in crate::controller) selector: String,
-    /// Pods by the hash that they carry.
+    /// Pods, by the revision hash in their label.
     pub(in crate::controller) pods: BTreeMap<Revision, Vec<PodRef>>,
     /// Present `status.collisionCount`.
     pub(in crate::controller) collisions: i64,
 }
 
-/// Revisions that were found or created.
+/// Revisions of an Advanced DaemonSet after [`Writer::sync_revisions`].
 #[derive(Debug, Default)]
 pub(in crate::controller) struct RevisionsRead {
-    /// All current revisions of the DaemonSet.
+    /// All present revisions of the DaemonSet.
     pub(in crate::controller) revisions: Vec<k8s::ControllerRevision>,
-    /// Names of deleted duplicates.
+    /// Names of the duplicates that were deleted.
     pub(in crate::controller) removed: Vec<String>,
     /// New `status.collisionCount`.
     pub(in crate::controller) collisions: i64,
 }
 
 impl Writer {
-    /// Ensures that the current template is in exactly one revision, the newest.
+    /// Ensures that exactly one revision contains the current template, and that it is the newest.
     ///
-    /// If the DaemonSet is not the one of the decision, writes nothing and returns no revisions: the watch is about to report the
+    /// If the DaemonSet changed after the decision, writes nothing and returns no revisions: the watch is about to report the
     /// change.
     pub(in crate::controller) async fn sync_revisions(
         &self,
@@ -109,9 +109,9 @@ impl Writer {
         Ok(found)
     }
 
-    /// Adopts revisions without a controller, and returns all that the DaemonSet controls.
+    /// Adopts revisions without a controller. Returns all revisions that the DaemonSet controls.
     ///
-    /// Keeps only fingerprints of their templates, because there may be any number of revisions with a megabyte each.
+    /// Keeps only the fingerprints of their templates, because there may be many revisions with a megabyte each.
     async fn claim(&self, sync: &RevisionSync) -> Result<Vec<k8s::ControllerRevision>, WriteError> {
         let (key, owner) = (&sync.key, &sync.owner);
         let mut listed: Vec<k8s::ControllerRevision> = Vec::new();
@@ -144,7 +144,7 @@ impl Writer {
         Ok(owned)
     }
 
-    /// Gives the highest number to a revision that became current again.
+    /// Gives the highest number to a revision whose template became current again.
     async fn raise(
         &self,
         key: &SetKey,
@@ -180,9 +180,9 @@ impl Writer {
         answered(&answer)
     }
 
-    /// Moves the pods of a duplicate to the kept revision, and deletes the duplicate.
+    /// Moves the pods of a duplicate revision to the kept revision, and deletes the duplicate.
     ///
-    /// Pods of other revisions stay unchanged (unlike in Kruise and Kubernetes, kubernetes#111280).
+    /// Pods of other revisions are not changed (unlike in Kruise and Kubernetes, see kubernetes#111280).
     async fn merge(
         &self,
         sync: &RevisionSync,
@@ -210,10 +210,11 @@ impl Writer {
             .await
     }
 
-    /// Creates a revision with the template and the annotations of the DaemonSet. Returns `status.collisionCount` too.
+    /// Creates a revision with the current template and the annotations of the DaemonSet. Also returns the new
+    /// `status.collisionCount`.
     ///
-    /// A revision of that name with the same template that belongs to the DaemonSet is no collision: another controller has just
-    /// created it (Kubernetes, `snapshot`).
+    /// If a revision of that name exists, has the same template and belongs to the DaemonSet, it is used: another controller has
+    /// just created it (Kubernetes, `snapshot`).
     async fn make_revision(
         &self,
         sync: &RevisionSync,
@@ -255,13 +256,13 @@ impl Writer {
     }
 }
 
-/// Returns true if the revision holds the current template.
+/// Returns true if the revision contains the current template.
 fn holds(revision: &k8s::ControllerRevision, sync: &RevisionSync) -> bool {
     let held = revision.template.as_ref();
     held.is_some_and(|held| held.fingerprint == sync.template)
 }
 
-/// Returns true if the revision holds the current template, is not being deleted, and belongs to the DaemonSet.
+/// Returns true if the revision contains the current template, belongs to the DaemonSet, and is not being deleted.
 fn is_same(revision: &k8s::ControllerRevision, sync: &RevisionSync) -> bool {
     let mut owners = revision.metadata.owner_references.iter().flatten();
     let is_own = owners.any(|owner| owner.controller == Some(true) && owner.uid == sync.owner.uid);
@@ -279,7 +280,7 @@ fn hash(revision: &k8s::ControllerRevision, set: &str) -> String {
     crate::core::revision::hash_of(label.map(String::as_str), name(revision), set).to_string()
 }
 
-/// Reads the revision in the answer to a write.
+/// Parses the revision in the response to a write.
 fn answered(answer: &str) -> Result<k8s::ControllerRevision, WriteError> {
     serde_json::from_str(answer).map_err(|error| WriteError::Failed {
         verb: "read",
@@ -288,7 +289,7 @@ fn answered(answer: &str) -> Result<k8s::ControllerRevision, WriteError> {
     })
 }
 
-/// Returns a ControllerRevision with this template and number, without a name.
+/// Returns the manifest of a ControllerRevision with this template and number. The name is not set yet.
 fn manifest(sync: &RevisionSync, template: Value, annotations: Value, number: i64) -> Value {
     let key = &sync.key;
     let labels = template["metadata"]["labels"].as_object();
@@ -305,19 +306,19 @@ fn manifest(sync: &RevisionSync, template: Value, annotations: Value, number: i6
         "data": { "spec": {} },
     });
     object["metadata"]["annotations"] = annotations;
-    object["data"]["spec"]["template"] = template; // moved, because it can have a megabyte
+    object["data"]["spec"]["template"] = template; // moved rather than cloned, because a template can have a megabyte
     object
 }
 
-/// Names a revision of `set` by its hash.
+/// Sets the name and the hash label of a revision of `set`.
 fn name_by(revision: &mut Value, set: &str, hash: &str) {
     revision["metadata"]["name"] = format!("{set}-{hash}").into();
     revision["metadata"]["labels"][REVISION_HASH_LABEL] = hash.into();
 }
 
-/// Returns a template as Kruise writes it to a revision.
+/// Returns a template in the form in which Kruise stores it in a revision.
 ///
-/// It includes the empty fields that Kruise's Go types add, so that Kruise recognizes its own format if it takes over again.
+/// It includes the empty fields that Kruise's Go types add. So Kruise recognizes the revision if it takes over again.
 fn payload(template: Value) -> Value {
     let mut payload = match template {
         Value::Object(payload) => payload,
@@ -392,7 +393,7 @@ mod tests {
         );
     }
 
-    /// Advanced DaemonSet on a simulated cluster, and a controller without an election.
+    /// Advanced DaemonSet on a simulated cluster, and a controller without leader election.
     struct World {
         cluster: Cluster,
         leadership: tokio::sync::watch::Sender<Leadership>,
@@ -449,7 +450,7 @@ mod tests {
             Writer::new(client, Metrics::new(), self.leadership.subscribe())
         }
 
-        /// Returns the number of attempts to create a revision under a taken name.
+        /// Returns how many creations of a revision failed because the name was taken.
         fn refused_names(&self) -> u64 {
             let requests = self.cluster.requests().into_iter();
             let refused = requests.filter(|one| {
@@ -497,7 +498,7 @@ mod tests {
             gone.unwrap();
             let meta = taken["metadata"].as_object_mut().unwrap();
             meta.retain(|key, _| ["name", "namespace", "ownerReferences"].contains(&key.as_str()));
-            // Without its labels, no list with the selector shows it.
+            // Remove the labels, so that a list by selector doesn't find the revision, and creating one of this name conflicts.
             *taken.pointer_mut(path).unwrap() = value;
             let create = request.create(&posted(), taken.to_string().into_bytes());
             let _: Value = client.request(create.unwrap()).await.unwrap();

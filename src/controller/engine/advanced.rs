@@ -1,4 +1,4 @@
-//! Upkeep of Advanced DaemonSets in addition to their rollout: creates and deletes pods, keeps revisions, writes the status.
+//! Management of Advanced DaemonSets in addition to their rollout: creates and deletes pods, keeps revisions, writes the status.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -24,30 +24,30 @@ use crate::core::{
 use crate::index::{NumbersDue, Orphan, PodWrite, SetKey, StatusNumbers, WriteAnswer};
 use crate::k8s::client::Failure;
 
-/// Limit of Events about single pods.
+/// Limit for Events about single pods.
 #[derive(Clone, Copy, Debug)]
 struct EventLimit {
-    /// Events that may be sent at once.
+    /// Number of Events that may be sent at once.
     burst: u32,
-    /// Interval after which one more may be sent.
+    /// Interval at which one more Event becomes available, up to `burst`.
     every: SignedDuration,
 }
 
-/// Limit for one reason and one DaemonSet (client-go, `EventSourceObjectSpamFilter`).
+/// Limit for Events of one reason about one DaemonSet (client-go, `EventSourceObjectSpamFilter`).
 const POD_EVENTS: EventLimit = EventLimit {
     burst: 25,
     every: SignedDuration::from_mins(5),
 };
 
-/// Limit of Normal Events for all DaemonSets together, because these only report what is visible anyway.
+/// Limit for Normal Events about pods of all DaemonSets together. They only repeat what the pods themselves show.
 ///
-/// It is a quarter of all Events that may be sent, so that Events about rollouts are neither late nor dropped.
+/// The limit is a quarter of all Events that may be sent, so that Events about rollouts are neither delayed nor dropped.
 const ALL_POD_EVENTS: EventLimit = EventLimit {
     burst: 60,
     every: SignedDuration::from_secs(1),
 };
 
-/// Budget of Events about single pods.
+/// Budget for Events about single pods.
 #[derive(Debug)]
 pub(super) struct PodEvents {
     limit: EventLimit,
@@ -79,7 +79,7 @@ impl PodEvents {
     }
 }
 
-/// Budgets of one DaemonSet, one per reason, so that Events about created pods leave budget for failed ones.
+/// Budgets of one DaemonSet, one per reason, so that Events about created pods don't use up the budget for failed pods.
 #[derive(Debug, Default)]
 pub(super) struct PodEventsByReason(BTreeMap<&'static str, PodEvents>);
 
@@ -91,7 +91,7 @@ impl PodEventsByReason {
     }
 }
 
-/// Budget of all DaemonSets together.
+/// Budget of all DaemonSets together, for Normal Events about single pods.
 #[derive(Debug)]
 pub(super) struct AllPodEvents(PodEvents);
 
@@ -107,26 +107,27 @@ pub(super) struct CreatedPods {
     revision: Revision,
     /// Nodes of the pods, in the order of creation.
     nodes: Vec<NodeName>,
-    /// Answers for the nodes that were tried, in the same order.
+    /// Results for the nodes that were tried, in the order of `nodes`.
     made: Result<Vec<SurgeResult>, WriteError>,
 }
 
-/// Result of upkeep of an Advanced DaemonSet.
+/// Task that manages an Advanced DaemonSet, with its result.
 pub(super) enum AdvancedTask {
-    /// A pod was to be adopted.
+    /// Adoption of a pod.
     Adopted(Orphan, Result<(), WriteError>),
-    /// A pod was to be released; `false`: that was not necessary.
+    /// Release of a pod, by name; `false`: the pod needed no release.
     Released(String, Result<bool, WriteError>),
-    /// Revisions were to be deleted; each with its result.
+    /// Deletion of revisions, by name, each with its result.
     Trimmed(Vec<(String, Result<(), WriteError>)>),
-    /// The readiness gate of a pod was to be opened.
+    /// Opening of a pod's readiness gate.
     Opened(Result<(), WriteError>),
 }
 
 impl Engine {
-    /// Decides which pods of an Advanced DaemonSet to create and delete now. Returns also the refusals that block the others.
+    /// Decides which pods of an Advanced DaemonSet to create and delete now. Also returns the rejected writes that delay other
+    /// writes.
     ///
-    /// `None`: a native DaemonSet, or an Advanced one with unusable fields.
+    /// Returns `None` for a native DaemonSet, and for an Advanced one with unusable fields.
     pub(super) fn managed(
         &self,
         key: &SetKey,
@@ -138,7 +139,7 @@ impl Engine {
         let mut managed = manage(fleet, advanced.terms(&set.reading, now));
         let asked = std::mem::take(&mut managed.actions);
         let (actions, again, _) = fleet.write_failures.without_held(&fleet.nodes, asked, now);
-        // Reported as long as these pods exist, also while a deletion has no answer yet.
+        // Report these rejected writes as long as the pods exist, even while a repeated deletion is unanswered.
         let refused = fleet.write_failures.of_pods_on(&fleet.nodes, |node| {
             let goes = |pod: &Pod| pod.in_place.is_over || managed.leaving.contains(&pod.uid);
             node.native == Targeting::No || node.pods.iter().any(goes)
@@ -150,7 +151,7 @@ impl Engine {
         Some((managed, refused))
     }
 
-    /// Starts the upkeep of an Advanced DaemonSet. Returns the actions to write for its pods.
+    /// Creates, deletes, adopts and releases pods of an Advanced DaemonSet. Returns the actions to write to existing pods.
     pub(super) fn reconcile_pods(
         &mut self,
         key: &SetKey,
@@ -162,7 +163,7 @@ impl Engine {
         self.release(key, now);
         let Some(mut managed) = managed else {
             return match key.is_advanced() {
-                true => Vec::new(), // no action is known to be right
+                true => Vec::new(), // fields are unusable, so no action on a pod is safe
                 false => actions,
             };
         };
@@ -192,7 +193,7 @@ impl Engine {
         managed.with_rollout(actions)
     }
 
-    /// Creates pods on these nodes. After a rejection, only nodes that were not tried yet are next.
+    /// Creates pods on these nodes. While creations are rejected, only nodes that have not been tried yet get a pod.
     fn create(
         &mut self,
         key: &SetKey,
@@ -210,7 +211,7 @@ impl Engine {
         }
         if refused.is_some() {
             self.wake_at(key, refused);
-            // Rejected nodes don't block nodes that were not tried yet.
+            // During the backoff after a rejection, nodes that were not tried yet still get their pod.
             let set = self.index.set(key);
             let advanced = set.and_then(|set| set.advanced.as_ref());
             nodes = advanced.map_or_else(Vec::new, |advanced| advanced.untried(nodes));
@@ -223,7 +224,7 @@ impl Engine {
             return;
         };
         let Some(name) = index.revision_name(&owner.uid, revision).map(str::to_owned) else {
-            return; // the watch has just dropped it, and is about to report another one
+            return; // the watch dropped the revision and is about to report another one
         };
         if let Some(advanced) = index.set_mut(key).and_then(|set| set.advanced.as_mut()) {
             advanced.begin_creation(nodes.iter(), now);
@@ -231,7 +232,7 @@ impl Engine {
         let state = self.state.sets.entry(key.clone()).or_default();
         let flows = state.created.as_ref() == Some(revision);
         let (writer, key, revision) = (self.parts.writer.clone(), key.clone(), revision.clone());
-        // Not counted as under way, because expectations already prevent a second request for the same node.
+        // Creations don't count as `under_way`: expectations already prevent a second request for the same node.
         self.spawn(key.clone(), async move {
             let made = writer.create_pods(&key, &owner, &name, &revision, &nodes, flows);
             let made = made.await;
@@ -246,7 +247,7 @@ impl Engine {
         });
     }
 
-    /// Records the answers to created pods.
+    /// Records the results of creating pods.
     pub(super) fn note_created(
         &mut self,
         key: &SetKey,
@@ -265,12 +266,12 @@ impl Engine {
         let is_any_made = answers.iter().any(Result::is_ok);
         let mut answers = answers.into_iter();
         for node in &nodes {
-            // Untried and rejected nodes become eligible again at once. Other nodes do when their pod shows, or when the next
-            // list lacks it.
+            // Untried and rejected nodes can be tried again at once. For the other nodes, wait until the watch shows the pod, or
+            // the next list doesn't contain it.
             let (ended, refused) = match answers.next() {
                 None => (true, None),
                 Some(Ok(pod)) => {
-                    // The watch reports it, or already has. Its answer may be older than the cache.
+                    // Only log the created pod here: the watch reports it, and may already have a newer version.
                     if let Some(pod) = &pod {
                         let name = pod.metadata.name.as_deref().unwrap_or_default();
                         debug!(daemonset = %key, %node, pod = name, "Made a pod");
@@ -311,7 +312,7 @@ impl Engine {
         self.note_not_created(key, failed.as_ref());
     }
 
-    /// Records why a pod could not be created, and publishes it once.
+    /// Records why a pod could not be created, and publishes it in one Event.
     fn note_not_created(&mut self, key: &SetKey, refusal: Option<&WriteError>) {
         let said = refusal.map(|error| message(error, ""));
         let said = said.filter(|said| !said.is_empty());
@@ -355,7 +356,7 @@ impl Engine {
         let nodes = crate::core::fleet::by_name(&fleet.nodes, node);
         let pod = nodes.and_then(|node| node.pods.iter().find(|pod| pod.uid == *uid));
         let name = pod.map_or("", |pod| pod.name.as_str());
-        // Once only: a refused deletion has an Event of its own.
+        // Publish the Event only before the first attempt: a rejected deletion has an Event of its own.
         if !fleet.write_failures.is_refused(node, WriteVerb::Delete) {
             let note =
                 format!("Found failed daemon pod {name} on node {node}, will try to kill it");
@@ -367,7 +368,7 @@ impl Engine {
         }
     }
 
-    /// Publishes an Event about a write to a pod where Kruise does, with Kruise's text.
+    /// Publishes an Event about a completed write to a pod if Kruise publishes one, with Kruise's text.
     pub(super) fn tell_of_write(
         &mut self,
         key: &SetKey,
@@ -388,7 +389,7 @@ impl Engine {
         }
     }
 
-    /// Publishes a Normal Event about a pod, within the limits.
+    /// Publishes a Normal Event about a pod, within the limits for such Events.
     pub(super) fn tell_pod(
         &mut self,
         key: &SetKey,
@@ -424,7 +425,7 @@ impl Engine {
         }
     }
 
-    /// Releases pods that the DaemonSet owns and its selector no longer matches.
+    /// Releases pods that are owned by the DaemonSet but not matched by its selector.
     fn release(&mut self, key: &SetKey, now: Timestamp) {
         let Some(set) = self.index.set_mut(key).filter(|set| set.has_strays()) else {
             return; // the usual case
@@ -446,7 +447,7 @@ impl Engine {
         }
     }
 
-    /// Adopts pods that have no controller, or only a ControllerRevision of a native DaemonSet.
+    /// Adopts pods that have no controller, or whose controller is a ControllerRevision of a native DaemonSet.
     fn claim(&mut self, key: &SetKey, now: Timestamp) {
         let state = self.state.sets.entry(key.clone()).or_default();
         if let Some(until) = state.pods.holds(now) {
@@ -473,7 +474,7 @@ impl Engine {
         }
     }
 
-    /// Opens the readiness gates of pods that are not being updated in place.
+    /// Opens the readiness gates of pods, except those being updated in place.
     fn open_gates(&mut self, key: &SetKey, fleet: &Fleet, actions: &[Action], now: Timestamp) {
         let at = json!(on_the_wire(now));
         let shut = fleet
@@ -496,7 +497,7 @@ impl Engine {
         }
     }
 
-    /// Deletes the oldest revisions that exceed `revisionHistoryLimit` and that no pod runs.
+    /// Deletes the oldest revisions beyond `revisionHistoryLimit`. Revisions that a pod runs are kept.
     fn trim(&mut self, key: &SetKey, current: &Revision) {
         let Some(set) = self.index.set(key) else {
             return;
@@ -547,7 +548,7 @@ impl Engine {
         });
     }
 
-    /// Records the result of such upkeep.
+    /// Records the result of an [`AdvancedTask`].
     pub(super) fn note_tended(&mut self, key: &SetKey, tended: AdvancedTask, now: Timestamp) {
         let refusal = match tended {
             AdvancedTask::Adopted(_, Ok(())) => {
@@ -556,7 +557,7 @@ impl Engine {
             }
             AdvancedTask::Adopted(orphan, answer) => answer.err().inspect(|refusal| {
                 self.tell_not_adopted(key, refusal);
-                // The watch is about to report a pod that has changed or is gone.
+                // Don't retry a pod that has changed or is gone: the watch is about to report it.
                 let set = self.index.set_mut(key);
                 if !matches!(refusal.failure(), Some(Failure::Conflict | Failure::Gone))
                     && let Some(advanced) = set.and_then(|set| set.advanced.as_mut())
@@ -591,7 +592,7 @@ impl Engine {
         }
     }
 
-    /// Publishes once that existing pods cannot be adopted. Until then no other pods are created next to them.
+    /// Publishes in one Event that existing pods cannot be adopted. Until they can, no other pods are created on their nodes.
     fn tell_not_adopted(&mut self, key: &SetKey, refusal: &WriteError) {
         if !class(refusal).is_rejection() {
             return;
@@ -616,7 +617,8 @@ impl Engine {
         self.publish(key, &notice);
     }
 
-    /// Forgets that pods could not be adopted: one was, so the others may be too.
+    /// Forgets that pods could not be adopted. Called after a successful adoption, because other pods can probably be adopted
+    /// too.
     fn forget_not_adopted(&mut self, key: &SetKey) {
         let Some(state) = self.state.sets.get_mut(key) else {
             return;
@@ -629,7 +631,7 @@ impl Engine {
         }
     }
 
-    /// Starts a task that finds the current template in a revision or writes it to one.
+    /// Starts a task that finds or creates the revision with the current template.
     fn sync_revisions(&mut self, key: &SetKey, now: Timestamp) {
         let state = self.state.sets.entry(key.clone()).or_default();
         if let Some(until) = state.revisions.holds(now) {
@@ -658,7 +660,7 @@ impl Engine {
         });
     }
 
-    /// Records the revisions of the DaemonSet.
+    /// Records the revisions that a task found or created for the DaemonSet.
     pub(super) fn note_revised(
         &mut self,
         key: &SetKey,
@@ -682,7 +684,7 @@ impl Engine {
                     self.index.apply_revision(revision);
                 }
                 match read.revisions.is_empty() {
-                    // The template differs from the cached one. The watch is about to report it.
+                    // No revision matches because the cached template is outdated. The watch is about to report the new one.
                     true => Err(None),
                     false => Ok(()),
                 }
@@ -712,7 +714,7 @@ impl Engine {
         }
     }
 
-    /// Records why a revision could not be written, and publishes it once.
+    /// Records why a revision could not be written, and publishes it in one Event.
     fn note_unrevised(&mut self, key: &SetKey, refusal: &WriteError) {
         self.note_refusal(key, refusal, None);
         if matches!(class(refusal), ErrorClass::Conflict | ErrorClass::Ignored) {
@@ -739,7 +741,7 @@ impl Engine {
         self.publish(key, &notice);
     }
 
-    /// Returns the whole status of an Advanced DaemonSet if it should be written.
+    /// Returns the whole status of an Advanced DaemonSet; `None` if it need not, or must not, be written now.
     pub(super) fn report_advanced(
         &mut self,
         key: &SetKey,
@@ -750,7 +752,7 @@ impl Engine {
         let set = self.index.set(key)?;
         let then = set.advanced.as_ref()?.counted_until(set.generation, now);
         if let Some(then) = then.filter(|_| !changes) {
-            self.wake_at(key, Some(then)); // no need to count nodes before the status can be written
+            self.wake_at(key, Some(then)); // the status cannot be written yet, so don't count nodes
             return None;
         }
         let state = set.revision_state(&self.index.revisions_of(&set.uid));
@@ -771,7 +773,7 @@ impl Engine {
         Some((conditions, numbers))
     }
 
-    /// Returns when the numbers of an Advanced DaemonSet change without an event.
+    /// Returns the time at which the status numbers of an Advanced DaemonSet change even without an event.
     pub(super) fn counts_again(
         &self,
         key: &SetKey,
@@ -799,7 +801,7 @@ impl Engine {
 mod tests {
     use super::*;
 
-    /// Found on a real cluster: eight evictions after a start produced no Event.
+    /// Found on a real cluster: at a start, Events about created pods used up the budget, and eight evictions had no Event.
     #[test]
     fn pods_that_fail_are_told_of_however_many_were_made() {
         let now = Timestamp::from_second(1000).unwrap();

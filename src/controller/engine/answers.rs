@@ -1,4 +1,4 @@
-//! Handling of the API server's answers in the loop.
+//! Handling of the API server's answers to writes, in the loop.
 
 use k8s_openapi::jiff::Timestamp;
 use tracing::{debug, error, info, warn};
@@ -17,12 +17,12 @@ use crate::index::{PodWrite, RequeueDelay, SetKey, SetRecord, WriteAnswer};
 use crate::k8s;
 use crate::k8s::client::Failure;
 
-/// Object of a write.
+/// Target of a write.
 #[derive(Clone, Copy)]
 enum WrittenTo<'a> {
     /// Existing pod.
     Pod(&'a PodRef),
-    /// Node that gets another pod, next to the pod of this name.
+    /// Node on which a surge pod is created, and the name of the old pod there.
     Node(&'a NodeName, &'a str),
 }
 
@@ -42,7 +42,7 @@ impl<'a> WrittenTo<'a> {
     }
 }
 
-/// Converts a failed write to the answer for pending writes.
+/// Converts the error of a write to the answer that expectations record.
 pub(super) fn answer(refusal: &WriteError) -> WriteAnswer {
     match refusal.failure() {
         Some(Failure::Gone) => WriteAnswer::Gone,
@@ -59,11 +59,11 @@ pub(super) fn answer(refusal: &WriteError) -> WriteAnswer {
     }
 }
 
-/// State of a pod when a write to it began. The pod may be gone when the answer arrives.
+/// State of a pod when a write to it began, for the log: the pod may be gone when the write is answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct WrittenPod {
     node: NodeName,
-    /// Description for the log.
+    /// State of the pod in words, for the log.
     was: &'static str,
 }
 
@@ -82,7 +82,7 @@ impl WrittenPod {
     }
 }
 
-/// Logs a write that takes a pod down.
+/// Logs a write that stops a pod.
 fn log(key: &SetKey, WrittenPod { node, was }: &WrittenPod, pod: &PodRef, write: &PodWrite) {
     match write {
         PodWrite::Deletion => {
@@ -106,7 +106,7 @@ fn log(key: &SetKey, WrittenPod { node, was }: &WrittenPod, pod: &PodRef, write:
 
 impl Engine {
     pub(super) fn take_done(&mut self, done: Result<TaskResult, tokio::task::JoinError>) {
-        let Ok(done) = done else { return }; // aborted at shutdown
+        let Ok(done) = done else { return }; // the task was aborted at shutdown
         let now = self.parts.clock.now();
         let key = match done {
             TaskResult::Acted {
@@ -128,7 +128,7 @@ impl Engine {
             }
             TaskResult::Created(key, created) => {
                 self.note_created(&key, created, now);
-                // Creations are not counted as under way.
+                // Creations are not counted in `under_way`, so only requeue the DaemonSet.
                 return self.requeue(key, RequeueDelay::Short);
             }
             TaskResult::Revised(key, read) => {
@@ -150,7 +150,7 @@ impl Engine {
             TaskResult::Failed(key) => {
                 error!(daemonset = %key, "A task failed; what it asked for is looked at again");
                 self.parts.metrics.task_failed();
-                // The next list of the pods shows which writes succeeded.
+                // The results of the task are lost. The next list of the pods shows which writes succeeded.
                 if let Some(set) = self.index.set_mut(&key) {
                     set.lose_answers(now);
                 }
@@ -178,9 +178,9 @@ impl Engine {
         }
     }
 
-    /// Records created surge pods. They count from now on, even before the watch reports them.
+    /// Records created surge pods. They are in the index from now on, even before the watch reports them.
     ///
-    /// A pod that exists already, or may exist, is requested again if the watch doesn't report it in time.
+    /// The creation of a pod that may exist is requested again if the watch doesn't report the pod in time.
     fn note_surged(
         &mut self,
         key: &SetKey,
@@ -191,7 +191,7 @@ impl Engine {
         let answers = match made {
             Ok(answers) => answers,
             Err(refusal) => {
-                // The revision cannot be read, so all of its pods failed.
+                // The revision could not be read, so none of the pods was created.
                 for wanted in wanted {
                     self.note_made(key, wanted, Err(&refusal), now);
                 }
@@ -207,7 +207,7 @@ impl Engine {
                         let uid = pod.metadata.uid.as_deref().unwrap_or_default();
                         set.is_some_and(|set| set.place_of(&uid.into()).is_some())
                     };
-                    // A state from the watch is newer.
+                    // Ignore the pod in the answer if the watch has already reported it: the version from the watch is newer.
                     if let Some(pod) = pod.filter(|pod| !is_known(pod)) {
                         self.index.apply_pod(key, &pod, now);
                     }
@@ -227,7 +227,7 @@ impl Engine {
         result: Result<(), &WriteError>,
         now: Timestamp,
     ) {
-        // On a name conflict, the writer has already checked the existing pod.
+        // A name conflict is already resolved: the writer checked whether the existing pod is the surge pod.
         self.end_write(key, &wanted.action(), result, now);
         let beside = wanted.beside.name.as_str();
         let about = WrittenTo::Node(&wanted.node, beside);
@@ -261,7 +261,7 @@ impl Engine {
         }
     }
 
-    /// Records the result of transferring ownership to a successor; `None`: not tried.
+    /// Records the result of transferring the surge pod to the DaemonSet; `None`: the transfer was not tried.
     fn note_handed_over(
         &mut self,
         key: &SetKey,
@@ -280,7 +280,7 @@ impl Engine {
         }
     }
 
-    /// Ends a pending write with its answer, which may leave its effect unknown.
+    /// Records the answer to a pending write. The answer may leave open whether the write happened.
     fn end_write(
         &mut self,
         key: &SetKey,
@@ -307,7 +307,7 @@ impl Engine {
         self.remember(key, WrittenTo::Pod(pod), what, result, now);
     }
 
-    /// Records whether the result of a pull could be written.
+    /// Records whether the result of an image pull could be written to its pod.
     pub(super) fn note_pull_write(&mut self, write: &PullResultWrite) {
         let (now, result) = (self.parts.clock.now(), write.result.as_ref().copied());
         let about = WrittenTo::Pod(&write.pod);
@@ -315,9 +315,9 @@ impl Engine {
         self.requeue(write.key.clone(), RequeueDelay::Short);
     }
 
-    /// Records which pod or node the API server rejected, so that others come first.
+    /// Records a failed write for its pod or node, so that the next writes go to other pods and nodes.
     ///
-    /// Slows down all writes to pods of the DaemonSet while the API server itself has problems.
+    /// While the API server itself has problems, all writes to pods of the DaemonSet slow down.
     fn remember(
         &mut self,
         key: &SetKey,
@@ -357,7 +357,8 @@ impl Engine {
                     }
                     ErrorClass::Conflict => write_failures.conflict(place, what, said, now),
                     ErrorClass::Internal => write_failures.meet(place, what, said, now),
-                    // A pod that is already refused backs off further. Otherwise it is tried again at once and holds its slot.
+                    // Back off on this pod if it failed before or the failure lasts. Otherwise the pod keeps its slot and is
+                    // tried again at once.
                     ErrorClass::Busy if lasting || is_refused => {
                         write_failures.meet(place, what, said, now);
                     }
@@ -369,7 +370,7 @@ impl Engine {
                 WrittenTo::Node(node, _) => set.note_write_on(node, note),
             }
         }
-        // A refused pod has its own backoff and delays no other pod.
+        // A pod whose write failed before has its own backoff. It must not delay writes to other pods.
         if let (Some(ErrorClass::Busy | ErrorClass::Internal), false, Some(state)) =
             (class, is_refused, self.state.sets.get_mut(key))
         {
@@ -382,7 +383,7 @@ impl Engine {
         }
     }
 
-    /// Publishes that pods are recreated because the API server rejects their update in place.
+    /// Publishes that pods are recreated because the API server rejects updating them in place.
     fn tell_unfit(&self, key: &SetKey, about: WrittenTo<'_>, sentence: &str) {
         let notice = RolloutEvent {
             warning: true,
@@ -396,7 +397,7 @@ impl Engine {
         self.publish(key, &notice);
     }
 
-    /// Records the answer to a status write. A failed one doesn't block writes to pods.
+    /// Records the answer to a status write. A failed status write doesn't block writes to pods.
     fn note_reported(
         &mut self,
         key: &SetKey,
@@ -418,7 +419,7 @@ impl Engine {
         }
     }
 
-    /// Publishes once that another writer keeps changing the status; `rival` is its field manager, if known.
+    /// Publishes once that another client keeps overwriting the status. `rival` is the field manager of that client, if known.
     fn tell_contested(&self, key: &SetKey, rival: Option<&str>) {
         let rival = rival.map_or_else(
             || "A writer without a field manager of its own".to_owned(),
@@ -442,14 +443,15 @@ impl Engine {
         self.publish(key, &notice);
     }
 
-    /// Publishes that the conditions are outdated, because the conditions cannot show it.
+    /// Publishes an Event that the conditions are outdated. The conditions themselves cannot say so, because they cannot be
+    /// written.
     fn tell_unreported(&self, key: &SetKey, error: &WriteError) {
         if !matches!(class(error), ErrorClass::Rejected | ErrorClass::Invalid) {
-            return; // a missing permission has an Event of its own
+            return; // a missing permission is reported in an Event of its own
         }
-        // The DaemonSet's name is not replaced, because it may be part of any word.
+        // Unlike in messages about pods, don't replace the DaemonSet's name: a short name may be part of any word.
         let said = message(error, "");
-        // Server-side apply rejects fields that the definition lacks.
+        // Server-side apply rejects fields that the CustomResourceDefinition lacks.
         let definition = if said.contains("field not declared in schema") {
             "; the CustomResourceDefinition in the cluster is another one than that of yurt-ds, put that in: kubectl apply -k \
                  manifests/components/advanced"
@@ -468,7 +470,7 @@ impl Engine {
         self.publish(key, &notice);
     }
 
-    /// Returns the consequences while the status cannot be written.
+    /// Returns a sentence about the consequences of a status that cannot be written.
     fn unreported(&self, key: &SetKey) -> String {
         let set = self.index.set(key);
         let forgets = if set.is_some_and(SetRecord::is_stopped_unseen) {
@@ -482,7 +484,7 @@ impl Engine {
         )
     }
 
-    /// Reports a rejected write once. `write` is its step of the rollout, if it was one.
+    /// Reports a rejected write once. `write` is the rollout step of the write, if it belongs to one.
     pub(super) fn note_refusal(
         &mut self,
         key: &SetKey,
@@ -502,7 +504,7 @@ impl Engine {
             Failure::Gone | Failure::Conflict => {
                 debug!(daemonset = %key, %error, "The view was old");
             }
-            // The status reports it once.
+            // The disruption budget is reported in the status, so don't log it for each attempt.
             Failure::Blocked => debug!(daemonset = %key, %error, "A disruption budget refuses"),
             Failure::Forbidden if lacks_permission => {
                 let granted_by = permissions::granted_by(verb, resource, key.kind, write);
@@ -539,7 +541,7 @@ mod tests {
     use super::*;
     use crate::core::testing::{current, old};
 
-    /// Found on a real cluster: the log called evicted pods of the current revision outdated.
+    /// Found on a real cluster: the log called evicted pods outdated although they had the current revision.
     #[test]
     fn the_log_says_what_a_pod_was_that_went() {
         let was = |pod: &Pod| WrittenPod::new(&"n1".into(), pod).was;

@@ -1,4 +1,4 @@
-//! Requests of the loop to the API server.
+//! Requests that the loop sends to the API server.
 
 use std::collections::BTreeMap;
 
@@ -16,14 +16,14 @@ use crate::core::engine::not_ready::UnexplainedPods;
 use crate::core::{Action, Fleet, Plan, Progress, RevisionUnknown, Targeting, Verdict};
 use crate::index::SetKey;
 
-/// Runs `task` and converts a panic to [`TaskResult::Failed`], so that later requests don't wait for it indefinitely.
+/// Runs `task`, and converts a panic to [`TaskResult::Failed`], so that the loop doesn't wait for the task forever.
 async fn caught(key: SetKey, task: impl Future<Output = TaskResult>) -> TaskResult {
     let ended = std::panic::AssertUnwindSafe(task).catch_unwind().await;
     ended.unwrap_or(TaskResult::Failed(key))
 }
 
 impl Engine {
-    /// Starts writes, unless this replica doesn't lead or the API server has just rejected some.
+    /// Starts writes, unless this replica doesn't lead or writes are in a backoff.
     pub(super) fn write(
         &mut self,
         key: &SetKey,
@@ -78,7 +78,7 @@ impl Engine {
         self.surge(key, wanted, now);
     }
 
-    /// Starts a request task. Its end is reported even if it panics.
+    /// Starts a task that sends requests. Its end is reported to the loop even if it panics.
     pub(super) fn spawn(
         &mut self,
         key: SetKey,
@@ -99,7 +99,7 @@ impl Engine {
             .revision_name(&owner.uid, &first.revision)
             .map(str::to_owned)
         else {
-            return; // the watch has just dropped it, and is about to report another one
+            return; // the watch dropped the revision and is about to report another one
         };
         if let Some(set) = index.set_mut(key) {
             let actions = wanted.iter().map(SurgeRequest::action);
@@ -126,7 +126,7 @@ impl Engine {
         self.spawn(key.clone(), async move {
             let result = writer.act(&key, &whom, &action, now).await;
             let handed = match (&action, &result) {
-                // Immediately, while the old pod still exists.
+                // Transfer the surge pod at once: when the old pod is gone, the native controller would create another pod.
                 (Action::DeleteAfterSurge { successor, .. }, Ok(())) => {
                     Some(writer.transfer_ownership(&key, &whom, successor).await)
                 }
@@ -194,7 +194,7 @@ impl Engine {
             self.record(key, &unmarked);
         }
         if let Some(set) = self.index.set_mut(key) {
-            // The reported pause counts from now on, even before it shows.
+            // Use the reported pause for decisions from now on, before the watch shows it.
             set.set_last_pause(report.state.pause.as_ref().map(|pause| pause.record));
             set.begin_report(report.conditions, now);
             if let (Some(advanced), Some((_, numbers))) = (&mut set.advanced, &whole) {
@@ -204,10 +204,11 @@ impl Engine {
         self.state.sets.entry(key.clone()).or_default().under_way += 1;
         let (writer, key) = (self.parts.writer.clone(), key.clone());
         self.spawn(key.clone(), async move {
-            // The status records these Events as sent, so they go first. If the process dies in between, the next leader sends
-            // the same Events again.
+            // Send these Events before the status, which records them as sent. If the process dies in between, the next leader
+            // sends the same Events again.
             futures::future::join_all(first).await;
-            // Before the write, because the correction takes the fields over from the other writer.
+            // Look for the other writer before the status is written, because the write makes this controller the manager of the
+            // fields.
             let rival = if is_contested {
                 Some(writer.other_status_writer(&key).await)
             } else {
@@ -239,7 +240,7 @@ impl Engine {
             _ => None,
         });
         let lookups = &mut self.parts.lookups;
-        // Creating the first pods of a large fleet takes a while.
+        // The first pods of a new DaemonSet take a while, so look only at a rollout that replaces an earlier revision.
         let Some(since) = since.min().filter(|_| fleet.replaces) else {
             if lookups.none_missing(key)
                 && let Some(set) = self.index.set_mut(key)
@@ -264,7 +265,7 @@ impl Engine {
         }
     }
 
-    /// Reads Events and conditions of pods that will soon have been unavailable for too long.
+    /// Reads the Events and conditions of pods that have been unavailable for nearly too long.
     pub(super) fn ask_why_not_ready(
         &mut self,
         key: &SetKey,
@@ -295,7 +296,7 @@ impl Engine {
         }
     }
 
-    /// Reads live what the watches leave unclear: the current revision, and the revision of a pod.
+    /// Reads the objects live if the watches leave the current revision, or the revision of a pod, unclear.
     pub(super) fn look_up(
         &mut self,
         key: &SetKey,

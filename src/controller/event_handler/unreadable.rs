@@ -1,19 +1,19 @@
-//! Unreadable objects, by watch. Each is reported once, and counted as long as it stays unreadable.
+//! Unreadable objects, by watch. Each is reported once, and counted as long as it is unreadable.
 
 use std::collections::BTreeMap;
 
 use crate::k8s::{Unreadable, UnreadableReason};
 
-/// Maximum number of tracked objects per watch. Further ones are skipped without a report by name.
+/// Maximum number of tracked objects per watch. Further ones are ignored without being reported by name.
 const MOST: usize = 256;
 
-/// Watch: its resource and its number, which is zero for resources of the whole cluster.
+/// Watch, identified by its resource and number. The number of cluster-wide watches is zero.
 pub(super) type WatchId = (&'static str, u64);
 
-/// Namespace and name.
+/// Namespace and name of an object.
 type ObjectName = (String, String);
 
-/// Objects that are currently unreadable.
+/// Objects that are unreadable at present.
 #[derive(Debug, Default)]
 pub(super) struct UnreadableObjects(BTreeMap<WatchId, BTreeMap<ObjectName, Known>>);
 
@@ -21,18 +21,18 @@ pub(super) struct UnreadableObjects(BTreeMap<WatchId, BTreeMap<ObjectName, Known
 struct Known {
     reason: UnreadableReason,
     uid: Option<String>,
-    /// True if the current list contains the object.
+    /// True if the list in progress has contained the object.
     is_listed: bool,
 }
 
 impl UnreadableObjects {
-    /// Handles the beginning of a list.
+    /// Prepares for a new list of the watch.
     pub(super) fn begin(&mut self, watch: WatchId) {
         let known = self.0.get_mut(&watch).into_iter().flatten();
         known.for_each(|(_, known)| known.is_listed = false);
     }
 
-    /// Records an object. Returns true if it was not known to be unreadable for this reason.
+    /// Records an unreadable object. Returns true if the object was readable before, or unreadable for another reason.
     pub(super) fn note(&mut self, watch: WatchId, object: &Unreadable) -> bool {
         let meta = &object.metadata;
         let name = name_of(meta.namespace.as_deref(), meta.name.as_deref());
@@ -50,7 +50,7 @@ impl UnreadableObjects {
         !known.insert(name, now).is_some_and(is_same)
     }
 
-    /// Forgets an object that is readable or gone. Returns true if it was known.
+    /// Forgets an object that is readable again or gone. Returns true if the object was recorded.
     pub(super) fn forget(
         &mut self,
         watch: WatchId,
@@ -67,7 +67,7 @@ impl UnreadableObjects {
         was_known
     }
 
-    /// Handles the end of a list. Returns true if objects were forgotten.
+    /// Forgets the objects that the completed list didn't contain. Returns true if there were any.
     pub(super) fn finish(&mut self, watch: WatchId) -> bool {
         let Some(known) = self.0.get_mut(&watch) else {
             return false;
@@ -93,7 +93,7 @@ impl UnreadableObjects {
         self.0.is_empty()
     }
 
-    /// Number of objects by resource and reason.
+    /// Number of unreadable objects, by resource and reason.
     pub(super) fn counts(&self) -> BTreeMap<(&'static str, UnreadableReason), usize> {
         let mut counts = BTreeMap::new();
         for ((resource, _), known) in &self.0 {

@@ -1,11 +1,12 @@
-//! Leases of other installations. Two installations that serve the same kinds both replace pods, without coordination.
+//! Detection of other installations by their Leases. Two installations that serve the same kinds would both replace pods,
+//! uncoordinated.
 //!
-//! Every [`CHECK`], a leader lists the Leases of its own name in all namespaces, and reports those being renewed. It doesn't wait
-//! for their holders. Otherwise a user who can create a Lease in one namespace could stop all rollouts.
+//! Every [`CHECK`], the leader lists the Leases of the controller's name in all namespaces, and reports the Leases that are being
+//! renewed. It only reports them: if it stopped, a user who can create a Lease in one namespace could stop all rollouts.
 //!
-//! An unreadable Lease is skipped. Otherwise a tenant who can create one could make every check fail.
+//! Unreadable Leases are skipped. Otherwise a tenant who can create one could make every check fail.
 //!
-//! A leader that may not list Leases skips the check. The permission check reports the missing right.
+//! If the leader may not list Leases, it skips the check. The missing right is reported by the permission check.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -21,10 +22,10 @@ use crate::core::names;
 use crate::core::words::named;
 use crate::k8s::client::CallError;
 
-/// Interval between checks. Every installation renews its Lease more often than that.
+/// Interval between checks. Every installation renews its Lease at least once in this time.
 const CHECK: Duration = Duration::from_secs(30);
 
-/// Checks for other installations.
+/// Other installations, as known from periodic checks.
 pub(super) struct OtherInstallations {
     client: Client,
     /// Namespace of this installation.
@@ -32,7 +33,7 @@ pub(super) struct OtherInstallations {
     kinds: Kinds,
     /// Leases of other installations at the last check, by namespace.
     seen: BTreeMap<String, LeaseRecord>,
-    /// Namespaces of installations that renewed their Lease between the last two checks and serve a common kind.
+    /// Namespaces of other installations that serve a common kind and renewed their Lease between the last two checks.
     active: BTreeSet<String>,
     due: Instant,
 }
@@ -49,12 +50,12 @@ impl OtherInstallations {
         }
     }
 
-    /// Number of active other installations.
+    /// Number of other installations that are active.
     pub(super) fn count(&self) -> usize {
         self.active.len()
     }
 
-    /// Returns a message for the operator; `None`: there is no other installation.
+    /// Returns a message for the operator; `None`: no other installation is active.
     pub(super) fn message(&self) -> Option<String> {
         let namespaces = self.active.iter().map(String::as_str);
         (!self.active.is_empty()).then(|| {
@@ -66,15 +67,15 @@ impl OtherInstallations {
         })
     }
 
-    /// Returns true if it is time to check again.
+    /// Returns true if it is time for the next check.
     pub(super) fn is_due(&self) -> bool {
         Instant::now() >= self.due
     }
 
-    /// Checks again. Returns true if something changed.
+    /// Checks for other installations. Returns true if the set of active ones changed.
     ///
     /// # Errors
-    /// If the Leases cannot be listed. Then the previous result stays.
+    /// If the Leases cannot be listed. The result of the previous check remains.
     pub(super) async fn check(&mut self) -> Result<bool, CallError> {
         self.due = Instant::now() + CHECK;
         let only = format!("metadata.name={}", names::LEASE);

@@ -1,4 +1,4 @@
-//! Elections in paused time, against a Lease in memory.
+//! Tests of elections in paused time, with a Lease in memory.
 
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,17 +13,17 @@ use serde_json::{Value, json};
 use super::*;
 use crate::index::SetKind;
 
-/// API server with one Lease, and Leases of other installations.
+/// Simulated API server with one Lease, and with the Leases of other installations.
 #[derive(Default)]
 struct Server {
     lease: Mutex<Option<Value>>,
     others: Mutex<Vec<Value>>,
-    /// True if lists of Leases of all namespaces are rejected.
+    /// True if the server rejects lists of Leases in all namespaces.
     refuses_lists: AtomicBool,
-    /// Reasons of Events.
+    /// Reasons of the Events that the server received.
     events: Mutex<Vec<String>>,
     log: Mutex<Vec<String>>,
-    /// Replicas that get no answer.
+    /// Replicas that get no response from the server.
     cut_off: Mutex<Vec<&'static str>>,
 }
 
@@ -73,7 +73,7 @@ impl Server {
         (200, list)
     }
 
-    /// Renews the Lease of another installation, which serves `kinds`.
+    /// Renews the Lease of another installation in `namespace`, which serves `kinds`.
     fn renew(&self, namespace: &str, kinds: Option<&str>) {
         let mut others = lock(&self.others);
         let renewals = others
@@ -90,7 +90,7 @@ impl Server {
         }));
     }
 
-    /// Renews that Lease for a number of seconds.
+    /// Renews the Lease of another installation every 5 s for a number of seconds.
     async fn renews(&self, namespace: &str, kinds: Option<&str>, for_seconds: u64) {
         for _ in 0..for_seconds / 5 {
             self.renew(namespace, kinds);
@@ -346,7 +346,7 @@ async fn a_kind_that_the_holder_of_the_lease_does_not_serve_is_reported() {
     pass(6).await;
     let readiness = ReadinessHandle::default();
     let advanced = alone(SetKind::Advanced, "advanced", readiness.clone());
-    // Duration as in a rolling update.
+    // A rolling update takes less time than this, so a kind that is not served yet must not be reported.
     pass(110).await;
     assert!(readiness.is_ready());
     pass(300).await;
@@ -356,7 +356,7 @@ async fn a_kind_that_the_holder_of_the_lease_does_not_serve_is_reported() {
     native.release().await;
     pass(6).await;
     assert!(writes(&advanced) && readiness.is_ready());
-    // A holder of both kinds leaves none unserved. An older version doesn't record its kinds.
+    // If the holder serves both kinds, or is an older version that doesn't record its kinds, no kind is reported.
     for kinds in [Some("native,advanced"), None] {
         let server = Arc::new(Server::default());
         let start =
@@ -445,7 +445,7 @@ fn durations_that_do_not_fit_are_refused_with_the_flag() {
     case(86_400, 10, 5, "--lease-duration 86400s");
 }
 
-/// A paused machine: its wall clock is ahead when it resumes, and its timers don't notice.
+/// While the machine is paused, timers stop. When it resumes, only the wall clock shows that the deadline has passed.
 #[tokio::test(start_paused = true)]
 async fn a_wall_clock_past_the_deadline_ends_leadership_until_the_next_renewal() {
     let server = Arc::new(Server::default());

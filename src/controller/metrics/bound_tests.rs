@@ -1,4 +1,4 @@
-//! Tests of the number of series of a DaemonSet, whatever its owner and its nodes write.
+//! Tests that limit the number of metric series per DaemonSet, whatever DaemonSet and nodes contain.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::shutdown;
 use crate::sim::kubelet::{Behaviour, FakeNodeSpec, KubeletOptions};
 use crate::sim::world::{World, WorldSetup};
 
-/// Maximum number of bytes for the series of a DaemonSet with the longest names that Kubernetes allows.
+/// Maximum total size of a DaemonSet's series in bytes, with the longest names that Kubernetes allows.
 const BYTES: usize = 20 << 10;
 
 const PAGE: &str = include_str!("../../../docs/reference/metrics.md");
@@ -37,7 +37,7 @@ fn daemonset(name: &str, annotations: &Value) -> DaemonSet {
     serde_json::from_value(set).unwrap()
 }
 
-/// Returns fifty waves, the maximum, each with a unique name.
+/// Returns fifty waves, which is the maximum. Each has a unique name.
 fn many_waves() -> String {
     let wave = |number| {
         let name = format!("wave-{number}-{}", "x".repeat(40));
@@ -56,7 +56,7 @@ fn many_conditions() -> Value {
     json!({ "status": { "conditions": Value::from_iter((0..60).map(condition)) } })
 }
 
-/// Returns the lines of a page by DaemonSet.
+/// Returns the lines of a metrics page, by DaemonSet.
 fn series(page: &str) -> BTreeMap<String, Vec<&str>> {
     let mut found: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     for line in page.lines() {
@@ -161,7 +161,7 @@ async fn no_annotation_status_or_node_adds_series_beyond_the_documented_number()
             }
         }
     }
-    // All series except the one about a pause.
+    // No DaemonSet in this test is paused, so the series about a pause is missing.
     assert_eq!(most.get("waves"), Some(&(SERIES - 1)), "{most:?}");
     assert_eq!(most.get("crashes"), Some(&(SERIES - 1)), "{most:?}");
     assert_eq!(most.get("invalid"), Some(&1), "{most:?}");

@@ -1,4 +1,4 @@
-//! Series of each DaemonSet: stored as numbers, and encoded when the page is requested.
+//! Metric series of each DaemonSet. They are stored as numbers and encoded when the metrics are requested.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,22 +12,22 @@ use super::number;
 use crate::core::{Counts, Phase, Plan, Verdict};
 use crate::index::SetKey;
 
-/// Exported state of every managed DaemonSet.
+/// Exported numbers of every managed DaemonSet.
 #[derive(Debug, Default)]
 pub(super) struct Rollouts(Mutex<BTreeMap<SetKey, Option<Box<Rollout>>>>);
 
-/// Numbers of a plan.
+/// Numbers of one plan.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rollout {
     counts: Counts,
     phase: Phase,
     running: usize,
-    /// Unix time of the beginning of the pause.
+    /// Unix time at which the pause began.
     paused_since: Option<i64>,
 }
 
 impl Rollout {
-    /// Takes the numbers of a plan. `phase` is that of the DaemonSet's conditions.
+    /// Reads the numbers of a plan. `phase` is the phase that the DaemonSet's conditions show.
     pub(super) fn new(plan: &Plan, phase: Phase) -> Self {
         Self {
             counts: plan.counts,
@@ -38,7 +38,7 @@ impl Rollout {
     }
 }
 
-/// Gauge with one series for each DaemonSet that has a plan; `None`: no series.
+/// Gauge that has one series for each DaemonSet with a plan; a value of `None` omits the series.
 struct Single {
     name: &'static str,
     help: &'static str,
@@ -98,28 +98,28 @@ const SINGLE: [Single; 10] = [
     },
 ];
 
-/// Maximum number of series of one DaemonSet.
+/// Maximum number of series per DaemonSet.
 ///
-/// Labels come from its name and from fixed lists, never from its annotations, status, nodes or pods. `docs/reference/metrics.md`
-/// documents the number.
+/// Labels contain the DaemonSet's name and fixed words, never content of its annotations, status, nodes or pods.
+/// `docs/reference/metrics.md` documents the number.
 #[cfg(test)]
 pub(super) const SERIES: usize = Verdict::WORDS.len() + SINGLE.len() + LACKING + 1;
 
-/// Number of reasons for a missing available pod.
+/// Number of reasons why an available pod is missing.
 const LACKING: usize = 4;
 
 impl Rollouts {
-    /// Exports these numbers from now on; `None`: the settings are unusable, and nothing is known about the nodes.
+    /// Exports these numbers for a DaemonSet; `None`: the settings are unusable, so there are no numbers.
     pub(super) fn set(&self, key: SetKey, rollout: Option<Rollout>) {
         self.lock().insert(key, rollout.map(Box::new));
     }
 
-    /// Ends the series of a DaemonSet.
+    /// Removes the series of a DaemonSet.
     pub(super) fn forget(&self, key: &SetKey) {
         self.lock().remove(key);
     }
 
-    /// Ends the series of all DaemonSets.
+    /// Removes the series of all DaemonSets.
     pub(super) fn forget_all(&self) {
         self.lock().clear();
     }
@@ -172,7 +172,7 @@ impl Collector for Rollouts {
     }
 }
 
-/// Label with its value.
+/// Name and value of a label.
 type Label<'a> = (&'static str, &'a str);
 
 fn labels(key: &SetKey) -> [Label<'_>; 3] {
@@ -188,7 +188,7 @@ fn series<'a>(key: &'a SetKey, label: &'static str, value: &'static str) -> [Lab
     [namespace, daemonset, group, (label, value)]
 }
 
-/// Writes a gauge with its series.
+/// Writes a gauge with all its series.
 pub(super) fn gauge<L: EncodeLabelSet, V: EncodeGaugeValue>(
     encoder: &mut DescriptorEncoder<'_>,
     name: &str,

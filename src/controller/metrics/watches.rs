@@ -1,4 +1,4 @@
-//! Age of the data of each watch, computed when the page is requested.
+//! Metric of the age of each watch's data, calculated when the metrics are requested.
 
 use std::fmt;
 

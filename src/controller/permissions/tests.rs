@@ -1,4 +1,4 @@
-//! Tests of the permission lists: against the manifests, and against a server that denies requests.
+//! Tests of the permission lists: compared with the manifests, and with a server that denies requests.
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -79,7 +79,7 @@ fn each_component_grants_exactly_what_its_setting_needs() {
     }
 }
 
-/// With only the base rights, a holder of the token must not change or create anything that runs.
+/// With only the base rights, a stolen token must not suffice to change or create anything that runs.
 #[test]
 fn the_base_deletes_and_evicts_pods_and_writes_status_alone() {
     let writes = NEEDED.iter().filter(|one| {
@@ -116,7 +116,7 @@ fn a_refused_write_names_the_component_of_its_feature() {
     ] {
         case(patch, native, Some(write), expected);
         case(patch, advanced, Some(write), ADVANCED_RBAC);
-        // Marks and in-place updates begin with a condition.
+        // The first write of a mark or an in-place update is a condition in the pod's status, which the base rights allow.
         case(status, native, Some(write), BASE_RBAC);
     }
     let create = Some(WriteVerb::Create);
@@ -134,7 +134,7 @@ fn a_refused_write_names_the_component_of_its_feature() {
     case(("delete", "jobs"), native, None, PRE_PULL_RBAC);
 }
 
-/// The admission policies list the conditions that the controller writes.
+/// The admission policies name exactly the conditions that the controller writes.
 #[test]
 fn the_policies_permit_exactly_the_conditions_that_are_written() {
     let names = |file: &str, variable: &str| -> BTreeSet<String> {
@@ -370,7 +370,8 @@ async fn what_is_missing_is_asked_for_until_it_is_granted() {
     sleep(Duration::from_secs(600)).await;
     assert!(shows(0));
     assert_eq!(asked.load(Ordering::Relaxed), 5);
-    // An API server that has just started denies requests that it grants a moment later.
+    // An API server that has just started denies requests for a moment. A permission that is granted at the first check is not
+    // reported.
     lacking.tell("watch", "pods");
     sleep(Duration::from_secs(600)).await;
     assert_eq!(asked.load(Ordering::Relaxed), 6);
@@ -379,7 +380,7 @@ async fn what_is_missing_is_asked_for_until_it_is_granted() {
     following.await.expect("it ends with those who tell it");
 }
 
-/// A replica without complete lists must not decide, and reports the reason although it doesn't lead.
+/// A replica that cannot list objects must not decide. It reports the reason although it doesn't lead.
 #[tokio::test(start_paused = true)]
 async fn a_replica_that_may_not_list_says_so_and_never_takes_the_lease() {
     let clock = Clock::starting_at("2026-01-01T00:00:00Z".parse().unwrap());

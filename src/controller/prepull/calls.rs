@@ -1,4 +1,4 @@
-//! Requests of each step: few, each with a deadline. All writes go through [`Writer`].
+//! API requests of each step of an image pull: few, each with a deadline. All writes go through [`Writer`].
 
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::batch::v1::Job;
@@ -32,16 +32,16 @@ use crate::k8s::client::{CallError, Failure, WRITE_DEADLINE, within};
 use crate::k8s::{self, AdvancedDaemonSet};
 use std::sync::Arc;
 
-/// Longest failure reason in a condition, in bytes: enough for a registry's message, not for its error page.
+/// Maximum length of the failure reason in a condition, in bytes: enough for a registry's error, but not for an HTML error page.
 const LONGEST: usize = 400;
 
-/// Attempts to write a result while a kubelet writes the same pod's status.
+/// Attempts to write a result. An attempt conflicts if the kubelet writes to the same pod's status at that moment.
 const ATTEMPTS: usize = 4;
 
-/// Prefix that the Job controller adds to the API server's message.
+/// Prefix that the Job controller adds to the API server's error message.
 const REFUSED_POD: &str = "Error creating: ";
 
-/// Dependencies of requests.
+/// Dependencies of the requests.
 #[derive(Clone)]
 pub(super) struct Calls {
     pub(super) client: Client,
@@ -53,7 +53,7 @@ pub(super) struct Calls {
 }
 
 impl Calls {
-    /// Carries out a step.
+    /// Carries out one step.
     pub(super) async fn take(&self, step: &PullStep) -> PullStepResult {
         match step {
             PullStep::Begin(request) => self.begin(request).await,
@@ -65,7 +65,7 @@ impl Calls {
         }
     }
 
-    /// Creates the Job from the current template if the request is still about that template.
+    /// Creates the Job from the current template, if that is still the template of the request.
     async fn begin(&self, request: &PullRequest) -> PullStepResult {
         let name = &request.key.name;
         let set = if request.key.is_advanced() {
@@ -84,7 +84,7 @@ impl Calls {
             && set["metadata"]["generation"] == request.generation
             && pod["metadata"]["uid"] == request.pull.pod.uid.to_string();
         if !meant {
-            return PullStepResult::Failed; // the watches are about to report the change, which changes the desired pull
+            return PullStepResult::Failed; // the object has changed; the watches are about to report it
         }
         let template = &set["spec"]["template"];
         let images = manifest::images(template, &pod);
@@ -107,20 +107,20 @@ impl Calls {
                 info!(daemonset = %request.key, job = name, node = %request.pull.node, "Made a Job that pulls images");
                 match serde_json::from_str(&made) {
                     Ok(job) => PullStepResult::Begun(Box::new(job)),
-                    Err(_) => PullStepResult::Failed, // it exists, and the watch shows it
+                    Err(_) => PullStepResult::Failed, // the Job was created, and the watch reports it
                 }
             }
             Err(refusal) => self.refused(request, &refusal),
         }
     }
 
-    /// Turns a rejection of a Job into the result of the pull, because the Job would be rejected again.
+    /// Converts a rejected Job to a failed pull, because another attempt would be rejected too.
     fn refused(&self, request: &PullRequest, refusal: &WriteError) -> PullStepResult {
         let WriteError::Failed { error, .. } = refusal else {
             return PullStepResult::Failed;
         };
         match error.failure() {
-            // Renewed credentials work after a moment.
+            // The credentials may have just been renewed, so try again.
             Failure::Forbidden if is_unauthorized(error) => PullStepResult::Failed,
             Failure::Forbidden | Failure::Refused => {
                 warn!(daemonset = %request.key, %error, "A Job that pulls images was refused");
@@ -147,16 +147,17 @@ impl Calls {
             .publish(&about, Severity::Warning, PERMISSION_MISSING, &note);
     }
 
-    /// Reports the answer to a write for the rollout to the engine. An Event reports it for an owner's request.
+    /// Passes the result of a status write on to the engine, for a pull that the rollout requested. A pull that a node owner
+    /// requested is reported in an Event.
     fn report(&self, request: &PullRequest, result: Result<(), WriteError>) {
         if request.pull.initiator == PullInitiator::Rollout {
             let (key, pod) = (request.key.clone(), request.pull.pod.clone());
-            // The receiver is gone while the process ends.
+            // Sending fails only during shutdown, when the receiver is gone.
             let _ = self.written.send(PullResultWrite { key, pod, result });
         }
     }
 
-    /// Publishes that a result cannot be written for a waiting owner.
+    /// Publishes that the result of a pull cannot be written, because the node owner waits for it.
     fn tell_unwritten(&self, request: &PullRequest, why: &str) {
         let about = Subject::of_set(&request.key, &request.set_uid);
         let why = refused::sentence(why, request.pull.pod.name.as_str());
@@ -168,7 +169,7 @@ impl Calls {
             .publish(&about, Severity::Warning, WRITE_REFUSED, &note);
     }
 
-    /// Reads the Job controller's Events for the reason that a Job has no pod.
+    /// Reads why a Job has no pod from the Events of the Job controller.
     async fn look(&self, request: &PullRequest, job: &JobRef) -> PullStepResult {
         let failed = format!("involvedObject.uid={},reason=FailedCreate", job.uid);
         let last = match last_event(&self.client, &request.key.namespace, &failed).await {
@@ -182,7 +183,7 @@ impl Calls {
         PullStepResult::Looked(said.map(|said| said.trim_start_matches(REFUSED_POD).to_owned()))
     }
 
-    /// Writes the result if the pod still requests this revision.
+    /// Writes the result of a pull if the pod still requests the pull of this revision.
     async fn tell(
         &self,
         request: &PullRequest,
@@ -254,7 +255,7 @@ impl Calls {
         match cleared.await {
             Ok(()) => PullStepResult::Told(None),
             Err(refusal) => match refusal.failure() {
-                // It is gone, or there is another Job of this name.
+                // The Job is gone. A conflict means that another Job has the same name.
                 Some(Failure::Gone | Failure::Conflict) => PullStepResult::Told(None),
                 _ => {
                     if let WriteError::Failed { error, .. } = refusal {
@@ -266,7 +267,7 @@ impl Calls {
         }
     }
 
-    /// Reads the whole current object.
+    /// Reads the whole present object.
     async fn read<K: Resource<DynamicType = ()>>(
         &self,
         request: &PullRequest,
@@ -288,7 +289,7 @@ impl Calls {
     }
 }
 
-/// Returns the name of a request's Job.
+/// Returns the name of the Job for a request.
 fn name_of(request: &PullRequest) -> String {
     job_name(
         request.pull.pod.name.as_str(),
@@ -296,7 +297,7 @@ fn name_of(request: &PullRequest) -> String {
     )
 }
 
-/// Returns true if a pod requests this revision and has no result.
+/// Returns true if a pod requests the pull of this revision and has no result yet.
 fn asks(pod: &k8s::Pod, request: &PullRequest) -> bool {
     let message = message_of(request.pull.revision.as_str());
     pod.metadata.uid == Some(request.pull.pod.uid.to_string())
@@ -318,8 +319,8 @@ fn condition(request: &PullRequest, outcome: &PullOutcome, job: &str, clock: &Cl
             "message": message_of(request.pull.revision.as_str()),
             "lastTransitionTime": clock.time(),
         }),
-        // The condition was not `True` and stays so, so its transition time stays. The probe time of a failure determines the
-        // next attempt.
+        // The transition time is kept: the status remains `False`. The probe time of a failure determines when the next attempt
+        // starts.
         PullOutcome::Failed(why) => json!({
             "type": POD_IMAGE_READY,
             "status": "False",
@@ -343,12 +344,12 @@ fn version_of(object: &str) -> Option<u64> {
     object["metadata"]["resourceVersion"].as_str()?.parse().ok()
 }
 
-/// Returns the label selector of pre-pull Jobs and their pods.
+/// Returns the label selector for pre-pull Jobs and their pods.
 pub(super) fn selector() -> &'static str {
     crate::core::names::PRE_PULL_POD
 }
 
-/// Returns the created Job from an answer.
+/// Returns the Job that a step created.
 pub(super) fn made(answer: &PullStepResult) -> Option<Job> {
     match answer {
         PullStepResult::Begun(job) => Some((**job).clone()),

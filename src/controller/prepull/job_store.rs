@@ -1,4 +1,4 @@
-//! Pre-pull Jobs and their pods, from watches and from the controller's own writes.
+//! Pre-pull Jobs and their pods, as known from watches and from the controller's own writes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use kube::runtime::watcher::Event;
 use crate::core::names::{PRE_PULL_DAEMONSET, PRE_PULL_POD, PRE_PULL_REVISION};
 use crate::core::{PodUid, Revision};
 
-/// Job, identified by its UID.
+/// Reference to a Job, which is identified by its UID.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct JobRef {
     pub(super) namespace: String,
@@ -18,7 +18,7 @@ pub(super) struct JobRef {
     pub(super) uid: String,
 }
 
-/// Pod and revision for which a Job was created.
+/// Pod and revision that a Job pulls images for.
 pub(super) type PullKey = (PodUid, Revision);
 
 /// All pre-pull Jobs and their pods.
@@ -26,7 +26,7 @@ pub(super) type PullKey = (PodUid, Revision);
 pub(super) struct JobStore {
     jobs: BTreeMap<String, Job>,
     pods: BTreeMap<String, Pod>,
-    /// UIDs of Jobs that the controller deleted and the watch still shows.
+    /// UIDs of Jobs that the controller deleted, while the watch still shows them.
     removed: BTreeSet<String>,
     listed_jobs: Listing,
     listed_pods: Listing,
@@ -40,7 +40,7 @@ struct Listing {
 }
 
 impl JobStore {
-    /// Returns true if both watches have completed their first lists.
+    /// Returns true if the first lists of Jobs and of pods are complete.
     pub(super) fn is_complete(&self) -> bool {
         self.listed_jobs.complete && self.listed_pods.complete
     }
@@ -68,7 +68,7 @@ impl JobStore {
         }
     }
 
-    /// Adds a Job from a watch or an answer.
+    /// Adds a Job, from a watch or from the response to its creation.
     pub(super) fn put(&mut self, job: Job) {
         let Some(uid) = job.metadata.uid.clone() else {
             return;
@@ -81,14 +81,14 @@ impl JobStore {
         }
     }
 
-    /// Notes that the controller deleted a Job. Later events about it are ignored.
+    /// Records that the controller deleted a Job. Later events about the Job are ignored.
     pub(super) fn note_removed(&mut self, job: &JobRef) {
         if self.jobs.remove(&job.uid).is_some() {
             self.removed.insert(job.uid.clone());
         }
     }
 
-    /// Applies an event about a pod of a Job.
+    /// Applies an event about the pod of a Job.
     pub(super) fn take_pod(&mut self, event: Event<Pod>) {
         let uid = |pod: &Pod| pod.metadata.uid.clone().unwrap_or_default();
         match event {
@@ -107,12 +107,12 @@ impl JobStore {
         }
     }
 
-    /// Forgets everything, because the watches end.
+    /// Forgets all Jobs and pods, because the watches end.
     pub(super) fn forget(&mut self) {
         *self = Self::default();
     }
 
-    /// Jobs, each with the pod and revision for which it was created.
+    /// Jobs, each with the pod and the revision that it pulls images for.
     pub(super) fn jobs(&self) -> impl Iterator<Item = (PullKey, &Job)> {
         self.jobs
             .values()
@@ -138,7 +138,7 @@ impl Listing {
     }
 }
 
-/// Returns a Job reduced to the fields that are read.
+/// Returns a Job with only the fields that the controller reads.
 fn slim_job(job: Job) -> Job {
     let spec = job.spec.map(|spec| JobSpec {
         active_deadline_seconds: spec.active_deadline_seconds,
@@ -151,7 +151,7 @@ fn slim_job(job: Job) -> Job {
     }
 }
 
-/// Returns a pod reduced to the fields that are read.
+/// Returns a pod with only the fields that the controller reads.
 fn slim_pod(pod: Pod) -> Pod {
     let slim = |container: Container| Container {
         name: container.name,
@@ -184,7 +184,7 @@ fn slim_meta(meta: ObjectMeta) -> ObjectMeta {
     }
 }
 
-/// Returns the pod and revision of a Job; `None`: it is not a pre-pull Job. The pod that its label names must own it.
+/// Returns the pod and revision of a Job; `None`: it is not a pre-pull Job. The pod that the label names must also own the Job.
 fn pull_key(job: &Job) -> Option<PullKey> {
     let pod = job.metadata.labels.as_ref()?.get(PRE_PULL_POD)?;
     let revision = job.metadata.annotations.as_ref()?.get(PRE_PULL_REVISION)?;

@@ -1,7 +1,7 @@
-//! Loop that pulls images by Jobs: reads desired pulls and watches, and sends requests. One task owns all state.
+//! Loop that pulls images by Jobs: receives desired pulls and watch events, and sends requests. One task owns all state.
 //!
-//! Jobs and their pods are watched while there is a desired pull or a Job. A new leader watches them once to find Jobs of an
-//! earlier leader. Without pulls it sends no requests.
+//! Jobs and their pods are watched while there is a desired pull or a Job. A new leader also watches them once, to find Jobs of
+//! the previous leader. Otherwise nothing is requested from the API server.
 
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
@@ -26,13 +26,13 @@ use crate::backoff::Backoff;
 use crate::k8s::client::WATCH_TIMEOUT_SECONDS;
 use crate::k8s::{Listed, Readable};
 
-/// Time for which changes are collected before they are handled together.
+/// Time for which changes are collected and then handled together.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Time for which watches stay open after the last Job, in case another pull is desired soon.
+/// Time for which watches stay open after the last Job, because another pull may be desired soon.
 const LINGER: Duration = Duration::from_secs(30);
 
-/// Longest time between two checks of the wall clock.
+/// Maximum time between two comparisons with the wall clock.
 const LONGEST_SLEEP: Duration = Duration::from_secs(60);
 
 /// Message of a watch.
@@ -45,7 +45,7 @@ enum JobEvent {
 
 type Watches = futures::stream::BoxStream<'static, JobEvent>;
 
-/// Runs until pulls can no longer be desired.
+/// Runs until no pull can be desired any more.
 pub(super) async fn run(parts: PullerParts, mut desired: watch::Receiver<AllDesiredPulls>) {
     let mut leadership = parts.leadership.clone();
     let mut jobs = Jobs::new(parts);
@@ -82,7 +82,7 @@ struct Jobs {
     watching: bool,
     failing: bool,
     leading: bool,
-    /// Time at which nothing was left to watch.
+    /// Time since which there is nothing to watch.
     idle_since: Option<Instant>,
     wake: Instant,
     done: JoinSet<(PullStep, PullStepResult)>,
@@ -133,7 +133,7 @@ impl Jobs {
         }
     }
 
-    /// Finds Jobs of an earlier leader.
+    /// Starts the watches, to find Jobs of the previous leader.
     fn lead_now(&mut self) {
         self.leading = true;
         self.watch();
@@ -168,7 +168,7 @@ impl Jobs {
             }
             Some(JobEvent::Pod(event)) => self.job_store.take_pod(*event),
             Some(JobEvent::Failed(resource, error)) => self.failed(resource, *error),
-            None => self.rest(), // watches never end
+            None => self.rest(), // unreachable: watches never end
         }
         self.soon();
     }
@@ -271,8 +271,8 @@ fn nothing() -> Watches {
 
 /// Jobs or pods per page of a list.
 ///
-/// A whole page is in memory at once, several times over while it is decoded. Tenants can set the label on Jobs of more than a
-/// megabyte.
+/// A whole page is in memory at once, several times while it is decoded. A tenant can set the label on Jobs of more than a
+/// megabyte, so pages must be small.
 const JOBS_PER_PAGE: u32 = 2;
 
 fn both(client: Client) -> Watches {
@@ -306,7 +306,7 @@ fn told<K: Readable>(
     })
 }
 
-/// Returns the event unless its object is unreadable.
+/// Returns the event if its object is readable.
 fn readable<K: Readable>(event: Event<Listed<K>>) -> Option<Event<K>> {
     Some(match event {
         Event::Apply(listed) => Event::Apply(listed.item.ok()?),
@@ -317,12 +317,12 @@ fn readable<K: Readable>(event: Event<Listed<K>>) -> Option<Event<K>> {
     })
 }
 
-/// Returns true if the API server has reported something. `Init` comes before the request.
+/// Returns true if the event proves that the API server responded. `Init` is reported before the request is sent.
 fn tells<K>(event: &Event<K>) -> bool {
     !matches!(event, Event::Init)
 }
 
-/// Adds a pause after each failure, which grows until the API server reports something.
+/// Inserts a pause after each failure. The pause grows until the API server reports something.
 fn patient<K: Send>(
     events: impl Stream<Item = watcher::Result<Event<K>>> + Send,
 ) -> impl Stream<Item = watcher::Result<Event<K>>> + Send {
@@ -344,7 +344,7 @@ fn patient<K: Send>(
     })
 }
 
-/// Returns true if the API server denied a watch or its list.
+/// Returns true if the API server denied a watch, or the list at its start.
 fn is_denied(error: &watcher::Error) -> bool {
     let denied =
         |error: &kube::Error| matches!(error, kube::Error::Api(status) if status.code == 403);
@@ -366,7 +366,7 @@ mod tests {
         Err(watcher::Error::WatchError(Box::new(status)))
     }
 
-    /// Every attempt to list begins with an event of its own, which is no sign of the API server.
+    /// Each attempt to list begins with an `Init` event, which doesn't prove that the API server responded.
     #[tokio::test(start_paused = true)]
     async fn pauses_grow_while_lists_begin_and_fail_and_start_anew_once_something_is_told() {
         let attempt = || [Ok(Event::Init), refused()];

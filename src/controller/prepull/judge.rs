@@ -1,7 +1,7 @@
-//! State of a pull according to a Job and its pod. Pure; [`super::planner`] adds time.
+//! State of a pull, according to its Job and the Job's pod. Pure; [`super::planner`] adds time.
 //!
-//! A container's exit code is irrelevant: an image without the program `true` is pulled too. The progress of the kubelet counts.
-//! A container that was created, ran, ended or could not be started proves that the image is on the node.
+//! The exit code of a container is irrelevant, because an image without the program `true` is pulled too. What matters is the
+//! progress of the kubelet: if a container was created, ran, ended or could not be started, its image is on the node.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 
 use super::manifest::CONTAINER_PREFIX;
 
-/// Reasons of waiting containers after the pull.
+/// Waiting reasons that occur only after the image was pulled.
 const AFTER_THE_PULL: [&str; 7] = [
     "CreateContainerConfigError",
     "CreateContainerError",
@@ -21,14 +21,14 @@ const AFTER_THE_PULL: [&str; 7] = [
     "CrashLoopBackOff",
 ];
 
-/// Reasons of waiting containers that no further attempt resolves.
+/// Waiting reasons that another attempt can't resolve.
 const FINAL: [&str; 3] = [
     "InvalidImageName",
     "ErrImageNeverPull",
     "SignatureValidationFailed",
 ];
 
-/// Reasons of waiting containers after a failed attempt that the kubelet repeats.
+/// Waiting reasons after a failed attempt that the kubelet will repeat.
 const REPEATED: [&str; 4] = [
     "ErrImagePull",
     BACK_OFF,
@@ -37,7 +37,7 @@ const REPEATED: [&str; 4] = [
 ];
 const BACK_OFF: &str = "ImagePullBackOff";
 
-/// Messages of registries and runtimes after which another attempt would end the same way (lower case).
+/// Parts of error messages, in lower case, that mean that another attempt would fail too.
 const HOPELESS: [&str; 10] = [
     "not found",
     "manifest unknown",
@@ -51,40 +51,40 @@ const HOPELESS: [&str; 10] = [
     "no match for platform",
 ];
 
-/// Reason that a kubelet writes for the end of containers that it never saw.
+/// Termination reason that the kubelet writes for a container that it never ran.
 const NEVER_SEEN: &str = "ContainerStatusUnknown";
 
 /// State of a pull.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PullJudgement {
-    /// It is in progress.
+    /// The pull is in progress.
     Pulling,
-    /// Every image is on the node.
+    /// All images are on the node.
     Pulled,
-    /// It failed, with the reason.
+    /// The pull failed, for this reason.
     Failed(String),
-    /// It has a problem that may pass.
+    /// The pull has a problem that may be temporary.
     Problem(PullProblem, String),
 }
 
-/// Problem of a pull.
+/// Kind of problem of a pull.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PullProblem {
-    /// An attempt failed for a temporary reason.
+    /// An attempt failed, for a temporary reason.
     Failing {
         /// True if the kubelet waits before the next attempt; false if an attempt has just failed.
         backs_off: bool,
     },
-    /// The pod was accepted and cannot be started, most often because of the node's network plug-in.
+    /// The kubelet accepted the pod but can't start it, most often because of the node's network plug-in.
     NotStarting,
-    /// The Job has no pod because of a quota, an admission rule, or a Job controller that is late.
+    /// The Job has no pod, because of a quota, an admission rule, or a slow Job controller.
     NoPod,
-    /// The Job ended and the end of its pod is not known yet, because two watches report them.
+    /// The Job ended, but it is not known how its pod ended: Job and pod are reported by different watches.
     Ended,
 }
 
 impl PullProblem {
-    /// Returns the duration after which the problem counts as a failure.
+    /// Returns how long the problem may last before the pull counts as failed.
     pub(super) fn patience(self) -> Duration {
         Duration::from_secs(match self {
             Self::Failing { .. } => 60,
@@ -93,13 +93,13 @@ impl PullProblem {
         })
     }
 
-    /// Returns true if both are the same problem.
+    /// Returns true if both are the same kind of problem.
     pub(super) fn is_like(self, other: Self) -> bool {
         std::mem::discriminant(&self) == std::mem::discriminant(&other)
     }
 }
 
-/// Returns the state of the pull of this Job. `pod` is its pod, if there is one.
+/// Returns the state of the pull by this Job. `pod` is the Job's pod, if it exists.
 pub(super) fn judge(job: &Job, pod: Option<&Pod>) -> PullJudgement {
     let status = job.status.clone().unwrap_or_default();
     let conditions = status.conditions.unwrap_or_default();
@@ -132,7 +132,7 @@ pub(super) fn judge(job: &Job, pod: Option<&Pod>) -> PullJudgement {
     }
 }
 
-/// Returns the longest duration of the Job.
+/// Returns the deadline of the Job.
 fn limit(job: &Job) -> humantime::FormattedDuration {
     let spec = job.spec.as_ref();
     let seconds = spec.and_then(|spec| spec.active_deadline_seconds);
@@ -167,7 +167,7 @@ fn of_pod(pod: &Pod) -> PullJudgement {
     let cannot_start = conditions.iter().any(|condition| {
         condition.type_ == "PodReadyToStartContainers" && condition.status == "False"
     });
-    // The Job controller deletes the pod of a Job past its deadline. The Job then has the reason.
+    // The Job controller deletes the pod when the Job exceeds its deadline. Then the Job contains the reason, so wait for it.
     let is_ended = pod.metadata.deletion_timestamp.is_some() && status.reason.is_none();
     match worst.unwrap_or(PullJudgement::Pulling) {
         PullJudgement::Pulling | PullJudgement::Problem(..) if phase == "Failed" && is_ended => {

@@ -1,4 +1,4 @@
-//! Pre-pull Job: its images, and a pod that only makes one node pull them.
+//! Manifest of a pre-pull Job: the images to pull, and a pod whose only purpose is that one node pulls them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,20 +12,20 @@ use crate::core::names::{PRE_PULL_DAEMONSET, PRE_PULL_POD, PRE_PULL_REVISION};
 /// Prefix of the container names in the Job's pod, followed by a number.
 pub(super) const CONTAINER_PREFIX: &str = "prepull-";
 
-/// Lifetime of an ended Job. Usually the controller deletes the Job within a second of its result.
+/// Time after which Kubernetes deletes a finished Job. Usually the controller deletes it within a second after its result.
 const TIME_TO_LIVE_SECONDS: u32 = 3600;
 
-/// Unprivileged user for images that would run as root, which namespaces with the `restricted` standard reject.
+/// User ID for images that would run as root. Namespaces with the Pod Security Standard `restricted` reject root.
 const NOBODY: u32 = 65534;
 
-/// Image to pull, with its pull policy.
+/// Image to pull, with the pull policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Image {
     pub(super) reference: String,
     pub(super) policy: Policy,
 }
 
-/// `imagePullPolicy`. If two differ for one image, the greater one applies.
+/// `imagePullPolicy`. If a template has one image with two policies, the greater one is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Policy {
     Never,
@@ -53,10 +53,10 @@ impl Policy {
     }
 }
 
-/// Returns the images of a pod template that a node must pull before a pod of it replaces `pod`.
+/// Returns the images of a pod template that a node has to pull before `pod` is replaced.
 ///
-/// An image that the pod already runs under the same reference is left out, unless the template asks the registry at every start.
-/// Each image is listed once, in the order of the template.
+/// An image that the pod already runs under the same reference is left out, unless the policy is to ask the registry at every
+/// start. Each image is listed once, in the order of the template.
 pub(super) fn images(template: &Value, pod: &Value) -> Vec<Image> {
     let present = images_of(pod);
     let mut images: Vec<Image> = Vec::new();
@@ -84,7 +84,7 @@ fn containers(spec: &Value) -> impl Iterator<Item = &Value> {
     lists.filter_map(|list| spec[list].as_array()).flatten()
 }
 
-/// References of the images that a pod runs or has run, which its node has.
+/// References of the images that a pod runs or ran, and that therefore are on its node.
 fn images_of(pod: &Value) -> Vec<&str> {
     let statuses = ["initContainerStatuses", "containerStatuses"]
         .into_iter()
@@ -104,18 +104,20 @@ fn images_of(pod: &Value) -> Vec<&str> {
         .collect()
 }
 
-/// Returns the Job that pulls `images` on the node of a pod within `timeout`.
+/// Returns the Job that pulls `images` within `timeout` on the node of a pod.
 ///
-/// - The pod owns the Job, so both are deleted together. `blockOwnerDeletion` would need a permission for finalizers.
-/// - `nodeName` bypasses the scheduler, so that a cordoned or full node pulls too. The pod tolerates every `NoExecute` taint, so
+/// - The owner of the Job is the pod, so the Job is deleted with the pod. `blockOwnerDeletion` is not set, because it would
+///   require a permission for finalizers.
+/// - `nodeName` bypasses the scheduler, so a cordoned or full node pulls too. The Job's pod tolerates every `NoExecute` taint, so
 ///   that it is not evicted.
-/// - It requests no resources and has minimal limits: a full node starts it, and it satisfies a quota that requires both. It has
-///   no priority, so a pull never preempts a pod.
-/// - It runs `true`, or nothing if an image lacks that program: by then the image is on the node.
-/// - Pull secrets come from the template or, through admission, from its service account. The token of that account is not
-///   mounted.
-/// - It uses the host network only if the DaemonSet does. Then the namespace allows it, and the DaemonSet may be the network
-///   plug-in that other pods need.
+/// - The Job's pod requests no resources and has minimal limits, so a full node starts it, and it satisfies a quota that requires
+///   both. It has no priority, so it never preempts another pod.
+/// - The containers run `true`. If an image lacks that program, starting the container fails, but by then the image is on the
+///   node.
+/// - Pull secrets come from the template or, through admission, from the template's service account. The token of that account is
+///   not mounted.
+/// - The Job's pod uses the host network only if the DaemonSet does. In that case the namespace allows it, and the DaemonSet may
+///   be the network plug-in without which other pods can't start.
 pub(super) fn job(
     name: &str,
     namespace: &str,
@@ -155,7 +157,7 @@ pub(super) fn job(
             "template": {
                 "metadata": {
                     "labels": labels,
-                    // A side-car would never end, and its image need not be pulled.
+                    // Prevent the injection of a side-car: it would never end, and its image need not be pulled.
                     "annotations": { "sidecar.istio.io/inject": "false" },
                 },
                 "spec": pod_spec(pull, &template["spec"], images),
@@ -200,7 +202,7 @@ fn pod_spec(pull: &Pull, template: &Value, images: &[Image]) -> Value {
     spec
 }
 
-/// Copies these fields if the template has them.
+/// Copies the given fields of the template, if they are set.
 fn keep(spec: &mut Map<String, Value>, template: &Value, fields: &[&str]) {
     for field in fields {
         let value = &template[*field];

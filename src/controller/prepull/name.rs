@@ -1,15 +1,16 @@
 //! Names of pre-pull Jobs.
 
-/// Prefix of every name (OpenYurt).
+/// Prefix of the name of every pre-pull Job (OpenYurt).
 const PREFIX: &str = "image-pre-pull-";
 
-/// Maximum length of a name, which is also a label of the Job's pod.
+/// Maximum length of a Job's name. The name is also a label of the Job's pod.
 const LONGEST: usize = 63;
 
-/// Hexadecimal digits of the digest that replaces a cut part.
+/// Number of hexadecimal digits in the digest that replaces the end of a long name.
 const DIGITS: usize = 16;
 
-/// Returns the Job's name: `image-pre-pull-<pod>-<hash>` as in OpenYurt. A longer one is cut and ends with a digest of the whole.
+/// Returns the name of the Job: `image-pre-pull-<pod>-<hash>`, as in OpenYurt. In a name that is too long, a digest of the whole
+/// name replaces the end.
 pub(super) fn job_name(pod: &str, revision: &str) -> String {
     let whole = format!("{PREFIX}{pod}-{revision}");
     if whole.len() <= LONGEST {
@@ -22,7 +23,7 @@ pub(super) fn job_name(pod: &str, revision: &str) -> String {
     format!("{head}-{:0DIGITS$x}", fnv(whole.as_bytes()))
 }
 
-/// FNV-1a with 64 bits. A collision needs two names with the same first half in one namespace at the same time.
+/// FNV-1a hash with 64 bits. A collision requires two long names with the same beginning in one namespace at the same time.
 fn fnv(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)

@@ -1,4 +1,4 @@
-//! Next steps for all desired pulls: a pure function of desired pulls, Jobs and time.
+//! Next steps for all desired pulls. They are a pure function of desired pulls, Jobs and time.
 //!
 //! ```text
 //! desired pull without Job ─► Begin ─► Job ─► judge ─┬─► in progress, or a problem for a while
@@ -19,14 +19,14 @@ use super::slots::Slots;
 use super::{AllDesiredPulls, PullOutcome};
 use crate::index::SetKey;
 
-/// Times after which the Events of a Job without a pod are read.
+/// Ages of a Job without a pod at which its Events are read to find out why.
 const EVENTS_AFTER: [Duration; 3] = [
     Duration::from_secs(5),
     Duration::from_secs(15),
     Duration::from_secs(60),
 ];
 
-/// All desired pulls with their states.
+/// Desired pulls, with their states.
 #[derive(Debug, Default)]
 pub(super) struct Planner {
     requests: BTreeMap<PullKey, PullRequest>,
@@ -34,11 +34,11 @@ pub(super) struct Planner {
     known: BTreeSet<SetKey>,
     count: u64,
     clearing: BTreeSet<String>,
-    /// Time before which no Job is deleted, after a failed deletion.
+    /// Time before which no Job is deleted, because a deletion failed.
     clear_after: Option<Timestamp>,
-    /// UIDs of Jobs whose result was written, until they are deleted.
+    /// UIDs of Jobs whose result was written. Removed when the Job is deleted.
     reported: BTreeSet<String>,
-    /// Reason for which Jobs cannot be watched.
+    /// Reason why Jobs cannot be watched; `None`: they can be.
     denied: Option<String>,
 }
 
@@ -67,17 +67,17 @@ impl Planner {
             .retain(|pull_key, state| state.busy || requests.contains_key(pull_key));
     }
 
-    /// Returns true if there is no desired pull.
+    /// Returns true if there is no desired pull and no deletion of a Job in progress.
     pub(super) fn is_idle(&self) -> bool {
         self.requests.is_empty() && self.clearing.is_empty()
     }
 
-    /// Sets the reason for which Jobs cannot be watched; `None`: they can be.
+    /// Sets the reason why Jobs cannot be watched; `None`: they can be watched.
     pub(super) fn deny(&mut self, why: Option<String>) {
         self.denied = why;
     }
 
-    /// Forgets everything in progress, because another replica leads.
+    /// Forgets everything in progress, because this replica no longer leads.
     pub(super) fn forget(&mut self) {
         let requests = std::mem::take(&mut self.requests);
         *self = Self {
@@ -96,7 +96,7 @@ impl Planner {
         }
     }
 
-    /// Returns the next steps, and the time to check again.
+    /// Returns the next steps, and the time of the next call.
     pub(super) fn next(
         &mut self,
         job_store: &JobStore,
@@ -120,7 +120,7 @@ impl Planner {
         (steps, wake)
     }
 
-    /// Applies the result of a step. A new Job must be in the store before.
+    /// Applies the result of a step. If a Job was created, it must be in the store already.
     pub(super) fn take(&mut self, step: &PullStep, answer: PullStepResult, now: Timestamp) {
         match step {
             PullStep::Clear(job) => {
@@ -161,7 +161,7 @@ impl Planner {
     }
 }
 
-/// One pass over all desired pulls and Jobs.
+/// One pass over all desired pulls and all Jobs.
 struct PlanningPass<'a> {
     planner: &'a mut Planner,
     now: Timestamp,
@@ -170,7 +170,7 @@ struct PlanningPass<'a> {
     steps: Vec<PullStep>,
     wake: Option<Timestamp>,
     slots: Slots,
-    /// Desired pulls without a Job that may get one, by their place in the queue.
+    /// Desired pulls that may get a Job, by their position in the queue.
     queue: BTreeMap<u64, PullRequest>,
 }
 
@@ -196,7 +196,7 @@ impl<'a> PlanningPass<'a> {
         self.wake = self.wake.into_iter().chain([at]).min();
     }
 
-    /// Checks every desired pull, with or without a Job.
+    /// Continues every desired pull, whether or not it has a Job.
     fn go_on(&mut self) {
         let requests: Vec<PullRequest> = self.planner.requests.values().cloned().collect();
         for request in requests {
@@ -254,7 +254,7 @@ impl<'a> PlanningPass<'a> {
             PullJudgement::Pulled => self.steps.push(tell(PullOutcome::Pulled)),
             PullJudgement::Failed(why) => self.steps.push(tell(PullOutcome::Failed(why))),
             PullJudgement::Pulling => state.problem = None,
-            // The last status of an offline node is outdated.
+            // The node is offline (`!begins`), so the last reported problem may be outdated. Start counting its duration again.
             PullJudgement::Problem(problem, _) if !begins && problem != PullProblem::Ended => {
                 state.problem = None
             }
@@ -283,7 +283,7 @@ impl<'a> PlanningPass<'a> {
         }
     }
 
-    /// Starts as many pulls as there are slots for.
+    /// Starts as many queued pulls as there are free slots.
     fn begin(&mut self) {
         let denied = self.planner.denied.clone();
         if denied.is_none() && !self.job_store.is_complete() {
@@ -304,7 +304,7 @@ impl<'a> PlanningPass<'a> {
         self.steps.extend(begun.map(begin));
     }
 
-    /// Deletes Jobs that are no longer desired, and those whose result was written.
+    /// Deletes Jobs whose result was written, and Jobs that are no longer desired.
     fn clear(&mut self) {
         if let Some(until) = self.planner.clear_after.filter(|until| *until > self.now) {
             return self.wake(until);
@@ -333,7 +333,7 @@ impl<'a> PlanningPass<'a> {
     }
 }
 
-/// Returns true if a Job was created for that DaemonSet.
+/// Returns true if the Job was created for this DaemonSet.
 fn is_of(job: &Job, key: &SetKey) -> bool {
     let annotations = job.metadata.annotations.as_ref();
     let name = annotations.and_then(|all| all.get(crate::core::names::PRE_PULL_DAEMONSET));

@@ -1,4 +1,4 @@
-//! State of one desired pull: place in the queue, failures, result, and duration of a problem.
+//! State of one desired pull: position in the queue, failures, result, and current problem.
 
 use std::time::Duration;
 
@@ -9,35 +9,35 @@ use super::judge::PullProblem;
 use super::request::{PullRequest, PullStepResult};
 use crate::index::UNSEEN;
 
-/// Failed attempts after which a registry counts as unavailable.
+/// Number of failed attempts after which a registry counts as unavailable.
 ///
-/// An attempt that hangs looks like a slow download, and the status continues to show the failure before it.
+/// One attempt is not enough: an attempt that hangs looks like a slow download, while the status still shows the previous
+/// failure.
 const ATTEMPTS: u32 = 3;
 
-/// Pauses after a failure, doubling from the first value to the second.
+/// Shortest and longest pause after a failure. The pause doubles with each failure.
 pub(super) const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
-/// State of a desired pull while it lasts.
+/// State of a pull as long as it is desired.
 #[derive(Debug, Default)]
 pub(super) struct PullState {
-    /// Place in the queue.
+    /// Position in the queue.
     pub(super) number: u64,
     /// True while a step is in progress.
     pub(super) busy: bool,
-    /// Consecutive failures. Nothing is tried before `not_before` because of them.
+    /// Number of consecutive failures. Because of them, nothing is tried before `not_before`.
     pub(super) failures: u32,
     pub(super) not_before: Option<Timestamp>,
-    /// Result that is known from other sources than the Job.
+    /// Result that doesn't come from the Job, such as a rejection of the Job. It is not written yet.
     pub(super) ended: Option<PullOutcome>,
-    /// Version of the pod after the result was written, and the time of the write. The cache may not show it yet.
+    /// Version of the pod after the result was written, and the time of the write. The cache may not show the write yet.
     ///
-    /// It is not among the other pending writes (`index`), because the puller only knows the desired pulls and the version after
-    /// its write.
+    /// The index doesn't track this write, because the puller knows only the desired pulls and the version after its own write.
     pub(super) written: Option<(Option<u64>, Timestamp)>,
     pub(super) problem: Option<LastingProblem>,
 }
 
-/// Problem of a pull, with its duration and number of attempts.
+/// Problem of a pull, with its start and the number of attempts.
 #[derive(Debug)]
 pub(super) struct LastingProblem {
     pub(super) problem: PullProblem,
@@ -74,7 +74,7 @@ impl PullState {
         self.not_before = None;
     }
 
-    /// Returns until when a request counts as answered although the cache doesn't show it yet; `None`: it is not answered.
+    /// Returns until when a request counts as answered, although the cache may not show the result yet; `None`: not answered.
     pub(super) fn answered(&self, request: &PullRequest, now: Timestamp) -> Option<Timestamp> {
         let (version, at) = self.written?;
         let seen: Option<u64> = request.pull.pod.resource_version.to_string().parse().ok();
@@ -84,12 +84,12 @@ impl PullState {
         }
     }
 
-    /// Records a problem. Returns whether it has lasted too long, or when that will be.
+    /// Records the present problem. Returns whether it has lasted too long, or when it will have.
     pub(super) fn note_problem(&mut self, problem: PullProblem, now: Timestamp) -> Lasting {
         let first = |problem| LastingProblem {
             problem,
             since: now,
-            // A backoff at first sight means that an attempt failed before.
+            // Even if the first observed state is a back-off, it means that one attempt has failed.
             attempts: 1,
             looks: 0,
         };
@@ -114,14 +114,14 @@ impl PullState {
     }
 }
 
-/// Duration of a problem compared with its limit.
+/// Duration of a problem, compared with its limit.
 pub(super) enum Lasting {
     Until(Timestamp),
     UntilItChanges,
     TooLong,
 }
 
-/// Returns the time after a pause.
+/// Returns `at` plus `pause`.
 pub(super) fn after(at: Timestamp, pause: Duration) -> Timestamp {
     let pause = SignedDuration::try_from(pause).unwrap_or(SignedDuration::MAX);
     at.checked_add(pause).unwrap_or(Timestamp::MAX)

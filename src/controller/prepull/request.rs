@@ -1,4 +1,4 @@
-//! Requests for pulls, steps to carry them out, and results of steps.
+//! Requests for image pulls, the steps that carry them out, and the results of steps.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,18 +10,18 @@ use super::{DesiredPulls, PullOutcome};
 use crate::core::Pull;
 use crate::index::SetKey;
 
-/// Desired pull with everything needed to carry it out.
+/// Desired pull, with all facts that are needed to carry it out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PullRequest {
     /// DaemonSet of the pod.
     pub(super) key: SetKey,
     /// UID of the DaemonSet.
     pub(super) set_uid: Arc<str>,
-    /// Generation of the DaemonSet whose template is pulled.
+    /// Generation of the DaemonSet whose template contains the images.
     pub(super) generation: i64,
-    /// Longest duration of the pull.
+    /// Maximum duration of the pull.
     pub(super) timeout: Duration,
-    /// Pod, node and revision.
+    /// Pod, node and revision of the pull.
     pub(super) pull: Pull,
 }
 
@@ -36,20 +36,20 @@ impl PullRequest {
         }
     }
 
-    /// Returns the pod and revision of the request.
+    /// Returns the pod and revision that identify the pull.
     pub(super) fn pull_key(&self) -> PullKey {
         (self.pull.pod.uid.clone(), self.pull.revision.clone())
     }
 }
 
-/// Next step, which takes one request or a few.
+/// Step of a pull. It takes one or a few API requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PullStep {
-    /// Creates the Job.
+    /// Creates the Job of a pull.
     Begin(PullRequest),
     /// Reads why a Job has no pod.
     Look(PullRequest, JobRef),
-    /// Writes the result.
+    /// Writes the result of a pull.
     Tell(PullRequest, PullOutcome, Option<JobRef>),
     /// Deletes a Job.
     Clear(JobRef),
@@ -60,12 +60,12 @@ pub(super) enum PullStep {
 pub(super) enum PullStepResult {
     /// The Job was created.
     Begun(Box<Job>),
-    /// The pull ended without a Job: there was nothing to pull, or the Job was rejected.
+    /// The pull ended without a Job: there was nothing to pull, or the API server rejected the Job.
     Ended(PullOutcome),
-    /// Reason in the Events for a missing pod; `None`: they have none.
+    /// Reason for the missing pod, according to the Job's Events; `None`: they contain none.
     Looked(Option<String>),
-    /// The pod's condition has the result, or requests something else by now. With the version of the pod.
+    /// The pod's condition now has the result, or no longer requests this pull. Contains the version of the pod.
     Told(Option<u64>),
-    /// The step failed and is repeated.
+    /// The step failed and will be repeated.
     Failed,
 }

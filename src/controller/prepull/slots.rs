@@ -1,8 +1,8 @@
-//! Division of concurrent pulls between namespaces and DaemonSets.
+//! Limits on concurrent image pulls, per namespace and per DaemonSet.
 //!
-//! A pull can hang for an hour, and no pull is aborted for fairness. Therefore a namespace leaves a quarter of the slots that it
-//! could use to namespaces that come later. A DaemonSet leaves a quarter of its namespace's share to other DaemonSets in the same
-//! way.
+//! A pull can hang for an hour, and running pulls are never aborted. Therefore a namespace may use only three quarters of the
+//! slots that others leave, so that other namespaces can start pulls later. In the same way, a DaemonSet may use three quarters
+//! of its namespace's share.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use crate::core::action::PULLS_AT_ONCE;
 use crate::index::SetKey;
 
-/// Running pulls by DaemonSet and by namespace.
+/// Number of running pulls, by DaemonSet and by namespace.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Slots {
     sets: BTreeMap<SetKey, usize>,
@@ -19,7 +19,7 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    /// Counts a pull of this DaemonSet as running.
+    /// Counts a running pull of this DaemonSet.
     pub(super) fn take(&mut self, key: &SetKey) {
         *self.sets.entry(key.clone()).or_default() += 1;
         let namespace = self.namespaces.entry(key.namespace.clone());
@@ -27,11 +27,11 @@ impl Slots {
         self.all += 1;
     }
 
-    /// Takes slots for pulls of `waiting`, which names the DaemonSet of each pull in the order of requests.
+    /// Reserves slots for waiting pulls. `waiting` contains the DaemonSet of each pull, in the order of the requests.
     ///
     /// Returns the positions of the pulls that start. The next slot goes to the namespace with the fewest running pulls, and
-    /// there to the DaemonSet with the fewest. A namespace without a running pull starts one even if all slots are taken. So at
-    /// most [`PULLS_AT_ONCE`] pulls run, and one more for each namespace after the first.
+    /// within the namespace to the DaemonSet with the fewest. A namespace without a running pull may start one even if all slots
+    /// are taken. So at most [`PULLS_AT_ONCE`] pulls run, plus one for each namespace after the first.
     pub(super) fn fill(&mut self, waiting: &[&SetKey]) -> Vec<usize> {
         let mut queues: BTreeMap<&SetKey, VecDeque<usize>> = BTreeMap::new();
         for (position, key) in waiting.iter().enumerate() {
@@ -39,7 +39,8 @@ impl Slots {
         }
         let mut begun = Vec::new();
         loop {
-            // A pull that starts frees no slot for others.
+            // Drop the queues of DaemonSets that may not start another pull: no pull that starts later in this loop frees a slot
+            // for them.
             queues.retain(|key, queue| !queue.is_empty() && self.has_room(key));
             let next = queues
                 .iter_mut()
@@ -68,7 +69,8 @@ impl Slots {
     }
 }
 
-/// Returns the largest number of slots for one of several users: three quarters of what the others leave, and at least one.
+/// Returns the maximum number of slots for one of several users: three quarters of the slots that the others leave, but at least
+/// one.
 fn share(slots: usize, taken_by_others: usize) -> usize {
     (slots.saturating_sub(taken_by_others) * 3 / 4).max(1)
 }

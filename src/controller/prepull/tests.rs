@@ -1,4 +1,4 @@
-//! Pre-pulls from the request to the result, on the embedded cluster in virtual time.
+//! Tests of image pulls, from the request to the result, on the embedded cluster in virtual time.
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ impl Story {
         Self::with(nodes, "nginx-daemonset", |_| {}).await
     }
 
-    /// Begins as [`Self::begin`] does, with a DaemonSet of this name that `change` has changed.
+    /// Creates a story like [`Self::begin`], but with a DaemonSet of this name that `change` modifies.
     async fn with(nodes: usize, name: &str, change: impl FnOnce(&mut Value)) -> Self {
         let world = World::start(WorldSetup {
             clock: Clock::starting_at("2026-01-01T00:00:00Z".parse().unwrap()),
@@ -168,7 +168,7 @@ impl Story {
         ])
     }
 
-    /// Acts as the node's agent: requests the images of the outdated pod's next revision.
+    /// Acts as the node's agent: requests a pull of the images for the pod's next revision. Returns the message of the condition.
     async fn imagepull(&self, node: &str) -> String {
         let [needed, _, message] = self.condition(node, "PodNeedUpgrade").await.unwrap();
         assert_eq!(needed, "True");
@@ -194,7 +194,7 @@ impl Story {
         assert_eq!(self.ready(node).await, pulled);
     }
 
-    /// Checks that the condition reports a failed pull. Returns the reason.
+    /// Checks that the condition `PodImageReady` reports a failed pull. Returns the failure reason.
     async fn failure(&self, node: &str) -> String {
         let [status, reason, message] = self.ready(node).await;
         assert_eq!(
@@ -232,7 +232,7 @@ impl Story {
             .unwrap();
     }
 
-    /// Replaces the only quota of the namespace.
+    /// Replaces the namespace's only ResourceQuota.
     async fn quota(&self, hard: Value) {
         let quotas = Api::<k8s_openapi::api::core::v1::ResourceQuota>::namespaced(
             self.client.clone(),
@@ -251,14 +251,14 @@ impl Story {
     }
 }
 
-/// Advances time in small steps, so that all tasks can act in between.
+/// Advances time in small steps, so that all tasks can run in between.
 async fn pass(seconds: u32) {
     for _ in 0..seconds * 4 {
         tokio::time::sleep(Duration::from_millis(250)).await;
     }
 }
 
-/// Waits at most a minute for a condition, and checks often enough to act before anything follows.
+/// Waits up to a minute until `is_met`. Checks often enough that nothing else happens before the test continues.
 async fn until(is_met: impl AsyncFn() -> bool) {
     let waiting = async {
         while !is_met().await {
@@ -289,7 +289,7 @@ async fn what_was_asked_for_is_pulled_told_and_cleared_away() {
     story.assert_pulled("n1", &message).await;
     assert_eq!(story.job_names().await, Vec::<String>::new());
     assert_eq!(story.condition("n2", "PodImageReady").await, None);
-    // The update now starts without a pull.
+    // The update of the pod now starts without pulling its image.
     let name = story.pod("n1").await.metadata.name.unwrap();
     story
         .pods()
@@ -303,7 +303,7 @@ async fn what_was_asked_for_is_pulled_told_and_cleared_away() {
     assert_eq!(ready, "True");
 }
 
-/// One namespace used to take all slots for as long as its registry did not answer.
+/// Regression test: pulls of one namespace took all slots while its registry didn't respond.
 #[tokio::test(start_paused = true)]
 async fn pulls_that_hang_in_one_namespace_delay_no_other_namespace() {
     let required = |set: &mut Value| {
@@ -358,7 +358,7 @@ async fn an_image_that_is_not_there_fails_early_and_the_next_request_retries_at_
     let why = story.failure("n1").await;
     assert!(why.contains(NEW) && why.contains("not found"), "{why}");
     assert_eq!(story.job_names().await, Vec::<String>::new());
-    // A failed pull is not repeated automatically.
+    // A failed pull is not repeated until the node owner requests it again.
     let before = story.pod("n1").await.metadata.resource_version;
     pass(600).await;
     assert_eq!(story.pod("n1").await.metadata.resource_version, before);
@@ -400,7 +400,7 @@ async fn a_registry_that_is_down_for_a_moment_fails_nothing_and_one_that_stays_d
     pass(8).await;
     story.behaviour(NEW, slow(300)).await;
     pass(290).await;
-    // The second attempt downloads slowly, and the status still shows the failure of the first one.
+    // The second attempt downloads slowly. Meanwhile the pod's status still shows the failure of the first attempt.
     assert_eq!(story.ready("n1").await[1], "WaitPullImage");
     pass(30).await;
     story.assert_pulled("n1", &message).await;
@@ -533,7 +533,7 @@ async fn taints_standards_and_quotas_are_met_or_named() {
     let message = story.imagepull("n1").await;
     pass(10).await;
     story.assert_pulled("n1", &message).await;
-    // An exceeded quota is reported long before the deadline.
+    // An exceeded quota is reported early, not only at the deadline of the pull.
     story.quota(json!({ "pods": "1" })).await;
     story.image("nginx:1.19.6").await;
     story.imagepull("n1").await;
@@ -563,7 +563,7 @@ async fn a_result_survives_a_controller_that_is_killed() {
     story.image(NEW).await;
     let message = story.imagepull("n1").await;
     story.imagepull("n2").await;
-    // Kills the controller as soon as the Jobs exist.
+    // Kill the controller as soon as the Jobs exist.
     let made = async || story.job_names().await.len() >= 2;
     until(made).await;
     story.kill();
@@ -639,7 +639,7 @@ async fn at_rest_nothing_is_asked_and_a_pull_costs_few_requests() {
     pass(10).await;
     story.assert_pulled("n1", &message).await;
     let made = story.requests("jobs") - before;
-    // List, watch, create, delete.
+    // One request each to list, watch, create and delete Jobs.
     assert_eq!(made, 4);
 }
 

@@ -1,11 +1,12 @@
-//! Detection of rollouts that disruption budgets still block.
+//! Detection of rollouts that are still blocked by disruption budgets.
 
 use crate::core::messages::BLOCKED;
 use crate::core::{Action, Plan, Progress, RevisionState, RolloutState, Verdict};
 
-/// Returns true if a blocked rollout is still blocked as far as known.
+/// Returns true if a rollout that was reported as blocked is probably still blocked.
 ///
-/// It then only requests evictions, either repeated ones or the first ones after a restart.
+/// A rollout that only requests evictions is probably still blocked: they repeat earlier ones, or are the first ones after a
+/// restart.
 pub(super) fn stays_blocked(known: &RolloutState, state: &RevisionState, plan: &Plan) -> bool {
     let asks =
         |action: &Action| matches!(action, Action::Evict(_) | Action::DeleteAfterSurge { .. });

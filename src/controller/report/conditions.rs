@@ -1,4 +1,4 @@
-//! Present and desired conditions.
+//! Helpers for present and desired conditions.
 
 use crate::core::foreign::{cut, shown};
 use crate::k8s::Condition;
@@ -8,12 +8,12 @@ pub(super) fn find<'a>(conditions: &'a [Condition], kind: &str) -> Option<&'a Co
     conditions.iter().find(|condition| condition.kind == kind)
 }
 
-/// Returns true if two conditions differ at most in their times.
+/// Returns true if two conditions are equal except for their times.
 pub(super) fn says_the_same(a: &Condition, b: &Condition) -> bool {
     (&a.status, &a.reason, &a.message) == (&b.status, &b.reason, &b.message)
 }
 
-/// Returns a condition that has a message only while it is true.
+/// Returns a condition with status `holds`. Its message is empty unless the status is true.
 pub(super) fn or_not(kind: &str, holds: bool, reason: &str, not: &str, message: &str) -> Condition {
     if holds {
         condition(kind, true, reason, message)
@@ -22,15 +22,15 @@ pub(super) fn or_not(kind: &str, holds: bool, reason: &str, not: &str, message: 
     }
 }
 
-/// Maximum length of a condition's message, in characters. `ctl status` shows longer ones in full.
+/// Maximum length of a condition's message, in characters. `ctl status` shows longer messages in full.
 pub(super) const LONGEST: usize = 200;
 
-/// Returns the message, cut to the length of a condition.
+/// Returns the message, shortened to the maximum length.
 pub(super) fn short(message: &str) -> String {
     cut(message, LONGEST - 1).into_owned()
 }
 
-/// Returns a desired condition. Its transition time is determined when it is written.
+/// Returns a desired condition. Its transition time is set when the condition is written.
 pub(super) fn condition(kind: &str, status: bool, reason: &str, message: &str) -> Condition {
     Condition {
         kind: kind.to_owned(),

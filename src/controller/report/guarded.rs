@@ -6,7 +6,7 @@ use crate::core::rollout_state::Reported;
 use crate::core::{FailureRecord, Guarded, Plan};
 use crate::k8s::Condition;
 
-/// Returns true if the guard had already stopped the revision of `plan`.
+/// Returns true if `told`, the record reported before, says that the guard stopped the revision of `plan`.
 pub(super) fn is_stopped(told: Option<&FailureRecord>, plan: &Plan) -> bool {
     told.is_some_and(|told| {
         let same =
@@ -15,7 +15,7 @@ pub(super) fn is_stopped(told: Option<&FailureRecord>, plan: &Plan) -> bool {
     })
 }
 
-/// Returns true if the same stall of the same revision was already reported, unless the guard stopped it.
+/// Returns true if the same stall of the same revision was already reported. Always false if the guard stopped the revision.
 pub(super) fn same_stall(known: Option<&Reported>, reported: &Reported, plan: &Plan) -> bool {
     let is_same = |known: &Reported| {
         known.stalled_since.is_some()
@@ -25,7 +25,7 @@ pub(super) fn same_stall(known: Option<&Reported>, reported: &Reported, plan: &P
     !stops(plan) && reported.revision.is_some() && known.is_some_and(is_same)
 }
 
-/// Returns the key by which two reports of a stall are the same, whichever nodes they name.
+/// Returns a key that is the same for all reports of one stall, whichever nodes they name.
 pub(super) fn stall_news(plan: &Plan, revision: &str, reason: &str) -> String {
     let stop = if stops(plan) { "stopped" } else { "stalled" };
     format!("{revision} {stop} {reason}")
@@ -35,7 +35,7 @@ fn stops(plan: &Plan) -> bool {
     matches!(plan.guarded, Some(Guarded::Stopped(_)))
 }
 
-/// Returns the condition about the guard.
+/// Returns the condition about the guard's record.
 pub(super) fn to_condition(record: &FailureRecord) -> Condition {
     let stopped = record.stopped.is_some();
     condition(GUARD, stopped, record.reason(), &short(&record.to_string()))

@@ -1,4 +1,4 @@
-//! State that a report saves in the condition `RolloutState` for a restarted controller.
+//! State that a report saves in the condition `RolloutState`, for the next leader or a restarted controller.
 
 use std::collections::BTreeMap;
 
@@ -13,10 +13,10 @@ use crate::core::{Fleet, Phase, Plan, PodProblem, RevisionState, RolloutState, S
 use crate::index::SetRecord;
 use crate::k8s::Condition;
 
-/// Maximum number of nodes saved for each cause of failing pods.
+/// Maximum number of nodes that are saved for each cause of failing pods.
 const NAMED: usize = 50;
 
-/// Returns the known state, with what was last reported.
+/// Returns the saved state, updated with the guard's record and the pause that were reported last.
 pub(super) fn kept(set: &SetRecord) -> RolloutState {
     let known = &*set.state;
     let pause = set.last_pause().map(|record| {
@@ -32,7 +32,7 @@ pub(super) fn kept(set: &SetRecord) -> RolloutState {
     }
 }
 
-/// Returns the state after a report with that reason, without guard, pause and refusals.
+/// Returns the state to save with a report that has this reason. Guard, pause and rejected writes are not included.
 pub(super) fn next_state(
     known: &RolloutState,
     fleet: &Fleet,
@@ -81,7 +81,7 @@ pub(super) fn next_state(
     }
 }
 
-/// Returns the condition with that state. A state of a later release is kept unchanged.
+/// Returns the condition that saves `state`. If a later release wrote the present condition, returns that one unchanged.
 pub(super) fn to_condition(set: &SetRecord, state: &RolloutState) -> Condition {
     let known = find(&set.conditions, ROLLOUT_STATE).filter(|_| set.state.is_newer());
     match known {
@@ -93,7 +93,7 @@ pub(super) fn to_condition(set: &SetRecord, state: &RolloutState) -> Condition {
     }
 }
 
-/// Returns true if a rollback is a remedy for this stall.
+/// Returns true if a rollback can resolve this stall.
 fn leads_back(stall: Stall) -> bool {
     match stall {
         Stall::FailedByRevision
@@ -113,8 +113,8 @@ fn leads_back(stall: Stall) -> bool {
 
 /// Returns the nodes on which pods keep ending, by cause.
 ///
-/// The first node's message stands for all, because the others differ only in numbers. After a restart, existing pods report
-/// their own failures.
+/// Of each cause, only the first node's message is saved, because the messages differ only in numbers. After a restart, existing
+/// pods report their failures themselves.
 fn failing(fleet: &Fleet) -> Vec<FailingPods> {
     let mut causes: BTreeMap<&str, FailingPods> = BTreeMap::new();
     for node in &fleet.nodes {
@@ -134,7 +134,7 @@ fn failing(fleet: &Fleet) -> Vec<FailingPods> {
     causes.into_values().collect()
 }
 
-/// Returns whole seconds, as all times in a status.
+/// Returns the time in whole seconds, like all times in a status.
 fn whole(at: Timestamp) -> Timestamp {
     Timestamp::from_second(at.as_second()).unwrap_or(at)
 }

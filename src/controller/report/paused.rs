@@ -1,4 +1,4 @@
-//! Messages about a pause: in its condition, and once a day in an Event as a reminder.
+//! Messages about a paused rollout: a condition, and a daily reminder in an Event.
 
 use super::conditions::condition;
 use super::rollout_event::RolloutEvent;
@@ -10,13 +10,13 @@ use crate::core::{NodeName, Plan, RevisionState, instant};
 use crate::k8s::Condition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-/// Reason of the reminder.
+/// Reason of the Event that reminds of a pause.
 const REMINDER: &str = "StillPaused";
 
-/// Returns the state of a pause to save. `known` is the saved one.
+/// Returns the state of a pause to save. `known` is the state saved before.
 ///
-/// It changes with the revision, with each reminder, and when another node got the new revision. A node stays in it while its pod
-/// is briefly missing.
+/// The state changes when the revision changes, when a reminder is sent, and when another node gets the new revision. A node
+/// remains in the state while its pod is briefly missing.
 pub(super) fn memory(
     plan: &Plan,
     state: &RevisionState,
@@ -24,7 +24,7 @@ pub(super) fn memory(
 ) -> Option<ReportedPause> {
     let stand = plan.pause.as_ref()?;
     let record = stand.record;
-    // While the revision is unknown, no node is known to run it.
+    // While the current revision is unknown, no node counts as running it. Keep the saved nodes then.
     let is_behind = matches!(state, RevisionState::Unknown(_)) && !stand.reminds;
     let covers = |known: &ReportedPause| {
         let mut newcomers = stand.newcomers.iter();
@@ -41,7 +41,7 @@ pub(super) fn memory(
     }
 }
 
-/// Returns the condition about a pause. `known` is the present one, which stays while the current revision is unknown.
+/// Returns the condition about a pause. `known` is the present condition, which is kept while the current revision is unknown.
 pub(super) fn to_condition(
     plan: &Plan,
     state: &RevisionState,
@@ -77,13 +77,13 @@ pub(super) fn to_condition(
     }
 }
 
-/// Returns the reminder if it is due.
+/// Returns the Event that reminds of a pause, if it is time for one.
 pub(super) fn reminder(plan: &Plan, revision: &str) -> Option<RolloutEvent> {
     let stand = plan.pause.as_ref().filter(|stand| stand.reminds)?;
     let days = stand.record.reminded;
     let note = format!("{revision}: {}", still_paused(plan, stand));
     Some(RolloutEvent {
-        // A pause with an end needs no action.
+        // A pause with an end needs no action, so the Event is not a Warning.
         warning: stand.until.is_none(),
         reason: REMINDER,
         note,

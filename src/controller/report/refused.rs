@@ -1,4 +1,4 @@
-//! Messages about writes that the API server rejects: in a condition, and once in an Event.
+//! Messages about writes that the API server rejects: a condition, and one Event per cause.
 
 use super::conditions::{condition, short};
 use super::rollout_event::RolloutEvent;
@@ -8,11 +8,11 @@ use crate::core::rollout_state::ReportedFailures;
 use crate::core::{Plan, RevisionState, WriteFailures};
 use crate::k8s::Condition;
 
-/// Reason of the Event and of the condition.
+/// Reason of the Event and of the condition about rejected writes.
 pub(in crate::controller) const WRITE_REFUSED: &str = "WriteRefused";
 
-/// Returns the condition about rejected writes, if there are any. `known` is the present one, which stays while the current
-/// revision is unknown.
+/// Returns the condition about rejected writes, if there are any. `known` is the present condition, which is kept while the
+/// current revision is unknown.
 pub(super) fn to_condition(
     plan: &Plan,
     revision: &str,
@@ -26,7 +26,8 @@ pub(super) fn to_condition(
     (!plan.refused.has_no_failures()).then(to_condition)
 }
 
-/// Returns the Event about a failure that was not reported before. A missing permission has an Event of its own.
+/// Returns the Event about a failure that was not reported before, unless the cause is a missing permission, which has its own
+/// Event.
 pub(super) fn notice(
     plan: &Plan,
     state: &RevisionState,
@@ -41,7 +42,7 @@ pub(super) fn notice(
     news(&plan.refused, &subject, known.filter(about))
 }
 
-/// Returns the Event about a failure that is not in `known`. The message begins with `about`.
+/// Returns the Event about a failure that `known` doesn't contain. The message begins with `about`.
 pub(super) fn news(
     refused: &WriteFailures,
     about: &str,
@@ -54,7 +55,7 @@ pub(super) fn news(
     Some(RolloutEvent {
         warning: true,
         reason: WRITE_REFUSED,
-        // More nodes with the same failure don't need another Event.
+        // Name only the first node: if more nodes fail for the same reason, no other Event is published.
         note: format!(
             "{about}: the API server refuses to {} (first on {}): {}; other nodes have their turn, and it is tried again",
             group.write.words(),

@@ -1,4 +1,4 @@
-//! Messages about pods that are rolled back to the revision before the one that the guard stopped.
+//! Messages about pods that are rolled back because the guard stopped their revision.
 
 use std::fmt::Display;
 
@@ -9,7 +9,7 @@ use crate::core::rollout_state::Reported;
 use crate::core::words::named;
 use crate::core::{Fleet, NodeName, Phase, Plan, ReversalStage};
 
-/// Returns the Event for progress of the rollback since the report `known`, with the names of nodes.
+/// Returns the Event about a new stage of the rollback since the report `known`. It names the nodes.
 pub(super) fn reversal(
     known: &Reported,
     fleet: &Fleet,

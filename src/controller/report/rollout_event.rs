@@ -1,22 +1,22 @@
 //! Content of an Event about a rollout.
 
-/// A change of state worth an Event.
+/// Event about a change of a rollout's state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::controller) struct RolloutEvent {
     /// True for the Event type `Warning`, false for `Normal`.
     pub(in crate::controller) warning: bool,
     /// Reason of the Event.
     pub(in crate::controller) reason: &'static str,
-    /// Note of the Event, one sentence.
+    /// Note of the Event.
     pub(in crate::controller) note: String,
-    /// Identifies repetitions of the Event, also by other replicas; `None`: it may be repeated.
+    /// Suffix for the name of the Event, which makes repetitions by any replica duplicates; `None`: the Event may be repeated.
     pub(in crate::controller) mark: Option<String>,
-    /// Identifies an Event that was just published and doesn't show yet, even if its note has changed since.
+    /// Key that identifies a published Event until the DaemonSet shows the report, even if the note has changed meanwhile.
     pub(in crate::controller) news: Option<String>,
 }
 
 impl RolloutEvent {
-    /// Returns true if `told` already reported this.
+    /// Returns true if this Event repeats `told`.
     pub(in crate::controller) fn repeats(&self, told: &Self) -> bool {
         self == told || self.news.is_some() && self.news == told.news
     }

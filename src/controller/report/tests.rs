@@ -310,7 +310,8 @@ fn another_revision_in_the_middle_of_a_rollout_is_a_new_start() {
     );
 }
 
-/// An update in place waits for images node by node, and a native controller may be behind at any time.
+/// The rollout pauses to wait for images, and while the native controller is behind. Afterwards it must not be reported as
+/// started again.
 #[test]
 fn a_rollout_that_waits_in_between_began_once() {
     let fleet = fleet(&["n1", "n2"], None);
@@ -353,7 +354,7 @@ fn a_rollout_that_waits_in_between_began_once() {
     assert_eq!(events(&next), [("RolloutStarted", false)]);
 }
 
-/// Two replicas date the same wave by their own clocks.
+/// Two replicas calculate the opening time of the same wave with different clocks.
 #[test]
 fn a_wave_that_is_not_open_is_told_once_whoever_leads_and_in_whole_seconds() {
     let fleet = fleet(&["n1"], None);
@@ -543,7 +544,7 @@ fn a_daemonset_that_left_keeps_nothing_of_ours() {
     assert_eq!(Report::of_nothing().difference(&before, at(0)).len(), 2);
 }
 
-/// Checks the reasons of Events and the ends of their notes. Each is published once.
+/// Checks the reasons and the last words of Events. Each Event is published once.
 #[test]
 fn what_is_taken_back_is_told_when_it_begins_and_ends_with_the_names_of_nodes() {
     let fleet = fleet(&["a", "b"], None);
@@ -609,7 +610,7 @@ fn what_is_taken_back_is_told_when_it_begins_and_ends_with_the_names_of_nodes() 
     );
 }
 
-/// Returns a paused plan with one outdated node. `newcomers` got the new revision during the pause.
+/// Returns the plan of a paused rollout with one outdated node. `newcomers` got the new revision during the pause.
 fn paused(record: PauseRecord, reminds: bool, newcomers: &[&str]) -> Plan {
     let stand = PauseStand {
         record,
@@ -624,7 +625,7 @@ fn paused(record: PauseRecord, reminds: bool, newcomers: &[&str]) -> Plan {
     }
 }
 
-/// Returns the conditions as the API server stores them.
+/// Returns the conditions of a report as the API server would return them.
 fn written(report: &Report) -> Vec<Condition> {
     report.conditions.clone()
 }
@@ -688,7 +689,7 @@ fn who_came_during_a_pause_stays_named_while_its_pod_is_away_for_a_moment() {
     let none_is_left = after(&two, &[]);
     assert_eq!(changes(&two, &none_is_left), 0);
     let another = after(&two, &names[1..3]);
-    // One change of the condition, one of the saved state.
+    // The condition about the pause changed, and the condition with the saved state.
     assert_eq!(changes(&two, &another), 2);
     let many = after(&two, &names[..11]);
     assert!(said(&many, PAUSED_CONDITION).ends_with("n18, n19 and others"));
@@ -728,7 +729,7 @@ fn a_pause_outlasts_settings_that_cannot_be_read_and_a_native_controller_that_is
     );
 }
 
-/// A repeated request, or the first one after a restart, is not reported again.
+/// A repeated eviction request is not reported again, nor is the first one after a restart.
 #[test]
 fn a_rollout_that_budgets_hold_up_says_so_once_and_keeps_saying_it_while_it_asks() {
     let mut fleet = fleet(&["n1", "n2"], None);
@@ -775,7 +776,7 @@ fn a_rollout_that_budgets_hold_up_says_so_once_and_keeps_saying_it_while_it_asks
         same.difference(&told.conditions, at(20)),
         Vec::<Value>::new()
     );
-    // A terminating pod is reported.
+    // A terminating pod shows that the rollout continues, so the report changes.
     let goes = Verdict::InProgress(Progress::Terminating);
     let moving = plan(Phase::Progressing, vec![goes, waits], 1);
     let moved = report(told.conditions.clone(), &fleet, &moving);
@@ -811,6 +812,6 @@ fn a_state_of_a_later_release_is_used_and_stays_as_it_is() {
         find(&told.conditions, ROLLOUT_STATE).unwrap().message,
         later
     );
-    // The running controller trusts the state that it found.
+    // The running controller still uses its own parsed copy of the newer state.
     assert_eq!(told.state.pause.unwrap().record, record);
 }

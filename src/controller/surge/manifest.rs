@@ -1,12 +1,13 @@
-//! Surge pod next to an old pod, equal to one of the native controller except for its owners and its name.
+//! Manifest of a surge pod. It equals a pod of the native controller, except for its owners and its name.
 //!
 //! - Owners: the ControllerRevision controls the pod, so the native controller ignores it. The DaemonSet is a second owner that
-//!   doesn't control it. The revision may be deleted early (`revisionHistoryLimit: 0`, a second change of the template). Then the
-//!   garbage collector removes only its reference instead of the pod, and the native controller adopts the pod. When the
-//!   DaemonSet is deleted, both owners are gone, and so is the pod.
-//! - Name: it is derived from the old pod and the revision, so that repeated requests never create two successors of one
-//!   revision. A further name is used if a user took the pod of the first name out of the DaemonSet. The name sorts before every
-//!   generated name. Of two pods of the same second the native controller keeps the first by name, which must be the surge pod.
+//!   doesn't control the pod. The revision may be deleted early (`revisionHistoryLimit: 0`, a second change of the template).
+//!   Then the garbage collector removes only the reference to the revision, and the native controller adopts the pod. When the
+//!   DaemonSet is deleted, both owners are gone, so the pod is deleted too.
+//! - Name: derived from the old pod and the revision, so that repeated requests never create two successors of the same revision.
+//!   If a user detached the pod with the first name from the DaemonSet, another name is used. The name sorts before every
+//!   generated name. Of two pods created in the same second, the native controller keeps the first by name, which must be the
+//!   surge pod.
 
 use serde_json::{Map, Value, json};
 
@@ -17,14 +18,14 @@ use crate::core::{NodeName, PodUid, Revision};
 use crate::index::SetKey;
 use crate::k8s;
 
-/// Maximum length of a name, which is also a label in the pod's host name.
+/// Maximum length of a pod name. The name is also a DNS label: the host name of the pod.
 const LONGEST: usize = 63;
 /// Character that sorts before every character of a generated suffix (`bcdfghjklmnpqrstvwxz2456789`).
 const FIRST: char = '0';
-/// Hexadecimal digits after that character.
+/// Number of hexadecimal digits after `FIRST`.
 const DIGITS: usize = 9;
 
-/// Revision from which pods are created.
+/// ControllerRevision from whose template pods are created.
 pub(super) struct TemplateOrigin<'a> {
     key: &'a SetKey,
     set: &'a DaemonSetOwner,
@@ -35,7 +36,7 @@ pub(super) struct TemplateOrigin<'a> {
 }
 
 impl<'a> TemplateOrigin<'a> {
-    /// Reads a ControllerRevision; `None`: it is not the one of the decision.
+    /// Reads a ControllerRevision; `None`: it is not the one that the decision saw.
     pub(super) fn read(
         object: &'a Value,
         set: &'a DaemonSetOwner,
@@ -60,17 +61,17 @@ impl<'a> TemplateOrigin<'a> {
         })
     }
 
-    /// Returns true if this is a surge pod of the DaemonSet.
+    /// Returns true if the pod is a surge pod of the DaemonSet.
     pub(super) fn owns(&self, pod: &k8s::Pod) -> bool {
         self.set.owns(pod)
     }
 
-    /// Returns the name of the surge pod next to the pod of that UID, if the first `taken` names are taken.
+    /// Returns the name of the surge pod next to the pod with that UID. `taken`: number of names that are taken already.
     pub(super) fn name(&self, beside: &PodUid, taken: usize) -> String {
         name(&self.key.name, self.revision, beside, taken)
     }
 
-    /// Returns true if the pods belong to an Advanced DaemonSet.
+    /// Returns true if the revision belongs to an Advanced DaemonSet.
     pub(super) fn is_advanced(&self) -> bool {
         self.set.is_advanced()
     }
@@ -80,14 +81,14 @@ impl<'a> TemplateOrigin<'a> {
     }
 }
 
-/// Returns an owner reference to a controller.
+/// Returns an owner reference with `controller: true`.
 ///
-/// It doesn't block a deletion in the foreground, which would need the permission to update finalizers.
+/// It lacks `blockOwnerDeletion`, which would require the permission to update the owner's finalizers.
 pub(super) fn controlled_by(kind: &str, name: &str, uid: &str) -> Value {
     json!({ "apiVersion": "apps/v1", "kind": kind, "name": name, "uid": uid, "controller": true })
 }
 
-/// Returns the pod of this name for `node`.
+/// Returns the manifest of a pod for `node`, with this name.
 pub(super) fn manifest(origin: &TemplateOrigin<'_>, node: &NodeName, name: &str) -> Value {
     let (key, meta) = (origin.key, &origin.template["metadata"]);
     let mut labels = object(&meta["labels"]);
@@ -126,7 +127,7 @@ pub(super) fn manifest(origin: &TemplateOrigin<'_>, node: &NodeName, name: &str)
     })
 }
 
-/// Returns a pod of an Advanced DaemonSet for `node`, as Kruise creates it.
+/// Returns the manifest of an Advanced DaemonSet's pod for `node`, equal to what Kruise creates.
 pub(super) fn advanced_manifest(origin: &TemplateOrigin<'_>, node: &NodeName) -> Value {
     let mut pod = manifest(origin, node, "");
     let meta = &mut pod["metadata"];
@@ -151,7 +152,7 @@ pub(super) fn advanced_manifest(origin: &TemplateOrigin<'_>, node: &NodeName) ->
     pod
 }
 
-/// Returns the owner reference to an Advanced DaemonSet, in the API version that Kruise always uses.
+/// Returns the owner reference to an Advanced DaemonSet. Its API version is the one that Kruise always writes.
 pub(in crate::controller) fn controlled_by_advanced(name: &str, uid: &str) -> Value {
     json!({
         "apiVersion": KRUISE_VERSION, "kind": "DaemonSet", "name": name, "uid": uid,
@@ -163,12 +164,12 @@ fn object(value: &Value) -> Map<String, Value> {
     value.as_object().cloned().unwrap_or_default()
 }
 
-/// Returns the name of a surge pod, if the first `taken` names are taken.
+/// Returns the name of a surge pod. `taken`: number of names that are taken already.
 fn name(daemonset: &str, revision: &Revision, beside: &PodUid, taken: usize) -> String {
     let room = LONGEST - DIGITS - 2;
     let mut head: String = daemonset.chars().take_while(char::is_ascii).collect();
     head.truncate(room);
-    // A hyphen follows, and no part of a name may begin with one (DNS-1123).
+    // A hyphen follows, and in a DNS-1123 name no hyphen may come after a dot.
     let head = head.trim_end_matches('.');
     let mut text = format!("{beside}/{revision}");
     if taken > 0 {
@@ -178,16 +179,16 @@ fn name(daemonset: &str, revision: &Revision, beside: &PodUid, taken: usize) -> 
     format!("{head}-{FIRST}{digest:0DIGITS$x}")
 }
 
-/// FNV-1a with 64 bits.
+/// FNV-1a hash with 64 bits, of which a name contains 36.
 ///
-/// Two of a thousand old pods share 36 bits of it once in a hundred thousand rollouts. Then one of them waits for the other.
+/// With a thousand old pods, two names collide once in a hundred thousand rollouts. Then one pod waits for the other.
 fn fnv(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
     })
 }
 
-/// Restricts the pod to one node, to which the scheduler binds it. Preferences of the template stay.
+/// Restricts the pod to one node by node affinity, as the scheduler expects. Preferences in the template are kept.
 fn pin(spec: &mut Value, node: &str) {
     let field = json!({ "key": "metadata.name", "operator": "In", "values": [node] });
     let mut affinity = object(&spec["affinity"]);
@@ -200,7 +201,8 @@ fn pin(spec: &mut Value, node: &str) {
     spec["affinity"] = affinity.into();
 }
 
-/// Tolerations that pods of a DaemonSet get in addition to their template (Kubernetes, `AddOrUpdateDaemonPodTolerations`).
+/// Tolerations that pods of a DaemonSet have in addition to those of their template (Kubernetes,
+/// `AddOrUpdateDaemonPodTolerations`).
 const TOLERATED: [(&str, &str); 6] = [
     ("not-ready", "NoExecute"),
     ("unreachable", "NoExecute"),
@@ -209,10 +211,10 @@ const TOLERATED: [(&str, &str); 6] = [
     ("pid-pressure", "NoSchedule"),
     ("unschedulable", "NoSchedule"),
 ];
-/// Further toleration of pods on the host network.
+/// Additional toleration of pods that use the host network.
 const TOLERATED_ON_HOST_NETWORK: (&str, &str) = ("network-unavailable", "NoSchedule");
 
-/// Adds these tolerations. Replaces equal ones of the template, because one with a time limit would end the pod.
+/// Adds [`TOLERATED`]. Equal tolerations of the template are replaced, because their `tolerationSeconds` would end the pod.
 fn tolerate(spec: &mut Value) {
     let host_network = (spec["hostNetwork"] == true).then_some(TOLERATED_ON_HOST_NETWORK);
     let mut tolerations = spec["tolerations"].as_array().cloned().unwrap_or_default();
@@ -355,8 +357,8 @@ mod tests {
         }
     }
 
-    /// Returns true for a name that the API server accepts: parts of lower-case letters, digits and hyphens, which neither begin
-    /// nor end with a hyphen.
+    /// Returns true if the API server accepts the name: its parts consist of lower-case letters, digits and hyphens, and don't
+    /// begin or end with a hyphen.
     fn is_dns_1123(name: &str) -> bool {
         let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
         name.split('.').all(|part| {

@@ -30,7 +30,7 @@ fn done() -> Value {
     })
 }
 
-/// Returns the numbers of that status.
+/// Returns the numbers that the status in [`done`] contains.
 fn numbers() -> StatusNumbers {
     StatusNumbers {
         counts: DaemonSetCounts {
@@ -73,9 +73,9 @@ fn numbers_that_stand_there_are_not_written() {
         assert_eq!(record(status).numbers_due(&numbers(), false, at(0)), due);
     }
     case(json!({}), NumbersDue::No);
-    // Kruise omits this field if it is zero.
+    // Kruise omits `numberUnavailable` if it is zero, so a missing field equals zero.
     case(json!({ "numberUnavailable": null }), NumbersDue::No);
-    // A change of conditions is no change of numbers.
+    // Conditions are not part of the numbers, so changed conditions alone cause no write of numbers.
     case(
         json!({ "conditions": [{ "type": "Stalled", "status": "True" }] }),
         NumbersDue::No,
@@ -100,7 +100,7 @@ fn numbers_that_stand_there_are_not_written() {
         NumbersDue::Now,
     );
     case(json!({ "daemonSetHash": null }), NumbersDue::Now);
-    // The status was never written, or only in part.
+    // A status that was never written, or is incomplete, is written at once.
     case(json!({ "desiredNumberScheduled": null }), NumbersDue::Now);
     case(json!({ "observedGeneration": null }), NumbersDue::Now);
     let never = record(Value::Null);
@@ -115,7 +115,7 @@ fn counts_are_written_once_a_second_and_what_is_more_than_a_count_at_once() {
         record.numbers_due(&with_ready(2), true, at(100)),
         NumbersDue::No
     );
-    // Also while the watch does not show the write yet.
+    // The numbers that were just sent are not sent again, even if the watch doesn't show them for a long time.
     assert_eq!(
         record.numbers_due(&with_ready(2), true, at(500)),
         NumbersDue::No
@@ -128,7 +128,7 @@ fn counts_are_written_once_a_second_and_what_is_more_than_a_count_at_once() {
         record.numbers_due(&with_ready(1), true, at(102)),
         NumbersDue::Now
     );
-    // Numbers from before the last write are outdated.
+    // The status still shows the numbers from before the last write. They differ from the sent numbers, so they must be sent.
     assert_eq!(
         record.numbers_due(&numbers(), true, at(102)),
         NumbersDue::Now
@@ -146,7 +146,7 @@ fn counts_are_written_once_a_second_and_what_is_more_than_a_count_at_once() {
     for change in changes {
         assert_eq!(record.numbers_due(&change, true, at(100)), NumbersDue::Now);
     }
-    // After a failed write the status counts again.
+    // After a failed write, numbers are compared with the status again instead of with the sent numbers.
     record.lose_numbers();
     assert_eq!(
         record.numbers_due(&numbers(), false, at(100)),
@@ -175,7 +175,7 @@ fn numbers_that_another_writer_changes_are_written_again() {
         record.numbers_due(&numbers(), false, at(102)),
         NumbersDue::Now
     );
-    // The watch shows the write.
+    // The watch shows the controller's own write of the numbers.
     let is_news = record.update(self::record(done()));
     assert!(!is_news);
     assert_eq!(
@@ -184,7 +184,7 @@ fn numbers_that_another_writer_changes_are_written_again() {
     );
 }
 
-/// Returns a pod without a controller, with changed metadata.
+/// Returns a pod without a controller. `change` is merged into the metadata of the pod.
 fn pod(name: &str, node: &str, change: Value) -> k8s::Pod {
     let mut meta =
         json!({ "name": name, "namespace": "default", "uid": name, "resourceVersion": "1" });
@@ -199,7 +199,7 @@ fn names(orphans: Vec<Orphan>) -> Vec<String> {
     orphans.into_iter().map(name).collect()
 }
 
-/// Returns the nodes, all without a pod, for which a pod is created now.
+/// Returns the nodes for which a pod is created now, if none of `nodes` has a pod.
 fn created(record: &AdvancedRecord, nodes: &[&str]) -> Vec<String> {
     let empty = |name: &&str| Node {
         pods: [].into(),
@@ -218,14 +218,14 @@ fn no_pod_is_made_where_one_is_about_to_be_adopted() {
     assert!(record.note_orphan(&orphan), "it is news");
     assert!(!record.note_orphan(&orphan), "it is none any more");
     assert_eq!(free(&record), ["n2"]);
-    // Each orphan is returned once, and blocks its node until it is adopted or gone.
+    // Each orphan is returned once. The orphan blocks its node until it is adopted or gone.
     assert_eq!(names(record.take_orphans()), ["p"]);
     assert!(record.orphans.is_empty());
     assert_eq!(free(&record), ["n2"]);
     assert!(record.forget_orphan(&"p".into()));
     assert_eq!(free(&record), ["n1", "n2"]);
     assert!(!record.forget_orphan(&"p".into()));
-    // A pod of another controller and a terminating pod block no node.
+    // A pod of another controller doesn't block its node, nor does a terminating pod.
     let controlled = json!({ "ownerReferences": [{
         "apiVersion": "v1", "kind": "X", "name": "x", "uid": "x", "controller": true,
     }] });
@@ -248,7 +248,7 @@ fn who_could_not_be_adopted_is_told_once_more() {
     let told = record.take_orphans().remove(0);
     record.return_orphan(told.clone());
     assert_eq!(names(record.take_orphans()), ["p"]);
-    // A newer version that was observed meanwhile is kept.
+    // If the watch has shown a newer version of the orphan, the older version is not returned to the queue.
     record.note_orphan(&pod("p", "n1", json!({ "resourceVersion": "2" })));
     record.return_orphan(told.clone());
     assert_eq!(
@@ -272,7 +272,7 @@ fn who_was_refused_comes_after_all_others() {
     assert_eq!(turn(&record), ["n3", "n1", "n2"]);
     record.note_creation(&"n1".into(), false);
     assert_eq!(turn(&record), ["n1", "n3", "n2"]);
-    // With one creation at a time, other nodes don't wait for the refused one.
+    // With a burst of one creation at a time, a node with a rejected pod doesn't block the other nodes.
     record.scaling.burst = IntOrPercent::Number(1);
     assert_eq!(turn(&record), ["n1"]);
     record.note_creation(&"n1".into(), true);
@@ -288,7 +288,7 @@ fn what_was_asked_for_is_expected_until_a_list_that_began_late_enough_does_not_h
     let asked: [NodeName; 2] = ["n1".into(), "n2".into()];
     record.begin_creation(asked[..1].iter(), at(100));
     record.begin_creation(asked[1..].iter(), at(110));
-    // However long the answers take, no list can contain the pods until then.
+    // While the requests are unanswered, no list of pods can show whether they succeeded, so no list is due.
     assert_eq!(record.creation_due(), None);
     record.retain_creations(Some(at(130)));
     record.answer_creation(&asked[0], at(100));
@@ -317,7 +317,7 @@ fn what_had_its_turn_late_is_waited_for_since_then() {
     let mut record = record(done());
     let asked: [NodeName; 2] = ["n1".into(), "n2".into()];
     record.begin_creation(asked.iter(), at(100));
-    // One pod shows before its answer arrives; the other request is not answered.
+    // The pod of n1 shows before the answer to its request. The request for n2 times out.
     record.end_creation(&asked[0]);
     asked
         .iter()

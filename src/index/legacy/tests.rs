@@ -1,10 +1,10 @@
-//! Tests with conditions that f471909 wrote in the middle of the rollouts of its scenarios.
+//! Tests with conditions that commit f471909 wrote in the middle of simulated rollouts.
 
 use serde_json::{Value, json};
 
 use super::*;
 
-/// Conditions and the states that they mean. `YURT_DS_GOLDEN=1` writes the present results; explain changes in the commit.
+/// Recorded conditions with the expected states. `YURT_DS_GOLDEN=1` rewrites the states; explain changes in the commit message.
 const SEEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/index/legacy/seen.json");
 
 fn conditions(one: &Value) -> Vec<Condition> {
@@ -19,7 +19,7 @@ fn conditions_of_the_release_before_are_understood() {
     let mut differs = Vec::new();
     for one in &mut seen {
         let state = read(&conditions(one)).expect("conditions of ours");
-        // The state that replaces them is equal.
+        // The state that will be saved in `RolloutState` must parse to the same state again.
         assert_eq!(RolloutState::read(&state.to_json()).unwrap(), state);
         let state = serde_json::to_value(&state).unwrap();
         if one["state"] != state {

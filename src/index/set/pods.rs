@@ -1,4 +1,4 @@
-//! The pods of a DaemonSet: readable and unreadable pods, and nodes without a pod.
+//! Pods of a DaemonSet: readable ones, unreadable ones, and nodes that lack a pod.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ impl SetRecord {
         self.pods.on(node).iter().map(|record| &*record.pod)
     }
 
-    /// Stores a pod. A pod that is neither controlled by this DaemonSet nor its surge pod is removed.
+    /// Stores a pod. Removes the pod if it is neither controlled by this DaemonSet nor one of its surge pods.
     pub(in crate::index) fn apply_pod(
         &mut self,
         pod: &k8s::Pod,
@@ -54,7 +54,8 @@ impl SetRecord {
                 }
             });
         let before = self.pods.get(&uid).cloned();
-        // In an Advanced DaemonSet, whether a pod is a surge pod depends on the other pods of the node.
+        // A surge pod of an Advanced DaemonSet has no mark. It is recognized when another pod runs on the node, so keep the last
+        // finding.
         let paired = || before.as_ref().is_some_and(|before| before.pod.surge);
         let surge = by_revision || self.is_advanced() && paired();
         let record = PodRecord::read(
@@ -87,7 +88,7 @@ impl SetRecord {
             advanced.end_creation(&node);
         }
         let is_spare = |known: &PodRecord| known.pod.surge;
-        // The native controller's next pod: a surge pod may wait for it before the DaemonSet adopts it.
+        // The native controller created a pod next to the surge pod. Decide soon, because the surge pod may wait for that pod.
         let is_third = before.is_none() && !surge && self.pods.on(&node).iter().any(is_spare);
         let delay = match before.as_ref() {
             _ if settled || is_third || is_to_adopt => RequeueDelay::Short,
@@ -111,7 +112,7 @@ impl SetRecord {
         delay
     }
 
-    /// Records that a pod is unreadable: its node is left alone, or the whole DaemonSet if the node is unknown.
+    /// Records an unreadable pod. Its node is left alone, or the whole DaemonSet if the node is unknown.
     pub(in crate::index) fn note_unreadable_pod(
         &mut self,
         unreadable: &k8s::Unreadable,
@@ -149,7 +150,7 @@ impl SetRecord {
         pods.any(|pod| pod.node.as_ref() == Some(node))
     }
 
-    /// Returns an unreadable pod whose node is unknown, with the error.
+    /// Returns an unreadable pod whose node is unknown, with the parse error.
     pub(in crate::index) fn unreadable_pod_somewhere(&self) -> Option<(&PodName, &str)> {
         let mut pods = self.unreadable.values();
         let pod = pods.find(|pod| pod.node.is_none())?;
@@ -176,18 +177,18 @@ impl SetRecord {
         }
     }
 
-    /// Returns true if there are pods to release.
+    /// Returns true if the controller has to release pods.
     pub fn has_strays(&self) -> bool {
         !self.unmanaged.is_empty()
     }
 
-    /// Takes the pods to release if they still exist, by UID and name.
+    /// Returns the pods to release, by UID and name, and forgets them. Some may be gone.
     pub fn take_strays(&mut self) -> BTreeSet<(PodUid, String)> {
         std::mem::take(&mut self.unmanaged)
     }
 
-    /// Returns the delay until the next decision after a pod is gone: short if this controller creates the next pod, long if the
-    /// native one does.
+    /// Returns the delay until the next decision after a pod is gone. It is short if this controller creates the next pod, and
+    /// long if the native controller does.
     pub(super) fn of_loss(&self) -> RequeueDelay {
         if self.is_advanced() {
             RequeueDelay::Short
@@ -196,9 +197,9 @@ impl SetRecord {
         }
     }
 
-    /// Removes the pods that a complete list did not contain, and the expectations from before it began.
+    /// Removes the pods that a complete list doesn't contain, and the expectations from before the list began.
     ///
-    /// The list is authoritative, even if events or answers were lost.
+    /// The list shows the truth even if events or answers were lost.
     pub fn retain_pods(&mut self, seen: &BTreeSet<PodUid>, began: Option<Timestamp>) {
         let gone: Vec<PodUid> = self
             .pods
@@ -241,19 +242,19 @@ impl SetRecord {
         self.pods.place_of(uid)
     }
 
-    /// Returns the revision hashes of its pods.
+    /// Returns the revision hashes of the pods.
     pub fn hashes(&self) -> impl Iterator<Item = &Revision> {
         self.pods.iter().filter_map(|(_, record)| record.hash())
     }
 
-    /// Returns its pods that have a revision hash, each with the hash.
+    /// Returns the pods that have a revision hash, each with the hash.
     pub fn hashed_pods(&self) -> impl Iterator<Item = (Revision, PodRef)> {
         self.pods
             .iter()
             .filter_map(|(_, record)| Some((record.hash()?.clone(), record.pod.reference())))
     }
 
-    /// Returns the name of a pod with that hash.
+    /// Returns the name of a pod with this revision hash.
     pub fn pod_with(&self, hash: &Revision) -> Option<&PodName> {
         let mut pods = self.pods.iter().map(|(_, record)| record);
         let found = pods.find(|record| record.hash() == Some(hash));
@@ -264,7 +265,7 @@ impl SetRecord {
         !self.pods.on(node).is_empty()
     }
 
-    /// Returns its pods, each with its node.
+    /// Returns all pods, each with its node.
     pub fn pods(&self) -> impl Iterator<Item = (&NodeName, &Pod)> {
         self.pods.iter().map(|(node, record)| (node, &*record.pod))
     }
@@ -275,19 +276,19 @@ impl SetRecord {
         Some((self.pods.place_of(uid)?, &*record.pod))
     }
 
-    /// Returns the names of the nodes that have pods, in order.
+    /// Returns the names of the nodes that have pods, sorted.
     pub(in crate::index) fn places_of_pods(&self) -> impl Iterator<Item = &NodeName> {
         self.pods.nodes()
     }
 
-    /// Returns the pods on a node with their revisions evaluated, overlaid with the controller's own writes.
+    /// Returns the pods on a node, each compared with the current revision, and changed by the controller's pending writes.
     pub(in crate::index) fn judged_pods(
         &mut self,
         node: &NodeName,
         state: &RevisionState,
         revisions: &[RevisionFacts],
     ) -> Pods {
-        let mut known = std::mem::take(&mut self.pods); // restored below
+        let mut known = std::mem::take(&mut self.pods); // put back at the end
         let judge = |record: &mut PodRecord| {
             let revision = match state {
                 RevisionState::Current(target) => self.revision_of(record, target, revisions),
@@ -331,14 +332,14 @@ impl SetRecord {
 
     /// Returns true if the pod was created from the current template, or if that is unknown.
     ///
-    /// A pod that was rolled back from a newer template does not count as created from it, and has no generation.
+    /// A pod that was rolled back in place from a newer template doesn't count as created from the current one.
     pub(super) fn is_of_template(&self, record: &PodRecord) -> bool {
         let told = record.generation().zip(self.template_generation.as_deref());
         let is_taken_back = record.pod.in_place.reverted_from.is_some();
         !is_taken_back && told.is_none_or(|(pod, template)| pod == template)
     }
 
-    /// Records whether `node` lacks a pod, and if so, whether one belongs there. Returns the start of that state.
+    /// Records whether `node` has no pod (`Some`), and then, whether a pod belongs there. Returns since when this state lasts.
     pub(in crate::index) fn note_podless(
         &mut self,
         node: &NodeName,
@@ -364,7 +365,7 @@ impl SetRecord {
         Some(known.since)
     }
 
-    /// Records that a pod was created on `node` and does not show yet: the wait for the pod to show starts now.
+    /// Records that a pod was created on `node` and is not in the cache yet. The time without a pod starts again.
     pub fn note_made(&mut self, node: &NodeName, now: Timestamp) {
         if let Some(known) = self.podless.get_mut(node) {
             known.since = now;
@@ -372,9 +373,9 @@ impl SetRecord {
         }
     }
 
-    /// Returns a time at which pods were already missing; `None` if the state doesn't record one.
+    /// Returns a time at which pods were missing already, according to the saved state; `None` if they were not.
     ///
-    /// After a restart the exact time is unknown.
+    /// The exact time is unknown after a restart.
     pub(super) fn missing_since(&self) -> Option<Timestamp> {
         let stalls = [Stall::PodsNotCreated, Stall::PodsKeptAway].into_iter();
         let since = stalls.filter_map(|stall| self.state.stalled_since(stall.reason()));

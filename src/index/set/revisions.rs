@@ -1,4 +1,4 @@
-//! The revisions of a DaemonSet: the current one, the transitions in place, and their images.
+//! Revisions of a DaemonSet: the current one, images, and updates in place between revisions.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,46 +20,46 @@ use crate::index::node::NodeRecord;
 use crate::index::pod::PodRecord;
 
 impl SetRecord {
-    /// Returns the current revision, if it is known.
+    /// Returns the current revision, or why it is unknown.
     pub fn revision_state(&self, revisions: &[RevisionFacts]) -> RevisionState {
         self.current_revision(revisions)
     }
 
-    /// Records that no revision with this hash exists: its pods are outdated.
+    /// Records that no revision has this hash, so pods with it are outdated.
     pub fn note_absent(&mut self, hash: Revision) {
         self.absent.insert(hash);
     }
 
-    /// Trusts the newest revision for this generation, whatever template it seems to hold.
+    /// Treats the newest revision as current for this generation, even if its template seems to differ.
     ///
-    /// In an Advanced DaemonSet revisions are always compared, because this controller writes them.
+    /// Has no effect on an Advanced DaemonSet: this controller writes its revisions, so their templates are always compared.
     pub fn trust_greatest(&mut self, generation: i64) {
         self.trusted = Some(generation).filter(|_| !self.is_advanced());
     }
 
-    /// Returns true if the newest revision of the present generation is trusted without comparing templates.
+    /// Returns true if the newest revision is treated as current for the present generation without comparing templates.
     pub fn trusts_greatest(&self) -> bool {
         self.trusted == Some(self.generation)
     }
 
-    /// Returns the value of the label `pod-template-generation` for new pods.
+    /// Returns the value of the label `pod-template-generation` that new pods get.
     pub fn template_generation(&self) -> Option<&str> {
         self.template_generation.as_deref()
     }
 
-    /// Returns true if the DaemonSet controller has handled the present generation.
+    /// Returns true if the DaemonSet controller has observed the present generation.
     ///
-    /// For an Advanced DaemonSet that is this controller, so the result is always true.
+    /// Always true for an Advanced DaemonSet, because yurt-ds itself is its controller.
     pub fn is_observed(&self) -> bool {
         self.is_advanced() || self.observed >= self.generation
     }
 
-    /// Returns true if the template equaled that of the newest revision when the fleet was last built.
+    /// Returns true if the template equaled the newest revision when the fleet was last built.
     pub fn is_template_current(&self) -> bool {
         self.confirmed == Some(self.template)
     }
 
-    /// Returns the timeout of an image pull on one of its nodes.
+    /// Returns the timeout for image pulls on a node of the DaemonSet.
     pub fn pull_timeout(&self) -> Duration {
         match &self.reading {
             ParsedSettings::Strategy { strategy, .. } => strategy.image_predownload_timeout,
@@ -69,7 +69,7 @@ impl SetRecord {
         }
     }
 
-    /// Returns true if its nodes pre-pull images.
+    /// Returns true if images are pre-pulled on the nodes of the DaemonSet.
     pub(in crate::index) fn pulls_ahead(&self) -> bool {
         match &self.reading {
             ParsedSettings::Strategy { strategy, .. } => {
@@ -79,8 +79,8 @@ impl SetRecord {
         }
     }
 
-    /// Returns true if the node `name` has all of `images`: the Node lists them, or its Ready pod runs a revision with the same
-    /// images.
+    /// Returns true if the node `name` has all of `images`: the Node lists them, or a Ready pod there runs a revision with the
+    /// same images.
     pub(in crate::index) fn has_images(
         &self,
         name: &NodeName,
@@ -101,7 +101,7 @@ impl SetRecord {
         })
     }
 
-    /// Records the template if the newest revision holds it.
+    /// Records the current template if the newest revision contains it.
     pub(in crate::index) fn confirm(&mut self, revisions: &[RevisionFacts]) {
         let newest = revisions.iter().max_by_key(|revision| revision.number);
         let found = newest.filter(|newest| newest.template == self.template);
@@ -151,7 +151,8 @@ impl SetRecord {
         }
     }
 
-    /// Returns the transitions in place from old revisions to the current one, if updates in place are requested.
+    /// Returns, for each old revision, how its pods are updated in place to the current one. Empty if updates in place are not
+    /// requested.
     pub(in crate::index) fn transitions(
         &self,
         state: &RevisionState,
@@ -175,7 +176,7 @@ impl SetRecord {
         old.map(|old| (old.hash.clone(), between(old))).collect()
     }
 
-    /// Returns the transitions in place from the current revision back to older ones, if rollbacks in place are requested.
+    /// Returns how pods are rolled back in place from the current revision to older ones. Empty if that is not requested.
     pub(in crate::index) fn rollback_targets(
         &self,
         state: &RevisionState,
@@ -195,7 +196,7 @@ impl SetRecord {
             return RollbackTargets::default();
         };
         let older = earlier(revisions, &current.hash).into_iter();
-        // The generation of an older template is unknown, and the present one would be wrong.
+        // Omit the generation label: that of an older template is unknown, and the present one would be wrong.
         let past = |old: &RevisionFacts| RollbackTarget {
             number: old.number,
             transition: InPlaceTransition::between(&current.shape, &old.shape, None),
@@ -206,7 +207,7 @@ impl SetRecord {
         }
     }
 
-    /// Returns true if the guard stopped the revision and the status of the DaemonSet does not show it yet.
+    /// Returns true if the guard stopped the revision and the DaemonSet's status doesn't show that yet.
     pub fn is_stopped_unseen(&self) -> bool {
         let stopped = self
             .last_record()
@@ -214,7 +215,7 @@ impl SetRecord {
         stopped && !self.guard.stands(&self.state)
     }
 
-    /// Returns the images of the current revision, if their presence on nodes matters.
+    /// Returns the images of the current revision, if their presence on nodes affects decisions.
     pub(super) fn wanted_images(
         &self,
         revisions: &[RevisionFacts],
@@ -227,7 +228,7 @@ impl SetRecord {
         current.map(|current| current.images.clone())
     }
 
-    /// Returns the facts that the evaluation of every pod depends on.
+    /// Returns the facts on which the evaluation of every pod depends.
     pub(in crate::index) fn basis(&self, revisions: &[RevisionFacts]) -> Basis {
         let state = self.current_revision(revisions);
         let is_current =
@@ -249,7 +250,7 @@ impl SetRecord {
         }
     }
 
-    /// Records whether the current revision is known. Returns since when it is unknown.
+    /// Records whether the current revision is known. If it is not, returns since when.
     pub(in crate::index) fn note_behind(
         &mut self,
         state: &RevisionState,

@@ -1,4 +1,4 @@
-//! The controller's writes for a DaemonSet that the watches do not show yet, and the answers of the API server.
+//! The controller's writes for a DaemonSet that the watches don't show yet, and the API server's answers to writes.
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -13,7 +13,7 @@ use crate::index::last_reported::LastReported;
 use crate::k8s;
 
 impl SetRecord {
-    /// Records that a write is sent: until the watch shows it, its pod counts as if the write had happened.
+    /// Records that a write is sent. Until the watch shows it, decisions see its pod as if the write had happened.
     pub fn begin_write(&mut self, action: &Action, now: Timestamp) {
         let uid = &action.pod().uid;
         self.touch_place_of(uid);
@@ -38,7 +38,7 @@ impl SetRecord {
         self.expectations.answer(action, answer, known, now);
     }
 
-    /// Records that the sender of writes failed: answers in flight are lost.
+    /// Records that the task that sent writes failed, so the answers to writes in flight are lost.
     pub fn lose_answers(&mut self, now: Timestamp) {
         self.cache.forget();
         self.expectations.lose_answers(now);
@@ -48,7 +48,7 @@ impl SetRecord {
         }
     }
 
-    /// Returns `actions` without the actions that were sent and do not show yet.
+    /// Returns the `actions` that were not sent yet. A sent action is omitted until the watch shows its effect.
     pub fn without_pending(&mut self, actions: Vec<Action>) -> Vec<Action> {
         self.expectations.without_pending(actions)
     }
@@ -58,24 +58,24 @@ impl SetRecord {
         self.expectations.begin_report(conditions, now);
     }
 
-    /// Records the version of the DaemonSet that the report created; `None` if unknown.
+    /// Records the version of the DaemonSet after the report was written; `None` if unknown.
     pub fn answer_report(&mut self, version: Option<u64>) {
         self.expectations.answer_report(version);
     }
 
-    /// Returns true if these conditions were sent last.
+    /// Returns true if these conditions are those sent last.
     pub fn is_sent(&self, conditions: &[k8s::Condition]) -> bool {
         self.expectations.is_sent(conditions)
     }
 
-    /// Returns true if a report was sent that the watch may not have shown yet.
+    /// Returns true if a report was sent that the watch may not show yet.
     ///
-    /// After the watch has shown it, any difference comes from another writer.
+    /// Once the watch has shown the report, another client must have caused any difference.
     pub fn is_report_unseen(&self, now: Timestamp) -> bool {
         self.expectations.is_report_unseen(self.version, now)
     }
 
-    /// Records that the report was not written.
+    /// Records that the report could not be written.
     pub fn lose_report(&mut self) {
         self.expectations.lose_report();
         if let Some(advanced) = &mut self.advanced {
@@ -83,7 +83,7 @@ impl SetRecord {
         }
     }
 
-    /// Records the answer to the eviction of a pod; `None` if it was accepted.
+    /// Records the answer to the eviction of a pod. `refusal`: why it was rejected; `None` if it was accepted.
     pub fn note_eviction(&mut self, uid: &PodUid, refusal: Option<Refusal>, now: Timestamp) {
         let mut evictions = std::mem::take(&mut self.evictions);
         let pods = || self.pods().map(|(_, pod)| pod);
@@ -98,12 +98,13 @@ impl SetRecord {
         self.evictions = evictions;
     }
 
-    /// Sets the answers to evictions.
+    /// Replaces the recorded answers to evictions.
     pub fn set_evictions(&mut self, evictions: Evictions) {
         self.evictions = evictions;
     }
 
-    /// Returns the other refused writes, for `revision` if that is known. Entries for pods that are gone are dropped.
+    /// Returns the rejected and failed writes other than evictions, only for `revision` if it is known. Drops those for pods that
+    /// are gone.
     pub(in crate::index) fn refusals(
         &mut self,
         revision: Option<&Revision>,
@@ -120,12 +121,12 @@ impl SetRecord {
         write_failures
     }
 
-    /// Returns true if a refused eviction or other write to a pod is recorded.
+    /// Returns true if a rejected eviction or another failed write is recorded.
     pub(in crate::index) fn has_write_failures(&self) -> bool {
         !(self.evictions.is_empty() && self.known_write_failures().is_empty())
     }
 
-    /// Returns true if this pod changes too often for a write with a version precondition.
+    /// Returns true if the pod changes so often that a write with a version precondition would fail.
     pub fn is_contended(&self, pod: &PodUid) -> bool {
         match &self.write_failures {
             LastReported::Reported(Some(write_failures)) => write_failures.is_contended(pod),
@@ -145,7 +146,7 @@ impl SetRecord {
         }
     }
 
-    /// Records the result of a write for a node.
+    /// Records the result of a write that concerns a node.
     pub fn note_write_on(
         &mut self,
         node: &NodeName,
@@ -162,9 +163,10 @@ impl SetRecord {
         }
     }
 
-    /// Records that this pod is about to be deleted for the current revision.
+    /// Records that the pod is about to be deleted for the current revision.
     ///
-    /// The deletion is no replacement if it is a surge pod, or a pod that is deleted regardless of its revision.
+    /// Not recorded for a surge pod, or for a pod that is deleted for another reason than the rollout: such a deletion is no
+    /// replacement.
     pub(super) fn begin_replacement(&mut self, uid: &PodUid, now: Timestamp) {
         let advanced = self.advanced.as_ref();
         if advanced.is_some_and(|advanced| advanced.is_leaving(uid)) {
@@ -180,7 +182,7 @@ impl SetRecord {
         }
     }
 
-    /// Records the answer to the deletion: whether it is known to have been carried out.
+    /// Records the answer to a deletion. `carried_out`: true if the API server certainly carried out the deletion.
     pub(super) fn end_replacement(&mut self, uid: &PodUid, carried_out: bool) {
         self.disruptions.answer(uid, carried_out);
         if let Some(node) = self.guard.end(uid, carried_out) {
@@ -188,9 +190,9 @@ impl SetRecord {
         }
     }
 
-    /// Returns when the last pod of a revision other than `current` left a node; `None` after a successor is Ready.
+    /// Returns when the last pod of a revision other than `current` left a node; `None` if its successor has been Ready since.
     ///
-    /// `adopted`: the time at which `current` became the current revision.
+    /// `adopted`: time at which `current` became the current revision.
     pub(in crate::index) fn disrupted_at(
         &self,
         node: &NodeName,
@@ -200,7 +202,7 @@ impl SetRecord {
         self.disruptions.at(node, current, adopted)
     }
 
-    /// Returns the problem of a node on which one pod of `current` after another ended.
+    /// Returns the problem of a node on which several pods of `current` ended, one after another.
     pub(in crate::index) fn trouble(
         &mut self,
         node: &NodeName,
@@ -215,31 +217,31 @@ impl SetRecord {
         self.ended.trouble(node, current, now, recalled)
     }
 
-    /// Returns true if the controller deleted the last pod of a node for the present template, and no successor has been Ready
-    /// since.
+    /// Returns true if the controller deleted the last pod of a node for the current template, and the next pod has not been
+    /// Ready yet.
     pub(in crate::index) fn is_emptied(&self, node: &NodeName) -> bool {
         self.disruptions.is_ours(node) || self.cache.remembers(node)
     }
 
-    /// Returns true if a node of an Advanced DaemonSet had a pod that is gone now.
+    /// Returns true if a node of an Advanced DaemonSet had a pod that is gone.
     pub(in crate::index) fn had_pod(&self, node: &NodeName) -> bool {
         let advanced = self.advanced.as_ref();
         advanced.is_some_and(|advanced| advanced.had_pod(node))
     }
 
-    /// Forgets the other nodes, which no longer exist.
+    /// Forgets the nodes for which `is_there` returns false, because they no longer exist.
     pub(in crate::index) fn keep_held(&mut self, is_there: impl FnMut(&NodeName) -> bool) {
         if let Some(advanced) = &mut self.advanced {
             advanced.keep_held(is_there);
         }
     }
 
-    /// Returns true if a write was rejected or never answered, and its outcome is unknown.
+    /// Returns true if it is unknown whether some write happened: it conflicted or was not answered.
     pub fn has_uncertain_writes(&self) -> bool {
         self.expectations.is_uncertain()
     }
 
-    /// Returns when the pods have to be listed again, because a write should have shown by then.
+    /// Returns the time at which the pods have to be listed again, because the watch should have shown a write by then.
     pub fn pending_due(&self) -> Option<Timestamp> {
         let advanced = self.advanced.as_ref();
         let created = advanced.and_then(|advanced| advanced.creation_due());

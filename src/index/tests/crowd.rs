@@ -1,9 +1,9 @@
-//! Tests of the nodes that are counted and the nodes that are listed for a decision.
+//! Tests of decisions in which most nodes are only counted, and few are listed.
 
 use super::*;
 use crate::core::{InView, Plan, Refusal, Strategy, decide, decide_in_view};
 
-/// Returns an index of Ready nodes `n000` and so on, each with a pod of an old revision; a tenth may be replaced at once.
+/// Returns an index of Ready nodes `n000`, `n001`, …, each with an outdated pod. 10% of them may be updated at once.
 fn outdated(nodes: usize) -> Index {
     let mut index = Index::default();
     for i in 0..nodes {
@@ -30,7 +30,7 @@ fn strategy(index: &Index) -> Strategy {
     }
 }
 
-/// Returns the fleet of one decision, its plan, and its result about the view.
+/// Returns the fleet of one decision, the plan, and the finding whether the listed nodes were enough.
 fn one_look(index: &mut Index, now: i64) -> (Arc<Fleet>, Plan, InView) {
     let strategy = strategy(index);
     let fleet = index.view(&key(), &strategy, at(now)).unwrap();
@@ -38,7 +38,7 @@ fn one_look(index: &mut Index, now: i64) -> (Arc<Fleet>, Plan, InView) {
     (fleet, plan, view)
 }
 
-/// Returns the controller's plan, checked against the plan for all nodes, and the number of nodes that it evaluated.
+/// Returns the plan and the number of listed nodes. Checks that a decision about all nodes gives the same plan.
 fn decided(index: &mut Index, now: i64) -> (Plan, usize) {
     loop {
         let (fleet, plan, view) = one_look(index, now);
@@ -62,7 +62,7 @@ fn carry_out(index: &mut Index, plan: &Plan, now: i64) {
     }
 }
 
-/// Returns the new pod of a node.
+/// Returns the pod of the new revision on a node.
 fn new_pod(i: usize) -> PodWords {
     let mut pod = pod(&name(i), "bbb");
     pod.0["metadata"]["uid"] = json!(format!("new-{i}"));
@@ -78,7 +78,8 @@ fn in_the_middle_of_a_rollout_a_decision_looks_at_a_handful_of_nodes() {
     assert!(looked_at > 40, "{looked_at}");
     carry_out(&mut index, &plan, 1000);
     for (i, now) in (0..40).zip(1021..) {
-        // The first one proves the revision.
+        // The first pod of the new revision has to be Ready for 10 s, which proves the revision. The others count as available at
+        // once.
         let ready = match i {
             0 => 1011,
             _ => now,
@@ -111,7 +112,7 @@ fn a_node_comes_into_the_list_when_something_happens_to_it_or_its_time_comes() {
     held.metadata.annotations = Some([("apps.openyurt.io/hold".into(), hold.into())].into());
     index.apply_node(&held, at(1002));
     assert!(looked_at(&mut index, 90, 1002));
-    // A late pod is evaluated when its deadline passes, and not before.
+    // A pod that is late must be listed when its deadline passes, but not before.
     index
         .set_mut(&key())
         .unwrap()

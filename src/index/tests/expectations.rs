@@ -1,39 +1,39 @@
-//! Tests of writes that do not show yet, in every order of events for them and the watch.
+//! Tests of expectations, with every order of events at the API server and the watch.
 
 use super::*;
 use crate::core::{InPlacePatch, Pod};
 use crate::index::expectations::Expectations;
 use crate::index::pod::{PodRecord, SharedParts};
 
-/// Number of events in a row; after them no further error occurs.
+/// Maximum number of events in one sequence. Afterwards, everything works without errors.
 const LONGEST: usize = 7;
 
-/// Event that takes one second.
+/// Event of a test. Each takes one second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Event {
-    /// The controller decides, and sends the missing write.
+    /// The controller decides, and sends the write if it is missing.
     Pass,
     /// The API server carries out the write.
     Execute,
-    /// The API server accepts the write, after it carried it out.
+    /// The API server reports success, after it carried out the write.
     Accept,
-    /// The API server refuses the write.
+    /// The API server rejects the write.
     Refuse,
     /// The API server rejects the write because the pod has changed.
     Conflict,
-    /// The answer of the API server is lost.
+    /// The response of the API server is lost.
     Lose,
-    /// The task that waits for the answer fails.
+    /// The task that waits for the response fails.
     Fail,
-    /// Another writer changes the pod.
+    /// Another client changes the pod.
     Touch,
-    /// The watch shows the next change.
+    /// The watch reports the next change.
     Show,
-    /// The watch loses the changes that it has not shown.
+    /// The watch loses all changes that it has not reported yet.
     Miss,
     /// The watch restarts with a list.
     Restart,
-    /// The list of the watch is complete.
+    /// The watch completes the list.
     Listed,
     /// 30 seconds pass.
     Wait,
@@ -55,7 +55,7 @@ const EVENTS: [Event; 13] = [
     Event::Wait,
 ];
 
-/// A pod in the API server.
+/// State of the pod at the API server.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct State {
     version: u32,
@@ -63,14 +63,14 @@ struct State {
     is_done: bool,
 }
 
-/// A kind of write.
+/// Kind of write, with its effect.
 struct Kind {
     action: fn(PodRef) -> Action,
     /// Applies the write to a pod.
     perform: fn(&mut Value),
-    /// Returns true if the decision sees the write in the pod.
+    /// Returns true if a decision sees that the write was carried out.
     is_done: fn(&Pod) -> bool,
-    /// True if the write has a version precondition, and counts while its outcome is unknown.
+    /// True if the write has a version precondition, and is treated as carried out while its outcome is unknown.
     is_careful: bool,
 }
 
@@ -145,33 +145,33 @@ const KINDS: [Kind; 6] = [
     },
 ];
 
-/// A write in flight.
+/// Write in flight.
 #[derive(Clone, Debug)]
 struct Request {
     action: Action,
-    /// Version of its precondition.
+    /// Version of the pod that the write requires.
     version: u32,
     is_executed: bool,
 }
 
-/// The API server, the watch and the controller.
+/// Simulated API server, watch and controller.
 #[derive(Clone)]
 struct World<'a> {
     kind: &'a Kind,
-    /// The pod before and after the write.
+    /// Pod before and after the write.
     pods: &'a [k8s::Pod; 2],
     now: i64,
     state: State,
     request: Option<Request>,
-    /// A request without a waiting client, with the time until which it may be carried out.
+    /// Request that no client waits for any more, with the time until which the API server may still carry it out.
     late: Option<(Request, i64)>,
     unshown: Vec<State>,
-    /// Start of the list in flight, and the state that it shows.
+    /// List in progress: its start, and the state of the pod that it will report.
     list: Option<(i64, State)>,
     seen: PodRecord,
     seen_version: u32,
     expectations: Expectations,
-    /// True if the write may have happened without any way to know.
+    /// True if the response to a repeatable write was lost, so that the write may be carried out twice.
     is_lost: bool,
     history: Vec<Event>,
 }
@@ -203,7 +203,7 @@ impl<'a> World<'a> {
         at(self.now)
     }
 
-    /// Applies an event; returns false if it is impossible.
+    /// Applies an event. Returns false if the event is impossible in the present state.
     fn happens(&mut self, event: Event) -> bool {
         self.history.push(event);
         self.now += 1;
@@ -241,7 +241,8 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Makes a pass like the engine: lists the pods if a write should have shown, or sends writes that are not known to be done.
+    /// Makes a pass like the engine: lists the pods if the watch should have shown a write, or sends the writes that are still
+    /// missing.
     fn pass(&mut self) -> bool {
         if self.expectations.due().is_some_and(|due| due <= self.now()) {
             return self.begin_list();
@@ -333,7 +334,7 @@ impl<'a> World<'a> {
         true
     }
 
-    /// Drops the request: no client waits for it any more.
+    /// Turns the request into one that no client waits for.
     fn lose(&mut self) -> bool {
         let open = self.request.clone();
         self.late = open
@@ -371,7 +372,7 @@ impl<'a> World<'a> {
         true
     }
 
-    /// Checks that without further errors the write is done and nothing is left to check.
+    /// Checks that without further errors the write is carried out and no expectation remains.
     fn settles(mut self) {
         let history = self.history.clone();
         self.late = None;
@@ -404,7 +405,7 @@ impl<'a> World<'a> {
         );
     }
 
-    /// Tries every sequence of `events` events. Returns their number.
+    /// Tries all sequences of `events` events from here. Returns the number of sequences.
     fn explore(self, events: usize) -> usize {
         if events == 0 {
             self.settles();
@@ -440,7 +441,7 @@ fn record(
     read.expect("a pod")
 }
 
-/// A late watch causes no duplicate write, and a lost answer blocks nothing forever.
+/// A late watch must not cause a duplicate write, and a lost answer must not block anything forever.
 #[test]
 fn in_every_order_a_write_is_sent_once_and_happens_in_the_end() {
     for kind in &KINDS {

@@ -1,4 +1,4 @@
-//! Tests with objects of a hostile tenant and a hostile kubelet: the rollout of another tenant completes with any content.
+//! Tests with objects of a hostile tenant and a hostile kubelet. Whatever they contain, another tenant's rollout must complete.
 
 use proptest::prelude::*;
 use proptest::sample::Index as Choice;
@@ -34,7 +34,8 @@ fn web_pod(on: &str, hash: &str, since: i64) -> Value {
     })
 }
 
-/// Returns six nodes, each with an old pod of `shop/web`, which is to be rolled out, and `edge/agent` of the hostile tenant.
+/// Returns six nodes. Each has an old pod of `shop/web`, which is being rolled out, and a pod of the hostile tenant's
+/// `edge/agent`.
 fn fleets() -> Index {
     let mut index = Index::default();
     for name in NODES {
@@ -73,7 +74,7 @@ fn fleets() -> Index {
     index
 }
 
-/// Returns the objects that the tenant and the kubelet of `n1` write.
+/// Returns the objects that the hostile tenant and the kubelet of `n1` write.
 fn hostile_objects() -> [Value; 4] {
     let times = json!([{ "type": "Ready", "status": "True", "reason": "x", "message": "y",
         "lastTransitionTime": CREATED, "lastHeartbeatTime": CREATED, "lastProbeTime": CREATED }]);
@@ -110,7 +111,7 @@ fn hostile_objects() -> [Value; 4] {
     ]
 }
 
-/// Collects the paths of an object, except the identity that the API server sets.
+/// Collects the paths of all fields of an object, except name, namespace and UID, which identify the object.
 fn places(value: &Value, at: &str, found: &mut Vec<String>) {
     if ["/metadata/name", "/metadata/namespace", "/metadata/uid"].contains(&at) {
         return;
@@ -132,7 +133,7 @@ fn places(value: &Value, at: &str, found: &mut Vec<String>) {
     }
 }
 
-/// Placeholder for content that `serde_json` cannot write: nesting of 200 levels.
+/// Placeholder for content that `serde_json` can't write: 200 nested levels.
 const DEEP: &str = "<deep>";
 
 fn hostile_value() -> impl proptest::strategy::Strategy<Value = Value> {
@@ -160,7 +161,8 @@ fn written(object: &Value) -> String {
     object.to_string().replace(&format!("\"{DEEP}\""), &deep)
 }
 
-/// Returns the object from a list of three that arrives in pieces of that size, and checks that its neighbors are intact.
+/// Returns the object as read from a list of three objects that arrives in pieces of `piece` bytes. Checks that the other two are
+/// intact.
 fn listed(json: &str, piece: usize) -> Vec<u8> {
     const NEIGHBOUR: &str = r#"{"metadata":{"name":"a\\\"],}"}}"#;
     let list = format!(
@@ -183,7 +185,7 @@ fn listed(json: &str, piece: usize) -> Vec<u8> {
     item
 }
 
-/// Stores an object as lists and watches do.
+/// Stores an object in the index in the same way as a list or a watch does.
 fn take(index: &mut Index, (kind, piece): (usize, usize), object: &Value, now: Timestamp) {
     let json = listed(&written(object), piece);
     let json = json.as_slice();
@@ -202,7 +204,7 @@ fn take(index: &mut Index, (kind, piece): (usize, usize), object: &Value, now: T
     }
 }
 
-/// Decides on a DaemonSet, if its settings are valid.
+/// Returns the decided actions for a DaemonSet; empty if its settings are invalid.
 fn decided(index: &mut Index, key: &SetKey, now: Timestamp) -> Vec<Action> {
     let reading = index.reading(key).map(Cow::into_owned);
     let fleet = index.fleet(key, now);

@@ -1,10 +1,10 @@
-//! Tests of pods that are updated in place, from JSON to the fleet.
+//! Tests of pods that are updated in place: from JSON, as the API server sends it, to the fleet.
 
 use super::*;
 use crate::core::InPlacePatch;
 use crate::core::fleet::in_place::Recreate;
 
-/// Returns the usual index after a change of the template from `v1` to `v2`, with updates in place.
+/// Returns the index of [`index()`], but with updates in place, after a change of the template from `v1` to `v2`.
 fn index_in_place() -> Index {
     let mut index = index();
     let mut set = set("v2", 2, 2);
@@ -16,7 +16,7 @@ fn index_in_place() -> Index {
     index
 }
 
-/// Returns the pod on n1 after an update in place at 200, with these restarts of its container and this image.
+/// Returns the pod on n1, updated in place at 200 s. Its container reports this restart count, image and state.
 fn updated(restarts: i64, image: &str, state: Value) -> PodWords {
     let memory = json!({
         "revision": "bbb",
@@ -54,7 +54,7 @@ fn an_update_in_place_is_under_way_until_the_kubelet_has_carried_it_out() {
     assert_eq!(told.nodes[0].pods[0].problem, None);
 }
 
-/// Kruise sets the new revision before it writes the images of containers with a lower launch priority.
+/// Kruise sets the new revision label before it has written all new images: containers with a lower launch priority come later.
 #[test]
 fn a_pod_that_kruise_left_between_two_batches_is_outdated() {
     #[track_caller]
@@ -94,11 +94,11 @@ fn what_is_said_of_the_old_container_is_no_trouble_of_the_new_one() {
     }
     let ended = json!({ "terminated": { "exitCode": 1, "reason": "Error" } });
     let waiting = |reason: &str| json!({ "waiting": { "reason": reason } });
-    // Stopped by the update; crashed once; crashed again.
+    // Cases: the update stopped the old container; the new container crashed once; the new container crashed twice.
     case(&updated(4, "v1", ended.clone()), None);
     case(&updated(5, "v2", ended.clone()), Some(("Error", 0)));
     case(&updated(7, "v2", ended), Some(("Error", 2)));
-    // The old container could not be started; the image of the new one cannot be pulled.
+    // Cases: the old container was in a crash loop before the update; the new image cannot be pulled.
     case(&updated(4, "v1", waiting("CrashLoopBackOff")), None);
     case(
         &updated(4, "v1", waiting("ErrImagePull")),
@@ -109,7 +109,7 @@ fn what_is_said_of_the_old_container_is_no_trouble_of_the_new_one() {
     case(&unseen, None);
 }
 
-/// An undo while the bad image cannot be pulled: until the kubelet observes it, it reports the error of the bad image.
+/// An undo while the bad image cannot be pulled: until the kubelet sees the undo, it still reports the error of the bad image.
 #[test]
 fn what_is_said_of_an_image_that_was_overtaken_is_no_trouble_of_the_next_one() {
     let case = |message: &str, expected: Option<&str>| {
@@ -161,8 +161,8 @@ fn an_unseen_update_in_place_is_laid_over_until_it_shows() {
     assert!(!fleet(&mut index).nodes[0].pods[0].in_place.is_under_way());
 }
 
-/// Without `status.observedGeneration` (before Kubernetes 1.34), only the reported image shows that the kubelet has not observed
-/// the change.
+/// Before Kubernetes 1.34, `status.observedGeneration` is missing. Then only the image in the container status shows whether the
+/// kubelet has seen the change.
 #[test]
 fn what_is_said_of_a_container_that_never_ran_with_a_former_image_is_no_trouble() {
     let case = |image: &str, expected: Option<&str>| {
@@ -200,7 +200,8 @@ fn an_unseen_way_back_is_laid_over_as_one_of_the_old_revision() {
     assert!(pod.in_place.is_under_way());
 }
 
-/// Returns an update of the pod on n1 to revision `to`; `from` is the revision that it is rolled back from.
+/// Returns the action that updates the pod on n1 in place to revision `to`. If it is a rollback, `from` is the revision before
+/// it.
 fn patch(to: &str, from: Option<&str>) -> Action {
     Action::UpdateInPlace {
         pod: deletion("n1").pod().clone(),
@@ -214,7 +215,7 @@ fn patch(to: &str, from: Option<&str>) -> Action {
     }
 }
 
-/// Returns the pod on n1 before the update, from a late event.
+/// Returns the pod on n1 before the update, as a delayed event shows it.
 fn pod_of_old_event() -> PodWords {
     pod("n1", "aaa").ready(11).version("3")
 }
@@ -231,7 +232,7 @@ fn a_revision_says_why_its_pods_cannot_be_changed_in_place() {
     index.apply_revision(&other);
     let told = fleet(&mut index);
     assert_eq!(told.transitions[&"ccc".into()], Err(Recreate::OtherChange));
-    index.apply_set(&set("v2", 3, 3)); // without the annotation
+    index.apply_set(&set("v2", 3, 3)); // no annotation, so no updates in place
     assert!(fleet(&mut index).transitions.is_empty());
 }
 
@@ -241,13 +242,13 @@ fn what_an_update_in_place_brought_counts_from_its_start_though_the_pod_stayed_r
     let ready_since = |index: &mut Index| fleet(index).nodes[0].pods[0].ready_since;
     let mut index = index_in_place();
     feed(&mut index, &updated(4, "v1", running(5)), 201);
-    // Observed: dated by the controller's clock, regardless of the node's.
+    // If the controller observed the restart, the time of observation counts, even if the node's clock is wrong.
     let done = |version: &str| updated(5, "v2", running(99_999)).version(version);
     feed(&mut index, &done("3"), 230);
     assert_eq!(ready_since(&mut index), Some(at(230)));
     feed(&mut index, &done("4"), 240);
     assert_eq!(ready_since(&mut index), Some(at(230)));
-    // First observation: dated by the node's clock, between the update and now.
+    // If the controller first sees the pod after the restart, the node's time counts, limited to between the update and now.
     let first_seen = |since: i64| {
         let mut index = index_in_place();
         index.set_mut(&key()).unwrap().delete_pod("uid-n1");
@@ -279,17 +280,17 @@ fn a_moment_of_being_ready_does_not_end_the_time_without() {
     assert_eq!(unready_since(&mut index), Some(made));
     feed(&mut index, &unready(290).version("5"), 290);
     assert_eq!(unready_since(&mut index), Some(at(290)));
-    // First observation: dated by its condition.
+    // If the controller sees the pod for the first time, the time in its condition counts.
     index.set_mut(&key()).unwrap().delete_pod("uid-n1");
     feed(&mut index, &unready(290).version("6"), 400);
     assert_eq!(unready_since(&mut index), Some(at(290)));
 }
 
-/// Found on a real cluster: after `undo`, nodes that were lost before it were attributed to the good revision.
+/// Found on a real cluster: after `undo`, nodes that were lost before the undo were counted as failures of the good revision.
 #[test]
 fn a_pod_that_was_taken_back_was_not_made_for_the_template_that_names_its_revision_again() {
     let mut index = index();
-    // A rollback to v1 by a new template, under which the native controller gives the old revision a new number.
+    // The template is changed back to v1. The native controller reuses the old revision and gives it a new number.
     let set = set("v1", 3, 3);
     index.apply_revision(&revision("bbb", 2, "v2"));
     index.apply_revision(&revision("aaa", 3, "v1"));

@@ -1,4 +1,4 @@
-//! Tests of the problems of pods that don't start.
+//! Tests of why pods don't start.
 
 use super::ended::said;
 use super::*;
@@ -18,7 +18,7 @@ impl PodWords {
     }
 }
 
-/// Returns the reported problem of a pod after each of these observations.
+/// Returns the problem of a pod that is reported after each of these observations.
 fn told<const N: usize>(looks: [PodWords; N]) -> [String; N] {
     let mut index = index();
     let mut version = 0;

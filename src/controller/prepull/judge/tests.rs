@@ -1,4 +1,4 @@
-//! Jobs and pods recorded on Kubernetes 1.36 with containerd 1.6 (`seen/`), and the resulting states.
+//! Tests with Jobs and pods recorded on Kubernetes 1.36 with containerd 1.6 (`seen/`), and the expected states of the pulls.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
@@ -134,7 +134,8 @@ fn every_image_has_to_be_there_and_one_that_cannot_be_had_is_enough_to_fail() {
         PullProblem::Failing { backs_off: true },
         "ImagePullBackOff",
     );
-    // Evicted before the second image was pulled: the kubelet never saw that container.
+    // The pod was evicted before the second image was pulled. `ContainerStatusUnknown` says that the kubelet never ran that
+    // container.
     let lost = ended(NEVER_SEEN);
     assert_failed(judged("Failed", [ended("Error"), lost]), "its pod failed");
 }
@@ -152,7 +153,7 @@ fn a_job_that_ended_speaks_for_itself_where_its_pod_does_not() {
     assert_eq!(judge(&ended("Complete", ""), None), PullJudgement::Pulled);
     let late = judge(&ended("Failed", "DeadlineExceeded"), None);
     assert_failed(late, "not done within 1m 30s");
-    // Its pod was deleted because of the deadline, which the watch may show before the Job's end.
+    // The pod was deleted because of the Job's deadline. The watch may report that before the end of the Job.
     let mut killed = pod("Failed", [json!({}), json!({})]);
     killed.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
     let unclear = judge(&Job::default(), Some(&killed));

@@ -1,4 +1,4 @@
-//! Tests of the images that a Job pulls, and of its pod.
+//! Tests of which images a Job pulls, and of the Job's pod.
 
 use super::*;
 use crate::core::{PodRef, PullInitiator};
@@ -18,7 +18,7 @@ fn pull() -> Pull {
     }
 }
 
-/// Returns a pod of the template whose containers all run.
+/// Returns a running pod of the template.
 fn running(template: &Value) -> Value {
     let statuses = |list: &str| -> Vec<Value> {
         let containers = template["spec"][list].as_array();
@@ -76,7 +76,8 @@ fn only_what_the_node_lacks_is_pulled_each_image_once() {
         &[("web:2", "Always"), ("log:2", "Never")],
     );
     case(&twice, &old, &[("web:2", Always), ("log:2", Never)]);
-    // The registry is asked for a tag that moves even if its image already runs here.
+    // An image with a moving tag is pulled even if an image of that name already runs on the node: the registry may have a newer
+    // one.
     let moving = template(&[], &[("web:latest", "Always"), ("log:1", "IfNotPresent")]);
     case(&moving, &moving, &[("web:latest", Always)]);
     let pinned = template(

@@ -1,4 +1,4 @@
-//! Limits, order and timeouts, without a cluster.
+//! Tests of limits, order and timeouts of image pulls, without a cluster.
 
 use serde_json::json;
 
@@ -43,7 +43,7 @@ fn desired(of: &[(&str, Vec<Pull>)]) -> AllDesiredPulls {
     of.iter().map(one).collect()
 }
 
-/// Returns a store whose watches have completed their first lists, which are empty.
+/// Returns a store whose first lists of Jobs and pods are complete and empty.
 fn job_store() -> JobStore {
     let mut job_store = JobStore::default();
     job_store.take_job(Event::Init);
@@ -83,7 +83,7 @@ fn pod(pull: &Pull, reason: &str) -> k8s_openapi::api::core::v1::Pod {
     serde_json::from_value(pod).unwrap()
 }
 
-/// Returns the names of the pods for which pulls start.
+/// Returns the names of the pods for which a pull begins.
 fn begun(steps: &[PullStep]) -> Vec<String> {
     let begun = steps.iter().filter_map(|step| match step {
         PullStep::Begin(request) => Some(request.pull.pod.name.to_string()),
@@ -133,7 +133,7 @@ fn daemonsets_alternate_and_each_begins_with_what_was_asked_first() {
         ("a", vec![pull("x")]),
         ("b", vec![pull("z"), pull("y")]),
     ]));
-    // No pull starts before the existing Jobs are known.
+    // Before the existing Jobs are listed, no pull starts.
     assert_eq!(planner.next(&job_store, at(0)).0, []);
     assert_eq!(
         begun(&planner.next(&self::job_store(), at(0)).0),
@@ -178,7 +178,7 @@ fn one_failed_attempt_is_followed_by_others_until_a_minute_and_three_have_passed
     assert_eq!(look("ImagePullBackOff", 15).0, []);
     assert_eq!(look("ErrImagePull", 26).0, []);
     assert_eq!(look("ImagePullBackOff", 40).0, []);
-    // The third attempt downloads slowly as far as the status shows.
+    // The kubelet doesn't report a third failure, so the attempt may be a slow download.
     assert_eq!(look("ImagePullBackOff", 500), (vec![], None));
     let (steps, _) = look("ErrImagePull", 501);
     let [PullStep::Tell(_, PullOutcome::Failed(why), Some(_))] = &steps[..] else {
@@ -199,7 +199,7 @@ fn an_answer_is_given_once_until_the_pod_asks_again() {
         panic!("{steps:?}")
     };
     planner.take(tell, PullStepResult::Told(Some(12)), at(1));
-    // The cached pod is as old as before. The Job is removed.
+    // The result is written, but the cache still shows the pod without it. Only the Job is deleted.
     let (steps, _) = planner.next(&job_store, at(1));
     let [clear @ PullStep::Clear(cleared)] = &steps[..] else {
         panic!("{steps:?}")
@@ -207,7 +207,7 @@ fn an_answer_is_given_once_until_the_pod_asks_again() {
     planner.take(clear, PullStepResult::Told(None), at(2));
     job_store.note_removed(cleared);
     assert_eq!(planner.next(&job_store, at(2)), (vec![], None));
-    // Requested again before any watch showed the result.
+    // The pod is requested again before a watch shows the result of the first request.
     let mut again = first.clone();
     again.pod.resource_version = "13".into();
     planner.set_desired(&desired(&[("a", vec![again])]));

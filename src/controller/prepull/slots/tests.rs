@@ -1,4 +1,4 @@
-//! Pulls that never end must not block others.
+//! Tests that pulls that never end don't block the pulls of other namespaces and DaemonSets.
 
 use proptest::prelude::*;
 
@@ -11,7 +11,7 @@ fn keys(of: &[(&str, &str, usize)]) -> Vec<SetKey> {
     keys.collect()
 }
 
-/// Queues pulls. Returns how many of them start for each entry.
+/// Queues these numbers of pulls. Returns how many pulls start for each entry.
 fn fill(slots: &mut Slots, of: &[(&str, &str, usize)]) -> Vec<usize> {
     let keys = keys(of);
     let begun = slots.fill(&keys.iter().collect::<Vec<_>>());
@@ -75,13 +75,13 @@ fn a_namespace_gains_nothing_by_many_daemonsets() {
     assert!(begun[1..].iter().max() <= Some(&2), "{begun:?}");
 }
 
-/// Generates a key from 12 namespaces with 3 DaemonSets each.
+/// Generates the key of one of 36 DaemonSets, three in each of 12 namespaces.
 fn any_key() -> impl Strategy<Value = SetKey> {
     (0..12, 0..3)
         .prop_map(|(namespace, name)| SetKey::new(&format!("n{namespace}"), &format!("a{name}")))
 }
 
-/// Generates rounds of new pulls, with the running pulls that end after each round.
+/// Generates rounds of new pulls. Each round also selects running pulls that end afterwards.
 fn rounds() -> impl Strategy<Value = Vec<(Vec<SetKey>, Vec<prop::sample::Index>)>> {
     let coming = prop::collection::vec((any_key(), 1..60usize), 0..4).prop_map(|coming| {
         let keys = coming.into_iter();
