@@ -4,7 +4,8 @@
 //! typed ─lookup─► view (LIST, WATCH → Index) ─decide─► snapshot ─core::messages─► rows ─► table, JSON, YAML
 //! ```
 //!
-//! Verdicts are the controller's: `ctl` uses the same index and the same `decide`. Every outcome has its own exit code, [`Code`].
+//! Verdicts are the same as the controller's, because `ctl` uses the same index and the same `decide`. Every outcome has its own
+//! exit code, [`Code`].
 //!
 //! Only these verbs write to the cluster:
 //!
@@ -13,7 +14,7 @@
 //! - `eject` returns a DaemonSet to Kubernetes.
 //! - `migrate` replaces a DaemonSet by one of the other kind.
 //!
-//! On a node, [`edge`] asks the node's own server instead and needs no access to the cluster.
+//! On a node, [`edge`] sends requests to the node's own server instead, and needs no access to the cluster.
 
 mod access;
 mod approve;
@@ -110,13 +111,13 @@ pub async fn run(args: &CtlArgs, clock: Clock) -> Code {
         },
     };
     ended.unwrap_or_else(|error| {
-        // A failed write to standard error cannot be reported anywhere.
+        // Ignore the error: if standard error cannot be written, the exit code is the only report.
         let _ = writeln!(std::io::stderr(), "{error}");
         error.code
     })
 }
 
-/// Runs a verb.
+/// Runs one of the verbs, such as `status`.
 ///
 /// # Errors
 /// Returns the error together with its exit code.
@@ -129,7 +130,7 @@ pub async fn perform(
         Box::pin(do_it(context, verb, screen)).await,
         verb.daemonset(),
     ) {
-        // During a migration the DaemonSet is missing for a short time.
+        // A DaemonSet is missing for a short time while it is migrated. Report an unfinished migration instead of "not found".
         (Err(error), Some(typed)) if error.code == Code::NotFound => {
             let on_its_way = Box::pin(migrate::on_its_way(context, typed)).await;
             Err(on_its_way.unwrap_or(error))

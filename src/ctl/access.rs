@@ -12,11 +12,11 @@ use super::error::CliError;
 use crate::core::instant;
 use crate::k8s::client::{self, CallError, Failure, Role, Source};
 
-/// Timeout of a call. A user waits for it, and a server that needs longer is in trouble.
+/// Timeout of a call. The user is waiting, and an API server that needs longer has a problem.
 pub(super) const CALL_DEADLINE: Duration = Duration::from_secs(30);
-/// Interval between checks for a change made by another component.
+/// Interval between reads of an object that another component is about to change.
 pub(super) const GLANCE: Duration = Duration::from_millis(500);
-/// Time without an answer from the API server after which the user is informed.
+/// Time without an answer from the API server after which a message is printed.
 pub(super) const LONG: Duration = Duration::from_secs(3);
 
 /// A connection to a cluster, and the source of its address.
@@ -28,17 +28,17 @@ pub struct Access {
     pub server: String,
     /// Source of the address, as in "kubeconfig FILE".
     pub origin: String,
-    /// Namespace of names that were typed without one.
+    /// Namespace for names that were entered without a namespace.
     pub namespace: String,
-    /// True if the user was informed that the API server is slow. The message is printed only once.
+    /// True once the user has been told that the API server is slow, so that the message is printed only once.
     pub told: Arc<AtomicBool>,
 }
 
 impl Access {
-    /// Reads the kubeconfig without connecting to the server.
+    /// Reads the kubeconfig. No request is sent.
     ///
     /// # Errors
-    /// Names the file that is missing or invalid.
+    /// Fails with the name of the kubeconfig if it is missing or invalid.
     pub async fn connect(source: &Source) -> Result<Self, CliError> {
         let origin = origin(source);
         let unusable = |error: anyhow::Error| {
@@ -62,7 +62,7 @@ impl Access {
         })
     }
 
-    /// Returns the message that the API server has not answered for that long.
+    /// Returns the message that the API server has not answered for the given time.
     pub(super) fn unanswered(&self, passed: Duration) -> String {
         format!(
             "The API server {} has not answered for {}.",
@@ -71,7 +71,7 @@ impl Access {
         )
     }
 
-    /// Waits for a call, and informs the user if it takes long.
+    /// Waits for a call, and prints a message if it takes long.
     ///
     /// # Errors
     /// Returns errors of the API server, and an error if it does not answer.
@@ -84,7 +84,7 @@ impl Access {
             return answer;
         }
         if !self.told.swap(true, Ordering::Relaxed) {
-            // A failed write to standard error cannot be reported anywhere.
+            // Ignore the error: if standard error cannot be written, there is no other place for this message.
             let _ = writeln!(
                 std::io::stderr(),
                 "{} Waiting for it, {} at most.",
@@ -95,10 +95,11 @@ impl Access {
         call.await
     }
 
-    /// Makes a call and returns `None` if the object does not exist. `doing` describes the call, as in "list nodes".
+    /// Makes a call and returns `None` if the object does not exist. `doing` describes the call in error messages, as in "list
+    /// nodes".
     ///
     /// # Errors
-    /// Returns any other error with an explanation.
+    /// Returns other errors with an explanation for the user.
     pub(super) async fn find<T>(
         &self,
         doing: &str,
@@ -111,10 +112,10 @@ impl Access {
         }
     }
 
-    /// Makes a call like [`find`](Self::find), and also returns `None` if the caller may not see the object.
+    /// Makes a call like [`find`](Self::find), and also returns `None` if the caller lacks the right to read the object.
     ///
     /// # Errors
-    /// Returns any other error with an explanation.
+    /// Returns other errors with an explanation for the user.
     pub(super) async fn find_allowed<T>(
         &self,
         doing: &str,
@@ -129,10 +130,10 @@ impl Access {
         }
     }
 
-    /// Makes a call whose object has to exist.
+    /// Makes a call about an object that has to exist.
     ///
     /// # Errors
-    /// Returns any error with an explanation.
+    /// Returns all errors with an explanation for the user.
     pub(super) async fn call<T>(
         &self,
         doing: &str,
@@ -177,7 +178,8 @@ impl Access {
                      UpdateInPlace them, or choose other ones by --kubeconfig or --context."
                 ),
             ),
-            // Rejected by admission: a quota, a policy, a namespace that is being deleted. More rights would not help.
+            // Admission (a quota, a policy, a terminating namespace) rejected the request. Don't suggest more rights: they would
+            // not help.
             Failure::Forbidden if is_by_admission(error) => (
                 Code::Failed,
                 format!("Cannot {doing}: the API server {server} refuses: {error}."),
@@ -202,12 +204,12 @@ impl Access {
     }
 }
 
-/// Returns true if the API server's answer cannot be decoded.
+/// Returns true if the API server's response cannot be decoded.
 fn is_garbled(error: &CallError) -> bool {
     matches!(error, CallError::Kube(kube::Error::SerdeError(_)))
 }
 
-/// Returns true if objects were stored with another CRD whose conversion webhook does not answer.
+/// Returns true if the API server cannot read stored objects because the conversion webhook of their CRD does not respond.
 fn is_by_conversion(error: &CallError) -> bool {
     let CallError::Kube(kube::Error::Api(status)) = error else {
         return false;
@@ -222,11 +224,11 @@ fn is_by_admission(error: &CallError) -> bool {
     error.refused_by_admission().is_some()
 }
 
-/// Returns each cause of an error once, without the surrounding advice.
+/// Returns the causes of an error without duplicates, and without the first one, which only says what was tried.
 fn cause(error: &anyhow::Error) -> String {
     let mut causes: Vec<String> = error.chain().map(ToString::to_string).collect();
     if causes.len() > 1 {
-        causes.remove(0); // The first cause only says what was tried, and the caller says that better.
+        causes.remove(0); // The first cause only repeats what was tried. The caller's message already says it.
     }
     let mut told = String::new();
     for cause in causes.iter().filter(|cause| !cause.is_empty()) {
@@ -239,12 +241,12 @@ fn cause(error: &anyhow::Error) -> String {
     told
 }
 
-/// Returns where kube looks for address and credentials.
+/// Returns where kube finds address and credentials, for messages.
 fn origin(source: &Source) -> String {
     if let Some(path) = &source.kubeconfig {
         return format!("kubeconfig {}", path.display());
     }
-    // Only for the message: kube reads the variable itself.
+    // Read the variable only for the message: kube reads it independently.
     match std::env::var_os("KUBECONFIG").filter(|paths| !paths.is_empty()) {
         Some(paths) => format!("kubeconfig {}", paths.display()),
         None => "kubeconfig ~/.kube/config".to_owned(),

@@ -1,4 +1,4 @@
-//! `ctl approve`: lets a wave open, only for the revision that is being rolled out.
+//! `ctl approve`: permits a wave to open, only for the revision that is being rolled out.
 
 use super::code::Code;
 use super::context::Context;
@@ -42,7 +42,7 @@ pub(super) async fn approve(
     Ok(())
 }
 
-/// Returns the waves and the revision that an approval is about.
+/// Returns the settings of the waves and the revision to approve.
 fn judge<'a>(look: &'a Look, typed: &str) -> Result<(&'a Waves, &'a Revision), CliError> {
     let key = look.key();
     let strategy = look.rolling_strategy()?;
@@ -100,7 +100,7 @@ fn value(waves: &Waves, wave: &str, revision: &Revision) -> String {
 }
 
 fn said(look: &Look, wave: &str, revision: &Revision) -> String {
-    // Without nodes it is unknown which waves are open.
+    // Which waves are open is unknown if the caller may not list nodes.
     let waves = match look {
         Look::Judged(snapshot) => snapshot.plan.waves.as_slice(),
         Look::Reported(_) => &[],
@@ -133,7 +133,7 @@ mod tests {
     use crate::ctl::tests::CtlWorld;
     use crate::ctl::{CliError, Code};
 
-    /// The wave `canary` has no nodes. The other nodes wait for an approval of the wave `field`.
+    /// Waves of the tests. `canary` matches no nodes, and all nodes wait for an approval of `field`.
     const WAVES: &str = "[{name: canary, selector: pool=canary, allowEmpty: true}, {name: field, selector: {}, approve: manual}]";
 
     #[tokio::test(start_paused = true)]
@@ -189,7 +189,7 @@ mod tests {
             set["metadata"]["annotations"]["apps.openyurt.io/approved-waves"],
             format!("field@{revision}")
         );
-        // The approval was for another revision.
+        // The wave is not open for the next revision, because the approval names the previous one.
         world.set_image("web:3").await;
         let status = world.json("status web").await;
         assert_eq!(status["waves"][1]["state"], "NotOpen");

@@ -1,5 +1,5 @@
-//! Report on one DaemonSet for a screen of 80 columns and 24 lines: a headline, a bar of numbers, groups of nodes, and next
-//! steps.
+//! Report on one DaemonSet that fits on a screen of 80 columns and 24 lines: a headline, a line of numbers, groups of nodes, and
+//! next steps.
 
 use super::groups::{domain_table, wave_table};
 use super::row::{NodeRow, SetRow};
@@ -8,36 +8,36 @@ use crate::core::foreign::cut;
 use crate::core::messages::NextStep;
 use crate::core::words::plural;
 
-/// Columns of a screen.
+/// Width of a screen in columns.
 pub(super) const COLUMNS: usize = 80;
-/// Lines of a screen without the prompt.
+/// Number of lines of a screen, without the one for the shell prompt.
 const LINES: usize = 23;
-/// Maximum lines of the headline.
+/// Maximum number of lines of the headline.
 const HEADLINE: usize = 4;
 /// Maximum number of node groups.
 const GROUPS: usize = 5;
-/// Maximum node names in a group.
+/// Maximum number of node names shown for a group.
 const NAMED: usize = 3;
 /// Maximum number of notes.
 const NOTES: usize = 2;
-/// Maximum rows in a table of waves or failure domains.
+/// Maximum number of rows shown of a table of waves or failure domains.
 const ROWS: usize = 4;
-/// Label before the next steps.
+/// Label before the list of next steps.
 const LABEL: &str = "Next:";
-/// Width of the drawn bar.
+/// Width of the progress bar in columns.
 const BAR: usize = 20;
 
-/// Nodes with the same verdict for the same cause.
+/// Nodes with the same verdict and the same cause.
 struct Group<'a> {
     verdict: &'static str,
     reason: Option<&'a str>,
-    /// Cause in words, the same for all nodes of the group.
+    /// Cause as text, the same for all nodes of the group.
     cause: &'a str,
     urgency: Option<u8>,
     nodes: Vec<&'a str>,
 }
 
-/// Returns the report.
+/// Returns the report on the DaemonSet in `row`.
 pub(super) fn report(row: &SetRow, title: &str, phase: &str, colour: bool) -> String {
     let next = next(&row.next, colour);
     let notes = notes(row);
@@ -48,7 +48,7 @@ pub(super) fn report(row: &SetRow, title: &str, phase: &str, colour: bool) -> St
     let mut left = LINES.saturating_sub(lines(&text) + lines(&next) + lines(&notes));
     for (name, table) in tables(row, colour) {
         let table = first_rows(&table, &format!("\n{}\n", CellStyle::Bold.on(name, colour)));
-        // If both do not fit, groups of nodes are more useful than the table.
+        // Reserve four lines for groups of nodes. If the table does not fit then, refer to `-o wide`.
         if lines(&table) + 4 <= left {
             left -= lines(&table);
             text.push_str(&table);
@@ -68,7 +68,7 @@ fn tables(row: &SetRow, colour: bool) -> Vec<(&'static str, String)> {
     waves.into_iter().chain(domains).collect()
 }
 
-/// Returns a heading, the heading of the table, and its first rows.
+/// Returns a heading, the column names of the table, and its first rows.
 fn first_rows(table: &str, heading: &str) -> String {
     let mut text = heading.to_owned();
     for line in table.lines().take(ROWS + 1) {
@@ -80,7 +80,7 @@ fn first_rows(table: &str, heading: &str) -> String {
     }
 }
 
-/// Returns the numbers of a rollout on one line.
+/// Returns a progress bar with the numbers of nodes, on one line.
 pub(super) fn bar(row: &SetRow) -> String {
     let (Some(updated), Some(targeted)) = (row.updated, row.targeted) else {
         return String::new();
@@ -141,7 +141,7 @@ fn groups(row: &SetRow, lines: usize, colour: bool) -> String {
             _ => String::new(),
         };
     }
-    // A blank line, two lines per group, and one for the rest.
+    // Use a blank line, two lines per group, and one line for the number of nodes in other groups.
     let fit = (lines.saturating_sub(2) / 2).clamp(1, GROUPS);
     let mut text = "\n".to_owned();
     for group in groups.iter().take(fit) {
@@ -183,7 +183,7 @@ impl<'a> Group<'a> {
     }
 }
 
-/// Returns as many of the first names as fit, and the number of the others.
+/// Returns as many names as fit in the line, and the number of the others.
 fn names(nodes: &[&str], room: usize) -> String {
     let with = |count: usize| {
         let named = nodes[..count].join(", ");
@@ -219,7 +219,7 @@ fn notes(row: &SetRow) -> String {
     }
 }
 
-/// Returns the next steps. Commands are never cut, so that they can be copied.
+/// Returns the next steps. Commands are not wrapped, so that they can be copied.
 fn next(steps: &[NextStep], colour: bool) -> String {
     let mut text = String::new();
     for (position, step) in steps.iter().enumerate() {
@@ -232,7 +232,7 @@ fn next(steps: &[NextStep], colour: bool) -> String {
         let step = match &step.command {
             Some(command) if !fits => format!(" {}:\n  {command}\n", step.text),
             Some(_) => format!(" {line}\n"),
-            // The label provides the indentation of the first line.
+            // Wrap with room for the label, which takes the place of the first line's indentation.
             None => wrapped(&line, LABEL.len() + 1, usize::MAX).split_off(LABEL.len()),
         };
         text.push_str(&label);
@@ -241,7 +241,7 @@ fn next(steps: &[NextStep], colour: bool) -> String {
     text
 }
 
-/// Splits a text into pieces that stay on one line: words, and commands that fit.
+/// Splits a text into pieces that must not be wrapped: words, and whole commands that fit on one line.
 fn pieces(text: &str, room: usize) -> Vec<String> {
     let mut words = text.split_whitespace().peekable();
     let mut pieces = Vec::new();

@@ -1,7 +1,7 @@
-//! PodDisruptionBudgets, read live: the pods that Kubernetes would not evict now.
+//! PodDisruptionBudgets: determines which pods Kubernetes would not evict now.
 //!
-//! The controller learns this by trying evictions, and remembers the answers. A command evicts nothing and reads the budgets
-//! instead. A caller without the right to read budgets still sees everything else.
+//! The controller learns this by trying to evict pods. A command must not evict pods, so it reads the budgets instead. A caller
+//! without the right to read budgets gets an answer without them.
 
 use std::collections::BTreeMap;
 
@@ -20,14 +20,14 @@ use crate::core::selector::Selector;
 use crate::core::{Evictions, Fleet, Obstruction, Pod, Refusal};
 use crate::index::SetRecord;
 
-/// Condition type for whether a budget allows a disruption (Kubernetes).
+/// Type of the budget condition that says whether a disruption is allowed (Kubernetes).
 const ALLOWED: &str = "DisruptionAllowed";
-/// Reason of that condition if Kubernetes cannot count the pods (Kubernetes).
+/// Reason of the condition [`ALLOWED`] if Kubernetes cannot compute the budget (Kubernetes).
 const SYNC_FAILED: &str = "SyncFailed";
 /// Policy that always allows evicting pods that are not Ready (Kubernetes).
 const ALWAYS_ALLOW: &str = "AlwaysAllow";
 
-/// Margin by which a refusal stays below the time limit.
+/// Margin by which the reported duration of a blocked eviction stays below the limit.
 const A_MOMENT: SignedDuration = SignedDuration::from_secs(1);
 
 /// Lists the budgets of a namespace, and returns the resource version of the list.
@@ -40,11 +40,11 @@ pub(super) async fn list_of(
     list(access, &doing, &api, ListParams::default()).await
 }
 
-/// Budgets of some namespaces.
+/// Known budgets, by namespace and name.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Budgets(BTreeMap<(String, String), KnownBudget>);
 
-/// A budget and its selector; `None` if it selects no pods.
+/// A budget with its selector; the selector is `None` if it selects no pods.
 #[derive(Clone, Debug)]
 struct KnownBudget {
     budget: PodDisruptionBudget,
@@ -64,9 +64,10 @@ impl Budgets {
         self.0.remove(&key(budget));
     }
 
-    /// Records in a DaemonSet which of its pods could not be evicted at `now`.
+    /// Records in a DaemonSet which of its pods the budgets would protect from eviction at `now`.
     ///
-    /// `lasts` returns since when a refusal counts, from the time since when the budget has blocked evictions.
+    /// `lasts` returns the time since which evictions are assumed to be rejected. Its argument is the time since which the budget
+    /// has allowed no disruption.
     pub(super) fn weigh(
         &self,
         namespace: &str,
@@ -77,7 +78,7 @@ impl Budgets {
         let mut evictions = Evictions::default();
         let hook = set.reading.usable();
         let hook = hook.and_then(|strategy| strategy.pre_delete.clone());
-        // The controller does not evict a pod while it waits for the pod's hook.
+        // Skip pods that wait for their pre-delete hook: the controller does not try to evict them yet.
         let is_hooked = |pod: &Pod| hook.as_ref().is_some_and(|hook| hook.hooks(&pod.exit));
         for (_, pod) in set.pods().filter(|(_, pod)| !is_hooked(pod)) {
             if let Some((refusal, since)) = self.refusal(namespace, pod) {
@@ -88,9 +89,9 @@ impl Budgets {
         set.set_evictions(evictions);
     }
 
-    /// Returns the reason why a pod of a planned fleet would not be evicted; `None` if it would.
+    /// Returns the reason why a pod of a planned fleet could not be evicted; `None` if it could.
     ///
-    /// Kubernetes counts the Ready pods that the budget selects. Selected pods of other owners are unknown here.
+    /// Kubernetes counts all Ready pods that the budget selects. Only the pods of this DaemonSet are known here.
     pub(super) fn foreseen(&self, namespace: &str, fleet: &Fleet, pod: &Pod) -> Option<Refusal> {
         let selecting: Vec<&KnownBudget> = self.selecting(namespace, pod).collect();
         let known = match selecting.as_slice() {
@@ -141,7 +142,8 @@ impl Budgets {
         })
     }
 
-    /// Returns why a pod would not be evicted now and since when, as far as known.
+    /// Returns why a pod could not be evicted now. The second value is the time since which the budget has allowed no disruption,
+    /// if known.
     fn refusal(&self, namespace: &str, pod: &Pod) -> Option<(Refusal, Option<Timestamp>)> {
         let found = self.selecting(namespace, pod).map(|known| &known.budget);
         let found: Vec<&PodDisruptionBudget> = found.collect();
@@ -168,11 +170,11 @@ impl Budgets {
     }
 }
 
-/// Returns since when a refusal counts, if the budget has blocked evictions since `since`.
+/// Returns the time since which evictions are assumed to be rejected, if the budget has allowed no disruption since `since`.
 ///
-/// A budget may have blocked evictions for days before the first attempt. Only the controller knows for how long it was refused.
-/// Until it reports that the limit is exceeded (`told` is the time of that report), the refusal counts as shorter than the limit.
-/// It also counts at most since the rollout began (`began`).
+/// A budget may have allowed none for days before the first eviction was tried, and only the controller knows when that was.
+/// `told` is the time when the controller reported that the limit was exceeded. Without this report, the result stays within the
+/// limit. It is never earlier than the start of the rollout (`began`).
 pub(super) fn counts_since(
     told: Option<Timestamp>,
     began: Option<Timestamp>,
@@ -180,7 +182,7 @@ pub(super) fn counts_since(
     now: Timestamp,
     obstruction: Obstruction,
 ) -> Timestamp {
-    // A misconfiguration is reported without waiting.
+    // A budget with a mistake never allows evictions, so it is reported without waiting for the limit.
     if obstruction.is_mistake() {
         return told.unwrap_or_else(|| since.max(began.unwrap_or(Timestamp::MIN)));
     }
@@ -202,7 +204,7 @@ fn key(budget: &PodDisruptionBudget) -> (String, String) {
     )
 }
 
-/// Returns the selector of a budget. Without a selector, or with an empty one, a budget does not affect evictions.
+/// Returns the selector of a budget; `None` without a selector or with an empty one, because such a budget affects no evictions.
 fn selector(budget: &PodDisruptionBudget) -> Option<Selector> {
     let selector = budget.spec.as_ref()?.selector.as_ref()?;
     let labels = selector.match_labels.iter().flatten().count();
@@ -213,7 +215,7 @@ fn selector(budget: &PodDisruptionBudget) -> Option<Selector> {
         .filter(|_| labels + expressions > 0)
 }
 
-/// Returns the reason why the budget would refuse a pod that is Ready or not; `None` if it would allow the eviction.
+/// Returns the reason why the budget would not allow to evict a pod, which is Ready if `ready` is true. `None` if it would.
 fn obstruction(budget: &PodDisruptionBudget, ready: bool) -> Option<Obstruction> {
     let status = budget.status.as_ref();
     let policy = budget.spec.as_ref();
@@ -273,7 +275,7 @@ mod tests {
         serde_json::from_value(whole).expect("a budget")
     }
 
-    /// Columns of each case: the answer for a Ready pod, and for one that is not.
+    /// Checks each case for a Ready pod and for a pod that is not Ready.
     #[test]
     fn a_budget_is_read_as_the_api_server_reads_it() {
         let counts = |current: i32, desired: i32, allowed: i32| {
@@ -318,7 +320,7 @@ mod tests {
     fn a_refusal_has_lasted_too_long_when_the_controller_says_so_and_not_before() {
         let at = |second| Timestamp::from_second(second).unwrap();
         let now = at(100_000);
-        // Blocked for a day, but without any attempt.
+        // The budget has allowed no disruption for a day, but no eviction was tried: the result is one second below the limit.
         let exhausted = Obstruction::Exhausted;
         assert_eq!(
             counts_since(None, None, at(13_600), now, exhausted),

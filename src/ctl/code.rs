@@ -1,37 +1,37 @@
-//! Exit codes of `yurt-ds ctl`: one per outcome, for scripts. The reference contains this table.
+//! Exit codes of `yurt-ds ctl`: one per outcome, for scripts. The reference lists them.
 
 use crate::core::Phase;
 
 /// An exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Code {
-    /// Done. For `status`: complete, except on offline nodes.
+    /// The command succeeded. For `status`: the rollout is complete, except on offline nodes.
     Complete,
-    /// Any error without its own code.
+    /// The command failed for a reason that has no exit code of its own.
     Failed,
     /// The command line is invalid.
     Usage,
-    /// In progress.
+    /// The rollout is in progress.
     Progressing,
-    /// Stalled.
+    /// The rollout is stalled.
     Stalled,
-    /// Paused.
+    /// The rollout is paused.
     Paused,
-    /// The settings are invalid.
+    /// The settings of the DaemonSet are invalid.
     Invalid,
     /// The API server cannot be reached or rejects the credentials.
     Unreachable,
-    /// The name does not exist or is not managed.
+    /// No object has this name, or the DaemonSet is not managed.
     NotFound,
-    /// The node's server refuses, or the request would restart pods.
+    /// The command was refused: by the node's server, or because it would restart pods.
     Refused,
-    /// The node has no contact with the cloud, so no pod is replaced.
+    /// The node has no contact with the cloud, so its server does not replace the pod.
     Disconnected,
-    /// The images could not be pulled ahead.
+    /// The images of a new revision could not be pulled ahead.
     PullFailed,
-    /// Incomplete, and no controller is running.
+    /// The rollout is incomplete, and no controller is running.
     Silent,
-    /// The awaited revision or DaemonSet has been replaced by another one.
+    /// The revision or DaemonSet that the command waited for was replaced by another one.
     Superseded,
 }
 
@@ -54,7 +54,7 @@ impl Code {
         Self::Superseded,
     ];
 
-    /// Returns the exit code for a rollout in this phase. With `strict`, outdated offline nodes count as unfinished.
+    /// Returns the exit code for a rollout in `phase`. With `strict`, a rollout with outdated offline nodes is not complete.
     pub(super) fn from_phase(phase: Phase, strict: bool) -> Self {
         match phase {
             Phase::Complete { offline, .. } if strict && offline > 0 => Self::Progressing,
@@ -70,7 +70,7 @@ impl Code {
         }
     }
 
-    /// Returns the number that the process exits with.
+    /// Returns the exit code as a number.
     pub fn number(self) -> u8 {
         match self {
             Self::Complete => 0,
@@ -90,7 +90,7 @@ impl Code {
         }
     }
 
-    /// Returns the meaning, for the reference.
+    /// Returns the description of the code in the reference.
     fn meaning(self) -> &'static str {
         match self {
             Self::Complete => {
@@ -125,7 +125,7 @@ impl Code {
         }
     }
 
-    /// Returns the severity. The exit code of a list of DaemonSets is the most severe one.
+    /// Returns the severity of the code. A list of DaemonSets ends with the most severe code.
     fn gravity(self) -> u8 {
         match self {
             Self::Complete => 0,
@@ -147,7 +147,7 @@ impl Code {
             .unwrap_or(Self::Complete)
     }
 
-    /// Returns each code with its meaning.
+    /// Returns every exit code as a number with its description.
     pub fn meanings() -> impl Iterator<Item = (u8, &'static str)> {
         Self::ALL
             .into_iter()

@@ -1,4 +1,4 @@
-//! The command line of [`crate::cli`], extended by `ctl`'s examples below `--help` and its completion of names.
+//! Complete command line: that of [`crate::cli`], with `ctl`'s examples below `--help` and its completion of names.
 
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, Command, CommandFactory as _, Error};
@@ -11,7 +11,7 @@ use crate::cli::Cli;
 /// Maximum width of the help in columns.
 const COLUMNS: usize = 80;
 
-/// Returns the complete description of the command line.
+/// Returns the complete definition of the command line.
 pub fn described() -> Command {
     Cli::command()
         .max_term_width(COLUMNS)
@@ -20,14 +20,14 @@ pub fn described() -> Command {
         })
 }
 
-/// Answers a completion request of a shell and exits. Otherwise does nothing.
+/// Handles a completion request from a shell and exits. Returns if the shell did not request completion.
 pub fn answer_shell() {
     CompleteEnv::with_factory(described)
         .var(complete::ASKED)
         .complete();
 }
 
-/// Adds examples to a verb, and the same help for `-h` and `--help`: longer explanations are in the reference.
+/// Adds examples to a verb. Also makes `-h` the same as `--help`: longer explanations are in the reference.
 fn with_examples(verb: Command) -> Command {
     let help = examples::help(verb.get_name());
     let flag = Arg::new("help")
@@ -51,9 +51,9 @@ fn with_names(argument: Arg) -> Arg {
     argument.add(ArgValueCompleter::new(names))
 }
 
-/// Returns the command that was probably meant by an invalid command line.
+/// Returns the valid command that the user probably meant by an invalid one.
 ///
-/// `typed` are its words, without the program.
+/// `typed` has the words after the program name.
 pub fn meant(error: &Error, typed: &[String]) -> Option<String> {
     let all = described();
     let ctl = all.find_subcommand("ctl")?;
@@ -74,7 +74,7 @@ pub fn meant(error: &Error, typed: &[String]) -> Option<String> {
     .map(|line| line.trim_end().to_owned())
 }
 
-/// Returns true for kubectl's names of DaemonSets.
+/// Returns true if `kind` is one of kubectl's names for DaemonSets.
 fn is_daemonset(kind: &str) -> bool {
     ["daemonset", "daemonsets", "daemonsets.apps", "ds"].contains(&kind)
 }

@@ -1,8 +1,8 @@
 //! Shell completion: current names of DaemonSets, nodes and pods.
 //!
-//! The shell calls this program (`clap_complete`'s engine), which completes verbs, flags and values automatically. Names are
-//! queried with the flags that are already on the line. The user is waiting, so a query that fails or takes too long offers
-//! nothing.
+//! The shell calls this program, which completes verbs, flags and values with the engine of `clap_complete`. Names are read from
+//! the cluster that the flags on the command line select. The user is waiting, so a query that fails or takes too long yields no
+//! names.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -29,15 +29,15 @@ use crate::k8s::{AdvancedDaemonSet, DaemonSet, Node};
 
 /// Timeout of a query, because the user is waiting.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Maximum number of names; a longer list is no help.
+/// Maximum number of names. More names would not help the user.
 const MOST: u32 = 500;
-/// Environment variable by which a shell requests completions.
+/// Environment variable that a shell sets to request completions.
 pub(super) const ASKED: &str = "YURT_DS_COMPLETE";
 
-/// Writes the script that a shell runs once to enable completion.
+/// Writes the script that enables completion in a shell.
 ///
 /// # Errors
-/// Fails if it cannot be written.
+/// Fails if the script cannot be written.
 pub(super) fn script(shell: Shell, out: &mut dyn Write) -> std::io::Result<()> {
     let name = shell.to_string();
     let shells = Shells::builtins();
@@ -47,7 +47,7 @@ pub(super) fn script(shell: Shell, out: &mut dyn Write) -> std::io::Result<()> {
     shell.write_registration(ASKED, "yurt-ds", "yurt-ds", "yurt-ds", out)
 }
 
-/// Completes managed DaemonSets.
+/// Completes the names of managed DaemonSets.
 pub(super) fn daemonsets(current: &OsStr) -> Vec<CompletionCandidate> {
     let typed = TypedLine::read();
     offer(current, async move {
@@ -63,7 +63,8 @@ pub(super) fn daemonsets(current: &OsStr) -> Vec<CompletionCandidate> {
     })
 }
 
-/// Returns namespace and name of every readable DaemonSet of a kind, and whether its annotations make it managed.
+/// Returns namespace and name of every readable DaemonSet of a kind. The value is true if the DaemonSet has the annotation that
+/// makes it managed.
 async fn names<K>(
     access: &Access,
     namespace: Option<&str>,
@@ -93,9 +94,9 @@ where
     Some(found.items.into_iter().map(name).collect())
 }
 
-/// Returns the names to offer: short ones in the caller's namespace, and all with their namespace.
+/// Returns the names to offer: with their namespace and, in the caller's namespace, also without.
 ///
-/// A name that both kinds have is prefixed with its kind.
+/// If DaemonSets of both kinds have the same name, each is prefixed with its kind.
 fn offered(
     native: &BTreeMap<(String, String), bool>,
     advanced: &BTreeMap<(String, String), bool>,
@@ -116,7 +117,7 @@ fn offered(
     forms.collect()
 }
 
-/// Completes nodes of the cluster.
+/// Completes the names of the cluster's nodes.
 pub(super) fn nodes(current: &OsStr) -> Vec<CompletionCandidate> {
     let typed = TypedLine::read();
     offer(current, async move {
@@ -136,7 +137,7 @@ pub(super) fn nodes(current: &OsStr) -> Vec<CompletionCandidate> {
     })
 }
 
-/// Completes pods of the node that the command runs on.
+/// Completes the names of the pods on the node where the command runs.
 pub(super) fn pods(current: &OsStr) -> Vec<CompletionCandidate> {
     let typed = TypedLine::read();
     offer(current, async move {
@@ -145,7 +146,7 @@ pub(super) fn pods(current: &OsStr) -> Vec<CompletionCandidate> {
     })
 }
 
-/// Returns the names that begin with `current`; none if the query takes too long.
+/// Returns the names that begin with `current`; none if the query fails or takes too long.
 fn offer(
     current: &OsStr,
     names: impl Future<Output = Option<Vec<String>>>,
@@ -166,7 +167,7 @@ fn offer(
     names.into_iter().map(CompletionCandidate::new).collect()
 }
 
-/// Flags on the line that select the cluster or the node.
+/// Flags on the command line that select the cluster or the node.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct TypedLine {
     kubeconfig: Option<PathBuf>,
@@ -176,7 +177,7 @@ struct TypedLine {
 }
 
 impl TypedLine {
-    /// Reads the line from this process's arguments.
+    /// Reads the command line from this process's arguments.
     fn read() -> Self {
         let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
         Self::new(&words.collect::<Vec<_>>(), |name| std::env::var(name).ok())

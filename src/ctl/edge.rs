@@ -6,9 +6,9 @@
 //! GET /pods ─────┴─► rows ─► table, JSON, YAML
 //! ```
 //!
-//! They ask the server on the node itself: `yurt-ds ota-server`, or OpenYurt's YurtHub. They use only routes that both have, and
-//! one more that is optional. They need no cluster access and no kubeconfig. The server's answers are shown but not assumed to be
-//! well-formed.
+//! The commands send requests to the server on the node itself: `yurt-ds ota-server`, or OpenYurt's YurtHub. They use only routes
+//! that both servers have, and one optional route of yurt-ds. They need no cluster access and no kubeconfig. A response is shown
+//! safely whatever its content.
 
 mod act;
 mod answer;
@@ -39,7 +39,7 @@ use super::screen::Screen;
 use crate::cli::edge::EdgeVerb;
 use crate::clock::Clock;
 
-/// Runs a command of the node.
+/// Runs a command on a node.
 ///
 /// # Errors
 /// Returns the error together with its exit code.

@@ -6,11 +6,12 @@
 //!    └────────────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! The conditional write removes the annotations of yurt-ds and sets `RollingUpdate`. Before it only yurt-ds may replace pods,
-//! after it only the native controller. It succeeds only if the specification and the annotations are as they were read.
+//! The conditional write removes the annotations of yurt-ds and sets `RollingUpdate`. Before it, only yurt-ds may replace pods;
+//! after it, only the native controller. It succeeds only if the specification and the annotations have not changed since they
+//! were read.
 //!
-//! The pause needs no such condition: it is correct whatever else was written. An Advanced DaemonSet is first converted to a
-//! native one, as by `ctl migrate`.
+//! The pause before it is written without this condition, because a pause is always safe. An Advanced DaemonSet is first
+//! converted to a native one, as `ctl migrate` does.
 
 mod advanced;
 mod standing;
@@ -46,9 +47,9 @@ use crate::index::{OWN_CONDITIONS, SetKey};
 use crate::k8s::client::conditions::{patch_conditions, removal};
 use crate::k8s::client::{Failure, within};
 
-/// Number of attempts if the DaemonSet changes between the read and the write.
+/// Number of attempts to write a DaemonSet that changes between the read and the write.
 const ATTEMPTS: usize = 5;
-/// Time that a running controller gets to react to a pause or to the hand-over.
+/// Time for a running controller to react to a pause or to the hand-over.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Returns a DaemonSet to Kubernetes.
@@ -93,10 +94,10 @@ pub(super) async fn eject(
     Ok(())
 }
 
-/// Returns a native DaemonSet to Kubernetes. The result is its state before; `None` with `--dry-run`.
+/// Returns a native DaemonSet to Kubernetes. The result is its state before that; `None` with `--dry-run`.
 ///
 /// # Errors
-/// Says why it was refused; nothing was changed then.
+/// Fails with the reason for a refusal, before anything is changed.
 async fn hand_back(
     context: &Context,
     args: &EjectArgs,
@@ -139,13 +140,13 @@ async fn hand_back(
 }
 
 impl EjectCandidate {
-    /// Reads the object first, so that any later change makes the write fail.
+    /// Reads the DaemonSet, then its pods and nodes. Any change after the first read makes the write fail.
     async fn look(context: &Context, key: &SetKey) -> Result<Self, CliError> {
         let (access, now) = (&context.access, context.clock.now());
         let doing = format!("read DaemonSet {key}");
         let api = sets(context, key);
         let set = access.find(&doing, api.get(&key.name)).await?;
-        let set = set.unwrap_or_default(); // if it is missing, the next call reports that
+        let set = set.unwrap_or_default(); // If the DaemonSet is missing, the next call returns the error for that.
         let (_, snapshot) = lookup::snapshot(access, key, now).await?;
         let settings = set.metadata.annotations.iter().flatten();
         let settings = settings.filter(|(key, _)| is_setting(key));
@@ -171,7 +172,7 @@ impl EjectCandidate {
     /// Refuses if pods are outdated: with RollingUpdate, the native controller would replace all of them, on every node.
     fn refuse_unfinished(&self) -> Result<(), CliError> {
         let is_over = self.old.known && self.old.nodes + self.old.ending == 0;
-        // Then Kubernetes replaces outdated pods already.
+        // Without OnDelete, Kubernetes already replaces outdated pods, and eject changes nothing about it.
         let acts_already = !self.is_on_delete() && !self.key.is_advanced();
         if acts_already || is_over {
             return Ok(());
@@ -179,7 +180,7 @@ impl EjectCandidate {
         Err(CliError::new(Code::Refused, self.refusal()))
     }
 
-    /// Returns true if the yurt-ds controller may be about to replace a pod.
+    /// Returns true if the yurt-ds controller may be replacing a pod now.
     fn is_replacing(&self) -> bool {
         self.is_on_delete()
             && self.snapshot.strategy.mode == Mode::AdvancedRollingUpdate
@@ -195,19 +196,20 @@ impl EjectCandidate {
             && self.old.nodes > 0
     }
 
-    /// Pauses the DaemonSet with that UID. A pause is correct whatever else was written meanwhile.
+    /// Pauses the DaemonSet with the UID that was read. This write needs no other condition: a pause is always safe.
     async fn pause(&self, context: &Context) -> Result<(), CliError> {
         let uid = self.set.metadata.uid.as_deref().unwrap_or_default();
         annotate(context, &self.key, uid, PAUSED, Some("true")).await
     }
 
-    /// Waits until the controller reports the pause. Without a running controller there is no report, and no pod is replaced.
+    /// Waits until the controller reports the pause. Gives up after [`PATIENCE`], because then no controller is running to
+    /// replace pods.
     async fn await_pause(&self, context: &Context) -> Result<(), CliError> {
         let paused = |set: &DaemonSet| holds(set, PAUSED_CONDITION);
         self.await_until(context, paused).await.map(drop)
     }
 
-    /// Performs the conditional write; returns false if the DaemonSet changed meanwhile.
+    /// Writes the DaemonSet as the native controller needs it; returns false if the DaemonSet has changed since it was read.
     async fn hand_over(&self, context: &Context) -> Result<bool, CliError> {
         let settings = self.settings.keys();
         let removed = settings.map(|key| remove(&["metadata", "annotations", key]));
@@ -221,7 +223,7 @@ impl EjectCandidate {
         write_if_unchanged(context, &doing, &self.key, &self.set.metadata, changes).await
     }
 
-    /// Waits until `is` returns true; returns false if the time is up.
+    /// Waits until `is` returns true or the DaemonSet is gone; returns false if that takes longer than [`PATIENCE`].
     async fn await_until(
         &self,
         context: &Context,
@@ -239,7 +241,7 @@ impl EjectCandidate {
         }
     }
 
-    /// Checks that no other write brought back the settings that the hand-over removed.
+    /// Checks that no tool has applied the removed settings again.
     async fn refuse_applied_again(&self, context: &Context) -> Result<(), CliError> {
         let set = self.read(context).await?.unwrap_or_default();
         let again = set.metadata.annotations.unwrap_or_default();
@@ -263,7 +265,7 @@ impl EjectCandidate {
         context.access.find(&doing, sets.get(&self.key.name)).await
     }
 
-    /// Ensures that the conditions of yurt-ds are removed: by a running controller, or else here.
+    /// Ensures that the conditions of yurt-ds are removed. A running controller removes them; otherwise this command does.
     async fn clean(&self, context: &Context) -> Result<String, CliError> {
         let announced = self.announced().count();
         if announced == 0 && !self.snapshot.is_reported() {
@@ -300,7 +302,7 @@ impl EjectCandidate {
             let call = context.access.client.request::<Value>(patch);
             match within(CALL_DEADLINE, call).await {
                 Ok(_) => {}
-                // The object was deleted meanwhile, together with its conditions.
+                // Nothing to remove: the object was deleted, together with its conditions.
                 Err(error) if error.failure() == Failure::Gone => {}
                 Err(error) => return Err(missing(&error)),
             }
@@ -314,7 +316,7 @@ impl EjectCandidate {
         pods.filter(|pod| pod.need_upgrade.is_some() || pod.image_ready.is_some())
     }
 
-    /// Returns every object with conditions of yurt-ds: its collection, name, UID and the condition types.
+    /// Returns the objects with conditions of yurt-ds: URL path of the collection, name, UID and condition types of each.
     fn leftovers(&self) -> Vec<(String, String, String, Vec<&'static str>)> {
         let namespace = &self.key.namespace;
         let of_set = self.snapshot.is_reported().then(|| {
@@ -351,7 +353,7 @@ fn holds(set: &DaemonSet, kind: &str) -> bool {
     conditions(set).any(|condition| condition == (kind, "True"))
 }
 
-/// Returns true if a controller reports that it may not remove what it created.
+/// Returns true if the controller reports that it lacks the right to remove what it created.
 fn is_withheld(set: &DaemonSet) -> bool {
     let rolls = conditions(set).any(|(kind, _)| kind == ROLLOUT_COMPLETE);
     holds(set, REFUSED) && !rolls

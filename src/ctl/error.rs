@@ -1,23 +1,23 @@
-//! Error of a `ctl` command.
+//! Error with which a `ctl` command ends.
 
 use std::fmt;
 
 use super::code::Code;
 use crate::core::foreign::{TEXT, styled};
 
-/// Reason why a command has no answer: a sentence or two for the user, and an exit code for scripts.
+/// Error of a command: a sentence or two for the user, and an exit code for scripts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CliError {
     /// Exit code.
     pub code: Code,
     /// Description of what was tried, what happened, and what to do.
     pub text: String,
-    /// API server's message if the caller lacks a right; `None` for any other error.
+    /// API server's message if the caller lacks a right; `None` for other errors.
     pub refusal: Option<String>,
 }
 
 impl CliError {
-    /// Creates an error with that code.
+    /// Creates an error with the given exit code.
     pub fn new(code: Code, text: impl Into<String>) -> Self {
         let text = text.into();
         Self {
@@ -30,7 +30,7 @@ impl CliError {
 
 impl fmt::Display for CliError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Line breaks between the sentences of `ctl` stay.
+        // Escape control characters, but keep line breaks: texts of `ctl` may have several lines.
         let shown = styled(&self.text, &["\n"]);
         match shown.char_indices().nth(TEXT) {
             Some((end, _)) => write!(f, "{}…", &shown[..end]),

@@ -1,6 +1,6 @@
-//! Examples below the help of each verb. Everything else is in `docs/reference/cli.md`.
+//! Examples that the help of each verb ends with. All other documentation is in `docs/reference/cli.md`.
 
-/// Reference to the full documentation.
+/// Line that refers to the full documentation.
 pub(super) const MORE: &str = "More: docs/reference/cli.md, or yurt-ds manifests man";
 
 /// Returns the examples of a verb; `None` if it has none.
@@ -103,7 +103,7 @@ mod tests {
         }
     }
 
-    /// One screen of a small terminal, and a little more.
+    /// Checks that the help of each verb fits on a little more than one screen of a small terminal.
     #[test]
     fn help_fits_40_lines_of_80_columns() {
         let mut all = described().max_term_width(80);

@@ -1,4 +1,4 @@
-//! Rows for groups of nodes that are updated one after the other.
+//! Rows for waves and failure domains, whose nodes are updated one group after the other.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::table::{CellStyle, Table};
 use crate::core::verdict::WaveShut;
 use crate::core::{Verdict, WaveState, instant};
 
-/// A wave.
+/// State of a wave in the output.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WaveRow {
@@ -19,13 +19,13 @@ pub struct WaveRow {
     pub nodes: usize,
     /// Number of these nodes with an available pod of the current revision.
     pub done: usize,
-    /// Number of nodes that are being updated, wait for a pod, or failed because of the revision.
+    /// Number of nodes that are being updated, have no available pod yet, or failed because of the revision.
     pub in_flight: usize,
-    /// Number of nodes that may lack an available pod at once.
+    /// Number of nodes of the wave that may be unavailable at the same time.
     pub allowed: usize,
-    /// `Complete`, `Open` or `NotOpen`.
+    /// State of the wave: `Complete`, `Open` or `NotOpen`.
     pub state: &'static str,
-    /// Condition that opens the wave; `null` if it is open.
+    /// Event that opens the wave; `null` if the wave is open.
     pub next: Option<String>,
 }
 
@@ -59,7 +59,7 @@ pub(super) fn waves(snapshot: &RolloutSnapshot) -> Vec<WaveRow> {
     stands.map(row).collect()
 }
 
-/// Renders a table of waves; `wide` adds what opens them.
+/// Renders a table of waves. If `wide` is true, it has a column for the event that opens each wave.
 pub(super) fn wave_table(rows: &[WaveRow], wide: bool, colour: bool) -> String {
     let heading = ["WAVE", "NODES", "DONE", "IN FLIGHT", "STATE", "NEXT"];
     let columns = heading.len() - usize::from(!wide);
@@ -75,7 +75,7 @@ pub(super) fn wave_table(rows: &[WaveRow], wide: bool, colour: bool) -> String {
             plain(row.wave.clone()),
             plain(row.nodes.to_string()),
             plain(row.done.to_string()),
-            // With only `max-surge`, no node may lack a pod, and nodes in flight need no slot.
+            // Show no limit if it is 0: with only `max-surge`, nodes are updated without becoming unavailable.
             plain(match row.allowed {
                 0 => row.in_flight.to_string(),
                 allowed => format!("{}/{allowed}", row.in_flight),
@@ -89,23 +89,23 @@ pub(super) fn wave_table(rows: &[WaveRow], wide: bool, colour: bool) -> String {
     table.print(colour)
 }
 
-/// A failure domain: one value of `topology-key`.
+/// State of a failure domain in the output. A failure domain is one value of the label `topology-key`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DomainRow {
-    /// Value of the label; empty for nodes without it.
+    /// Value of the label; empty for nodes without the label.
     pub domain: String,
-    /// Number of targeted nodes.
+    /// Number of targeted nodes in the failure domain.
     pub nodes: usize,
     /// Number of these nodes with an available pod of the current revision.
     pub done: usize,
-    /// Number of nodes that occupy the domain: they are being updated, wait for a pod, or failed because of the revision.
+    /// Number of nodes that are being updated, have no available pod yet, or failed because of the revision.
     pub in_flight: usize,
-    /// True if an update is in progress here or may begin now.
+    /// True if nodes in this failure domain are being updated or may be updated now.
     pub has_turn: bool,
 }
 
-/// Returns the domains of a rollout in order; empty without `topology-key`.
+/// Returns the failure domains of a rollout, sorted by label value; empty without `topology-key`.
 pub(super) fn domains(snapshot: &RolloutSnapshot) -> Vec<DomainRow> {
     let Some(topology) = &snapshot.strategy.topology else {
         return Vec::new();

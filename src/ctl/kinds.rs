@@ -1,4 +1,4 @@
-//! Both kinds of DaemonSets: how each is typed and requested.
+//! The two kinds of DaemonSets, native and Advanced: how users name them, and how they are requested.
 
 use kube::api::{ApiResource, DynamicObject, ListParams};
 use kube::core::WatchEvent;
@@ -13,14 +13,14 @@ use crate::core::names::KRUISE_GROUP;
 use crate::index::SetKey;
 use crate::k8s::{AdvancedDaemonSet, DaemonSet, Listed};
 
-/// Parses the kind before a name, as kubectl does; `None` if the word is not one of the kinds.
+/// Parses the kind before a name, as kubectl does; `None` if the word is neither of the two kinds.
 pub(super) fn kind_of(word: &str) -> Option<SetKind> {
     let word = word.to_ascii_lowercase();
     let (name, group) = match word.split_once('.') {
         Some((name, group)) => (name, Some(group)),
         None => (&*word, None),
     };
-    // A version may stand between name and group.
+    // Accept a version between name and group, as in `daemonsets.v1.apps`.
     let is_of = |group: &str, wanted: &str| {
         let rest = group.strip_suffix(wanted);
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('v') && rest.ends_with('.'))
@@ -40,7 +40,7 @@ pub(super) fn kind_of(word: &str) -> Option<SetKind> {
     }
 }
 
-/// Returns the name with its kind, so that it is unambiguous.
+/// Returns the name of a DaemonSet with its kind as prefix, so that it is unambiguous.
 pub(super) fn unmistakable(key: &SetKey) -> String {
     match key.kind {
         SetKind::Native => format!("ds/{key}"),
@@ -48,7 +48,7 @@ pub(super) fn unmistakable(key: &SetKey) -> String {
     }
 }
 
-/// Returns the API for whole DaemonSets of that kind.
+/// Returns the API for DaemonSets of the given kind with all their fields.
 pub(super) fn whole(client: &Client, key: &SetKey) -> Api<DynamicObject> {
     let kind = match key.kind {
         SetKind::Native => ApiResource::erase::<DaemonSet>(&()),
@@ -57,7 +57,7 @@ pub(super) fn whole(client: &Client, key: &SetKey) -> Api<DynamicObject> {
     Api::namespaced_with(client.clone(), &key.namespace, &kind)
 }
 
-/// Decodes a whole DaemonSet into the form used for decisions; `None` if it cannot be decoded.
+/// Decodes a DaemonSet of either kind into the form that decisions are made from; `None` if it cannot be decoded.
 pub(super) fn decided_upon(kind: SetKind, whole: Value) -> Option<DaemonSet> {
     match kind {
         SetKind::Native => serde_json::from_value(whole).ok(),
@@ -80,10 +80,11 @@ where
     }
 }
 
-/// Reads one DaemonSet by a list with a single item. The list is empty if its kind is not served.
+/// Reads one DaemonSet by a list request, which also gives a resource version for a watch. The list is empty if the cluster does
+/// not serve the kind.
 ///
 /// # Errors
-/// Fails if it may not be read or the API server does not answer.
+/// Fails if the caller may not read the DaemonSet or the API server does not answer.
 pub(super) async fn list_one(
     access: &Access,
     key: &SetKey,
@@ -106,7 +107,7 @@ pub(super) async fn list_one(
 
 /// Lists Advanced DaemonSets.
 ///
-/// `None` if the kind does not exist or the caller may not list it ([`is_advanced_served`]).
+/// `None` if the cluster does not serve the kind or the caller may not list it ([`is_advanced_served`]).
 ///
 /// # Errors
 /// Fails if the API server does not answer.
@@ -120,7 +121,7 @@ pub(super) async fn list_advanced(
     Ok(found.await?.map(readable))
 }
 
-/// Returns true if the cluster serves Advanced DaemonSets, as far as the caller may know.
+/// Returns true if the cluster serves Advanced DaemonSets. If the caller may not know, returns false.
 pub(super) async fn is_advanced_served(access: &Access) -> bool {
     let version = SetKind::Advanced.api_version();
     let asked = access.client.list_api_group_resources(version);
@@ -133,7 +134,7 @@ pub(super) async fn is_advanced_served(access: &Access) -> bool {
 /// Lists native DaemonSets.
 ///
 /// # Errors
-/// Fails if they may not be listed or the API server does not answer.
+/// Fails if the caller may not list DaemonSets or the API server does not answer.
 pub(super) async fn list_native(
     access: &Access,
     namespace: Option<&str>,
@@ -145,7 +146,7 @@ pub(super) async fn list_native(
     ))
 }
 
-/// Returns the DaemonSets of a list without those whose metadata cannot be decoded.
+/// Returns the DaemonSets of a list. Those whose metadata cannot be decoded are left out.
 fn readable<K: Into<DaemonSet>>(
     (sets, version): (Vec<Listed<K>>, String),
 ) -> (Vec<DaemonSet>, String) {

@@ -1,6 +1,6 @@
-//! Complete lists, page by page.
+//! LIST requests that read all objects, page by page.
 //!
-//! [`read`] is the only function of `ctl` that decodes the objects of a list.
+//! [`read`] is the only function of `ctl` that decodes the objects of a LIST response.
 
 use std::fmt::Debug;
 
@@ -11,10 +11,11 @@ use serde::de::DeserializeOwned;
 use super::access::Access;
 use super::error::CliError;
 
-/// Objects per page of a list, as in Kubernetes' own clients.
+/// Number of objects per page, as in Kubernetes' own clients.
 const PAGE: u32 = 500;
 
-/// Lists all objects page by page, with the resource version of the list. A list that expires meanwhile starts again.
+/// Lists all objects page by page, and returns the resource version of the list. If the list expires in between, it is read again
+/// as a whole.
 pub(super) async fn list<K>(
     access: &Access,
     doing: &str,
@@ -29,7 +30,8 @@ where
     follow(access, doing, api, params, first).await
 }
 
-/// Lists a kind that a cluster may not have; `None` if it is not served, or if it `is_optional` and may not be listed.
+/// Lists a kind that the cluster may not serve. `None` if it does not, or if `is_optional` is true and the caller may not list
+/// it.
 pub(super) async fn list_where_served<K>(
     access: &Access,
     doing: &str,
@@ -52,7 +54,7 @@ where
     }
 }
 
-/// Reads the pages after `found`; `None` means that the list has expired.
+/// Reads the pages after `found`. `None` means that the list has expired: it is then read again without pages.
 async fn follow<K>(
     access: &Access,
     doing: &str,

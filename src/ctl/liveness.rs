@@ -1,6 +1,7 @@
-//! Detects from its Lease whether a controller is running. Without one, rollouts stop and no condition reports it.
+//! Detects whether a controller is running from the Lease that it renews. Without a controller, rollouts stop and no condition
+//! reports it.
 //!
-//! The Lease is looked up in all namespaces. If that is forbidden, only in the namespace of the manifests. Ages are measured by
+//! The Lease is read from all namespaces or, if that is forbidden, only from the namespace of the manifests. Ages are measured by
 //! the API server's clock, because the caller's clock may be wrong by minutes.
 
 use std::collections::BTreeMap;
@@ -32,13 +33,14 @@ use crate::k8s::client::{CallError, Failure, within};
 use crate::k8s::object::Listed;
 use crate::task::Task;
 
-/// Age of the last Lease renewal after which a controller counts as stopped: twelve times as long as a leader may be silent.
+/// Age of the last Lease renewal after which the controller is assumed to have stopped: twelve times as long as a leader may go
+/// without renewing it.
 const SILENCE: SignedDuration = SignedDuration::from_mins(3);
-/// Timeout for a read of the Lease. An API server that needs longer is in trouble.
+/// Timeout of a read of the Lease. An API server that needs longer has a problem.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// Interval between reads of the Lease for a waiting command.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
-/// Age of the last renewal after which Kruise's manager counts as stopped: twice the duration of its Lease.
+/// Age of the last Lease renewal after which Kruise's manager is assumed to have stopped: twice the duration of the Lease.
 const KRUISE_SILENCE: SignedDuration = SignedDuration::from_secs(30);
 /// Namespace of the controller in the manifests.
 const HOME: &str = "yurt-ds";
@@ -50,9 +52,9 @@ pub(super) enum ControllerLiveness {
     Lately,
     /// A controller renewed the Lease recently, and serves only these kinds of DaemonSets.
     Partly(Kinds),
-    /// A controller renewed the Lease recently, and released it.
+    /// A controller renewed the Lease recently and then released it, so the Lease has no holder.
     HandedBack,
-    /// No controller has renewed the Lease for longer than a leader may be silent.
+    /// The last Lease renewal is at least three minutes ago.
     Silent {
         /// Time of the last renewal.
         since: Timestamp,
@@ -61,24 +63,24 @@ pub(super) enum ControllerLiveness {
         /// Namespace of the Lease.
         namespace: String,
     },
-    /// There is no Lease, and pending actions were not carried out while a command waited for them.
+    /// There is no Lease, and the rollout's next actions were not carried out for three minutes while a command waited.
     Idle {
-        /// Time when the actions became pending.
+        /// Time when the actions became the next ones.
         since: Timestamp,
-        /// Duration for which they have been pending.
+        /// Time since then.
         passed: SignedDuration,
     },
     /// There is no Lease: a controller never ran, or it runs without leader election.
     #[default]
     NoLease,
-    /// The Lease may not be read.
+    /// The caller may not read the Lease.
     Forbidden,
     /// The API server did not answer in time.
     NoAnswer,
 }
 
 impl ControllerLiveness {
-    /// Returns since when no controller has been active, if that is too long.
+    /// Returns the time since which no controller has been active, if that is more than three minutes ago.
     pub(super) fn silent_since(&self) -> Option<Timestamp> {
         match self {
             Self::Silent { since, .. } | Self::Idle { since, .. } => Some(*since),
@@ -86,7 +88,7 @@ impl ControllerLiveness {
         }
     }
 
-    /// Returns true if a controller is at work on DaemonSets of this kind.
+    /// Returns true if a running controller serves DaemonSets of the given kind.
     pub(super) fn serves(&self, kind: SetKind) -> bool {
         match self {
             Self::Lately => true,
@@ -95,9 +97,9 @@ impl ControllerLiveness {
         }
     }
 
-    /// Corrects the Lease's result by other signs.
+    /// Corrects the result for cases in which an old Lease does not matter.
     ///
-    /// A controller without leader election leaves an old Lease unchanged, but writes conditions. If Kruise's manager creates the
+    /// A controller without leader election does not renew the Lease, but it writes conditions. If Kruise's manager creates the
     /// pods, yurt-ds is not needed.
     pub(super) fn with_signs(
         self,
@@ -113,7 +115,7 @@ impl ControllerLiveness {
         }
     }
 
-    /// Returns a warning to show with a rollout that is still to continue; `None` if there is none.
+    /// Returns a warning to show with a rollout that is not complete; `None` if there is no reason to warn.
     pub(super) fn words(&self) -> Option<String> {
         match self {
             Self::Silent { namespace, .. } => Some(format!(
@@ -138,7 +140,7 @@ impl ControllerLiveness {
 }
 
 impl ControllerLiveness {
-    /// Returns the fact without the next steps.
+    /// Returns the same warning without the next steps.
     pub(super) fn fact(&self) -> Option<String> {
         match self {
             Self::Silent { passed, .. } => Some(format!(
@@ -170,7 +172,7 @@ impl ControllerLiveness {
     }
 }
 
-/// Reads the Lease. `now` is the local time, used if the API server does not report its own.
+/// Reads the Lease. `now` is the local time. It is used if the API server does not report its own time.
 pub(super) async fn liveness_of(access: &Access, now: Timestamp) -> ControllerLiveness {
     let everywhere = leases(access, None, LEASE).await;
     let found = match everywhere {
@@ -189,12 +191,13 @@ pub(super) async fn liveness_of(access: &Access, now: Timestamp) -> ControllerLi
     }
 }
 
-/// Returns true if Kruise's manager is running, which creates the pods of Advanced DaemonSets.
+/// Returns true if Kruise's manager is running. It creates the pods of Advanced DaemonSets.
 ///
-/// A single read has to suffice because the caller waits. The controller reads twice and needs no clock.
+/// The result depends on one read and the clock, because the caller cannot wait. The controller reads the Lease twice instead and
+/// needs no clock.
 ///
 /// # Errors
-/// Fails if the Lease may not be read or the API server does not answer.
+/// Fails if the caller may not read the Lease or the API server does not answer.
 pub(super) async fn is_kruise_running(access: &Access, now: Timestamp) -> Result<bool, CliError> {
     let (namespace, name) = KRUISE_LEASE;
     match leases(access, Some(namespace), name).await {
@@ -209,7 +212,7 @@ pub(super) async fn is_kruise_running(access: &Access, now: Timestamp) -> Result
     }
 }
 
-/// Returns true if one of these Leases of Kruise's manager is held at `now`.
+/// Returns true if Kruise's manager has renewed one of these Leases recently, as of `now`.
 fn renews(leases: &[Lease], now: Timestamp) -> bool {
     leases
         .iter()
@@ -222,7 +225,7 @@ fn renews(leases: &[Lease], now: Timestamp) -> bool {
         })
 }
 
-/// Returns the time of the last renewal, unless it is in the future.
+/// Returns the time of the last renewal; `None` if it is in the future by more than [`SILENCE`].
 fn renewed(lease: &Lease, now: Timestamp) -> Option<Timestamp> {
     let at = lease.spec.as_ref()?.renew_time.as_ref()?.0;
     (at.duration_since(now) < SILENCE).then_some(at)
@@ -232,10 +235,10 @@ fn kinds_of(lease: &Lease) -> Kinds {
     Kinds::of_lease(lease).unwrap_or(Kinds::BOTH)
 }
 
-/// Evaluates the Leases of that name at `now`; there may be several installations.
+/// Evaluates the controllers' Leases at `now`. There may be several installations.
 ///
-/// A tenant who can create Leases in one namespace can pretend there that a controller is running. So if the manifests' namespace
-/// has a Lease, no other Lease counts for the kinds that it serves.
+/// A tenant who can create Leases in one namespace could pretend that a controller is running there. So if there is a Lease in
+/// the manifests' namespace, Leases in other namespaces are ignored for the kinds that it serves.
 fn judge(leases: &[Lease], now: Timestamp) -> ControllerLiveness {
     let leases = leases.iter().filter(|lease| renewed(lease, now).is_some());
     let is_home = |lease: &Lease| lease.metadata.namespace.as_deref() == Some(HOME);
@@ -274,7 +277,7 @@ fn judge(leases: &[Lease], now: Timestamp) -> ControllerLiveness {
     }
 }
 
-/// Lists the Leases of that name, and returns the API server's time.
+/// Lists the Leases with the given name, and returns the API server's time.
 async fn leases(
     access: &Access,
     namespace: Option<&str>,
@@ -302,14 +305,14 @@ async fn leases(
     .await
 }
 
-/// Pending actions of every rollout that a command waits for, and since when they are pending.
+/// Next actions of each rollout that a command waits for, and the time since which they have been unchanged.
 ///
-/// If there is no Lease, only the controller's work shows that it is running.
+/// If there is no Lease, only changes of these actions show that a controller is running.
 #[derive(Default)]
 pub(super) struct PendingActions(BTreeMap<SetKey, (Vec<Action>, Timestamp)>);
 
 impl PendingActions {
-    /// Returns the controller's liveness for a rollout with these pending `actions` at `now`.
+    /// Returns the liveness of the controller for a rollout whose next actions at `now` are `actions`.
     pub(super) fn judge(
         &mut self,
         liveness: ControllerLiveness,
@@ -350,7 +353,7 @@ struct LivenessReport {
 }
 
 impl LivenessWatch {
-    /// Starts with a result that is already known.
+    /// Starts to read the Lease repeatedly. `liveness` is the result of an earlier read.
     pub(super) fn start(access: Access, clock: Clock, liveness: ControllerLiveness) -> Self {
         let beat = LivenessReport {
             liveness,
@@ -371,12 +374,12 @@ impl LivenessWatch {
         }
     }
 
-    /// Returns the last result.
+    /// Returns the result of the last read.
     pub(super) fn liveness(&self) -> ControllerLiveness {
         self.told.borrow().liveness.clone()
     }
 
-    /// Returns for how long the API server has not answered.
+    /// Returns the time for which the API server has not answered; `None` if it answers.
     pub(super) fn unanswered(&self) -> Option<Duration> {
         let since = self.told.borrow().unanswered;
         since.map(|since| since.elapsed())
@@ -384,7 +387,7 @@ impl LivenessWatch {
 }
 
 impl LivenessReport {
-    /// Records the result of a read that began at `begun`.
+    /// Records the result of a read that began at `begun`. Without an answer, the last result is kept.
     fn take(&mut self, liveness: ControllerLiveness, begun: Instant) {
         match liveness {
             ControllerLiveness::NoAnswer => drop(self.unanswered.get_or_insert(begun)),
@@ -471,7 +474,7 @@ mod tests {
         assert!(told.words().is_some());
         let both = [serving("a", Some(native)), serving("b", Some(advanced))];
         assert_eq!(judge(&both, now), ControllerLiveness::Lately);
-        // Older versions don't write the kinds.
+        // A Lease without kinds is from an older controller, which serves all kinds.
         assert_eq!(
             judge(&[serving("a", None)], now),
             ControllerLiveness::Lately
@@ -513,7 +516,7 @@ mod tests {
         assert_eq!(since(ControllerLiveness::NoLease, &first, 179), None);
         assert_eq!(since(ControllerLiveness::Lately, &first, 180), None);
         assert_eq!(since(ControllerLiveness::NoLease, &first, 180), Some(at(0)));
-        // These actions were carried out.
+        // The next actions are others than before, so a controller has carried out the first ones.
         assert_eq!(since(ControllerLiveness::NoLease, &second, 181), None);
         assert_eq!(since(ControllerLiveness::NoLease, &[], 200), None);
         assert_eq!(since(ControllerLiveness::NoLease, &[], 2000), None);

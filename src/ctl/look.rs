@@ -1,4 +1,4 @@
-//! A managed DaemonSet, evaluated by `ctl` or as reported by the controller, depending on the caller's right to list nodes.
+//! State of a managed DaemonSet: evaluated by `ctl` or, if the caller may not list nodes, as the controller reported it.
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -11,12 +11,12 @@ use super::view::ClusterView;
 use crate::core::{Invalid, Mode, Phase, Revision, Stall, Strategy};
 use crate::index::SetKey;
 
-/// A managed DaemonSet, as far as the caller may read it.
+/// State of a managed DaemonSet, depending on the caller's rights.
 #[derive(Clone, Debug)]
 pub(super) enum Look {
-    /// Evaluated as in the controller.
+    /// State evaluated with the same rules as in the controller.
     Judged(Box<RolloutSnapshot>),
-    /// Reported by the controller, because nodes may not be listed.
+    /// State reported by the controller, for a caller without the right to list nodes.
     Reported(Box<ReportedRollout>),
 }
 
@@ -29,7 +29,7 @@ impl Look {
         })
     }
 
-    /// Returns true if nodes could not be listed.
+    /// Returns true if the state is the controller's report, because nodes could not be listed.
     pub(super) fn is_reported(&self) -> bool {
         matches!(self, Self::Reported(_))
     }
@@ -52,7 +52,7 @@ impl Look {
         }
     }
 
-    /// Returns the invalid setting.
+    /// Returns the error in the settings; `None` if they are valid.
     pub(super) fn invalid(&self) -> Option<&Invalid> {
         match self {
             Self::Judged(snapshot) => snapshot.invalid.as_ref(),
@@ -99,7 +99,7 @@ impl Look {
         })
     }
 
-    /// Records the liveness according to the Lease.
+    /// Records whether a controller is running, according to its Lease.
     pub(super) fn note_liveness(&mut self, liveness: ControllerLiveness) {
         match self {
             Self::Judged(snapshot) => snapshot.note_liveness(liveness),
@@ -107,7 +107,7 @@ impl Look {
         }
     }
 
-    /// Returns the exit code. With `strict`, outdated offline nodes count as unfinished.
+    /// Returns the exit code for the rollout. With `strict`, a rollout with outdated offline nodes is not complete.
     pub(super) fn code(&self, strict: bool) -> Code {
         match self {
             Self::Judged(snapshot) => snapshot.code(strict),
@@ -115,7 +115,7 @@ impl Look {
         }
     }
 
-    /// Returns true if waiting is pointless: nothing changes until an operator acts.
+    /// Returns true if waiting is pointless because nothing changes until an operator acts.
     pub(super) fn needs_a_person(&self, strict: bool) -> bool {
         match self {
             Self::Judged(snapshot) => snapshot.needs_a_person(strict),
@@ -123,7 +123,7 @@ impl Look {
         }
     }
 
-    /// Returns the number of nodes without an available pod that may recover soon; 0 if it is not known.
+    /// Returns the number of nodes without an available pod that may recover soon; 0 if nodes are not known.
     pub(super) fn recovering(&self) -> usize {
         match self {
             Self::Judged(snapshot) if snapshot.is_recovering() => snapshot.rollout().unavailable(),

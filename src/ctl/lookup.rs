@@ -1,4 +1,4 @@
-//! Finds the object that a typed name means. If there is none, returns a helpful error.
+//! Finds the DaemonSet that the user named. If there is none, returns an error that suggests similar names.
 
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::jiff::Timestamp;
@@ -19,22 +19,23 @@ use crate::core::suggest::distance;
 use crate::core::{NodeName, SetKind};
 use crate::index::SetKey;
 
-/// Name of a DaemonSet as it was typed.
+/// Name of a DaemonSet as the user entered it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TypedName {
     /// Namespace and name.
     key: SetKey,
-    /// Kind, if it was typed.
+    /// Kind before the name; `None` if the user entered none.
     kind: Option<SetKind>,
-    /// Alternative meaning, if the word before the name may be a namespace.
+    /// Second possible meaning of `A/B`, where A may be a kind or a namespace.
     or: Option<SetKey>,
 }
 
 impl TypedName {
-    /// Parses `NAMESPACE/NAME`, or a name in the namespace of `-n` or of the context. Both may follow `KIND/`, as in kubectl.
+    /// Parses `NAMESPACE/NAME`, or a name in the namespace of `-n` or of the kubeconfig context. Both may have the prefix
+    /// `KIND/`, as in kubectl.
     ///
     /// # Errors
-    /// Fails if it is not a valid name.
+    /// Fails if the text is not a valid name.
     pub(super) fn read(context: &Context, typed: &str) -> Result<Self, CliError> {
         let namespace = context.namespace.as_deref();
         let home = namespace.unwrap_or(&context.access.namespace);
@@ -82,8 +83,8 @@ impl TypedName {
         &self.key
     }
 
-    /// Returns the DaemonSet that is meant. Without a typed kind it is the native one, unless only an Advanced DaemonSet has that
-    /// name.
+    /// Returns the DaemonSet that the user named. A name without a kind means the native DaemonSet, unless only an Advanced
+    /// DaemonSet has this name.
     ///
     /// # Errors
     /// Fails if the name is ambiguous; the message says how to choose.
@@ -98,7 +99,7 @@ impl TypedName {
         }
     }
 
-    /// Resolves a name whose first word is a kind and may also be a namespace.
+    /// Resolves `A/B` where A is a kind and may also be a namespace.
     async fn resolve_word(
         &self,
         access: &Access,
@@ -125,7 +126,7 @@ impl TypedName {
     }
 }
 
-/// Returns the DaemonSet of that name, of either kind.
+/// Returns the only DaemonSet with the given name, of either kind.
 async fn one_of(access: &Access, name: &SetKey) -> Result<SetKey, CliError> {
     let (native, advanced) = (
         name.as_kind(SetKind::Native),
@@ -135,7 +136,7 @@ async fn one_of(access: &Access, name: &SetKey) -> Result<SetKey, CliError> {
         Ok(false) => return Ok(native),
         other => other,
     };
-    // If one kind cannot be read, for example while its CRD is replaced, the other one is used.
+    // If Advanced DaemonSets cannot be read, for example while their CRD is replaced, use the native DaemonSet.
     match (is_there(access, &native).await?, is_advanced) {
         (false, is_advanced) => is_advanced.map(|_| advanced),
         (true, Err(_)) => Ok(native),
@@ -151,7 +152,7 @@ async fn one_of(access: &Access, name: &SetKey) -> Result<SetKey, CliError> {
     }
 }
 
-/// Returns true if the DaemonSet exists, as far as the caller may see it.
+/// Returns true if the DaemonSet exists and the caller may read it.
 async fn is_there(access: &Access, key: &SetKey) -> Result<bool, CliError> {
     let doing = format!("read DaemonSet {key}");
     let api = whole(&access.client, key);
@@ -159,7 +160,7 @@ async fn is_there(access: &Access, key: &SetKey) -> Result<bool, CliError> {
     Ok(found.await?.is_some())
 }
 
-/// Returns the DaemonSet that `typed` means.
+/// Returns the DaemonSet that the user named as `typed`.
 ///
 /// # Errors
 /// Fails like [`TypedName::read`] and [`TypedName::resolve`].
@@ -168,10 +169,10 @@ pub(super) async fn target(context: &Context, typed: &str) -> Result<SetKey, Cli
     name.resolve(&context.access).await
 }
 
-/// Rejects characters that are not allowed in names and have another meaning in a request: a space, `?`, `=`, `,`, a line break.
+/// Rejects characters that names must not have and that have another meaning in a request: a space, `?`, `=`, `,`, a line break.
 ///
 /// # Errors
-/// Fails if there is such a character.
+/// Fails if the name has such a character.
 pub(super) fn may_be_a_name(kind: &str, typed: &str) -> Result<(), CliError> {
     let odd = |one: char| one.is_ascii() && !one.is_ascii_alphanumeric() && !"-._".contains(one);
     match typed.chars().find(|one| odd(*one)) {
@@ -199,7 +200,7 @@ pub(super) async fn load(
     Ok(view)
 }
 
-/// Loads a managed DaemonSet and evaluates it at that moment, as far as the caller may.
+/// Loads a managed DaemonSet and evaluates its rollout, or uses the controller's report if the caller may not list nodes.
 ///
 /// # Errors
 /// Fails like [`load`].
@@ -213,7 +214,7 @@ pub(super) async fn look(
     Ok((view, look))
 }
 
-/// Loads a managed DaemonSet and evaluates it at that moment.
+/// Loads a managed DaemonSet and evaluates its rollout.
 ///
 /// # Errors
 /// Fails like [`load`], and if nodes may not be listed.
@@ -260,7 +261,7 @@ pub(super) async fn find(
     }
 }
 
-/// Returns the error for a DaemonSet without the annotation.
+/// Returns the error for a DaemonSet without the annotation that makes yurt-ds manage it.
 pub(super) fn unmanaged(key: &SetKey) -> CliError {
     to_hand_over(key, false)
 }
@@ -289,7 +290,7 @@ async fn missing(access: &Access, key: &SetKey) -> CliError {
         let list = list_advanced(access, namespace).await.ok().flatten();
         list.map(|(sets, _)| sets)
     };
-    // Names from one namespace are better than none.
+    // Search all namespaces for similar names, or only this one if the caller may not list all.
     let home = Some(&*key.namespace);
     let mut known = match native(None).await {
         Some(everywhere) => everywhere,
@@ -321,8 +322,8 @@ async fn missing(access: &Access, key: &SetKey) -> CliError {
     )
 }
 
-/// Returns similar names, the most likely first: typos in the name, the namespace or both, and the same name in another
-/// namespace.
+/// Returns similar names, the most similar first: other spellings of the name, the namespace or both, and the same name in
+/// another namespace.
 fn alike(key: &SetKey, keys: &[SetKey]) -> Vec<String> {
     let score = |other: &SetKey| {
         let namespace = distance(&key.namespace, &other.namespace).min(ELSEWHERE);
@@ -348,16 +349,16 @@ fn alike(key: &SetKey, keys: &[SetKey]) -> Vec<String> {
     named.collect()
 }
 
-/// Cost of another namespace, in edits of the name.
+/// Maximum distance that a different namespace adds, in edits of the name.
 const ELSEWHERE: usize = 4;
 
 /// Checks that a namespace without DaemonSets exists.
 ///
 /// # Errors
-/// Fails if it certainly does not exist; the message suggests similar names.
+/// Fails if the namespace does not exist; the message suggests similar names. Without the right to read it, there is no error.
 pub(super) async fn namespace(access: &Access, name: &str) -> Result<(), CliError> {
     let api: Api<Namespace> = Api::all(access.client.clone());
-    // A caller without the right to read namespaces gets no error.
+    // Only a certain "not found" is an error: the caller may lack the right to read namespaces.
     let Ok(None) = access
         .find("read the namespace", api.get_metadata(name))
         .await

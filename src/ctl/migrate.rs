@@ -6,9 +6,9 @@
 //!   ─► its controller adopts pods and revisions ─► check ─► delete the journal
 //! ```
 //!
-//! Before the deletion nothing has changed. After it, the same command finishes the migration, because the journal is stored in
-//! the cluster. The deletion applies only to the object that was read. A native DaemonSet is created paused. It continues once
-//! Kubernetes has certainly adopted the revision of its pods.
+//! Before the deletion nothing has changed. After it, running the same command again finishes the migration, because the journal
+//! is stored in the cluster. The deletion fails if the DaemonSet was changed since it was read. A native DaemonSet is created
+//! paused. The pause ends once Kubernetes has adopted the revision of its pods.
 
 mod adoption;
 mod advanced;
@@ -41,9 +41,9 @@ use crate::index::SetKey;
 /// Purpose of a migration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// yurt-ds continues to roll out the DaemonSet.
+    /// `ctl migrate`: yurt-ds continues to roll out the new DaemonSet.
     GoOn,
-    /// The DaemonSet is returned to Kubernetes next. No pod is replaced before that.
+    /// `ctl eject`: the new DaemonSet is returned to Kubernetes next. No pod is replaced before that.
     Eject,
 }
 
@@ -61,10 +61,10 @@ pub(super) async fn migrate(
     carry_over(context, &key, kind, Purpose::GoOn, args.dry_run, screen).await
 }
 
-/// Converts the DaemonSet with the given key.
+/// Converts the DaemonSet with the given key to the kind `to`, or finishes a conversion that was interrupted.
 ///
 /// # Errors
-/// Says why it failed, what was done, and how to finish.
+/// Fails with what went wrong, what was done, and how to finish.
 pub(super) async fn carry_over(
     context: &Context,
     key: &SetKey,
@@ -76,7 +76,7 @@ pub(super) async fn carry_over(
     let migration = Migration::new(context, key, to, purpose);
     let (source, target) = migration.look().await?;
     let journal = Journal::find(&context.access, key).await?;
-    // The deletion was attempted but never happened.
+    // A journal is void if its old DaemonSet still exists and is not being deleted: the deletion did not take effect.
     let is_void = |journal: &Journal| {
         target
             .as_ref()
@@ -90,7 +90,7 @@ pub(super) async fn carry_over(
             migration.may_finish(dry_run, screen)?;
             Box::pin(migration.finish(&journal, screen)).await
         }
-        // The typed name already names the target kind.
+        // The DaemonSet that the caller named already has the target kind: only check that it is managed.
         (Some(_), None, None) if key.kind == to => {
             let found = lookup::find(&context.access, key, context.clock.now()).await;
             found.map(drop)
@@ -112,7 +112,7 @@ pub(super) async fn carry_over(
             let _ = screen.print(&words::already(&migration.target));
             Ok(())
         }
-        // Reports it with the same message as `status`.
+        // Neither DaemonSet exists: return the same error as `status`.
         (None, None, None) => {
             let found = lookup::find(&context.access, key, context.clock.now()).await;
             found.map(drop)
@@ -129,7 +129,8 @@ pub(super) async fn begun(context: &Context, typed: &str) -> Result<Option<SetKe
     Ok(found.map(|(migration, _)| migration.target.as_kind(SetKind::Native)))
 }
 
-/// Returns the error for a DaemonSet that is missing because its migration is unfinished, with the command that finishes it.
+/// Returns the error for a DaemonSet that is missing because its migration is unfinished; the message has the command to finish
+/// it.
 ///
 /// `None` if no migration is found, or the caller may not see it.
 pub(super) async fn on_its_way(context: &Context, typed: &str) -> Option<CliError> {
@@ -138,7 +139,7 @@ pub(super) async fn on_its_way(context: &Context, typed: &str) -> Option<CliErro
     made.is_none().then(|| migration.refused(text))
 }
 
-/// Returns the unfinished migration of the DaemonSet, and the new object if it has been created already.
+/// Returns the unfinished migration of a DaemonSet, and the new DaemonSet if it exists.
 async fn unfinished<'a>(
     context: &'a Context,
     typed: &str,
@@ -154,29 +155,29 @@ async fn unfinished<'a>(
     Ok(is_begun.then_some((migration, made)))
 }
 
-/// Checks that a DaemonSet converted from an Advanced DaemonSet is the only one of its name.
+/// Checks that no Advanced DaemonSet has the same name as the native DaemonSet `key`.
 ///
 /// # Errors
-/// Fails if the manifest of the Advanced DaemonSet was applied again.
+/// Fails if one exists, for example because its manifest was applied again after the conversion.
 pub(super) async fn is_alone(context: &Context, key: &SetKey) -> Result<(), CliError> {
     let migration = Migration::new(context, key, SetKind::Native, Purpose::Eject);
     migration.refuse_two_kinds().await
 }
 
 impl Journal {
-    /// Returns true if `set` is the journal's old DaemonSet and is being deleted.
+    /// Returns true if `set` is the journal's old DaemonSet and is being deleted: the migration has to be finished.
     fn is_of_going(&self, set: &Value) -> bool {
         self.is_from(set) && !set["metadata"]["deletionTimestamp"].is_null()
     }
 
-    /// Returns true if `set` is the journal's old DaemonSet and is not being deleted.
+    /// Returns true if `set` is the journal's old DaemonSet and is not being deleted: the migration has not begun.
     fn is_of_staying(&self, set: &Value) -> bool {
         self.is_from(set) && set["metadata"]["deletionTimestamp"].is_null()
     }
 }
 
 impl Migration<'_> {
-    /// Returns the journal if it is about this direction.
+    /// Returns the journal if it belongs to a migration in the same direction.
     fn own(&self, journal: Journal) -> Result<Journal, CliError> {
         if journal.kind() == self.target.kind {
             Ok(journal)
@@ -185,7 +186,7 @@ impl Migration<'_> {
         }
     }
 
-    /// Reports that an earlier attempt continues; refuses with `--dry-run`.
+    /// Prints that an interrupted migration continues; returns an error with `--dry-run`.
     fn may_finish(&self, dry_run: bool, screen: &mut Screen<'_>) -> Result<(), CliError> {
         if dry_run {
             return Err(self.refused(words::unfinished(&self.target, self.purpose)));
@@ -220,7 +221,7 @@ impl Migration<'_> {
         match Box::pin(self.delete(source)).await {
             Ok(()) => {}
             Err(Undeleted::Certainly(error)) => {
-                // A leftover journal does no harm: the next attempt writes its own.
+                // A journal that remains is harmless: the next attempt replaces it.
                 let _ = journal.forget(access, &self.target).await;
                 return Err(self.as_refusal(error));
             }
@@ -241,7 +242,7 @@ impl Migration<'_> {
         self.orphan(source).await
     }
 
-    /// Turns an error of the API server into a refusal: nothing was changed yet.
+    /// Adds to an error of the API server that nothing was changed, because the DaemonSet has not been deleted yet.
     fn as_refusal(&self, error: CliError) -> CliError {
         match error.code {
             Code::Failed => self.no(error.text),
@@ -249,10 +250,10 @@ impl Migration<'_> {
         }
     }
 
-    /// Performs all steps after the deletion.
+    /// Performs all steps that follow the deletion of the old DaemonSet.
     async fn finish(&self, journal: &Journal, screen: &mut Screen<'_>) -> Result<(), CliError> {
         let made = async {
-            // A DaemonSet that is being deleted gets no new revisions from its controller.
+            // Rewrite the revisions now: while the DaemonSet is being deleted, its controller creates no revisions.
             self.write_revisions(journal).await?;
             match self.await_gone(&journal.from, screen).await? {
                 Some(_) => Ok(None),
@@ -266,8 +267,8 @@ impl Migration<'_> {
         match made {
             Some(made) => self.conclude(journal, &made, screen).await,
             None => {
-                // The DaemonSet that was applied again owns the pods, so nothing is left to finish. If the journal cannot be
-                // removed, the next attempt replaces it.
+                // The old manifest was applied again, and that DaemonSet owns the pods. The journal is obsolete. If it cannot be
+                // deleted, the next attempt replaces it.
                 let _ = journal.forget(&self.context.access, &self.target).await;
                 let text = words::applied_instead(&self.source, &self.target, self.purpose);
                 Err(CliError::new(Code::Failed, text))
@@ -275,7 +276,7 @@ impl Migration<'_> {
         }
     }
 
-    /// Checks the result for the new DaemonSet.
+    /// Waits until the new DaemonSet has adopted its revision, and ends the migration. Returns an error if the adoption failed.
     async fn conclude(
         &self,
         journal: &Journal,
@@ -294,13 +295,13 @@ impl Migration<'_> {
         alone.map_err(|error| unfinished(error, is_paused))?;
         let is_over = match adoption {
             Adoption::Known => true,
-            // An Advanced DaemonSet's controller restarts no pods, whenever it starts.
+            // Continue without adoption: the controller of an Advanced DaemonSet restarts no pods when it adopts them later.
             Adoption::Unseen | Adoption::Foreign { .. } => self.target.kind == SetKind::Advanced,
             Adoption::Replaced => false,
         };
         if !is_over {
             if let Adoption::Foreign { .. } = adoption {
-                // Everything in the journal has been created.
+                // Delete the journal: all objects in it have been created.
                 let forgotten = journal.forget(access, &self.target).await;
                 forgotten.map_err(|error| unfinished(error, is_paused))?;
             }

@@ -1,4 +1,4 @@
-//! `ctl pause` and `ctl resume`: patch one annotation, or one field of an Advanced DaemonSet, and report the effect.
+//! `ctl pause` and `ctl resume`: change one annotation, or one field of an Advanced DaemonSet, and report the effect.
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::api::{Patch, PatchParams};
@@ -47,7 +47,7 @@ pub(super) async fn pause(
     Ok(())
 }
 
-/// Refuses to shorten an existing pause, because another operator may have set it.
+/// Refuses to shorten an existing pause without `--force`, because another operator may have set it.
 fn keep_longer(
     key: &SetKey,
     before: Option<Pause>,
@@ -72,10 +72,10 @@ fn keep_longer(
     ))
 }
 
-/// Checks that yurt-ds replaces the pods: an update by the native controller cannot be paused.
+/// Checks that yurt-ds replaces the pods. If the native controller does, a pause would have no effect.
 ///
 /// # Errors
-/// Fails if the native controller replaces them; the message says what to do instead.
+/// Fails if the native controller replaces the pods; the message says what to do instead.
 fn native_replaces(view: &ClusterView, key: &SetKey) -> Result<(), CliError> {
     match view.index.reading(key).as_deref() {
         Some(ParsedSettings::Invalid(invalid, _))
@@ -97,7 +97,7 @@ fn native_replaces(view: &ClusterView, key: &SetKey) -> Result<(), CliError> {
     }
 }
 
-/// Ends a pause.
+/// Ends a pause, or releases a revision that the guard stopped.
 pub(super) async fn resume(
     context: &Context,
     args: &ResumeArgs,
@@ -107,11 +107,11 @@ pub(super) async fn resume(
     let view = lookup::find(&context.access, &key, context.clock.now()).await?;
     let set = view.index.set(&key);
     let paused = !is_off(present(&view, &key).as_deref(), view.loaded);
-    // A pause is independent of the guard, and each has its own command to end it.
+    // While the rollout is paused, only end the pause: a stopped revision is released by another `resume`.
     let told = set.and_then(SetRecord::last_record).filter(|_| !paused);
     let stands = match &told {
         Some(record) if record.stopped.is_some() => true,
-        // It may be stalled only because one of its waves failed.
+        // Evaluate the rollout: the guard can also stop only one wave, and the stored record does not show that.
         Some(record) if record.failures() > 0 => {
             let snapshot = look_again(context, &key).await;
             snapshot.is_some_and(|look| look.is_stopped())
@@ -132,7 +132,7 @@ pub(super) async fn resume(
     Ok(())
 }
 
-/// Lets a revision continue that the guard stopped; returns false if that was already done and nothing was written.
+/// Releases a revision that the guard stopped; returns false if it was released before and nothing was written.
 async fn release(
     context: &Context,
     view: &ClusterView,
@@ -149,7 +149,7 @@ async fn release(
     Ok(true)
 }
 
-/// Returns when the pause ends automatically.
+/// Returns the time when the pause ends automatically; `None` if it lasts until a command ends it.
 fn end(args: &PauseArgs, now: Timestamp) -> Result<Option<Timestamp>, CliError> {
     let usage = |text: String| CliError::new(Code::Usage, text);
     match (args.for_, args.until) {
@@ -197,7 +197,8 @@ async fn write(
 
 /// Returns the patch that pauses an Advanced DaemonSet or ends its pause.
 ///
-/// Its field cannot hold a time and takes precedence over the annotation, so only one of them is set.
+/// The field is a boolean that overrides the annotation. So an indefinite pause is set in the field only, and a pause with an end
+/// in the annotation only.
 fn in_field(uid: &str, listed: &ListedDaemonSet, value: Option<&str>) -> Value {
     let is_lasting = value == Some("true");
     let mut patch = json!({ "metadata": { "uid": uid } });
@@ -212,14 +213,14 @@ fn in_field(uid: &str, listed: &ListedDaemonSet, value: Option<&str>) -> Value {
     patch
 }
 
-/// Returns the UID of the DaemonSet that was read.
+/// Returns the UID that the DaemonSet had when it was read.
 fn uid<'a>(view: &'a ClusterView, key: &SetKey) -> Result<&'a str, CliError> {
     let set = view.index.set(key);
     set.map(|set| &*set.uid)
         .ok_or_else(|| lookup::unmanaged(key))
 }
 
-/// Returns the value of the field `paused`, or else of the annotation.
+/// Returns the present value of the field `paused`, or of the annotation if the field is not set.
 fn present(view: &ClusterView, key: &SetKey) -> Option<String> {
     let present = view.present.get(key)?;
     match &present.paused_field {
@@ -228,7 +229,7 @@ fn present(view: &ClusterView, key: &SetKey) -> Option<String> {
     }
 }
 
-/// Sets or removes an annotation of the DaemonSet with that UID.
+/// Sets or removes an annotation of the DaemonSet with the given UID.
 pub(super) async fn annotate(
     context: &Context,
     key: &SetKey,
@@ -239,7 +240,7 @@ pub(super) async fn annotate(
     patch(context, key, annotation(uid, name, value)).await
 }
 
-/// Returns the patch for an annotation. The UID ensures that it does not apply to a new DaemonSet of the same name.
+/// Returns the patch for an annotation. The UID in it makes the patch fail for a new DaemonSet of the same name.
 fn annotation(uid: &str, name: &str, value: Option<&str>) -> Value {
     json!({ "metadata": { "uid": uid, "annotations": { name: value } } })
 }
@@ -262,7 +263,7 @@ async fn patch(context: &Context, key: &SetKey, patch: Value) -> Result<(), CliE
     Ok(())
 }
 
-/// Returns true if the annotation's present value does not pause the rollout.
+/// Returns true if the present value of the annotation or field does not pause the rollout.
 fn is_off(present: Option<&str>, now: Timestamp) -> bool {
     match present.map(Pause::parse) {
         None | Some(Ok(None)) => true,
@@ -271,7 +272,7 @@ fn is_off(present: Option<&str>, now: Timestamp) -> bool {
     }
 }
 
-/// Evaluates the rollout after the change; `None` if that fails.
+/// Evaluates the rollout after a change; `None` if the objects cannot be read.
 pub(super) async fn look_again(context: &Context, key: &SetKey) -> Option<Look> {
     let now = context.clock.now();
     let (_, look) = lookup::look(&context.access, key, now).await.ok()?;
@@ -300,7 +301,7 @@ fn paused(key: &SetKey, until: Option<Timestamp>, changed: bool, look: Option<&L
     format!("{head}{follows}\nTo go on: yurt-ds ctl resume {key}\n")
 }
 
-/// Returns the effect of a pause according to the settings alone.
+/// Returns the effect of a pause if only the settings are known.
 fn after_pause_by_settings(invalid: Option<&Invalid>, mode: Option<Mode>) -> Option<String> {
     Some(match (invalid, mode) {
         (Some(invalid), _) => {
@@ -332,7 +333,7 @@ fn after_pause_reported(reported: &ReportedRollout) -> String {
     })
 }
 
-/// Returns the nodes that a complete rollout leaves out.
+/// Returns clauses about the nodes that keep an outdated pod in a complete rollout.
 fn exceptions(snapshot: &RolloutSnapshot, between: &str) -> String {
     let clauses = snapshot
         .plan
@@ -587,7 +588,7 @@ mod tests {
             Some(time),
             (annotated(json!(time)), none.clone()),
         );
-        // The field would take precedence.
+        // The field would override the annotation, so the patch removes the field.
         case(
             None,
             Some(true),

@@ -1,4 +1,4 @@
-//! `ctl plan`: what a rollout would do on the live fleet, without writing anything to it.
+//! `ctl plan`: simulates a rollout on the live fleet without writing to the cluster.
 //!
 //! ```text
 //! typed ─change─┐
@@ -7,8 +7,8 @@
 //!         └─measure──────────────┘
 //! ```
 //!
-//! The controller's own `decide` is replayed on the fleet in virtual time. The durations of pods are measured on the present
-//! ones, node by node.
+//! The simulation calls the controller's own `decide` in virtual time. The durations of pods are measured on the present pods,
+//! node by node.
 
 mod change;
 mod measure;
@@ -38,7 +38,7 @@ use row::PlanRow;
 
 pub(crate) use row::FIELDS;
 
-/// Plans a rollout.
+/// Plans a rollout and prints the result.
 pub(super) async fn plan(
     context: &Context,
     args: &PlanArgs,
@@ -68,7 +68,7 @@ pub(super) async fn plan(
     Ok(code)
 }
 
-/// Replays the rollout and renders the result.
+/// Simulates the rollout and builds the answer.
 fn answer(planned: PlannedRollout, change: &PlannedChange, args: &PlanArgs) -> (PlanRow, Code) {
     let PlannedRollout {
         snapshot,

@@ -1,4 +1,4 @@
-//! Rows as text: a table, a report on one DaemonSet, or a document for programs.
+//! Text output: rows as a table, as a report on one DaemonSet, or as a document for programs.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -18,7 +18,7 @@ use crate::core::words::plural;
 use crate::core::{SetKind, foreign, instant};
 use k8s_openapi::jiff::Timestamp;
 
-/// Maximum number of node names in a table before it refers to `-o wide`.
+/// Maximum number of node names in a table. For more, the table refers to `-o wide`.
 const NAMED: usize = 15;
 
 /// Renders a JSON or YAML document.
@@ -41,7 +41,7 @@ fn yaml<T: Serialize>(rows: &T) -> anyhow::Result<String> {
     Ok(foreign::yaml(&quoted).into_owned())
 }
 
-/// A value whose foreign strings are double-quoted, because YAML allows escapes only there.
+/// A value for YAML output. Foreign strings are double-quoted, because YAML allows escapes only in double quotes.
 struct Quoted<'a>(&'a Value);
 
 impl Serialize for Quoted<'_> {
@@ -83,7 +83,7 @@ pub(super) fn list(
         heading.extend(["REVISION", "STRATEGY", "MESSAGE"]);
     }
     let mut table = Table::new(&heading);
-    // Twice as many lines as in a report, because the screen shows nothing else.
+    // Allow twice as many lines as for one kind of rows in a report, because this table has the screen for itself.
     let limit = limit.saturating_mul(2);
     for row in rows.iter().take(limit) {
         let plain = |text: String| (text, CellStyle::Plain);
@@ -128,12 +128,12 @@ pub(super) fn list(
     text + &warnings(rows, is_shown)
 }
 
-/// Renders a number, or "-" if it is unknown.
+/// Renders a number; `-` if the number is unknown.
 fn number(known: Option<usize>) -> String {
     known.map_or_else(|| "-".to_owned(), |number| number.to_string())
 }
 
-/// Renders the warnings of a list, each once with its DaemonSets. Warnings that a row already shows are left out.
+/// Renders each distinct warning once, with the DaemonSets that it applies to. Leaves out warnings that a row already shows.
 pub(super) fn warnings(rows: &[SetRow], is_shown: impl Fn(&SetRow, &String) -> bool) -> String {
     let warns = |row: &SetRow, note: &String| row.warnings.contains(note) && !is_shown(row, note);
     let all = rows.iter().flat_map(|row| &row.warnings);
@@ -158,7 +158,7 @@ fn since(row: &SetRow, now: Timestamp) -> Option<String> {
     Some(instant::between(since, now))
 }
 
-/// Renders the state of one DaemonSet and its nodes; `wide` includes every node and all details.
+/// Renders a report on one DaemonSet and its nodes. If `wide` is true, it includes all nodes and details.
 pub(super) fn report(
     row: &SetRow,
     wide: bool,
@@ -191,7 +191,7 @@ pub(super) fn report(
             domain_table(&row.domains, colour)
         ));
     }
-    // Without verdicts, the list of pods is complete.
+    // Show nodes only if they have verdicts. Otherwise the list of pods above is complete.
     let nodes = row.nodes.as_deref().filter(|_| row.pod_counts.is_none());
     let shown: Vec<&NodeRow> = nodes.unwrap_or_default().iter().collect();
     if !shown.is_empty() {
@@ -208,7 +208,7 @@ pub(super) fn report(
     text
 }
 
-/// Returns the name of a DaemonSet and its strategy.
+/// Returns the heading of a report: name and strategy of the DaemonSet.
 fn title(row: &SetRow) -> String {
     let strategy = match (&row.strategy, &row.max_unavailable) {
         (Some(strategy), Some(share)) => {
@@ -229,7 +229,7 @@ fn title(row: &SetRow) -> String {
     format!("{}{strategy}", row.title())
 }
 
-/// Returns the phase, since when it lasts, and the revision.
+/// Returns the phase, the time for which it has lasted, and the revision.
 fn phase(row: &SetRow, colour: bool, now: Timestamp) -> String {
     let since = since(row, now).map_or_else(String::new, |age| format!(" for {age}"));
     let revision = row
@@ -240,7 +240,7 @@ fn phase(row: &SetRow, colour: bool, now: Timestamp) -> String {
     format!("{word}{since}{revision}:")
 }
 
-/// Renders the pods if nodes are unknown: their numbers, and the outdated and not Ready ones.
+/// Renders the pods for a caller without the right to list nodes: their numbers, and the pods that are outdated or not Ready.
 fn pods(row: &SetRow, counts: &PodCountsRow, wide: bool, colour: bool, limit: usize) -> String {
     let mut text = format!(
         "  {} {}: {} current, {} outdated; {} Ready\n",
@@ -302,7 +302,7 @@ fn table_of(nodes: &[&NodeRow], colour: bool) -> String {
     table.print(colour)
 }
 
-/// Renders a DaemonSet on one line, for waiting commands.
+/// Renders the state of a DaemonSet on one line, as the progress of a waiting command.
 pub(super) fn line(row: &SetRow, colour: bool) -> String {
     let revision = row
         .revision

@@ -1,5 +1,5 @@
-//! Reference of `yurt-ds ctl`: manual pages that are generated from the program's own flags. `docs/reference/cli.md` has the same
-//! content on one page.
+//! Reference of `yurt-ds ctl`: manual pages that are generated from the flags of the program. `docs/reference/cli.md` has the
+//! same content on one page.
 
 use std::io;
 

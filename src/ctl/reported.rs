@@ -1,7 +1,7 @@
-//! A rollout for a caller without the right to list nodes: the controller's report and the pods of the namespace.
+//! State of a rollout for a caller without the right to list nodes: the controller's report, and the pods.
 //!
-//! [`decide`](crate::core::decide) is not called here. Without nodes its answer would be a guess: an unlisted node would look
-//! deleted, and a rollout would look complete.
+//! The rollout is not evaluated by [`decide`](crate::core::decide). Without nodes its result would be wrong: an unlisted node
+//! would be treated as deleted, and a rollout could be reported as complete.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::k8s::Condition;
 /// Word for an unknown phase or verdict.
 pub(super) const UNKNOWN: &str = "Unknown";
 
-/// Note on every answer that is based on reports.
+/// Note in every answer that is based on the controller's report.
 pub(super) const NODES_UNKNOWN: &str = "node readiness is not known: you may not list nodes; the phase is the one that the \
     controller reported last (to see nodes: the ClusterRole yurt-ds-viewer with a ClusterRoleBinding)";
 
@@ -36,9 +36,9 @@ pub(super) struct ReportedRollout {
     pub(super) key: SetKey,
     /// Settings; `None` if they are invalid.
     pub(super) strategy: Option<Strategy>,
-    /// Error in the settings.
+    /// Error in the settings; `None` if they are valid.
     pub(super) invalid: Option<Invalid>,
-    /// Notes for the owner about the settings.
+    /// Notes about the settings for the person who maintains the DaemonSet.
     pub(super) notes: Vec<Note>,
     /// Revision that nodes should run.
     pub(super) revision: RevisionState,
@@ -52,19 +52,19 @@ pub(super) struct ReportedRollout {
     pub(super) paused: Option<PauseRecord>,
     /// Pods by node.
     pub(super) pods: BTreeMap<NodeName, Vec<Pod>>,
-    /// Number of nodes that should run a pod, from its status.
+    /// Number of nodes that should run a pod, from the DaemonSet's status.
     pub(super) desired: Option<usize>,
     /// Liveness of the controller according to its Lease, if it was read.
     pub(super) liveness: ControllerLiveness,
-    /// True if Kruise's manager creates its pods, as far as its Lease is readable.
+    /// True if Kruise's manager creates the DaemonSet's pods, according to its Lease.
     pub(super) is_of_kruise: bool,
-    /// Sentence about what else may not be read.
+    /// Sentence about other resources that the caller may not read; `None` if there are none.
     pub(super) unread: Option<String>,
     /// Current time.
     pub(super) now: Timestamp,
 }
 
-/// A phase that was reported or follows from the DaemonSet alone.
+/// Phase from the controller's report, or from the DaemonSet's settings if they are invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ReportedPhase {
     /// Word for the phase; [`UNKNOWN`] if the controller has not reported on the present revision.
@@ -73,7 +73,7 @@ pub(super) struct ReportedPhase {
     code: Code,
     /// Sentence about the phase.
     pub(super) message: String,
-    /// Start of the phase, if reported.
+    /// Start of the phase; `None` if the controller has not reported it.
     pub(super) since: Option<Timestamp>,
 }
 
@@ -100,7 +100,7 @@ impl ReportedRollout {
                 (Some(Strategy::clone(strategy)), None, notes.clone())
             }
         };
-        // The fleet is used only for the revision of every pod. Its nodes are unknown.
+        // Use the fleet only for the revision of each pod. It has no nodes, because they could not be listed.
         let revision = view.index.fleet(key, now)?.revision.clone();
         let set = view.index.set(key)?;
         let mut pods: BTreeMap<NodeName, Vec<Pod>> = BTreeMap::new();
@@ -128,7 +128,7 @@ impl ReportedRollout {
         })
     }
 
-    /// Records the liveness according to the Lease.
+    /// Records whether a controller is running, according to its Lease.
     pub(super) fn note_liveness(&mut self, liveness: ControllerLiveness) {
         let kind = self.key.kind;
         self.liveness = liveness.with_signs(kind, &self.conditions, self.is_of_kruise);
@@ -139,19 +139,19 @@ impl ReportedRollout {
         self.revision.current()
     }
 
-    /// Returns the pause in its settings while it is in effect.
+    /// Returns the pause in the settings; `None` if there is none or its end has passed.
     pub(super) fn pause(&self) -> Option<Pause> {
         let strategy = self.strategy.as_ref();
         strategy.filter(|all| is_paused(all, self.now))?.pause
     }
 
-    /// Returns the reported phase.
+    /// Returns the phase from the controller's report.
     pub(super) fn phase(&self) -> ReportedPhase {
         if let Some(invalid) = &self.invalid {
             let since = self.holding(INVALID_SETTINGS).and_then(since);
             return ReportedPhase::new(Phase::Invalid.word(), Code::Invalid, invalid, since);
         }
-        // Only the controller can detect a setting that matches no node.
+        // Use the condition: only the controller can detect settings that match no node.
         if let Some(told) = self.holding(INVALID_SETTINGS) {
             return ReportedPhase::new(
                 Phase::Invalid.word(),
@@ -198,7 +198,8 @@ impl ReportedRollout {
         ReportedPhase::new(word, code, &message, since)
     }
 
-    /// Returns the exit code. With `strict`, a rollout with outdated pods is not complete, because they may be on offline nodes.
+    /// Returns the exit code for the rollout. With `strict`, a rollout with outdated pods is not complete, because the pods may
+    /// be on offline nodes.
     pub(super) fn code(&self, strict: bool) -> Code {
         match self.phase().code {
             Code::Complete if strict && self.counts().outdated > 0 => Code::Progressing,
@@ -207,7 +208,7 @@ impl ReportedRollout {
         }
     }
 
-    /// Returns true if waiting is pointless: nothing changes until an operator acts.
+    /// Returns true if waiting is pointless because nothing changes until an operator acts.
     pub(super) fn needs_a_person(&self, strict: bool) -> bool {
         match self.code(strict) {
             Code::Stalled | Code::Invalid | Code::Silent => true,

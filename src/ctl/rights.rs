@@ -48,8 +48,8 @@ mod tests {
 
     const ADVANCED: &str = include_str!("../../manifests/components/advanced/people.yaml");
 
-    /// Operators have the same rights on Advanced DaemonSets as on native ones, except that eject writes more. Migrating needs
-    /// the rest.
+    /// Checks that the roles for Advanced DaemonSets grant the same rights as those for native ones. Both roles may also list
+    /// Leases, and operators have the rights that `ctl migrate` needs. `ctl eject` need for them.
     #[test]
     fn the_roles_beside_them_grant_the_same_of_advanced_daemonsets() {
         let right = |(verb, what): (&str, &str)| (verb.to_owned(), what.to_owned());
@@ -72,7 +72,7 @@ mod tests {
         assert!(ADVANCED.matches("apiGroups: [apps.kruise.io]").count() == 2);
     }
 
-    /// Returns the rights that the commands have used so far.
+    /// Returns the rights that the commands in this test have used so far.
     fn asked(world: &CtlWorld) -> Granted {
         let counts = world.cluster.requests().into_iter();
         let of_ctl = counts.filter(|count| count.user_agent == "ctl" && !count.resource.is_empty());

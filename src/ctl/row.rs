@@ -1,4 +1,4 @@
-//! Rows behind every output format: tables, JSON and YAML show the same data.
+//! Data of every output format: tables, JSON and YAML are rendered from the same rows.
 //!
 //! Field names are stable for scripts: fields may be added, but are never renamed or removed. Times are in RFC 3339.
 
@@ -24,7 +24,7 @@ use crate::core::{
     instant,
 };
 
-/// Fields of `-o json` and `-o yaml`, for the reference.
+/// Description of the fields of `-o json` and `-o yaml`, for the reference.
 pub(crate) const FIELDS: &str = "\
 Fields of -o json and -o yaml (fields may be added, none is renamed; null where nothing is known):
   of a DaemonSet  kind (its API version: apps/v1, or apps.kruise.io/v1beta1 of an Advanced DaemonSet), namespace,
@@ -64,29 +64,29 @@ Fields of -o json and -o yaml (fields may be added, none is renamed; null where 
 /// Phase of a rollout that is stopped because no controller is running.
 pub(super) const NO_CONTROLLER: &str = "NoController";
 
-/// A DaemonSet.
+/// State of a DaemonSet in the output.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SetRow {
-    /// Kind, as API version.
+    /// Kind of the DaemonSet, as API version.
     #[serde(serialize_with = "api_version")]
     pub kind: SetKind,
     /// Namespace of the DaemonSet.
     pub namespace: String,
     /// Name of the DaemonSet.
     pub name: String,
-    /// `AdvancedRollingUpdate` or `OTA`; `null` if the settings are invalid.
+    /// Update strategy: `AdvancedRollingUpdate` or `OTA`; `null` if the settings are invalid.
     pub strategy: Option<String>,
-    /// `max-unavailable` as set; `null` with OTA.
+    /// Value of `max-unavailable`; `null` with OTA.
     pub max_unavailable: Option<String>,
-    /// `max-surge` as set; `null` if unset, and with OTA.
+    /// Value of `max-surge`; `null` if the setting is absent, and with OTA.
     pub max_surge: Option<String>,
-    /// `Complete`, `Progressing`, `AwaitingOwners`, `AwaitingDeletions`, `NativeControllerBehind`, `Stalled`, `Paused`,
-    /// `Invalid`, `NoController` or `Unknown`.
+    /// Phase of the rollout: `Complete`, `Progressing`, `AwaitingOwners`, `AwaitingDeletions`, `NativeControllerBehind`,
+    /// `Stalled`, `Paused`, `Invalid`, `NoController` or `Unknown`.
     pub phase: &'static str,
     /// Sentence about the phase.
     pub message: String,
-    /// `message` without the next steps.
+    /// Text of `message` without the next steps.
     #[serde(skip)]
     pub fact: String,
     /// Next steps, the most useful first.
@@ -95,27 +95,27 @@ pub struct SetRow {
     pub since: Option<String>,
     /// Hash of the revision that nodes should run; `null` if it is not known yet.
     pub revision: Option<String>,
-    /// Resources that the caller may not read and that the row depends on: `nodes`, `leases`, `poddisruptionbudgets`.
+    /// Resources that this row depends on and the caller may not read: `nodes`, `leases`, `poddisruptionbudgets`.
     ///
-    /// Without `nodes`, the phase is the one that the controller reported, and every number except `targeted` is `null`.
+    /// Without `nodes`, `phase` is the one that the controller reported, and every number except `targeted` is `null`.
     pub unknown: Vec<&'static str>,
-    /// Numbers of pods; `null` if nodes are known.
+    /// Numbers of pods; `null` if the caller may list nodes.
     pub pod_counts: Option<PodCountsRow>,
     /// Number of nodes that should run a pod.
     pub targeted: Option<usize>,
-    /// Number of targeted nodes that take part in the rollout: the base of `max_unavailable`.
+    /// Number of targeted nodes that take part in the rollout. Percentages of `max_unavailable` refer to this number.
     pub base: Option<usize>,
-    /// Number of nodes that run the revision: with an available pod of it, or offline with a pod of it.
+    /// Number of nodes with an available pod of the revision, and of offline nodes with a pod of the revision.
     pub updated: Option<usize>,
     /// Number of online nodes with an outdated pod.
     pub outdated: Option<usize>,
-    /// Number of online nodes without an available pod, including failed nodes.
+    /// Number of online nodes without an available pod. Nodes that failed because of the revision are included.
     pub unavailable: Option<usize>,
-    /// Number of nodes that may be unavailable.
+    /// Number of nodes that may be unavailable at the same time.
     pub allowed: Option<usize>,
-    /// Number of nodes with a second pod in addition to the old one.
+    /// Number of nodes with a surge pod in addition to the old pod.
     pub surging: Option<usize>,
-    /// Number of nodes that may have a second pod.
+    /// Number of nodes that may have a surge pod at the same time.
     pub surge_allowed: Option<usize>,
     /// Number of nodes with the verdict `Offline`.
     pub offline: Option<usize>,
@@ -123,42 +123,43 @@ pub struct SetRow {
     pub offline_outdated: Option<usize>,
     /// Number of online nodes that are being updated and have no available pod.
     pub in_progress: Option<usize>,
-    /// Number of nodes that count against the revision and have not recovered.
+    /// Number of nodes that failed because of the revision and have not recovered.
     pub failed: Option<usize>,
-    /// Number of online nodes whose outdated pod was broken before the rollout.
+    /// Number of online nodes whose outdated pod did not work even before the rollout.
     pub broken_before: Option<usize>,
-    /// Number of nodes that failed because of the revision, including deleted and recovering nodes.
+    /// Number of nodes that have failed because of the revision, including deleted nodes and nodes that are recovering.
     pub failures: Option<usize>,
     /// Number of failures that the guard tolerates before it stops the revision; `null` with OTA.
     pub failure_threshold: Option<usize>,
-    /// Reason why the guard prevents new updates: `FailedByRevision`, `ReplacedTwice` or `Inconclusive`.
+    /// Reason why the guard permits no new updates: `FailedByRevision`, `ReplacedTwice` or `Inconclusive`.
     pub guarded: Option<&'static str>,
     /// Number of nodes per verdict.
     pub verdicts: BTreeMap<&'static str, usize>,
-    /// Notes for the owner about the settings or the controller.
+    /// Notes about the settings or the controller for the person who maintains the DaemonSet.
     pub notes: Vec<String>,
-    /// Notes that are also shown in lists: mistakes in the settings, and effects of a missing controller or permission.
+    /// Notes that lists show too: mistakes in the settings, and effects of a missing controller or permission.
     #[serde(skip)]
     pub warnings: Vec<String>,
-    /// Waves in order; empty without `waves`.
+    /// Waves in the order in which they open; empty without the setting `waves`.
     pub waves: Vec<WaveRow>,
-    /// Failure domains; empty without `topology-key`.
+    /// Failure domains; empty without the setting `topology-key`.
     pub domains: Vec<DomainRow>,
-    /// Time of the next evaluation if nothing changes until then, for example when a window opens or a pause ends. `null` if none
-    /// is scheduled.
+    /// Time when the rollout is evaluated again if nothing changes before, for example when a window opens or a pause ends.
+    /// `null` if no time is known.
     pub next_wake: Option<String>,
     /// Pause in effect; `null` if there is none.
     pub pause: Option<PauseRow>,
-    /// Progress of the rollback of the revision that the guard stopped; `null` if none is in progress.
+    /// Progress of the rollback of a revision that the guard stopped; `null` if no such rollback is in progress.
     pub reversal: Option<ReversalRow>,
-    /// Time of the controller's last Lease renewal if that is too long ago; `null` otherwise, and if it is not known.
+    /// Time of the last renewal of the controller's Lease if that is at least three minutes ago; otherwise, or if unknown,
+    /// `null`.
     pub silent_since: Option<String>,
     /// All nodes; only in answers about a single DaemonSet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nodes: Option<Vec<NodeRow>>,
 }
 
-/// Numbers of pods.
+/// Numbers of a DaemonSet's pods.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodCountsRow {
@@ -189,9 +190,9 @@ impl PodCountsRow {
 pub struct PauseRow {
     /// Start of the pause; `null` if no controller has reported it.
     pub since: Option<String>,
-    /// Time when the pause ends automatically; `null` if it has to be ended by a command.
+    /// Time when the pause ends automatically; `null` if only a command ends it.
     pub until: Option<String>,
-    /// Nodes that were updated during the pause; `null` if nodes are not known.
+    /// Nodes that got a pod of the current revision during the pause; `null` if nodes are not known.
     pub updated_meanwhile: Option<Vec<String>>,
 }
 
@@ -214,13 +215,13 @@ impl PauseRow {
 pub struct ReversalRow {
     /// Hash of the revision that pods return to; `null` if no older revision is known.
     pub to: Option<String>,
-    /// Number of nodes that are rolled back.
+    /// Number of nodes that have been rolled back.
     pub done: usize,
-    /// Number of nodes whose pod waits for its rollback or is not available yet.
+    /// Number of nodes whose rollback has not begun, or whose pod is not available after it.
     pub under_way: usize,
     /// Number of nodes that keep the stopped revision.
     pub stuck: usize,
-    /// Reason of the first such node; `null` if there is none.
+    /// Reason why the first of the `stuck` nodes keeps the stopped revision; `null` if there is none.
     pub why: Option<&'static str>,
 }
 
@@ -244,25 +245,25 @@ impl ReversalRow {
 pub struct NodeRow {
     /// Name of the node.
     pub node: String,
-    /// Verdict, one of a fixed set of words.
+    /// Verdict on the node, one of a fixed set of words.
     pub verdict: &'static str,
-    /// More specific reason: `NotReady`, `Missing`, `ImagePullBackOff`, …
+    /// Reason for the verdict, such as `NotReady`, `Missing` or `ImagePullBackOff`; `null` if the verdict needs none.
     pub reason: Option<String>,
-    /// Start of this state, if known.
+    /// Time since which the node has been in this state; `null` if unknown.
     pub since: Option<String>,
-    /// Text that continues "node NAME …".
+    /// Explanation that continues the sentence "node NAME …".
     pub message: String,
     /// Pods of the DaemonSet on the node.
     pub pods: Vec<PodRow>,
     /// True if an operator should look at the node.
     pub needs_attention: bool,
-    /// For tables: cause, in the same words for all nodes in this situation.
+    /// Cause of the verdict, for tables. It has the same words for all nodes in this situation, so that they can be grouped.
     #[serde(skip)]
     pub cause: String,
-    /// For tables: duration of the state.
+    /// Time that the node has been in this state, for tables.
     #[serde(skip)]
     pub age: Option<String>,
-    /// For tables: rank, the most urgent first.
+    /// Urgency, for the order in tables; lower is more urgent.
     #[serde(skip)]
     pub urgency: Option<u8>,
 }
@@ -273,7 +274,7 @@ pub struct NodeRow {
 pub struct PodRow {
     /// Name of the pod.
     pub name: String,
-    /// `current`, `outdated` or `unknown`.
+    /// Revision of the pod: `current`, `outdated` or `unknown`.
     pub revision: &'static str,
     /// True if the pod is Ready.
     pub ready: bool,
@@ -282,7 +283,7 @@ pub struct PodRow {
 }
 
 impl SetRow {
-    /// Builds the row of a DaemonSet. With `nodes` it includes every known node.
+    /// Builds the row of a DaemonSet. If `nodes` is true, the row includes all known nodes.
     pub(super) fn of_look(look: &Look, nodes: bool) -> Self {
         match look {
             Look::Judged(snapshot) => Self::new(snapshot, nodes),
@@ -367,7 +368,7 @@ impl SetRow {
         }
     }
 
-    /// Builds the row of a snapshot. With `nodes` it includes every node.
+    /// Builds the row of a snapshot. If `nodes` is true, the row includes all nodes.
     pub(super) fn new(snapshot: &RolloutSnapshot, nodes: bool) -> Self {
         let (rollout, counts) = (snapshot.rollout(), &snapshot.plan.counts);
         let usable = snapshot.invalid.is_none();
@@ -438,7 +439,7 @@ impl SetRow {
         }
     }
 
-    /// Returns the row without texts that change only with time; `--watch` reports changes of this summary.
+    /// Returns the row without texts that change as time passes. `--watch` prints documents only if this summary has changed.
     pub(super) fn summary(&self) -> Self {
         Self {
             message: String::new(),
@@ -456,7 +457,7 @@ impl SetRow {
         format!("{}/{}", self.namespace, self.name)
     }
 
-    /// Returns namespace and name, with a mark for Advanced DaemonSets.
+    /// Returns namespace and name, followed by the kind if the DaemonSet is an Advanced one.
     pub(super) fn title(&self) -> String {
         match self.kind {
             SetKind::Native => self.key(),
@@ -466,7 +467,7 @@ impl SetRow {
 }
 
 impl NodeRow {
-    /// Builds the row of a node that is not in the fleet.
+    /// Builds a row without pods, for a node that is not part of the evaluated fleet.
     pub(super) fn outside(node: &NodeName, verdict: &'static str, message: String) -> Self {
         Self {
             node: node.to_string(),
@@ -482,7 +483,7 @@ impl NodeRow {
         }
     }
 
-    /// Builds the row of a node if only its pods are known.
+    /// Builds the row of a node for a caller who sees only the pods on it.
     pub(super) fn of_pods(node: &NodeName, pods: &[Pod]) -> Self {
         let pods: Vec<PodRow> = pods.iter().map(PodRow::from_pod).collect();
         let named: Vec<String> = pods.iter().map(PodRow::words).collect();
@@ -531,12 +532,12 @@ impl PodRow {
         }
     }
 
-    /// Returns name, revision and state.
+    /// Returns name, revision and state of the pod as text.
     pub(super) fn words(&self) -> String {
         format!("{} ({}, {})", self.name, self.revision, self.state())
     }
 
-    /// Returns the state in one or two words.
+    /// Returns the state of the pod in one or two words.
     pub(super) fn state(&self) -> &'static str {
         match (self.terminating, self.ready) {
             (true, _) => "terminating",
@@ -546,7 +547,7 @@ impl PodRow {
     }
 }
 
-/// Returns the name of a node for output; a pod that is not scheduled has none.
+/// Returns the name of a node for output, or a text for pods that are not scheduled to a node.
 fn shown_name(node: &NodeName) -> String {
     match node.as_str() {
         "" => "(none)".to_owned(),
@@ -559,7 +560,7 @@ pub(super) fn api_version<S: Serializer>(kind: &SetKind, serializer: S) -> Resul
     serializer.serialize_str(kind.api_version())
 }
 
-/// Returns the relevant resources, other than nodes, that the caller may not read.
+/// Returns the resources other than nodes that the caller may not read and that the answer depends on.
 pub(super) fn unknown(liveness: &ControllerLiveness, unread: Option<&String>) -> Vec<&'static str> {
     let leases = (*liveness == ControllerLiveness::Forbidden).then_some("leases");
     let budgets = unread.map(|_| "poddisruptionbudgets");
@@ -570,7 +571,7 @@ fn texts<'a>(notes: impl IntoIterator<Item = &'a Note>) -> impl Iterator<Item = 
     notes.into_iter().map(|note| note.text.clone())
 }
 
-/// Returns the notes of an answer without nodes: unknown facts and their causes.
+/// Returns the notes of an answer without nodes: what is unknown, and why.
 pub(super) fn reported_notes(reported: &ReportedRollout) -> Vec<String> {
     if reported.is_of_kruise {
         return vec![NODES_UNKNOWN.to_owned(), KRUISE_RUNS.to_owned()];
@@ -603,7 +604,7 @@ fn notes(snapshot: &RolloutSnapshot) -> Vec<String> {
     notes
 }
 
-/// Returns a note if the conditions describe another revision than the current one.
+/// Returns a note if the controller's conditions are about another revision than the current one.
 fn outpaced(snapshot: &RolloutSnapshot) -> Option<String> {
     let told = snapshot.state.reported.revision.as_ref()?;
     let present = snapshot.revision()?;
@@ -615,7 +616,7 @@ fn outpaced(snapshot: &RolloutSnapshot) -> Option<String> {
     })
 }
 
-/// Returns notes about everything that is unknown or stopped because of a missing controller or permission.
+/// Returns notes about what is unknown or stopped because of a missing controller or permission.
 pub(super) fn liveness_notes(snapshot: &RolloutSnapshot) -> Vec<String> {
     if snapshot.is_of_kruise {
         return vec![KRUISE_RUNS.to_owned()];
@@ -638,11 +639,11 @@ pub(super) fn liveness_notes(snapshot: &RolloutSnapshot) -> Vec<String> {
     notes.into_iter().flatten().collect()
 }
 
-/// Note for an Advanced DaemonSet without conditions from yurt-ds although a controller is running.
+/// Note for an Advanced DaemonSet on which the running controller has not reported.
 const UNSERVED: &str = "no controller has reported yet; if that lasts, the one that runs does not serve Advanced DaemonSets (its flag \
     --controllers has to name advanced, and manifests/components/advanced has to be applied), or may not write their status";
 
-/// Note for a DaemonSet without conditions from yurt-ds.
+/// Note for a DaemonSet on which no controller has reported.
 pub(super) const UNREPORTED: &str =
     "no controller has reported yet; if that lasts, none is running (yurt-ds controller)";
 

@@ -1,4 +1,4 @@
-//! Output for answers: a terminal, a pipe, or a test.
+//! Output of a command: a terminal, a pipe, or a test.
 
 use std::borrow::Cow;
 use std::io::{IsTerminal, Write};
@@ -6,24 +6,24 @@ use std::io::{IsTerminal, Write};
 use super::table::CellStyle;
 use crate::core::foreign::styled;
 
-/// Output for answers, and its capabilities.
+/// Output of a command, and what it is capable of.
 pub struct Screen<'a> {
     out: &'a mut (dyn Write + Send),
-    /// True if it is a terminal whose lines can be redrawn.
+    /// True if the output is a terminal whose lines can be redrawn.
     pub(super) live: bool,
     /// True if colour is allowed.
     pub(super) colour: bool,
-    /// Number of lines that the next redraw replaces.
+    /// Number of lines on the terminal that the next redraw replaces.
     drawn: usize,
-    /// Text of these lines.
+    /// Text on these lines.
     shown: String,
 }
 
-/// The reader closed the output, as with `| head`. This is not an error.
+/// Result if the reader has closed the output, as with `| head`. Commands don't treat it as an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Closed;
 
-/// Returns whether standard output is a terminal, and whether it allows colour (`NO_COLOR` and similar).
+/// Returns two flags: whether standard output is a terminal, and whether colour is allowed (`NO_COLOR` and similar variables).
 pub(super) fn standard_output() -> (bool, bool) {
     let out = std::io::stdout();
     let live = out.is_terminal();
@@ -49,7 +49,7 @@ impl<'a> Screen<'a> {
         self.write(&text)
     }
 
-    /// Returns the text in a form that is safe for a terminal.
+    /// Returns the text with control characters escaped.
     fn shown<'t>(&self, text: &'t str) -> Cow<'t, str> {
         if self.colour {
             styled(text, &[&["\n"], &CellStyle::SEQUENCES[..]].concat())
@@ -58,7 +58,7 @@ impl<'a> Screen<'a> {
         }
     }
 
-    /// Writes text that contains nothing foreign, without escaping.
+    /// Writes text without escaping. The text must not have content from outside this program.
     pub(super) fn write(&mut self, text: &str) -> Result<(), Closed> {
         let written = self
             .out
@@ -67,7 +67,7 @@ impl<'a> Screen<'a> {
         written.map_err(|_| Closed)
     }
 
-    /// Prints text in place of the previous text, or below it if that is not possible.
+    /// Prints text in place of the previous text. If the output is not a terminal, prints it below.
     pub(super) fn redraw(&mut self, text: &str) -> Result<(), Closed> {
         if !self.live {
             return self.print(text);
@@ -77,7 +77,7 @@ impl<'a> Screen<'a> {
         if self.drawn > 0 {
             frame.push_str(&format!("\x1b[{}F", self.drawn));
         }
-        // Long lines are cut at the edge, so the number of lines is known. Everything below is cleared.
+        // Turn off line wrap: long lines are cut, so the number of lines is known. Each line and all below is cleared.
         frame.push_str("\x1b[?7l");
         for line in text.lines() {
             frame.push_str(line);
@@ -89,14 +89,14 @@ impl<'a> Screen<'a> {
         self.write(&frame)
     }
 
-    /// Prints a warning below the present text; the next redraw replaces it.
+    /// Prints a warning below the present text. On a terminal, the next redraw replaces it.
     pub(super) fn warn(&mut self, text: &str) {
         if self.live && self.drawn > 0 {
             let shown = std::mem::take(&mut self.shown);
             let _ = self.redraw(&format!("{shown}{text}\n"));
             self.shown = shown;
         } else {
-            // A failed write to standard error cannot be reported anywhere.
+            // Ignore the error: there is no other place to report it.
             let _ = writeln!(std::io::stderr(), "{}", styled(text, &["\n"]));
         }
     }

@@ -1,4 +1,4 @@
-//! `ctl settings`: lists the settings from the parser's own table, and their values on a DaemonSet.
+//! `ctl settings`: lists all settings, from the table that the parser uses, or their values on a DaemonSet.
 
 use serde::Serialize;
 
@@ -20,7 +20,7 @@ use crate::core::settings::{
 use crate::index::SetKey;
 use crate::k8s::DaemonSet;
 
-/// Fields of `-o json` and `-o yaml`, for the reference.
+/// Description of the fields of `-o json` and `-o yaml`, for the reference.
 pub(crate) const FIELDS: &str = "\
 Fields of -o json and -o yaml (fields may be added, none is renamed; null where nothing is known):
   of a setting    name, annotation, summary, syntax, default, modes; of one of a DaemonSet also value (null when it is not
@@ -28,7 +28,7 @@ Fields of -o json and -o yaml (fields may be added, none is renamed; null where 
   of a DaemonSet  kind (its API version), namespace, name, settings, invalid (why nothing is replaced; null when all can be used), notes
   state           Default, Set, NoEffect, Invalid";
 
-/// Maximum length of a value in a table.
+/// Maximum length in characters of a value in a table.
 const SHOWN: usize = 48;
 
 /// A setting. Field names are stable for scripts.
@@ -39,7 +39,7 @@ struct SettingRow {
     annotation: &'static str,
     summary: String,
     syntax: String,
-    /// Default value; for a DaemonSet, the resulting value there.
+    /// Default value. In an answer about a DaemonSet, the value that applies there if the setting is absent or has no effect.
     default: String,
     modes: Vec<String>,
     #[serde(flatten)]
@@ -50,7 +50,7 @@ struct SettingRow {
 #[derive(Clone, Debug, Serialize)]
 struct ValueRow {
     value: Option<String>,
-    /// Annotation or field that holds the value.
+    /// Annotation or field with the value.
     place: String,
     state: &'static str,
     message: Option<String>,
@@ -65,7 +65,7 @@ struct SettingsAnswer {
     name: String,
     settings: Vec<SettingRow>,
     invalid: Option<String>,
-    /// Effect of the invalid settings on the pods.
+    /// Effect of invalid settings on the pods, as a sentence.
     #[serde(skip)]
     consequence: &'static str,
     notes: Vec<String>,
@@ -74,7 +74,7 @@ struct SettingsAnswer {
 /// Lists all settings without a cluster.
 ///
 /// # Errors
-/// Fails if they cannot be written in the requested format.
+/// Fails if the settings cannot be rendered in the requested format.
 pub(super) fn list(args: &SettingsArgs, colour: bool) -> Result<String, CliError> {
     let rows: Vec<SettingRow> = SETTINGS.iter().map(SettingRow::from_setting).collect();
     match args.output {
@@ -91,7 +91,7 @@ pub(super) async fn settings(
     screen: &mut Screen<'_>,
 ) -> Result<Code, CliError> {
     let Some(typed) = &args.daemonset else {
-        // A closed output pipe is not an error.
+        // Ignore a closed output pipe, as with `| head`.
         let _ = screen.print(&list(args, screen.colour)?);
         return Ok(Code::Complete);
     };
@@ -109,10 +109,10 @@ pub(super) async fn settings(
     })
 }
 
-/// Reads the DaemonSet.
+/// Reads the DaemonSet from the cluster.
 ///
 /// # Errors
-/// Fails if it does not exist or is not managed.
+/// Fails if the DaemonSet does not exist or is not managed.
 async fn managed(context: &Context, key: &SetKey) -> Result<DaemonSet, CliError> {
     let access = &context.access;
     lookup::find(access, key, context.clock.now()).await?;
@@ -144,7 +144,7 @@ fn answer(key: &SetKey, set: &DaemonSet) -> SettingsAnswer {
     }
 }
 
-/// Returns true if a row already shows the note.
+/// Returns true if one of the rows has the note as its message.
 fn is_told(rows: &[SettingRow], note: &str) -> bool {
     let messages = rows.iter().filter_map(|row| row.on.as_ref());
     let mut messages = messages.filter_map(|on| on.message.as_deref());
@@ -177,7 +177,7 @@ impl SettingRow {
         }
     }
 
-    /// Renders the setting without a DaemonSet, in 80 columns.
+    /// Renders the general description of the setting, in 80 columns.
     fn paragraph(&self, colour: bool) -> String {
         let name = CellStyle::Bold.on(self.name, colour);
         let written = format!("{}; default: {}", self.syntax, self.default);
@@ -188,7 +188,7 @@ impl SettingRow {
         )
     }
 
-    /// Returns "yes" if the setting applies to OTA; all settings apply to the other mode.
+    /// Returns "yes" if the setting applies with OTA. Every setting applies to rolling updates.
     fn ota(&self) -> &'static str {
         if self.modes.contains(&Mode::Ota.to_string()) {
             "yes"
@@ -198,7 +198,7 @@ impl SettingRow {
     }
 }
 
-/// Removes the backquotes of the documentation.
+/// Removes the backquotes from a text of the documentation.
 fn plain(text: &str) -> String {
     text.replace('`', "")
 }
@@ -212,7 +212,8 @@ fn table_of_all(rows: &[SettingRow], colour: bool) -> String {
     table.print(colour)
 }
 
-/// Renders the explicit settings with their errors, in 80 columns; `all` adds those with their default.
+/// Renders the settings that the DaemonSet sets, with their errors, in 80 columns. If `all` is true, adds those with a default
+/// value.
 fn report(answer: &SettingsAnswer, all: bool, colour: bool) -> String {
     let is_default = |on: &ValueRow| on.state == SettingState::Default.word();
     let rows = answer
@@ -224,7 +225,7 @@ fn report(answer: &SettingsAnswer, all: bool, colour: bool) -> String {
         .filter(|(_, on)| all || !is_default(on))
         .collect();
     let name = shown.iter().map(|(row, _)| row.name.len()).max();
-    // Two gaps, and the longest state.
+    // The value gets the width that remains next to the name, the longest state and two gaps of two columns.
     let room = COLUMNS.saturating_sub(name.unwrap_or_default() + 4 + "NoEffect".len());
     let mut table = Table::new(&["SETTING", "VALUE", "STATE"]);
     for (row, on) in &shown {
@@ -292,7 +293,7 @@ fn wide(answer: &SettingsAnswer, colour: bool) -> String {
     table.print(colour) + &notes(answer)
 }
 
-/// Renders the notes, and the reason why no pod is replaced.
+/// Renders the notes, and the effect of invalid settings.
 fn notes(answer: &SettingsAnswer) -> String {
     let mut text = String::new();
     if let Some(invalid) = &answer.invalid {
@@ -308,7 +309,7 @@ fn notes(answer: &SettingsAnswer) -> String {
     text
 }
 
-/// Returns the style of a state; `set` is the style of values that apply as written.
+/// Returns the style of a state. `set` is the style for values that take effect.
 fn paint(state: &str, set: CellStyle) -> CellStyle {
     let is = |known: SettingState| state == known.word();
     if is(SettingState::Invalid) {

@@ -1,4 +1,4 @@
-//! State of one DaemonSet: the result of `decide`, and what the controller last reported.
+//! State of one DaemonSet: the result of `decide`, and the controller's last report.
 
 use std::sync::Arc;
 
@@ -25,11 +25,11 @@ use crate::k8s::Condition;
 pub(super) struct RolloutSnapshot {
     /// Namespace, name and kind.
     pub(super) key: SetKey,
-    /// Settings; if they are invalid, the defaults that are assumed instead.
+    /// Settings; if they are invalid, defaults that pause the rollout.
     pub(super) strategy: Strategy,
-    /// Error in the settings.
+    /// Error in the settings; `None` if they are valid.
     pub(super) invalid: Option<Invalid>,
-    /// Notes for the owner about the settings.
+    /// Notes about the settings for the person who maintains the DaemonSet.
     pub(super) notes: Vec<Note>,
     /// Facts about nodes and pods.
     pub(super) fleet: Fleet,
@@ -41,11 +41,11 @@ pub(super) struct RolloutSnapshot {
     pub(super) state: Arc<RolloutState>,
     /// Liveness of the controller according to its Lease, if it was read.
     pub(super) liveness: ControllerLiveness,
-    /// True if Kruise's manager creates its pods and yurt-ds leaves it alone.
+    /// True if Kruise's manager creates the DaemonSet's pods, so that yurt-ds does nothing.
     pub(super) is_of_kruise: bool,
-    /// Sentence about what may not be read.
+    /// Sentence about resources that the caller may not read; `None` if there are none.
     pub(super) unread: Option<String>,
-    /// Time of the first read. A state that was found at this time may have started earlier.
+    /// Time of the first read. A state that already existed at this time may have begun earlier.
     pub(super) first_look: Timestamp,
     /// Current time.
     pub(super) now: Timestamp,
@@ -62,7 +62,7 @@ impl RolloutSnapshot {
         Some(snapshot)
     }
 
-    /// Evaluates a DaemonSet of an index that has been filled since `first_look`.
+    /// Evaluates a DaemonSet of an index that has been kept up to date since `first_look`.
     pub(super) fn new(
         index: &mut Index,
         key: &SetKey,
@@ -79,7 +79,7 @@ impl RolloutSnapshot {
         let mut fleet = Arc::unwrap_or_clone(index.fleet(key, now)?);
         let set = index.set(key)?;
         let (conditions, state) = (set.conditions.clone(), set.state.clone());
-        // Messages use the settings that apply to this revision.
+        // Use the settings that apply to the current revision in all messages.
         let strategy = strategy.on(&fleet.revision).into_owned();
         let mut plan = decide(&strategy, &fleet, now);
         while let Some(write_failures) = refused_unnamed(&fleet, &plan, &state) {
@@ -91,7 +91,7 @@ impl RolloutSnapshot {
         let notes: Vec<Note> = notes.chain(plan.notes_on_nodes(&fleet)).collect();
         if invalid.is_some() {
             for (node, verdict) in fleet.nodes.iter().zip(&mut plan.verdicts) {
-                // Nodes that are offline are not updated on their return either.
+                // Offline nodes with an outdated pod get the verdict `Invalid` too: they are not updated when they return.
                 let is_kept = match verdict {
                     Verdict::Paused { .. } => true,
                     Verdict::Offline(Offline::NotReady { .. } | Offline::Settling { .. }) => {
@@ -122,7 +122,7 @@ impl RolloutSnapshot {
         })
     }
 
-    /// Records the liveness according to the Lease.
+    /// Records whether a controller is running, according to its Lease.
     pub(super) fn note_liveness(&mut self, liveness: ControllerLiveness) {
         let kind = self.key.kind;
         self.liveness = liveness.with_signs(kind, &self.conditions, self.is_of_kruise);
@@ -157,7 +157,7 @@ impl RolloutSnapshot {
         }
     }
 
-    /// Returns the phase to report: the evaluated one, or the controller's if the caller lacks a right to evaluate it.
+    /// Returns the evaluated phase, or the controller's phase if the caller lacks a right to evaluate it.
     pub(super) fn phase(&self) -> Phase {
         if self.invalid.is_some() {
             return Phase::Invalid;
@@ -170,13 +170,13 @@ impl RolloutSnapshot {
         }
     }
 
-    /// Returns the phase as the controller evaluates it.
+    /// Returns the phase according to the evaluation by `decide`.
     fn decided_phase(&self) -> Phase {
         let was_complete = self.state.was_complete(&self.fleet.revision);
         self.plan.standing(was_complete)
     }
 
-    /// Returns the status sentence without the revision, in the words of the conditions.
+    /// Returns the status sentence without the revision, worded as in the conditions.
     pub(super) fn said(&self) -> StatusSentence {
         let told = self.told_blocked().filter(|_| self.unread.is_some());
         if let Some(told) = told {
@@ -197,7 +197,7 @@ impl RolloutSnapshot {
         about.said(self.decided_phase())
     }
 
-    /// Returns the status sentence of another plan for this DaemonSet: what it waits for, or what conditions would say.
+    /// Returns the status sentence for another plan of this DaemonSet, such as a simulated one.
     pub(super) fn said_of(&self, fleet: &Fleet, plan: &Plan) -> StatusSentence {
         let about = RolloutStatus {
             set: self.name(),
@@ -208,12 +208,12 @@ impl RolloutSnapshot {
         about.held().unwrap_or_else(|| about.said(plan.phase))
     }
 
-    /// Returns a sentence about the phase with current numbers.
+    /// Returns a sentence about the phase, with current numbers.
     pub(super) fn message(&self) -> String {
         message(&self.rollout(), &self.said())
     }
 
-    /// Returns the controller's message about disruption budgets that block the present revision, if there is one.
+    /// Returns the controller's message that disruption budgets block the present revision; `None` if it reports none.
     fn told_blocked(&self) -> Option<&str> {
         blocked_since(&self.conditions)?;
         let stalled = self.condition(STALLED)?;
@@ -227,7 +227,7 @@ impl RolloutSnapshot {
             .find(|condition| condition.kind == kind)
     }
 
-    /// Returns the exit code. With `strict`, outdated offline nodes count as unfinished.
+    /// Returns the exit code for the rollout. With `strict`, a rollout with outdated offline nodes is not complete.
     pub(super) fn code(&self, strict: bool) -> Code {
         let phase = self.phase();
         let by_controller = matches!(phase, Phase::Progressing | Phase::Complete { .. });
@@ -239,7 +239,7 @@ impl RolloutSnapshot {
         }
     }
 
-    /// Returns true if waiting is pointless: nothing changes until an operator acts.
+    /// Returns true if waiting is pointless because nothing changes until an operator acts.
     pub(super) fn needs_a_person(&self, strict: bool) -> bool {
         self.phase().needs_a_person() || self.code(strict) == Code::Silent
     }
@@ -254,10 +254,10 @@ impl RolloutSnapshot {
             Phase::Stalled(_) => STALLED,
             Phase::Paused { .. } => PAUSED_CONDITION,
             Phase::Invalid => INVALID_SETTINGS,
-            // The phase has no condition of its own. It began when the last of the other conditions ended.
+            // These phases have no condition of their own. They begin when the last of the other conditions becomes `False`.
             Phase::AwaitingOwners | Phase::AwaitingDeletions => return self.others_since(),
         };
-        // The condition of another revision says nothing about this one.
+        // A condition `RolloutComplete` about another revision does not tell when this revision completed.
         if !self.state.is_about(&self.fleet.revision) && kind == ROLLOUT_COMPLETE {
             return None;
         }
@@ -271,13 +271,13 @@ impl RolloutSnapshot {
         }
     }
 
-    /// Returns the later one of `since` and the start of the present revision: conditions can outlast a revision.
+    /// Returns `since`, or the start of the present revision if that is later. Conditions can be older than the revision.
     fn of_revision(&self, since: Timestamp) -> Timestamp {
         let adopted = self.fleet.adopted;
         adopted.map_or(since, |adopted| adopted.min(self.now).max(since))
     }
 
-    /// Returns when the last condition ended or the rollout stopped being complete.
+    /// Returns the time when the last condition became `False`; `None` if no controller reports the rollout as incomplete.
     fn others_since(&self) -> Option<Timestamp> {
         self.incomplete_since()?;
         let states = [
@@ -294,40 +294,42 @@ impl RolloutSnapshot {
         Some(self.of_revision(ended))
     }
 
-    /// Returns since when it waits for the native controller, as far as the controller reported it.
+    /// Returns the time since which the native controller has not processed the template; `None` if that began after the first
+    /// read.
     fn behind_since(&self) -> Option<Timestamp> {
         self.fleet
             .behind_since
             .filter(|since| *since < self.first_look)
     }
 
-    /// Returns since when the rollout is incomplete, as far as the controller reported it.
+    /// Returns the time since which the controller has reported the rollout as incomplete.
     pub(super) fn incomplete_since(&self) -> Option<Timestamp> {
         incomplete_since(&self.conditions).map(|since| self.of_revision(since))
     }
 
-    /// Returns true if nodes without an available pod may recover soon. A waiting command waits for them even if the rollout is
-    /// complete.
+    /// Returns true if nodes lack an available pod and the rollout is not stalled, so that they may recover soon. A waiting
+    /// command waits for them even if the rollout is complete.
     pub(super) fn is_recovering(&self) -> bool {
         self.rollout().unavailable() > 0 && !matches!(self.plan.phase, Phase::Stalled(_))
     }
 
-    /// Returns true if a disruption budget refused the last eviction and the controller has not asked again yet.
+    /// Returns true if a disruption budget rejected the last eviction and the controller has not repeated the eviction yet.
     ///
-    /// It asks again within [`BACK_OFF`](crate::core::fleet::evictions::BACK_OFF), whatever the budget allows now.
+    /// The controller repeats it within [`BACK_OFF`](crate::core::fleet::evictions::BACK_OFF), even if the budget allows it
+    /// earlier.
     fn asks_again(&self) -> bool {
         self.strategy.disruption == Disruption::Evict
             && *self.state.reported.reason == *BLOCKED
             && self.state.is_about(&self.fleet.revision)
     }
 
-    /// Returns true if a controller ever reported on this DaemonSet.
+    /// Returns true if a controller has reported on this DaemonSet.
     pub(super) fn is_reported(&self) -> bool {
         !self.conditions.is_empty()
     }
 }
 
-/// Returns the settings assumed for invalid ones: everything is paused.
+/// Returns the settings that replace invalid ones: the rollout is paused.
 fn untouched() -> Strategy {
     Strategy {
         pause: Some(Pause::Indefinite),
@@ -335,10 +337,10 @@ fn untouched() -> Strategy {
     }
 }
 
-/// Returns the refused writes, including nodes that the condition does not name, while the controller reports that nothing else
-/// moves.
+/// Returns all rejected writes, including those for nodes that the condition does not name; `None` if `fleet` has all of them.
 ///
-/// `None` if all of them are known already.
+/// The condition names only some nodes. While the controller reports that rejected writes stall the rollout, further writes of
+/// the same kind that the plan would begin are counted as rejected too.
 fn refused_unnamed(fleet: &Fleet, plan: &Plan, state: &RolloutState) -> Option<WriteFailures> {
     state.stalled_since(Stall::WritesRefused.reason())?;
     if !state.is_about(&fleet.revision) {
@@ -368,7 +370,7 @@ mod tests {
     use crate::core::rollout_state::{Reported, ReportedFailures};
     use crate::core::testing::{at, current, fleet, node, old};
 
-    /// Found in a user test: nine of 59 nodes were reported as next, and the rollout as continuing.
+    /// Found in a user test: nine of 59 nodes with rejected writes were reported as next, and the rollout as continuing.
     #[test]
     fn who_is_refused_and_not_named_in_the_condition_is_refused_all_the_same() {
         let now = at(5_000);

@@ -57,7 +57,7 @@ pub(super) async fn start_now(
     Ok(())
 }
 
-/// Returns the revision to start.
+/// Returns the current revision if it can be started before the window opens.
 fn judge(look: &Look) -> Result<&Revision, CliError> {
     if look.rolling_strategy()?.is_none() {
         let key = look.key();
@@ -71,7 +71,7 @@ fn judge(look: &Look) -> Result<&Revision, CliError> {
     look.known_revision()
 }
 
-/// Returns a line about nodes that wait for their own windows; empty if there are none.
+/// Returns a line about nodes that wait for their own maintenance windows; empty if there are none.
 fn others(look: &Look) -> String {
     let Look::Judged(snapshot) = look else {
         return String::new();
@@ -113,7 +113,7 @@ mod tests {
         let world = CtlWorld::with_nodes(2).await;
         let error = world.error("start-now web").await;
         assert_eq!(error.code, Code::Refused);
-        // The clock starts on a Thursday.
+        // The clock starts on a Thursday, so the window on Saturday is closed.
         let window = "Sat 22:00-23:00 Europe/Berlin";
         world
             .patch(json!({ "metadata": { "annotations": { "apps.openyurt.io/maintenance-window": window } } }))
@@ -140,7 +140,7 @@ mod tests {
         assert_eq!(world.writes(), before + 1);
         let status = world.json("status web").await;
         assert_eq!(status["verdicts"]["OutOfWindow"], json!(null), "{status}");
-        // The next revision waits again.
+        // `start-now` names the previous revision, so the next one waits for the window again.
         world.set_image("web:3").await;
         let status = world.json("status web").await;
         assert_eq!(status["verdicts"]["OutOfWindow"], 2, "{status}");

@@ -1,4 +1,4 @@
-//! `ctl status`: prints the state of rollouts once, continuously, or until they are over.
+//! `ctl status`: prints the state of rollouts once, continuously (`--watch`), or until the rollouts end (`--wait`).
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -25,21 +25,21 @@ use crate::cli::ctl::StatusArgs;
 use crate::core::Revision;
 use crate::index::{SetKey, Unmanaged};
 
-/// Time in which changes are gathered and shown together.
+/// Time in which changes are collected before the output is updated.
 const GATHER: Duration = Duration::from_millis(300);
-/// Interval between refreshes without a change: ages grow, and some verdicts depend on time.
+/// Interval between updates of the output without a change: ages grow, and some verdicts depend on time.
 const REFRESH: Duration = Duration::from_secs(2);
-/// Minimum time between two full lists. If watches fail, this is the polling interval.
+/// Minimum time between two loads of all objects. If watches fail, this is the polling interval.
 const RELOAD: Duration = Duration::from_secs(3);
-/// Timeout if there is no deadline.
+/// Placeholder deadline for a wait without `--timeout`. It never takes effect.
 const FAR: Duration = Duration::from_secs(86_400);
-/// Time after which a running controller has reported a change.
+/// Time within which a running controller reports a change.
 const REPORT_LAG: Duration = Duration::from_secs(5);
-/// Minimum time for the first read, however short the timeout is.
+/// Minimum time for the first load, even if `--timeout` is shorter.
 const ONE_LOOK: Duration = Duration::from_secs(1);
-/// Number of lines per kind on a screen that is redrawn. A terminal has at least 24 lines in total.
+/// Maximum number of lines for one kind of rows on a redrawn screen. A terminal has at least 24 lines in total.
 const FIT: usize = 8;
-/// Minimum interval between progress lines without a terminal.
+/// Minimum interval between progress lines if the output is not a terminal.
 const TELL: Duration = Duration::from_secs(5);
 
 /// Shows the state of rollouts.
@@ -48,7 +48,7 @@ pub(super) async fn status(
     args: &StatusArgs,
     screen: &mut Screen<'_>,
 ) -> Result<Code, CliError> {
-    // This command reports a slow API server itself, below its output.
+    // Mark the slow API server as reported: `status` itself reports it below its output.
     context.access.told.store(true, Ordering::Relaxed);
     let typed = args.daemonset.as_deref();
     let target = typed
@@ -81,7 +81,7 @@ pub(super) async fn status(
         {
             lookup::namespace(&context.access, namespace).await?;
         }
-        // A closed output pipe must not hide the exit code.
+        // Ignore a closed output pipe, as with `| head`: it must not change the exit code.
         let _ = screen.print(&(show.text(&snapshots, screen.colour)? + &show.unmanaged(&view)));
         StatusScreen::warn_of_hidden(&view, screen);
         Ok(show.code(&snapshots))
@@ -93,12 +93,12 @@ struct StatusScreen<'a> {
     context: &'a Context,
     args: &'a StatusArgs,
     target: Option<TypedName>,
-    /// DaemonSets to show if none was named.
+    /// DaemonSets to show if the command names none.
     scope: ListScope,
 }
 
 impl StatusScreen<'_> {
-    /// Loads the view and the controller's liveness.
+    /// Lists all objects of the view, and reads from the Lease whether a controller is running.
     async fn load(&self) -> (Result<ClusterView, CliError>, ControllerLiveness) {
         let (access, now) = (&self.context.access, self.context.clock.now());
         let liveness = liveness_of(access, now);
@@ -114,7 +114,7 @@ impl StatusScreen<'_> {
         }
     }
 
-    /// Loads the view for a waiting command: reports a slow API server, and stops at the deadline.
+    /// Loads the view for a waiting command. Reports a slow API server, and gives up at the deadline.
     async fn load_within(
         &self,
         deadline: Option<Instant>,
@@ -138,7 +138,7 @@ impl StatusScreen<'_> {
         }
     }
 
-    /// Returns the error if the timeout ends and the API server does not answer.
+    /// Returns the error for a timeout that ends while the API server does not answer.
     fn too_late(&self, passed: Duration) -> CliError {
         let waited = self.args.timeout.unwrap_or(passed);
         let text = format!(
@@ -149,7 +149,7 @@ impl StatusScreen<'_> {
         CliError::new(Code::Unreachable, text)
     }
 
-    /// Returns the time of evaluation. A view that was just loaded is evaluated at the time of its load.
+    /// Returns the time at which a freshly loaded view is evaluated: the time of its load.
     fn now(&self, view: &ClusterView) -> Timestamp {
         view.loaded
     }
@@ -162,7 +162,7 @@ impl StatusScreen<'_> {
     ) -> Vec<Look> {
         let now = self.context.clock.now();
         let mut snapshots = self.snapshots_at(view, now, &watch.liveness());
-        // An unreadable resource may be the reason why nothing is done.
+        // Derive liveness from pending actions, except if a resource is unreadable: that may be the reason why they are pending.
         for look in &mut snapshots {
             let Look::Judged(snapshot) = look else {
                 continue;
@@ -205,9 +205,9 @@ impl StatusScreen<'_> {
         Code::worst(snapshots.iter().map(|snapshot| snapshot.code(strict)))
     }
 
-    /// Renders the answer in the requested format.
+    /// Renders the state of the rollouts in the requested format.
     fn text(&self, snapshots: &[Look], colour: bool) -> Result<String, CliError> {
-        // All nodes in every document would be megabytes per minute.
+        // `--watch` prints documents without nodes: the nodes of a large fleet would be megabytes per minute.
         let rows = self.rows(snapshots, !(self.args.watch && self.is_document()));
         let now = self.context.clock.now();
         let wide = self.args.output == Output::Wide;
@@ -222,7 +222,7 @@ impl StatusScreen<'_> {
         }
     }
 
-    /// Returns a line for each DaemonSet that is not rolled out although its owner may expect it.
+    /// Returns a line for each DaemonSet that yurt-ds does not manage although its settings suggest that it should.
     fn unmanaged(&self, view: &ClusterView) -> String {
         let line =
             |(key, stray): (&SetKey, &Unmanaged)| format!("\nNote, on {key}: {}\n", stray.text);
@@ -253,7 +253,7 @@ impl StatusScreen<'_> {
         )
     }
 
-    /// Returns the maximum number of lines per kind on a screen that is redrawn.
+    /// Returns the maximum number of lines for one kind of rows. There is a limit only with `--watch`.
     fn limit(&self) -> usize {
         if self.args.watch { FIT } else { usize::MAX }
     }
@@ -376,10 +376,10 @@ impl StatusScreen<'_> {
         }
     }
 
-    /// Returns true if waiting is over.
+    /// Returns true if all rollouts are complete, or one cannot continue without an operator.
     ///
-    /// A complete rollout stays complete while pods restart, but a waiting command also waits for these pods. A reported state
-    /// may be older than a change that the caller just made, so it has to last for a while.
+    /// A rollout remains complete while pods restart, but a waiting command also waits for these pods. Without nodes, the
+    /// reported state may be older than a change that the caller just made, so the command waits at least [`REPORT_LAG`].
     fn is_over(&self, snapshots: &[Look], begun: Instant) -> bool {
         let strict = self.args.strict;
         if snapshots.iter().any(Look::is_reported) && begun.elapsed() < REPORT_LAG {
@@ -439,7 +439,7 @@ impl StatusScreen<'_> {
             ));
         }
         Ok(match code {
-            // Pods are still missing.
+            // The rollout is complete, but the wait timed out because pods were not available.
             Code::Complete if !recovering.is_empty() => Code::Progressing,
             code => code,
         })
@@ -464,7 +464,8 @@ impl StatusScreen<'_> {
         }
     }
 
-    /// Lists everything again after the minimum interval, and retries because the API server may be unreachable for a moment.
+    /// Lists everything again, at intervals of at least [`RELOAD`]. Repeats failed lists, because the API server may be
+    /// unreachable for a moment.
     async fn reload(
         &self,
         loaded: Instant,
@@ -494,7 +495,7 @@ enum WaitStep {
     TooLate,
 }
 
-/// Lines that were already printed, if the screen cannot be redrawn.
+/// Lines already printed for a waiting command on an output that cannot be redrawn.
 #[derive(Default)]
 struct PrintedLines {
     rows: Vec<(String, String, &'static str, Instant)>,
@@ -503,7 +504,7 @@ struct PrintedLines {
 }
 
 impl PrintedLines {
-    /// Prints new lines: a change of phase at once, changed numbers at intervals.
+    /// Prints lines that have changed: immediately if the phase changed, otherwise at intervals of at least [`TELL`].
     fn lines(&mut self, rows: &[SetRow], screen: &mut Screen<'_>) -> Result<(), Closed> {
         let now = Instant::now();
         for row in rows {
@@ -525,14 +526,14 @@ impl PrintedLines {
     }
 }
 
-/// Awaited DaemonSets: those found first, each with its UID and the revision that was found first.
+/// DaemonSets that a command waits for, each with its UID and the awaited revision.
 #[derive(Default)]
 struct Awaited(BTreeMap<SetKey, (Arc<str>, Option<Revision>)>);
 
 impl Awaited {
-    /// Records the state of all DaemonSets. Returns a message if one is no longer what was awaited.
+    /// Returns a message if a DaemonSet was recreated or its current revision is not the awaited one.
     ///
-    /// `asked` is the revision that the caller named.
+    /// The awaited revision is `asked`, which the caller named, or otherwise the first one found.
     fn superseded(
         &mut self,
         view: &ClusterView,
@@ -554,7 +555,7 @@ impl Awaited {
                      command again."
                 ));
             }
-            // A reported revision may be older than a change that the caller just made.
+            // Ignore a reported revision: it may be older than a change that the caller just made.
             let current = look.revision().filter(|_| !look.is_reported());
             match (&*revision, current) {
                 (None, Some(current)) => *revision = Some(current.clone()),
@@ -574,7 +575,7 @@ impl Awaited {
     }
 }
 
-/// Returns a note if a complete rollout currently lacks pods.
+/// Returns a note if a complete rollout has nodes without an available pod.
 fn recovering(look: &Look) -> Option<String> {
     let lacking = look.recovering();
     let is_so = look.code(false) == Code::Complete && lacking > 0;

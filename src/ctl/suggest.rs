@@ -5,7 +5,7 @@ use crate::core::suggest::distance;
 /// Maximum number of suggestions.
 pub(super) const OFFERED: usize = 3;
 
-/// Returns the names that are most similar to `typed`, the nearest first.
+/// Returns the names that are most similar to `typed`, the most similar first.
 pub(super) fn near<'a>(typed: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     let mut found: Vec<(usize, &str)> = names
         .into_iter()
@@ -17,9 +17,9 @@ pub(super) fn near<'a>(typed: &str, names: impl IntoIterator<Item = &'a str>) ->
     found.into_iter().map(|(_, name)| name).collect()
 }
 
-/// Returns the distance of a name from the typed one; `None` if they are not similar.
+/// Returns the distance between a name and the one that the user entered; `None` if they are not similar.
 pub(super) fn likeness(typed: &str, name: &str) -> Option<usize> {
-    // Kubernetes limits names to 253 bytes. Longer ones are no typos, and not worth comparing.
+    // Ignore names longer than the 253 bytes that Kubernetes allows. They are not typing errors.
     if typed.is_empty() || typed.len() > 253 || !typed.is_ascii() || !name.is_ascii() {
         return None;
     }
@@ -29,7 +29,7 @@ pub(super) fn likeness(typed: &str, name: &str) -> Option<usize> {
     if edits <= allowed {
         return Some(edits);
     }
-    // The beginning of a longer name, possibly mistyped, or a part of it.
+    // The user may have entered the beginning of a longer name, with or without a typing error, or a part of the name.
     let begun = typed.len() >= 3 && name.len() > typed.len();
     let slips = if begun {
         distance(&typed, &name[..typed.len()])

@@ -1,6 +1,6 @@
-//! Aligned columns, and colours for good and bad states.
+//! Tables with aligned columns, and colours for good and bad states.
 //!
-//! No crate is used: table crates draw borders and wrap cells, and kubectl's style has neither. Only padding remains.
+//! No table crate is used: those draw borders and wrap cells, which kubectl's style does not have. Only padding is needed.
 
 use std::fmt::Write as _;
 
@@ -12,23 +12,23 @@ pub(super) enum CellStyle {
     /// No style.
     #[default]
     Plain,
-    /// Good state.
+    /// The state is good.
     Good,
-    /// In progress.
+    /// The state is temporary: an update is in progress.
     Busy,
-    /// Needs action.
+    /// The state needs action.
     Bad,
-    /// Less important.
+    /// The text is less important.
     Faint,
-    /// A heading.
+    /// The text is a heading.
     Bold,
 }
 
-/// Sequence that ends every style.
+/// Escape sequence that ends every style.
 const PLAIN: &str = "\x1b[0m";
 
 impl CellStyle {
-    /// Escape sequences of all styles.
+    /// Escape sequences of all styles, the only ones that are printed unchanged.
     pub(super) const SEQUENCES: [&str; 6] = [
         Self::Good.codes(),
         Self::Busy.codes(),
@@ -95,7 +95,7 @@ impl Table {
         }
     }
 
-    /// Adds a row. Cells may contain foreign text: each is shown on one line of limited length.
+    /// Adds a row. Cells may contain text from outside this program: each cell is shown on one line of limited length.
     pub(super) fn row(&mut self, cells: Vec<(String, CellStyle)>) {
         let cells = cells.into_iter();
         let shown = cells.map(|(cell, style)| (cut(&cell, TEXT).into_owned(), style));
@@ -109,7 +109,7 @@ impl Table {
         for row in &self.rows {
             let last = row.iter().rposition(|(cell, _)| !cell.is_empty());
             for (column, (cell, paint)) in row.iter().enumerate() {
-                // Writing to a String cannot fail.
+                // Ignore the result: writing to a String cannot fail.
                 let _ = write!(text, "{}", paint.on(cell, colour));
                 if last.is_some_and(|last| column < last) {
                     let gap = widths[column] - cell.chars().count() + 2;

@@ -1,4 +1,4 @@
-//! The commands against the embedded cluster: its API server, native controllers and kubelets, in virtual time.
+//! Tests that run `ctl` commands against the embedded cluster: its API server, native controllers and kubelets, in virtual time.
 
 mod foreign;
 mod people;
@@ -23,7 +23,7 @@ use crate::sim::kubelet::{self, Behaviour, FakeNodeSpec, Kubelets, Outage};
 use crate::sim::{daemonset, scheduler};
 use crate::task::Task;
 
-/// Long enough for native controllers and kubelets to react.
+/// Time in which native controllers and kubelets react to a change.
 const A_MOMENT: Duration = Duration::from_secs(60);
 
 pub(super) struct CtlWorld {
@@ -34,12 +34,12 @@ pub(super) struct CtlWorld {
     _tasks: Vec<Task>,
 }
 
-/// Returns the text on one line.
+/// Joins the lines of a text, because `ctl` wraps its output.
 pub(super) fn flat(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Asserts that no line is longer than the width of a screen.
+/// Asserts that no line is longer than 80 columns, the width of a small terminal.
 #[track_caller]
 pub(super) fn assert_fits(text: &str) {
     let fits = |line: &str| line.chars().count() <= 80;
@@ -124,7 +124,7 @@ impl CtlWorld {
             .await;
     }
 
-    /// Deletes the old pod of a node, as the controller would.
+    /// Deletes the pod of a node, as the controller does to update it.
     pub(super) async fn replace(&self, node: &str) {
         let pods: Api<k8s_openapi::api::core::v1::Pod> =
             Api::namespaced(self.client.clone(), "default");
@@ -174,7 +174,7 @@ impl CtlWorld {
         serde_json::from_str(&self.text(&format!("{line} -o json")).await).unwrap()
     }
 
-    /// Returns the number of writes that ctl sent.
+    /// Returns the number of write requests (not get, list or watch) that `ctl` has sent.
     pub(super) fn writes(&self) -> u64 {
         let of_ctl = self.cluster.requests().into_iter();
         of_ctl
@@ -276,7 +276,7 @@ async fn offline_is_the_number_of_nodes_with_that_verdict() {
     let away = world.json("status web").await;
     world.kubelets.set_online("n2").await.unwrap();
     tokio::time::sleep(Duration::from_secs(5)).await;
-    // The node is back, but not for long enough.
+    // Five seconds after its return, the node is still counted as offline (`Settling`).
     let settling = world.json("status web").await;
     for row in [away, settling] {
         assert_eq!(row["offline"], 1, "{row}");
@@ -431,7 +431,7 @@ async fn pause_and_resume_write_once_and_only_when_something_changes() {
             .contains("nothing was changed")
     );
     assert_eq!(world.writes(), 2);
-    // A pause by another operator is not shortened by accident.
+    // `pause` refuses to shorten an existing pause, because another operator may have set it.
     world.text("pause web").await;
     let error = world.error("pause web --for 2h").await;
     assert_eq!(error.code, Code::Refused);
@@ -629,7 +629,7 @@ async fn waiting_ends_when_something_else_is_rolled_out_than_was_waited_for() {
     };
     let ((_, ended), ()) = tokio::join!(world.run("status web --wait"), back);
     assert_eq!(ended, Ok(Code::Superseded));
-    // The rollout is complete, but with another revision than requested.
+    // The rollout is complete, but the current revision is not the one in `--revision`.
     let line = format!("status web --wait --revision {awaited}");
     assert_eq!(world.code(&line).await, Code::Superseded);
     let current = text_of(&world.json("status web").await["revision"]).to_owned();
@@ -652,7 +652,7 @@ async fn waiting_ends_when_something_else_is_rolled_out_than_was_waited_for() {
     assert_eq!(ended, Ok(Code::Superseded));
 }
 
-/// The condition may be older than the pods: it is about the same revision, but the pods are still starting.
+/// Checks that `--wait` does not rely on the condition alone: it reports the right revision as complete, but pods are starting.
 #[tokio::test(start_paused = true)]
 async fn waiting_goes_on_while_nodes_lack_a_pod_also_where_it_was_called_complete() {
     let world = CtlWorld::with_nodes(2).await;
@@ -735,7 +735,7 @@ async fn a_server_that_is_away_or_says_no_is_told_apart() {
     assert_eq!(world.code("status web").await, Code::Complete);
 }
 
-/// Lets the guard stop that revision.
+/// Stores a record in which the guard stopped `revision`.
 async fn stop(world: &CtlWorld, revision: &str) {
     let record = FailureRecord {
         stopped: Some(Stopped::FailedByRevision),
@@ -745,7 +745,7 @@ async fn stop(world: &CtlWorld, revision: &str) {
     guard(world, record).await;
 }
 
-/// Stores the guard's record.
+/// Stores the guard's record in the DaemonSet's status.
 async fn guard(world: &CtlWorld, record: FailureRecord) {
     let state = RolloutState {
         guard: Some(record),
@@ -754,7 +754,7 @@ async fn guard(world: &CtlWorld, record: FailureRecord) {
     remember(world, &state).await;
 }
 
-/// Stores the controller's state.
+/// Stores the controller's state in the DaemonSet's status.
 pub(super) async fn remember(world: &CtlWorld, state: &RolloutState) {
     let state = json!({ "type": "RolloutState", "status": "True", "reason": "Version1", "message": state.to_json() });
     let patch = Patch::Merge(json!({ "status": { "conditions": [state] } }));
@@ -807,7 +807,7 @@ async fn resume_releases_what_the_guard_stopped_and_says_so() {
             .cloned()
     };
     stop(&world, "5d4f8").await;
-    // A pause has to be ended first by its own command.
+    // While the rollout is paused, `resume` only ends the pause. A second `resume` releases the stopped revision.
     world.text("pause web").await;
     let text = world.text("resume web").await;
     assert!(text.starts_with("default/web is resumed."), "{text}");
@@ -822,7 +822,7 @@ async fn resume_releases_what_the_guard_stopped_and_says_so() {
     assert!(notes.contains("resume names revision 5d4f8"), "{notes}");
 }
 
-/// Sets the time of a controller's last Lease renewal to `ago` seconds in the past.
+/// Sets the last renewal of the controller's Lease to `ago` seconds in the past.
 async fn renewed(world: &CtlWorld, ago: i64) {
     let at = world.context.clock.now().as_second() - ago;
     let at = Timestamp::from_second(at).unwrap();
@@ -847,7 +847,7 @@ async fn a_rollout_without_a_controller_is_not_waited_for() {
     let made = namespaces.create(&PostParams::default(), &namespace).await;
     made.unwrap();
     world.set_image("web:2").await;
-    // There is no Lease: a controller without leader election has none.
+    // Without a Lease there is no warning: a controller that runs without leader election has no Lease.
     assert_eq!(world.code("status web").await, Code::Progressing);
     assert!(!world.text("status web").await.contains("its Lease"));
     renewed(&world, 60).await;
@@ -871,7 +871,7 @@ async fn a_rollout_without_a_controller_is_not_waited_for() {
     assert_eq!(row["phase"], "NoController");
     assert!(text_of(&row["message"]).starts_with(words), "{row}");
     assert!(world.text("status").await.contains("NoController"));
-    // If the Lease is not readable, nothing is known and nothing is guessed.
+    // If the Lease is not readable, the output says that it is unknown whether a controller is running.
     let forbidden = world
         .cluster
         .faults()
@@ -886,7 +886,7 @@ async fn a_rollout_without_a_controller_is_not_waited_for() {
         "{text}"
     );
     drop(forbidden);
-    // A wait ends if the controller falls silent meanwhile.
+    // `--wait` ends early when the Lease has not been renewed for three minutes, here after another 80 seconds.
     renewed(&world, 100).await;
     let begun = tokio::time::Instant::now();
     assert_eq!(
@@ -895,7 +895,7 @@ async fn a_rollout_without_a_controller_is_not_waited_for() {
     );
     let took = begun.elapsed().as_secs();
     assert!((75..=95).contains(&took), "{took}");
-    // A complete rollout is complete even without a controller.
+    // `--wait` reports a complete rollout as complete even if no controller is running.
     for node in ["n1", "n2"] {
         world.replace(node).await;
     }
@@ -920,7 +920,7 @@ async fn a_wait_ends_when_its_time_is_up_also_while_the_api_server_is_frozen() {
     let words = "Not over after 10s. The API server https://sim has not answered for 10s.";
     assert_eq!(error.text, words);
     drop(frozen);
-    // The API server can also hang in the middle of a wait.
+    // The API server can also stop answering after the wait has begun.
     let begun = tokio::time::Instant::now();
     let freeze = async {
         tokio::time::sleep(Duration::from_secs(2)).await;
@@ -942,7 +942,7 @@ async fn a_wait_ends_when_its_time_is_up_also_while_the_api_server_is_frozen() {
     );
 }
 
-/// A wait is never behind, even during a rollout of many nodes.
+/// Checks that `--wait` keeps up with the events of a rollout on many nodes.
 #[tokio::test(start_paused = true)]
 async fn a_wait_ends_within_a_second_of_the_end() {
     let world = CtlWorld::with_nodes(60).await;
@@ -1040,7 +1040,7 @@ async fn a_name_after_its_kind_is_that_kind_and_a_namespace_of_such_a_name_is_st
         assert_eq!(row["kind"], "apps/v1", "{name}");
         assert_eq!(row["name"], "web", "{name}");
     }
-    // The cluster does not know the other kind. The error is only about the name.
+    // The cluster does not serve Advanced DaemonSets. The error suggests the native DaemonSet of the same name.
     for name in ["ads/web", "daemonset.apps.kruise.io/default/web"] {
         let error = world.error(&format!("status {name}")).await;
         assert_eq!(error.code, Code::NotFound, "{error}");

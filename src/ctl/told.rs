@@ -1,4 +1,4 @@
-//! Start times of the controller's reports, according to its conditions.
+//! Times since which the controller has reported a state, according to its conditions.
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
@@ -6,10 +6,10 @@ use crate::core::messages::BLOCKED;
 use crate::core::names::{ROLLOUT_COMPLETE, STALLED};
 use crate::k8s::Condition;
 
-/// Time after its last Lease renewal in which a leader may still write.
+/// Time after its last Lease renewal during which a leader may still write conditions.
 const HANDING_OVER: SignedDuration = SignedDuration::from_secs(30);
 
-/// Returns true if one of these conditions changed after `since`, by more than a handover of the Lease takes.
+/// Returns true if one of the conditions changed later than a leader can write after its last Lease renewal (`since`).
 pub(super) fn wrote_after(conditions: &[Condition], since: Timestamp) -> bool {
     conditions.iter().any(|condition| {
         let at = condition.last_transition.as_ref().map(|time| time.0);
@@ -17,14 +17,14 @@ pub(super) fn wrote_after(conditions: &[Condition], since: Timestamp) -> bool {
     })
 }
 
-/// Returns since when these conditions report that the rollout is incomplete.
+/// Returns the time since which the controller has reported the rollout as incomplete.
 pub(super) fn incomplete_since(conditions: &[Condition]) -> Option<Timestamp> {
     let says_so = |told: &&Condition| told.kind == ROLLOUT_COMPLETE && told.status == "False";
     let told = conditions.iter().find(says_so)?;
     Some(told.last_transition.as_ref()?.0)
 }
 
-/// Returns since when the controller reports that disruption budgets have blocked evictions for too long.
+/// Returns the time since which the controller has reported that disruption budgets block evictions for too long.
 pub(super) fn blocked_since(conditions: &[Condition]) -> Option<Timestamp> {
     let mut stalled = conditions.iter().filter(|told| told.kind == STALLED);
     let told = stalled.find(|told| told.status == "True" && told.reason == BLOCKED)?;

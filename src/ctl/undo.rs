@@ -56,9 +56,9 @@ use crate::core::{
 };
 use crate::index::{SetKey, SetRecord};
 
-/// Number of attempts if the DaemonSet changes between the read and the write.
+/// Number of attempts to write a DaemonSet that changes between the read and the write.
 const ATTEMPTS: usize = 5;
-/// Text for a container that is missing in one of the templates.
+/// Image shown for a container that exists in only one of the templates.
 const ABSENT: &str = "(none)";
 
 /// Answer of `undo`. Field names are stable for scripts.
@@ -74,7 +74,7 @@ struct UndoAnswer {
     name: String,
     /// True if the template was written.
     changed: bool,
-    /// Revision that is rolled back; `null` if Kubernetes has not created it yet.
+    /// Revision that is rolled back; `null` if Kubernetes has not created the revision of the current template yet.
     from: Option<RevisionRow>,
     /// Revision that is restored.
     to: RevisionRow,
@@ -82,19 +82,19 @@ struct UndoAnswer {
     images: Vec<ImageChange>,
     /// Newer revisions that were skipped because the guard stopped them.
     passed_over: Vec<RevisionRow>,
-    /// Revision in the annotation `resume`, which ends with the rollback; `null` without the annotation.
+    /// Revision in the annotation `resume`, which the rollback removes; `null` without the annotation.
     resume_ended: Option<String>,
-    /// Revision in the annotation `start-now`, which ends with the rollback; `null` without the annotation.
+    /// Revision in the annotation `start-now`, which the rollback removes; `null` without the annotation.
     start_now_ended: Option<String>,
-    /// Approvals of waves for other revisions, which end with the rollback.
+    /// Approvals of waves for other revisions, which the rollback removes.
     approvals_ended: Vec<String>,
-    /// Nodes that the rollback does not reach for now, by reason.
+    /// Nodes that the rollback does not update yet, by reason.
     held_back: Vec<HeldBack>,
-    /// Notes about the restored revision: the guard stopped it, or another one is recommended.
+    /// Notes about the restored revision: the guard stopped it before, or another revision is recommended.
     notes: Vec<String>,
 }
 
-/// A revision in an answer.
+/// Revision in the answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct RevisionRow {
@@ -102,9 +102,9 @@ struct RevisionRow {
     number: i64,
     /// Hash of the revision, as in the label of its pods.
     hash: String,
-    /// Time when it was created.
+    /// Time when the revision was created.
     made: Option<String>,
-    /// Time when it last became the current revision.
+    /// Time when the revision last became the current one.
     last_rolled_out: Option<String>,
 }
 
@@ -120,7 +120,7 @@ struct ImageChange {
     to: Option<String>,
 }
 
-/// Restores an older revision.
+/// Restores the template of an older revision.
 pub(super) async fn undo(
     context: &Context,
     args: &UndoArgs,
@@ -166,19 +166,19 @@ pub(super) async fn undo(
     ))
 }
 
-/// A DaemonSet and its revisions in Kubernetes.
+/// A DaemonSet and its ControllerRevisions.
 struct RevisionHistory {
     key: SetKey,
     seen: ObjectMeta,
     template: Value,
-    /// Settings as written.
+    /// Settings in the DaemonSet; `None` if they are invalid.
     settings: Option<Strategy>,
     revisions: Vec<KeptRevision>,
-    /// Revision of the current template, once it is known.
+    /// Revision of the current template; `None` if the revision does not exist yet.
     current: Option<Revision>,
-    /// Number of the revision that its conditions recommend for a rollback.
+    /// Number of the revision that the DaemonSet's conditions recommend for a rollback.
     advised: Option<i64>,
-    /// Other revisions that the guard stopped, as far as recorded.
+    /// Revisions other than the current one that the guard stopped, as far as recorded.
     stopped: Vec<Revision>,
     /// True if pods are still being updated to the current revision and its rollout is not stalled.
     is_under_way: bool,
@@ -194,7 +194,7 @@ struct KeptRevision {
 impl RevisionHistory {
     async fn read(context: &Context, key: &SetKey) -> Result<Self, CliError> {
         let access = &context.access;
-        // Reports a missing or unmanaged DaemonSet with the same message as `status`.
+        // Return the same error as `status` for a missing or unmanaged DaemonSet.
         let found = lookup::find(access, key, context.clock.now()).await?;
         let known = found.index.set(key);
         let selector = known.map(|set| set.selector.clone());
@@ -235,7 +235,7 @@ impl RevisionHistory {
             RevisionState::Current(current) => Some(current),
             RevisionState::Unknown(_) => None,
         };
-        // Right after a change, the condition still describes the previous revision.
+        // Ignore a stall of another revision: right after a change, the condition still describes the previous revision.
         let reported = known.map(|set| &set.state.reported);
         let stalled =
             reported.filter(|told| told.stalled_since.is_some() && told.revision == current);
@@ -261,7 +261,7 @@ impl RevisionHistory {
         self.stopped.contains(&kept.facts.hash)
     }
 
-    /// Returns the revisions that a rollback from `current` considers, the nearest first.
+    /// Returns the candidates for a rollback from `current`, the most recent first.
     ///
     /// The second value is true if `current` is itself the result of a rollback.
     fn earlier(&self, current: &Revision) -> (Vec<&KeptRevision>, bool) {
@@ -276,7 +276,7 @@ impl RevisionHistory {
         (revisions.collect(), candidates.is_rolled_back)
     }
 
-    /// Returns the error for a DaemonSet whose template changed between the first look and the write.
+    /// Returns the error for a DaemonSet whose template changed between the read and the write.
     fn overtaken(&self) -> CliError {
         let key = &self.key;
         let what = match TemplateWriter::from_meta(&self.seen) {
@@ -292,7 +292,7 @@ impl RevisionHistory {
         CliError::new(Code::Refused, text)
     }
 
-    /// Returns the revisions that the rollback skipped before `chosen`, because the guard stopped them.
+    /// Returns the revisions between the current one and `chosen` that the rollback skips because the guard stopped them.
     fn passed_over(&self, chosen: &KeptRevision) -> Vec<RevisionRow> {
         let current = self.current.as_ref();
         let earlier = current.map(|current| self.earlier(current).0);
@@ -301,7 +301,8 @@ impl RevisionHistory {
         newer.map(KeptRevision::which).collect()
     }
 
-    /// Returns the revision with that number. Without a number, returns the last earlier revision that the guard did not stop.
+    /// Returns the revision with the given number. Without a number, returns the last earlier revision that the guard did not
+    /// stop.
     fn choose(&self, number: Option<i64>) -> Result<&KeptRevision, CliError> {
         match (number, &self.current) {
             (Some(number), _) => {
@@ -347,7 +348,7 @@ impl RevisionHistory {
         }
     }
 
-    /// Returns the message if there is no revision to roll back to, with the next steps.
+    /// Returns the message for the case that there is no earlier revision, with the next steps.
     fn nothing_earlier(&self, current: &Revision) -> String {
         let key = &self.key;
         match self.revisions.len() {
@@ -370,7 +371,7 @@ impl RevisionHistory {
         }
     }
 
-    /// Returns the message if the guard stopped all earlier revisions, with the next steps.
+    /// Returns the message for the case that the guard stopped all earlier revisions, with the next steps.
     fn nothing_good(&self, current: &Revision) -> String {
         format!(
             "{} is not taken back: the guard stopped all revisions that are kept from before the present one ({current}). \
@@ -380,7 +381,7 @@ impl RevisionHistory {
         )
     }
 
-    /// Returns a note about the `chosen` revision. `typed` is its number if the caller named it.
+    /// Returns a note about the `chosen` revision. `typed` is the number that the caller named, if any.
     fn note(&self, chosen: &KeptRevision, typed: Option<i64>) -> Option<String> {
         if let Some(number) = typed {
             let note =
@@ -417,7 +418,7 @@ impl RevisionHistory {
         }
     }
 
-    /// Writes the template of a revision; returns false if the DaemonSet changed meanwhile.
+    /// Writes the template of a revision; returns false if the DaemonSet has changed since it was read.
     async fn restore(&self, context: &Context, kept: &KeptRevision) -> Result<bool, CliError> {
         let template = template_in(&kept.data).ok_or_else(|| {
             let text = format!(
@@ -433,7 +434,8 @@ impl RevisionHistory {
         if self.resumed_besides(kept).is_some() {
             changes.push(remove(&["metadata", "annotations", RESUME]));
         }
-        // The annotation was set for another rollout. The rollback waits for its window again.
+        // Remove `start-now`: it was set for the revision that is rolled back. The rollback waits for the maintenance window
+        // again.
         if self.started().is_some() {
             changes.push(remove(&["metadata", "annotations", START_NOW]));
         }
@@ -471,15 +473,15 @@ impl RevisionHistory {
 
     /// Returns the revision in the annotation `resume` if it is not `kept`.
     ///
-    /// If that revision were rolled out again under the annotation, failed nodes would not count against it.
+    /// Undo removes it: if that revision were rolled out again with the annotation, the guard would ignore failed nodes.
     fn resumed_besides(&self, kept: &KeptRevision) -> Option<&str> {
         let named = self.seen.annotations.as_ref()?.get(RESUME)?;
         (named != kept.facts.hash.as_str()).then_some(named.as_str())
     }
 
-    /// Returns the approvals of waves for other revisions than `kept`, and the rest of the annotation.
+    /// Splits the annotation `approved-waves` into approvals of other revisions than `kept`, which undo removes, and the rest.
     ///
-    /// If one of those revisions is rolled out again, its waves wait for a new approval.
+    /// If one of the other revisions is rolled out again, its waves wait for a new approval.
     fn approvals(&self, kept: &KeptRevision) -> (Vec<&str>, Vec<&str>) {
         let annotations = self.seen.annotations.as_ref();
         let written = annotations.and_then(|annotations| annotations.get(APPROVED_WAVES));
@@ -491,7 +493,7 @@ impl RevisionHistory {
         })
     }
 
-    /// Returns the reasons that keep the rollback to `chosen` from some nodes.
+    /// Returns the nodes that the rollback to `chosen` does not update yet, by reason.
     fn held_back(&self, look: &Look, chosen: &KeptRevision) -> Vec<HeldBack> {
         let mut kept = self.revisions.iter();
         let from = kept.find(|kept| Some(&kept.facts.hash) == self.current.as_ref());
@@ -654,7 +656,7 @@ impl UndoAnswer {
     }
 }
 
-/// Returns a sentence about what prevents the rollback from starting, or about how to follow it.
+/// Returns a sentence about what prevents the rollback from starting. If nothing does, the sentence says how to follow it.
 fn follows(look: &Look, now: Timestamp) -> String {
     let key = look.key();
     let pause = match look {

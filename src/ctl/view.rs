@@ -1,4 +1,5 @@
-//! DaemonSets, their pods and the nodes as the API server reports them: listed once, then watched if the command keeps running.
+//! DaemonSets, their pods and the nodes as the API server reports them. They are listed once, and watched if the command keeps
+//! running.
 //!
 //! ```text
 //! load ──LIST──► Index ◄──WATCH── changed
@@ -36,14 +37,14 @@ use crate::core::{Disruption, ParsedSettings, PodUid, RevisionState, RevisionUnk
 use crate::index::{Index, SetChange, SetKey};
 use crate::k8s::{AdvancedDaemonSet, ControllerRevision, DaemonSet, Listed, Node, Pod};
 
-/// Number of concurrent lists: fast, but not a burst that the API server would notice.
+/// Number of concurrent LIST requests. More would be faster, but would burden the API server.
 const PARALLEL: usize = 8;
 /// Timeout of a watch in seconds, enforced by the API server. It is below the client's read timeout.
 const WATCH_SECONDS: u32 = 100;
-/// A watch that ends earlier than this did not reach its timeout.
+/// Minimum duration of a watch that the API server ended because of its timeout. A shorter watch ended for another reason.
 const SHORTEST: Duration = Duration::from_secs(30);
 
-/// DaemonSets that are listed.
+/// DaemonSets that a command asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ListScope {
     /// A single DaemonSet.
@@ -54,32 +55,32 @@ pub(super) enum ListScope {
     Everywhere,
 }
 
-/// Listed objects, kept up to date by [`ClusterView::changed`].
+/// The listed objects, kept up to date by [`ClusterView::changed`].
 pub(super) struct ClusterView {
-    /// Listed DaemonSets.
+    /// DaemonSets that the command asked for.
     scope: ListScope,
-    /// Error of the node list if the caller may not list nodes. Rollouts are not evaluated then.
+    /// Error of the node list if the caller may not list nodes. Rollouts are not evaluated in this case.
     pub(super) unlisted_nodes: Option<CliError>,
     /// Objects that the evaluation depends on.
     pub(super) index: Index,
     /// All DaemonSets of the scope, managed or not.
     pub(super) present: BTreeMap<SetKey, ListedDaemonSet>,
-    /// Time of the load. A state that was found at this time may have started earlier.
+    /// Time when the objects were listed. A state that already existed at this time may have begun earlier.
     pub(super) loaded: Timestamp,
-    /// Time of the load on the monotonic clock.
+    /// Time when the objects were listed, on the monotonic clock.
     pub(super) loaded_at: Instant,
-    /// Reason why Advanced DaemonSets could not be listed while native ones could. `None` if they were listed or the kind does
-    /// not exist.
+    /// Reason why only native DaemonSets could be listed, and not Advanced ones. `None` if both were listed, or if the cluster
+    /// does not serve Advanced DaemonSets.
     pub(super) unlisted_advanced: Option<String>,
-    /// True if Kruise's manager was running at that time, as far as its Lease is readable. Checked only if there are Advanced
-    /// DaemonSets.
+    /// True if Kruise's manager was running when the objects were listed, according to its Lease. The Lease is read only if there
+    /// are Advanced DaemonSets.
     kruise_runs: bool,
     /// Disruption budgets of the namespaces where pods are evicted.
     pub(super) budgets: Budgets,
-    /// Reason per namespace why its budgets are unknown.
+    /// Reason why the budgets of a namespace are unknown, by namespace.
     unread: BTreeMap<String, String>,
     versions: ListVersions,
-    /// Never locked. The mutex only makes the view `Sync`, so that other threads can read the rest.
+    /// Watches. The mutex is never locked: it only makes the view `Sync`, so that other threads can read the other fields.
     watches: Mutex<SelectAll<BoxStream<'static, ListedChange>>>,
 }
 
@@ -88,9 +89,9 @@ pub(super) struct ClusterView {
 pub(super) struct ListedDaemonSet {
     /// True if it is being deleted.
     pub(super) deleting: bool,
-    /// Annotation `paused`.
+    /// Value of the annotation `paused`; `None` without the annotation.
     pub(super) paused: Option<String>,
-    /// Field `paused`, which takes precedence over the annotation. Only Advanced DaemonSets have it.
+    /// Field `paused`, which overrides the annotation. Only Advanced DaemonSets have it.
     pub(super) paused_field: Option<Value>,
     /// True if its update strategy is `OnDelete`.
     pub(super) on_delete: bool,
@@ -98,14 +99,14 @@ pub(super) struct ListedDaemonSet {
     pub(super) desired: Option<usize>,
 }
 
-/// Resource versions where watches start.
+/// Resource versions from which the watches start.
 #[derive(Default)]
 struct ListVersions {
     nodes: String,
     sets: BTreeMap<SetKind, String>,
     revisions: String,
     pods: Vec<(SetKey, String, String)>,
-    /// Namespace and resource version.
+    /// Namespaces with disruption budgets, and the resource version of each list.
     budgets: Vec<(String, String)>,
 }
 
@@ -122,21 +123,21 @@ enum ListedChange {
 /// Result of waiting for a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WatchStep {
-    /// The view is up to date.
+    /// The changes were applied to the view.
     Changed,
-    /// The view has to be loaded again.
+    /// The view cannot be updated further: all objects have to be listed again.
     Outdated,
 }
 
-/// Message if Advanced DaemonSets may not be listed.
+/// Message if the caller may not list Advanced DaemonSets.
 const MAY_NOT_LIST: &str =
     "they may not be listed with these credentials (ClusterRole yurt-ds-viewer-advanced).";
 
 impl ClusterView {
-    /// Lists everything that `scope` needs.
+    /// Lists everything that a command about `scope` needs.
     ///
     /// # Errors
-    /// Fails if a list fails. A missing DaemonSet is not an error: it is absent from the index.
+    /// Fails if a LIST request fails. A missing DaemonSet is not an error: it is absent from the index.
     pub(super) async fn load(
         access: &Access,
         scope: &ListScope,
@@ -147,10 +148,10 @@ impl ClusterView {
         Ok(view)
     }
 
-    /// Lists only the DaemonSets.
+    /// Lists only the DaemonSets, for commands that need no pods or nodes.
     ///
     /// # Errors
-    /// Fails if they cannot be listed.
+    /// Fails if the DaemonSets cannot be listed.
     pub(super) async fn load_settings(
         access: &Access,
         scope: &ListScope,
@@ -177,10 +178,10 @@ impl ClusterView {
         Ok(view)
     }
 
-    /// Lists the other objects that the managed DaemonSets need.
+    /// Lists the pods, budgets, revisions and nodes that the managed DaemonSets need.
     ///
     /// # Errors
-    /// Fails if a list fails.
+    /// Fails if a LIST request fails.
     pub(super) async fn load_rest(&mut self, access: &Access) -> Result<(), CliError> {
         let scope = self.scope.clone();
         let keys: Vec<SetKey> = self.managed().cloned().collect();
@@ -190,7 +191,7 @@ impl ClusterView {
         self.load_pods(access, &keys).await?;
         self.load_budgets(access).await;
         self.load_revisions(access, &scope).await?;
-        // The revisions determine which images of nodes are needed.
+        // List nodes last: the revisions determine which images in the status of the nodes are kept.
         self.load_nodes(access).await?;
         for key in &keys {
             self.confirm(access, key).await?;
@@ -322,8 +323,8 @@ impl ClusterView {
         Ok(())
     }
 
-    /// Lists the disruption budgets of the namespaces where pods are evicted. If the caller may not list them, the reason is
-    /// kept.
+    /// Lists the disruption budgets of the namespaces where yurt-ds evicts pods. If the caller may not list them, keeps the
+    /// reason.
     pub(super) async fn load_budgets(&mut self, access: &Access) {
         let evicts = |key: &&SetKey| match self.index.reading(key).as_deref() {
             Some(ParsedSettings::Strategy { strategy, .. }) => {
@@ -363,7 +364,7 @@ impl ClusterView {
         key.is_advanced() && self.kruise_runs
     }
 
-    /// Records in the index which pods of a DaemonSet could not be evicted at `now`.
+    /// Records in the index which pods a disruption budget would protect from eviction at `now`.
     pub(super) fn weigh(&mut self, key: &SetKey, now: Timestamp) {
         if let Some(set) = self.index.set_mut(key) {
             let told = blocked_since(&set.conditions);
@@ -383,10 +384,11 @@ impl ClusterView {
         Ok(())
     }
 
-    /// Resolves what lists that were taken at different moments leave open about revisions.
+    /// Resolves contradictions between pods and revisions, which were listed at different moments.
     async fn confirm(&mut self, access: &Access, key: &SetKey) -> Result<(), CliError> {
         for hash in self.index.unknown_hashes(key) {
-            // Revisions were listed after the pods. A missing revision was deleted, so it is an old one.
+            // Mark a revision that no list contains as an old one: revisions were listed after the pods, so it has been deleted
+            // since.
             if let Some(set) = self.index.set_mut(key) {
                 set.note_absent(hash);
             }
@@ -412,7 +414,7 @@ impl ClusterView {
         })
     }
 
-    /// Starts watches where the lists ended.
+    /// Starts watches at the resource versions where the lists ended.
     pub(super) fn watch(&mut self, access: &Access) {
         let client = || access.client.clone();
         let scope = &self.scope.clone();
@@ -432,7 +434,7 @@ impl ClusterView {
                 ListedChange::Set(kinds::of_set(event))
             });
         }
-        // Without the Advanced kind there is no version.
+        // Without a resource version, the cluster does not serve Advanced DaemonSets.
         let advanced = versions.sets.remove(&SetKind::Advanced);
         if let Some(version) = advanced.filter(|version| !version.is_empty()) {
             let sets: Api<Listed<AdvancedDaemonSet>> = kinds::api_in(access, namespace);
@@ -581,7 +583,7 @@ impl ClusterView {
     }
 }
 
-/// A watch that is resumed each time the API server ends it.
+/// A watch of objects that were listed. It is resumed whenever the API server ends it because of the timeout.
 struct ListFollower<K> {
     api: Api<K>,
     params: WatchParams,
@@ -595,9 +597,10 @@ impl<K> ListFollower<K>
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
-    /// Returns the next event and the watch to continue with. Both are `None` if everything has to be listed again.
+    /// Returns the next event and the watch to continue with. Both are `None` if all objects have to be listed again.
     ///
-    /// A watch that reached its timeout resumes where it ended. If it ended earlier, only a new list reveals the reason.
+    /// A watch that reached its timeout resumes where it ended. If it ended earlier, the reason is unknown and a new list is
+    /// needed.
     async fn next(mut self) -> (Option<WatchEvent<K>>, Option<Self>) {
         loop {
             let mut events = match self.events.take() {
@@ -623,7 +626,7 @@ where
     }
 }
 
-/// Adds a hint to the error of a forbidden list of all namespaces.
+/// Adds to the error of a forbidden list of all namespaces that `-n` limits the command to one namespace.
 fn try_one_namespace(error: CliError) -> CliError {
     match &error.refusal {
         None => error,
@@ -648,7 +651,8 @@ fn version<K: Resource>(event: &WatchEvent<K>) -> Option<String> {
     }
 }
 
-/// Returns the API and the parameters to list the revisions of a scope. Revisions carry the labels of the template.
+/// Returns the API and the parameters to list the revisions of a scope. A DaemonSet's selector also matches its revisions,
+/// because they have the labels of the pod template.
 fn revisions(
     access: &Access,
     scope: &ListScope,

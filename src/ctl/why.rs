@@ -1,4 +1,4 @@
-//! `ctl why`: the verdict on one node as a sentence, its start, and what would change it.
+//! `ctl why`: explains the verdict on one node, the time of its start, and what would change it.
 
 use std::iter;
 
@@ -35,7 +35,7 @@ use crate::core::names::PRE_PULL_POD;
 use crate::core::verdict::PullStage;
 use crate::core::{NodeName, Pod, SetKind, Verdict, instant};
 
-/// Width of the label column, including a space.
+/// Width of the column with labels, in characters. Includes one space.
 const LABEL: usize = 11;
 
 /// Answer of `why`. Field names are stable for scripts.
@@ -55,20 +55,20 @@ pub struct WhyAnswer {
     pub phase_message: String,
     /// Progress of the rollback of the revision that the guard stopped; `null` if none is in progress.
     pub reversal: Option<ReversalRow>,
-    /// Node as shown by `ctl status`.
+    /// Row of the node, as in `ctl status`.
     #[serde(flatten)]
     pub node: NodeRow,
     /// Event or action that would change the verdict.
     pub next: String,
     /// Documentation page about the verdict; `null` if there is none.
     pub docs: Option<&'static str>,
-    /// Resources that the caller may not read and that the answer depends on.
+    /// Resources that the answer depends on and the caller may not read.
     pub unknown: Vec<&'static str>,
     /// Notes about everything that is unknown or stopped because of a missing controller or permission.
     pub notes: Vec<String>,
 }
 
-/// Explains the state of a node.
+/// Explains the state of a node and prints it.
 pub(super) async fn why(
     context: &Context,
     args: &WhyArgs,
@@ -96,7 +96,7 @@ pub(super) async fn why(
         Output::Json | Output::Yaml => print::document(&answer, args.output)?,
         Output::Table | Output::Wide => sentences(&answer, screen.colour),
     };
-    // A closed output pipe is not an error.
+    // Ignore a closed output pipe, as with `| head`.
     let _ = screen.print(&text);
     Ok(match look.code(false) {
         Code::Silent => Code::Silent,
@@ -104,7 +104,7 @@ pub(super) async fn why(
     })
 }
 
-/// Returns true if images were requested on the node and no pod pulls them, as far as the caller may see.
+/// Returns true if a pull of images was requested on the node and no pull pod exists yet, as far as the caller may see.
 async fn is_pull_unbegun(access: &Access, snapshot: &RolloutSnapshot, name: &NodeName) -> bool {
     let nodes = snapshot.fleet.nodes.iter().zip(&snapshot.plan.verdicts);
     let mut asked = nodes.filter_map(|(node, verdict)| match verdict {
@@ -186,7 +186,7 @@ fn answer(
     })
 }
 
-/// Returns the answer without nodes: the pods on the node and the controller's report.
+/// Returns the answer for a caller without the right to list nodes: the pods on the node, and the controller's report.
 fn reported_answer(
     view: &ClusterView,
     reported: &ReportedRollout,
@@ -225,7 +225,7 @@ fn reported_answer(
     })
 }
 
-/// Renders the answer in at most 12 lines; `-o json` has everything. The next step is never cut, because it may be a command.
+/// Renders the answer in at most 12 lines. The next step is never cut, because it may be a command. `-o json` has all details.
 fn sentences(answer: &WhyAnswer, colour: bool) -> String {
     let node = &answer.node;
     let since = match (&node.since, &node.age) {

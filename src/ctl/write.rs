@@ -1,4 +1,4 @@
-//! Writes that succeed only if the object is as it was read.
+//! Writes that fail if the object has changed since it was read.
 
 use json_patch::jsonptr::PointerBuf;
 use json_patch::{AddOperation, PatchOperation, RemoveOperation, TestOperation};
@@ -19,26 +19,26 @@ use crate::k8s::client::{Failure, within};
 
 /// Field manager of `yurt-ds ctl`.
 pub(super) const FIELD_MANAGER: &str = "yurt-ds-ctl";
-/// Attempts for a write that conflicts with other writes (409). The API server itself also retries several times.
+/// Number of attempts for a write that conflicts with other writes (409). Within each attempt the API server retries too.
 const ATTEMPTS: usize = 20;
 
-/// Attempts if the DaemonSet changes between read and write.
+/// Number of attempts to read and write a DaemonSet that changes between read and write.
 const LOOKS: usize = 5;
 
-/// Annotation value computed from the rollout.
+/// New value of an annotation, computed from the rollout.
 pub(super) enum Annotation {
-    /// The annotation stays unchanged; the text says why.
+    /// The annotation is not written. The text tells the caller why.
     Kept(String),
-    /// The annotation is set.
+    /// The annotation is written.
     Set {
         /// New value.
         value: String,
-        /// Message after the write.
+        /// Message for the caller after the write.
         said: String,
     },
 }
 
-/// Sets an annotation of a DaemonSet to the result of `judge` for the rollout, and returns the message for the caller.
+/// Sets an annotation of a DaemonSet to the value that `judge` computes from the rollout. Returns the message for the caller.
 ///
 /// # Errors
 /// Returns errors of `judge`, of reading and of writing, and an error if the DaemonSet keeps changing.
@@ -54,7 +54,7 @@ pub(super) async fn annotate(
         // Read the object first, so that any later change makes the write fail.
         let doing = format!("read DaemonSet {key}");
         let found = access.find(&doing, api.get(&key.name)).await?;
-        // If it is missing, the next call reports that.
+        // Ignore a missing object here: `lookup::look` returns the error for it.
         let seen = found.map(|set| set.metadata).unwrap_or_default();
         let (view, look) = lookup::look(access, key, context.clock.now()).await?;
         let (value, said) = match judge(&view, &look)? {
@@ -95,7 +95,7 @@ fn pointer(path: &[&str]) -> PointerBuf {
     PointerBuf::from_tokens(path.iter().copied())
 }
 
-/// Changes a DaemonSet if its specification and annotations are as in `seen`; returns false if they are not.
+/// Changes a DaemonSet if its specification and annotations are the same as in `seen`. Returns false if they have changed.
 ///
 /// The status is not compared: the DaemonSet's controller writes it all the time, and no decision of a caller depends on it. So
 /// one JSON patch with `test` operations (RFC 6902) compares everything else.
@@ -132,7 +132,7 @@ pub(super) async fn write_if_unchanged(
         if !is_conflict && error.failure() != Failure::Refused {
             return Err(access.explain(doing, &error));
         }
-        // A failed `test` is answered like any invalid object (422).
+        // A failed `test` operation has the same status code as an invalid object (422). Read again to tell them apart.
         let now = access.find(doing, api.get_metadata(&key.name)).await?;
         if now.is_none_or(|now| !is_same(seen, &now.metadata)) {
             return Ok(false);
@@ -180,7 +180,7 @@ mod tests {
             seen.resource_version
         );
         assert_eq!(write("1").await, Ok(true));
-        // The first write changed the object.
+        // The second write fails because the first one changed the object.
         assert_eq!(write("2").await, Ok(false));
         let now = world.sets().get("web").await.unwrap().metadata;
         assert_eq!(now.annotations.unwrap()["example.io/a"], "1");

@@ -1,4 +1,4 @@
-//! Results of a request: accepted, refused with a reason and next steps, or completed.
+//! Results of a request to the node's server: accepted, rejected with a reason and next steps, or completed.
 
 use http::StatusCode;
 
@@ -14,25 +14,25 @@ use crate::ctl::error::CliError;
 use crate::ctl::print;
 use crate::ctl::screen::Screen;
 
-/// Action that is requested from the server.
+/// Action that the user requests from the node's server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NodeAct {
-    /// Replaces a pod; true if forced.
+    /// Replaces a pod. The flag is true with `--force`.
     Upgrade(bool),
-    /// Pulls images ahead.
+    /// Pulls the images of a pod's new revision while the old pod runs.
     ImagePull,
 }
 
-/// Outcome of a request.
+/// Result of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ActOutcome {
     /// Exit code.
     pub(super) code: Code,
-    /// Outcome in one word.
+    /// Result in one word.
     pub(super) word: &'static str,
     /// Message for the user.
     pub(super) message: String,
-    /// Pod that the outcome is about.
+    /// New pod, or the pod whose images were pulled.
     pub(super) pod: Option<NodePodRow>,
 }
 
@@ -109,7 +109,7 @@ impl NodeAct {
         Err(CliError::new(code, sentence))
     }
 
-    /// Returns the next steps after a refusal, as far as the server or the pod reveal the cause.
+    /// Returns the next steps after a rejected request, if the server's reason or the pod's state explains the rejection.
     fn way_on(self, pod: &LocalPod, reply: &ActReply) -> String {
         if let Some(told) = reply.reason.as_deref().and_then(told) {
             return format!(" {told}");
@@ -143,7 +143,7 @@ impl NodeAct {
     }
 }
 
-/// Explains a reason of the server to the node owner, in addition to its text.
+/// Explains a reason in the server's response to the node owner. The text is shown after the server's own text.
 fn told(reason: &str) -> Option<&'static str> {
     Some(match reason {
         "Paused" => "Its DaemonSet is paused in the cloud: ask again when somebody has resumed it.",
@@ -173,7 +173,7 @@ fn is_missing(reply: &ActReply) -> bool {
             || (reply.text.starts_with("Get pod failed") && reply.text.contains("not found")))
 }
 
-/// Shows an accepted request that is not waited for.
+/// Prints that the request was accepted, for a command without `--wait`.
 ///
 /// # Errors
 /// Fails if a row cannot be written as a document.

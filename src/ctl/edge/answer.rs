@@ -1,4 +1,4 @@
-//! Answers of the server: pods, or a sentence. Any program may listen on the port, so any answer is possible.
+//! Responses of the node's server: a list of pods, or a text. Any program may listen on the port, so any response is possible.
 
 use bytes::Bytes;
 use http::header::ETAG;
@@ -11,38 +11,38 @@ use crate::core::foreign;
 use crate::ctl::code::Code;
 use crate::ctl::error::CliError;
 
-/// Header with the age of the answer in seconds.
+/// Header with the age of the server's data in seconds.
 const AGE: &str = "x-cache-age";
-/// Header with the reason in one word for programs (specific to yurt-ds).
+/// Header with the reason for a rejection in one word, for programs. Only yurt-ds servers send it.
 const REASON: &str = "x-ota-reason";
-/// Limit in characters for texts of the server; longer ones are cut.
+/// Maximum length in characters of a text from the server. Longer texts are cut.
 const LONGEST: usize = 500;
-/// Age in seconds after which an answer is marked as old. Nodes hear from the cloud at least every minute or two.
+/// Age in seconds after which the data is marked as old. A connected node gets data from the cloud at least every two minutes.
 const OLD: u64 = 120;
 
-/// Pods of the node at one time.
+/// Pods of the node, as the server reported them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pods {
-    /// All pods by namespace and name.
+    /// All pods, sorted by namespace and name.
     pub(super) items: Vec<LocalPod>,
     age: Option<u64>,
     etag: Option<String>,
 }
 
-/// A `PodList` in JSON.
+/// Response body of `GET /pods`.
 #[derive(Deserialize)]
 struct PodListWire {
     #[serde(default)]
     kind: String,
-    // Required, but may be null: OpenYurt writes an empty list as null.
+    // The field is required but may be null: OpenYurt writes an empty list as null.
     items: Option<Vec<LocalPod>>,
 }
 
 impl Pods {
-    /// Reads an answer to `GET /pods`.
+    /// Reads a response to `GET /pods`.
     ///
     /// # Errors
-    /// Fails if the answer is not a list of pods; says what it is instead.
+    /// Fails if the response is not a list of pods. The message says what it is instead.
     pub(super) fn read(server: &NodeServer, response: &Response<Bytes>) -> Result<Self, CliError> {
         if response.status() != StatusCode::OK {
             return Err(no_pods(server, response));
@@ -63,7 +63,7 @@ impl Pods {
         })
     }
 
-    /// Applies an answer to `GET /pods` with `If-None-Match`.
+    /// Updates the pods from a response to `GET /pods` with `If-None-Match`.
     ///
     /// # Errors
     /// Fails like [`Pods::read`].
@@ -80,35 +80,35 @@ impl Pods {
         Ok(())
     }
 
-    /// Returns the entity tag of this state.
+    /// Returns the entity tag of the last response, for `If-None-Match`.
     pub(super) fn etag(&self) -> Option<&str> {
         self.etag.as_deref()
     }
 
-    /// Returns the age in seconds, if the server reports it.
+    /// Returns the age of the server's data in seconds, if the server reports it.
     pub(super) fn age(&self) -> Option<u64> {
         self.age
     }
 
-    /// Returns the age if the data is old.
+    /// Returns the age of the server's data if it is old.
     pub(super) fn old(&self) -> Option<u64> {
         self.age.filter(|age| *age > OLD)
     }
 }
 
-/// Answer to a request for an action.
+/// Response to a POST.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ActReply {
     /// HTTP status.
     pub(super) status: StatusCode,
-    /// Text on one line.
+    /// Response body, on one line.
     pub(super) text: String,
-    /// Reason in one word, if the server sends it.
+    /// Reason for a rejection in one word; `None` if the server sends none.
     pub(super) reason: Option<String>,
 }
 
 impl ActReply {
-    /// Reads an answer to a POST.
+    /// Reads a response to a POST.
     pub(super) fn read(response: &Response<Bytes>) -> Self {
         Self {
             status: response.status(),
@@ -122,19 +122,19 @@ fn header<'a>(response: &'a Response<Bytes>, name: &str) -> Option<&'a str> {
     response.headers().get(name)?.to_str().ok()
 }
 
-/// Returns the body as one line that is safe for a terminal.
+/// Returns the response body as one line that is safe for a terminal.
 fn text(response: &Response<Bytes>) -> String {
     let body = response.body();
     let start = &body[..body.len().min(8 * LONGEST)];
     one_line(&String::from_utf8_lossy(start))
 }
 
-/// Returns a text of the server on one line with limited length.
+/// Returns a text from the server on one line, with limited length.
 pub(super) fn one_line(text: &str) -> String {
     foreign::one_line(text, LONGEST)
 }
 
-/// Returns the error for an answer without pods.
+/// Returns the error for a response to `GET /pods` without pods.
 fn no_pods(server: &NodeServer, response: &Response<Bytes>) -> CliError {
     let (status, text) = (response.status(), text(response));
     let has_none_yet = status == StatusCode::INTERNAL_SERVER_ERROR
@@ -149,14 +149,14 @@ fn no_pods(server: &NodeServer, response: &Response<Bytes>) -> CliError {
         );
     }
     if header(response, REASON).is_some() && status.is_client_error() {
-        // This is a yurt-ds server, and its text explains the refusal.
+        // The header shows that this is a yurt-ds server, so its text explains the rejection.
         let text = format!("The server of this node, {server}, refuses: {text} (HTTP {status}).");
         return CliError::new(Code::Refused, text);
     }
     stranger(server, response, &format!("HTTP {status}"))
 }
 
-/// Returns the error for a server that does not behave like an ota-server.
+/// Returns the error for a response that no ota-server would send.
 pub(super) fn stranger(server: &NodeServer, response: &Response<Bytes>, why: &str) -> CliError {
     let said = match text(response) {
         text if text.is_empty() => "nothing".to_owned(),

@@ -22,14 +22,14 @@ use crate::k8s::client::Role;
 pub struct Edge {
     pub(super) server: NodeServer,
     connect: Connector,
-    /// Reason why the default socket was not used although it exists.
+    /// Text that says why the default socket cannot be used; `None` if it does not exist or can be used.
     passed_over: Option<String>,
-    /// Namespace of `-n`.
+    /// Namespace that `-n` names; `None` without `-n`.
     pub(super) namespace: Option<String>,
 }
 
 impl Edge {
-    /// Creates a client for an address as typed after `--server`.
+    /// Creates a client for an address, as given in `--server`.
     ///
     /// # Errors
     /// Fails if the address is invalid.
@@ -37,9 +37,10 @@ impl Edge {
         Ok(Self::at(NodeServer::read(address)?))
     }
 
-    /// Creates a client for the named server, or else for the default socket if it is usable, or else for the default port.
+    /// Creates a client for the server that `--server` names. Without a name, uses the default socket, or the default port if the
+    /// socket cannot be used.
     ///
-    /// The socket comes first: any user can listen on a free port, but not in the directory of the socket.
+    /// The socket is safer: any user can listen on a free port, but not in the directory of the socket.
     ///
     /// # Errors
     /// Fails like [`Edge::to`].
@@ -50,7 +51,7 @@ impl Edge {
         }
     }
 
-    /// Creates a client for that socket if it is usable, or else for the port.
+    /// Creates a client for the given socket, or for the port if the socket cannot be used.
     pub(super) async fn usual(socket: &Path, port: &str) -> Result<Self, CliError> {
         let edge = Self::at(NodeServer::socket(socket));
         let passed_over = match reached(&edge.connect).await {
@@ -80,7 +81,7 @@ impl Edge {
         }
     }
 
-    /// Creates a client that uses the given connector.
+    /// Creates a client that connects with the given connector, for tests.
     ///
     /// # Errors
     /// Fails like [`Edge::to`].
@@ -89,7 +90,7 @@ impl Edge {
         Ok(Self { connect, ..edge })
     }
 
-    /// Sets the namespace of `-n`.
+    /// Sets the namespace that `-n` names.
     pub fn in_namespace(self, namespace: Option<String>) -> Self {
         Self { namespace, ..self }
     }
@@ -100,14 +101,14 @@ impl Edge {
         Pods::read(&self.server, &response)
     }
 
-    /// Returns the names of its pods as `namespace/name`; `None` if the server does not answer.
+    /// Returns the names of the node's pods as `namespace/name`; `None` if the server does not answer.
     pub(in crate::ctl) async fn names(&self) -> Option<Vec<String>> {
         let pods = self.get_pods().await.ok()?;
         let name = |pod: &LocalPod| format!("{}/{}", pod.namespace(), pod.name());
         Some(pods.items.iter().map(name).collect())
     }
 
-    /// Updates the pods of the node if they have changed.
+    /// Reads the pods again. The server sends them only if they have changed.
     pub(super) async fn look_again(&self, pods: &mut Pods) -> Result<(), CliError> {
         let response = self.ask(Method::GET, "/pods", pods.etag()).await?;
         pods.renew(&self.server, &response)
@@ -162,7 +163,7 @@ impl Edge {
         answer.map_err(|silence| self.unreachable(&silence, is_write))
     }
 
-    /// Returns an error with what was tried, what happened, and what to check.
+    /// Returns the error for a server that cannot be reached or does not answer, with what to check.
     fn unreachable(&self, silence: &ConnectError, is_write: bool) -> CliError {
         let server = &self.server;
         let heard = if is_write && silence.may_have_been_heard() {

@@ -1,4 +1,4 @@
-//! One request over one connection: HTTP/1.1 over TCP, a Unix socket, or a test's replacement.
+//! Connections to the node's server: one HTTP/1.1 request per connection, over TCP, a Unix socket, or a stream in tests.
 //!
 //! Proxy settings in the environment are ignored, because the server is on this machine.
 
@@ -24,12 +24,12 @@ use tokio::time::timeout;
 
 use crate::ota_server::group;
 
-/// Timeout to connect. The server is on this machine or one hop away.
+/// Timeout for connecting. The server is on this machine or one network hop away.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(2);
-/// Timeout for an answer. The server may first ask the cloud three times for two seconds, and wait ten seconds for an admission
-/// webhook of the deletion.
+/// Timeout for a response. Before responding, the server may send three requests to the cloud with a timeout of two seconds each,
+/// and wait ten seconds for an admission webhook of the pod's deletion.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(20);
-/// Limit for the body in bytes. A node runs about a hundred pods of 6 KB each, so this is far beyond.
+/// Maximum size of a response body in bytes. A node runs about a hundred pods of 6 KB each, which is far below it.
 const MAX_BODY: usize = 64 << 20;
 
 /// A byte stream for a request.
@@ -37,7 +37,7 @@ pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
-/// Opens a connection each time it is called.
+/// Function that opens a new connection.
 pub type Connector = Arc<dyn Fn() -> BoxFuture<'static, io::Result<Box<dyn Stream>>> + Send + Sync>;
 
 /// Returns a connector for TCP.
@@ -66,7 +66,7 @@ pub(super) fn unix(path: PathBuf) -> Connector {
     })
 }
 
-/// Explains an error of connecting to the socket at that path.
+/// Adds an explanation to an error of connecting to the socket at `path`.
 fn explained(error: io::Error, path: &Path) -> io::Error {
     let text = match error.kind() {
         io::ErrorKind::NotFound => "there is no such socket".to_owned(),
@@ -77,7 +77,7 @@ fn explained(error: io::Error, path: &Path) -> io::Error {
     io::Error::new(error.kind(), text)
 }
 
-/// Says which users may connect, according to the socket or to the directory that hides it.
+/// Returns which users may connect, according to the permissions of the socket or of the directory that hides it.
 fn access(path: &Path) -> String {
     let mut visible = path.ancestors();
     let Some((place, metadata)) = visible.find_map(|at| Some((at, fs::metadata(at).ok()?))) else {
@@ -91,28 +91,28 @@ fn access(path: &Path) -> String {
     )
 }
 
-/// Reason why there is no answer.
+/// Reason why there is no usable response.
 #[derive(Debug)]
 pub(super) enum ConnectError {
-    /// The connection failed.
+    /// The connection could not be established.
     Unconnected(io::Error),
-    /// The connection was not established in time.
+    /// The connection was not established within the timeout.
     NotInTime,
-    /// The answer was not complete in time.
+    /// The response was not complete within the timeout.
     Slow,
-    /// The connection ended early, or the answer is not HTTP.
+    /// The connection ended too early, or the response is not HTTP.
     Broken(String),
-    /// The answer exceeds the size limit.
+    /// The response exceeds [`MAX_BODY`].
     Endless,
 }
 
 impl ConnectError {
-    /// Returns true if the server may have received the request anyway.
+    /// Returns true if the server may have received the request although there is no response.
     pub(super) fn may_have_been_heard(&self) -> bool {
         !matches!(self, Self::Unconnected(_) | Self::NotInTime)
     }
 
-    /// Returns true if nothing exists at the address.
+    /// Returns true if the socket does not exist.
     pub(super) fn is_nothing_there(&self) -> bool {
         matches!(self, Self::Unconnected(error) if error.kind() == io::ErrorKind::NotFound)
     }
@@ -132,7 +132,7 @@ impl fmt::Display for ConnectError {
     }
 }
 
-/// Returns an error such as "Connection refused (os error 111)" without the number, in lower case.
+/// Returns an error such as "Connection refused (os error 111)" in lower case and without the number.
 fn plain(error: &io::Error) -> String {
     let text = error.to_string();
     let text = text.split(" (os error").next().unwrap_or_default();
@@ -141,7 +141,7 @@ fn plain(error: &io::Error) -> String {
     first.into_iter().chain(letters).collect()
 }
 
-/// Sends one request over its own connection.
+/// Sends one request over a new connection, and returns the response.
 pub(super) async fn exchange(
     connect: &Connector,
     request: Request<Empty<Bytes>>,
@@ -152,7 +152,7 @@ pub(super) async fn exchange(
         .unwrap_or(Err(ConnectError::Slow))
 }
 
-/// Opens a connection.
+/// Opens a connection within the timeout.
 pub(super) async fn reached(connect: &Connector) -> Result<Box<dyn Stream>, ConnectError> {
     match timeout(CONNECT_DEADLINE, connect()).await {
         Ok(stream) => stream.map_err(ConnectError::Unconnected),
@@ -171,7 +171,7 @@ async fn converse(
         let response = sender.send_request(request).await;
         read(response.map_err(|error| broken(&error))?).await
     };
-    // This task also drives the connection. Errors of the connection also end the answer.
+    // Drive the connection in this task too. If it fails, `answer` returns the error.
     let drive = async move { connection.await.ok() };
     tokio::pin!(answer);
     tokio::select! {

@@ -1,4 +1,4 @@
-//! Finds the pod of this node that a typed name means. If there is none, returns a helpful error.
+//! Finds the pod of this node that the user named. If there is none, returns an error that suggests similar names.
 
 use super::answer::Pods;
 use super::client::Edge;
@@ -7,10 +7,10 @@ use crate::ctl::code::Code;
 use crate::ctl::error::CliError;
 use crate::ctl::suggest::{near, suggestion};
 
-/// Returns the pod that `typed` means: `NAMESPACE/POD`, a pod, or a DaemonSet with a single pod on this node.
+/// Returns the pod that the user named as `typed`: `NAMESPACE/POD`, `POD`, or a DaemonSet with only one pod on this node.
 ///
 /// # Errors
-/// Fails if there is no such pod or more than one; the message lists candidates.
+/// Fails if there is no such pod or more than one; the message suggests pods.
 pub(super) fn find<'a>(edge: &Edge, typed: &str, pods: &'a Pods) -> Result<&'a LocalPod, CliError> {
     let (namespace, name) = split(edge, typed)?;
     let within: Vec<&LocalPod> = pods
@@ -49,7 +49,7 @@ pub(super) fn find<'a>(edge: &Edge, typed: &str, pods: &'a Pods) -> Result<&'a L
     }
 }
 
-/// Splits the typed name into namespace and name.
+/// Splits the name that the user entered into namespace and name.
 fn split<'a>(edge: &'a Edge, typed: &'a str) -> Result<(Option<&'a str>, &'a str), CliError> {
     let usage = |text: String| Err(CliError::new(Code::Usage, text));
     let wanted = edge.namespace.as_deref();
@@ -85,7 +85,7 @@ fn missing(typed: &str, namespace: Option<&str>, name: &str, pods: &Pods) -> Cli
         Some(namespace) => format!(" in namespace {namespace}"),
         None => String::new(),
     };
-    // Similar names in that namespace come before those in others.
+    // Suggest similar names in the same namespace, or in others if there are none.
     let inside = |pod: &&LocalPod| namespace.is_none_or(|namespace| pod.namespace() == namespace);
     let mut found = alike(name, pods.items.iter().filter(inside));
     if found.is_empty() {
@@ -107,7 +107,7 @@ fn missing(typed: &str, namespace: Option<&str>, name: &str, pods: &Pods) -> Cli
     CliError::new(Code::NotFound, text)
 }
 
-/// Returns pods with similar names, or of DaemonSets with similar names.
+/// Returns pods whose name is similar to `name`, or whose DaemonSet has a similar name.
 fn alike<'a>(name: &str, pods: impl Iterator<Item = &'a LocalPod>) -> Vec<String> {
     let pods: Vec<&LocalPod> = pods.collect();
     let sets = pods.iter().filter_map(|pod| pod.daemonset());

@@ -1,4 +1,4 @@
-//! Polls until a request is done: once per second, on one redrawn line of a terminal, or else line by line.
+//! Follows a request until it is done: polls once per second, and shows the progress on one redrawn line or on several lines.
 
 use std::time::Duration;
 
@@ -15,36 +15,36 @@ use crate::ctl::error::CliError;
 use crate::ctl::screen::Screen;
 use crate::ctl::table::CellStyle;
 
-/// Polling interval. An unchanged answer costs the server almost nothing, and the caller learns of the end within a second.
+/// Polling interval. It is short, because the server answers unchanged pods at almost no cost (304).
 const EVERY: Duration = Duration::from_secs(1);
-/// Time that the server may be silent. It may itself be the replaced pod; after this time it has not come back.
+/// Maximum time without a response from the server. The replaced pod may be the server itself, which then needs time to start.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// A command that waits for its request.
+/// Progress of a command with `--wait`.
 pub(super) struct Follow<'a, 'b> {
     edge: &'a Edge,
     screen: &'a mut Screen<'b>,
     timeout: Option<Duration>,
     begun: Instant,
-    /// True if only the complete document is printed.
+    /// True for JSON and YAML: no progress is shown, only the final document.
     quiet: bool,
-    /// Line that was printed last.
+    /// Progress line that was printed last.
     told: String,
     /// Time when the server stopped answering; `None` while it answers.
     silent: Option<Instant>,
 }
 
-/// Result of a pause between polls.
+/// Result of waiting for the next poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FollowStep {
-    /// The pods were updated.
+    /// The pods were read again.
     Look,
-    /// The timeout has ended.
+    /// The timeout of the command has ended.
     TooLate,
 }
 
 impl<'a, 'b> Follow<'a, 'b> {
-    /// Starts to wait.
+    /// Starts to follow a request.
     pub(super) fn begin(edge: &'a Edge, screen: &'a mut Screen<'b>, args: &WaitArgs) -> Self {
         Self {
             edge,
@@ -57,20 +57,20 @@ impl<'a, 'b> Follow<'a, 'b> {
         }
     }
 
-    /// Returns the time since the start.
+    /// Returns the time since the request.
     pub(super) fn passed(&self) -> Duration {
         self.begun.elapsed()
     }
 
-    /// Returns the time since the start as text.
+    /// Returns the time since the request as text.
     pub(super) fn after(&self) -> String {
         instant::seconds(self.passed().as_secs())
     }
 
-    /// Waits for the next poll and updates the pods.
+    /// Waits for the next poll and reads the pods again.
     ///
     /// # Errors
-    /// Fails if the server is silent for too long or answers unexpectedly.
+    /// Fails if the server does not answer for [`PATIENCE`], or answers unexpectedly.
     pub(super) async fn next(&mut self, pods: &mut Pods) -> Result<FollowStep, CliError> {
         let end = self
             .timeout
@@ -98,7 +98,7 @@ impl<'a, 'b> Follow<'a, 'b> {
         Ok(FollowStep::Look)
     }
 
-    /// Shows the current step.
+    /// Shows the progress.
     pub(super) fn show(&mut self, step: &str, pods: &Pods) {
         if self.quiet {
             return;
@@ -110,7 +110,7 @@ impl<'a, 'b> Follow<'a, 'b> {
             line.push_str("; the node has no contact with the cloud");
         }
         let _ = if self.screen.live {
-            // The time comes first, because long lines are cut at the end.
+            // Show the time first: the end of a long line is cut.
             let passed = CellStyle::Faint.on(&format!("{:>4}", self.after()), self.screen.colour);
             self.screen.redraw(&format!("{passed} {line}\n"))
         } else if self.told != line {
@@ -122,7 +122,7 @@ impl<'a, 'b> Follow<'a, 'b> {
         };
     }
 
-    /// Shows the result instead of the current step.
+    /// Shows the result in place of the progress.
     pub(super) fn end(self, outcome: &ActOutcome) {
         if self.quiet {
             return;
@@ -134,13 +134,14 @@ impl<'a, 'b> Follow<'a, 'b> {
         };
         let message = paint.on(&outcome.message, self.screen.colour);
         if self.screen.live {
-            // Printed separately, because a redrawn line would be cut at the edge of the terminal.
+            // Clear the progress line and print the result below, because a redrawn line would be cut at the edge of the
+            // terminal.
             let _ = self.screen.redraw("");
         }
         let _ = self.screen.print(&format!("{message}\n"));
     }
 
-    /// Returns the outcome for an exceeded timeout.
+    /// Returns the result for a command whose timeout has ended.
     pub(super) fn too_late(&self, step: &str) -> ActOutcome {
         let waited = self
             .timeout

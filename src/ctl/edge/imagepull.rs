@@ -48,7 +48,7 @@ pub(super) async fn imagepull(
     Ok(outcome.code)
 }
 
-/// Waits until the images are on the node or cannot be pulled.
+/// Waits until the images are on the node, or the pull has failed.
 async fn wait(
     follow: &mut Follow<'_, '_>,
     pull: &AwaitedPull,

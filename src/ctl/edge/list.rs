@@ -1,4 +1,4 @@
-//! `ctl pods`, and the lists of `ctl upgrade` and `ctl imagepull` if no pod is named.
+//! `ctl pods`, and the lists that `ctl upgrade` and `ctl imagepull` print if no pod is named.
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -17,7 +17,7 @@ use crate::ctl::print;
 use crate::ctl::screen::Screen;
 use crate::ctl::table::{CellStyle, Table};
 
-/// First table column whose cells may contain a reason.
+/// First table column whose cells may contain a reason after the word, as in "failed: …".
 const UPDATE: usize = 4;
 
 /// Shows the pods of the node.
@@ -29,7 +29,7 @@ pub(super) async fn pods(
 ) -> Result<Code, CliError> {
     let pods = edge.get_pods().await?;
     let namespace = edge.namespace.as_deref().filter(|_| !args.all_namespaces);
-    // The default table has no columns for new images.
+    // Don't request upgrades for the default table, which has no columns for new images.
     let upgrades = match args.output {
         Output::Table => None,
         _ => edge.get_upgrades().await,
@@ -52,21 +52,21 @@ pub(super) async fn pods(
             format!("{}{body}", old(&pods))
         }
     };
-    // A closed output pipe must not hide the exit code.
+    // Ignore a closed output pipe, as with `| head`: it must not change the exit code.
     let _ = screen.print(&text);
     Ok(Code::Complete)
 }
 
-/// Purpose of the list.
+/// Command that shows the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Intent {
-    /// `ctl upgrade`: replace pods.
+    /// `ctl upgrade`: the pods can be replaced.
     Upgrade,
-    /// `ctl imagepull`: pull images ahead.
+    /// `ctl imagepull`: the images of the pods can be pulled ahead.
     Pull,
 }
 
-/// Shows what an upgrade would change, and the command to request it.
+/// Shows the available upgrades, and the command that requests one.
 pub(super) async fn upgradable(
     edge: &Edge,
     intent: Intent,
@@ -96,7 +96,7 @@ pub(super) async fn upgradable(
     Ok(Code::Complete)
 }
 
-/// Returns a line about the age of the answer if it is old.
+/// Returns a line about the age of the server's data if the data is old.
 fn old(pods: &Pods) -> String {
     match pods.old() {
         None => String::new(),
@@ -132,7 +132,7 @@ fn up_to_date(namespace: Option<&str>, pods: &Pods) -> String {
     }
 }
 
-/// Lists the pods that would have no successor.
+/// Lists the pods whose upgrade is refused without `--force`, because no new pod would come to the node.
 fn refused(rows: &[NodePodRow]) -> String {
     let refused = rows.iter().filter(|row| row.update_refused.is_some());
     let keys: Vec<String> = refused.map(|row| one_line(&row.key())).collect();
@@ -197,7 +197,7 @@ fn table(rows: &[NodePodRow], wide: bool, colour: bool, now: Timestamp) -> Strin
             cells.push(plain(&joined(images)));
             cells.push(plain(&joined(new)));
         } else {
-            // Reasons are listed below the table, because they are too long for a cell.
+            // Move reasons from the cells to lines below the table, because they are too long for a cell.
             for (cell, what) in cells[UPDATE..].iter_mut().zip(["update", "image"]) {
                 let Some((word, _)) = cell.0.split_once(": ") else {
                     continue;
@@ -250,7 +250,7 @@ fn plain(text: &str) -> (String, CellStyle) {
     (one_line(text), CellStyle::Plain)
 }
 
-/// Returns the cell for ready containers, such as `1/1`, with the problem if there is one.
+/// Returns the cell for ready containers, such as `1/1`, followed by the pod's problem if there is one.
 fn ready(row: &NodePodRow) -> (String, CellStyle) {
     let counted = &row.ready_containers;
     match &row.problem {
@@ -288,14 +288,14 @@ fn image_ready(row: &NodePodRow) -> (String, CellStyle) {
     }
 }
 
-/// Returns the old and the new revision.
+/// Returns the pod's revision, and the revision that an upgrade installs.
 fn revisions(row: &NodePodRow) -> String {
     let old = row.revision.as_deref().unwrap_or("?");
     let new = row.new_revision.as_ref().or(row.target.as_ref());
     format!("{old} → {}", new.map_or("?", String::as_str))
 }
 
-/// Returns the old and the new images of the containers that change.
+/// Returns the present and the new images of the containers that an upgrade changes.
 fn images(row: &NodePodRow) -> String {
     let told = row.containers.iter().any(|found| found.new_image.is_some());
     if !told {

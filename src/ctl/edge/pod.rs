@@ -1,4 +1,4 @@
-//! A pod as the node's server reports it, reduced to what its owner needs. Any field may be missing, and no field is trusted.
+//! A pod as the node's server reports it, with only the fields that `ctl` uses. Any field may be missing or have any content.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
 use k8s_openapi::jiff::Timestamp;
@@ -10,7 +10,7 @@ use crate::core::names::{
 use crate::core::revision_in;
 use crate::k8s::{Condition, nullable};
 
-/// Part of a pod that is shown or followed.
+/// Fields of a pod that `ctl` shows or needs.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct LocalPod {
@@ -104,7 +104,7 @@ struct Detail {
     exit_code: i64,
 }
 
-/// Waiting reasons of a container that is still starting.
+/// Reasons for which a container waits while it starts normally.
 const PATIENCE: [&str; 3] = ["", "ContainerCreating", "PodInitializing"];
 
 /// Problem that keeps a pod from running.
@@ -116,17 +116,17 @@ pub(super) struct Problem {
     pub(super) message: String,
 }
 
-/// Update state that the pod announces.
+/// Update state according to the pod's condition `PodNeedUpgrade`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AnnouncedUpdate {
     /// A newer revision is available, and the node owner may upgrade.
     Available,
-    /// The pod runs the revision that it should.
+    /// The pod runs the revision that it should run.
     UpToDate,
 }
 
 impl AnnouncedUpdate {
-    /// Returns the word for it in JSON and YAML.
+    /// Returns the name of this state in JSON and YAML.
     pub(super) fn word(self) -> &'static str {
         match self {
             Self::Available => "available",
@@ -144,12 +144,12 @@ pub(super) enum PulledImages {
     Pulling,
     /// The pull failed, with the reason.
     Failed(String),
-    /// The reported state belongs to another revision than the announced one.
+    /// The reported state is about another revision than the one that an upgrade would install.
     Stale,
 }
 
 impl PulledImages {
-    /// Returns the word for it in JSON and YAML.
+    /// Returns the name of this state in JSON and YAML.
     pub(super) fn word(&self) -> &'static str {
         match self {
             Self::Pulled => "pulled",
@@ -233,7 +233,7 @@ impl LocalPod {
         (ready, self.spec.containers.len())
     }
 
-    /// Returns true if the images of all containers are on the node.
+    /// Returns true if the images of all containers have been pulled.
     pub(super) fn has_images(&self) -> bool {
         let statuses = &self.status.container_statuses;
         !statuses.is_empty() && statuses.iter().all(|status| !status.image_id.is_empty())
@@ -254,7 +254,7 @@ impl LocalPod {
         })
     }
 
-    /// Returns the announced update state; `None` if no condition reports it.
+    /// Returns the update state; `None` if the pod has no such condition.
     pub(super) fn update(&self) -> Option<AnnouncedUpdate> {
         match self.condition(POD_NEED_UPGRADE)?.status.as_str() {
             "True" => Some(AnnouncedUpdate::Available),
@@ -270,7 +270,7 @@ impl LocalPod {
         is_repelled.then_some(UNTOLERATED_TAINT)
     }
 
-    /// Returns the hash of the announced revision.
+    /// Returns the hash of the revision that the pod should run, according to its condition.
     pub(super) fn target(&self) -> Option<&str> {
         hash(self.condition(POD_NEED_UPGRADE)?)
     }
@@ -324,7 +324,7 @@ fn is_true(condition: &Condition) -> bool {
     condition.status == "True"
 }
 
-/// Returns the hash in a condition's message; `None` if the message has another form.
+/// Returns the revision hash in a condition's message; `None` if the message has another form.
 fn hash(condition: &Condition) -> Option<&str> {
     revision_in(&condition.message).filter(|hash| !hash.is_empty())
 }

@@ -1,24 +1,24 @@
-//! Progress from a pull request to images on the node, evaluated from the node's pods. Pure.
+//! Progress of an image pull, derived from the node's pods. Has no side effects.
 
 use std::time::Duration;
 
 use super::answer::{Pods, one_line};
 use super::pod::{AnnouncedUpdate, LocalPod, PulledImages};
 
-/// Time after which a failure from before the request counts as its result. The reported state may be outdated for a moment, and
-/// the next failure may have exactly the same text.
+/// Time for which a failure is ignored if it equals the one before the request. It may be outdated for a moment; after this time
+/// it is taken as the result, because a new failure may have exactly the same text.
 const SETTLE: Duration = Duration::from_secs(10);
 
-/// A pod whose images are being pulled.
+/// Requested pull of the images of a pod.
 #[derive(Clone, Debug)]
 pub(super) struct AwaitedPull {
     key: String,
     uid: String,
-    /// Reported state before the request.
+    /// State of the images before the request.
     before: Option<PulledImages>,
 }
 
-/// Progress of the pull.
+/// Progress of a pull.
 #[derive(Clone, Debug)]
 pub(super) enum PullProgress<'a> {
     /// The pull was requested.
@@ -29,14 +29,14 @@ pub(super) enum PullProgress<'a> {
     Pulled(&'a LocalPod),
     /// The pull failed, with the reason.
     Failed(&'a LocalPod, String),
-    /// A newer revision is no longer available.
+    /// The pod has no newer revision any more, so nothing is pulled.
     Withdrawn,
-    /// The pod is gone.
+    /// The pod is gone or is being deleted.
     Gone,
 }
 
 impl AwaitedPull {
-    /// Prepares to follow the pull for a pod.
+    /// Records the pod and the state of its images before the request.
     pub(super) fn from_pod(pod: &LocalPod) -> Self {
         Self {
             key: one_line(&pod.key()),
@@ -45,12 +45,12 @@ impl AwaitedPull {
         }
     }
 
-    /// Returns the pod as `namespace/name`.
+    /// Returns the pod's name as `namespace/name`.
     pub(super) fn key(&self) -> &str {
         &self.key
     }
 
-    /// Returns the progress at that time after the request.
+    /// Returns the progress. `after` is the time since the request.
     pub(super) fn stage<'a>(&self, pods: &'a Pods, after: Duration) -> PullProgress<'a> {
         let mut found = pods.items.iter().filter(|pod| pod.uid() == self.uid);
         let Some(pod) = found.next().filter(|pod| !pod.is_deleting()) else {
@@ -70,7 +70,7 @@ impl AwaitedPull {
         }
     }
 
-    /// Returns the progress as text.
+    /// Returns a line about the progress.
     pub(super) fn told(&self, stage: &PullProgress<'_>) -> String {
         let key = &self.key;
         match stage {

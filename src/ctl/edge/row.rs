@@ -1,4 +1,4 @@
-//! Rows behind every output format: tables, JSON and YAML show the same data.
+//! Data of every output format: tables, JSON and YAML are rendered from the same rows.
 //!
 //! Field names are stable for scripts: fields may be added, but are never renamed or removed. Times are in RFC 3339.
 
@@ -9,7 +9,7 @@ use super::pod::{LocalPod, Problem, PulledImages};
 use super::upgrades::{PodUpgrade, Upgrades};
 use crate::core::instant;
 
-/// Fields of `-o json` and `-o yaml`, for the reference.
+/// Description of the fields of `-o json` and `-o yaml`, for the reference.
 pub(crate) const FIELDS: &str = "\
 Fields of -o json and -o yaml (fields may be added, none is renamed; null where nothing is known):
   of a pod        namespace, name, node, daemonSet, ready, readyContainers, problem, terminating, created, revision,
@@ -22,7 +22,7 @@ Fields of -o json and -o yaml (fields may be added, none is renamed; null where 
                   pod (the one that came, or whose images were pulled; null when there is none)
   outcome         Accepted, Upgraded, OldRevision, Pulled, PullFailed, Withdrawn, Gone, TimedOut";
 
-/// A pod of this node.
+/// State of a pod of this node in the output.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodePodRow {
@@ -42,26 +42,26 @@ pub struct NodePodRow {
     pub problem: Option<String>,
     /// True if the pod is being deleted.
     pub terminating: bool,
-    /// Creation time.
+    /// Creation time of the pod.
     pub created: Option<String>,
     /// Hash of the revision that the pod was created from.
     pub revision: Option<String>,
-    /// `available` or `upToDate`; `null` if no condition reports it.
+    /// Update state: `available` or `upToDate`; `null` if no condition reports it.
     pub update: Option<&'static str>,
-    /// `UntoleratedTaint` if an upgrade is refused without `--force`, because no new pod would come to the node; `null`
-    /// otherwise.
+    /// Reason `UntoleratedTaint` if an upgrade without `--force` is refused because no new pod would come to the node; otherwise
+    /// `null`.
     pub update_refused: Option<&'static str>,
-    /// Revision that the pod should run, as announced.
+    /// Revision that the pod should run, according to the pod's condition.
     pub target: Option<String>,
     /// Hash of the revision that an upgrade installs; `null` if the server does not report it.
     pub new_revision: Option<String>,
-    /// `pulled`, `pulling`, `failed` or `stale`; `null` if no pull was requested.
+    /// State of images that are pulled ahead: `pulled`, `pulling`, `failed` or `stale`; `null` if no pull was requested.
     pub image_ready: Option<&'static str>,
-    /// Reason of a failed pull.
+    /// Reason of a failed image pull; `null` otherwise.
     pub image_ready_message: Option<String>,
     /// Init containers and containers.
     pub containers: Vec<ContainerRow>,
-    /// Age of the data in seconds; `null` if the server does not report it.
+    /// Age of the server's data in seconds; `null` if the server does not report it.
     pub cache_age_seconds: Option<u64>,
 }
 
@@ -79,23 +79,23 @@ pub struct ContainerRow {
     pub new_image: Option<String>,
 }
 
-/// Result of a request.
+/// Result of a request in the output.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ActRow {
-    /// Namespace of the named pod.
+    /// Namespace of the pod in the request.
     pub namespace: String,
-    /// Name of the named pod.
+    /// Name of the pod in the request.
     pub name: String,
-    /// `upgrade` or `imagepull`.
+    /// Request that was sent: `upgrade` or `imagepull`.
     pub request: &'static str,
-    /// Answer of the server.
+    /// Text of the server's response.
     pub answer: String,
-    /// Outcome, in one word.
+    /// Result in one word.
     pub outcome: &'static str,
-    /// Outcome as a sentence.
+    /// Result as a sentence.
     pub message: String,
-    /// New pod, or the pod whose images were pulled.
+    /// New pod, or the pod whose images were pulled; `null` if there is none.
     pub pod: Option<NodePodRow>,
 }
 
@@ -163,7 +163,7 @@ fn containers(pod: &LocalPod, upgrade: Option<&PodUpgrade>) -> Vec<ContainerRow>
     rows
 }
 
-/// Returns the problem as a word, with the kubelet's message.
+/// Returns the problem as one word, followed by the kubelet's message.
 pub(super) fn told(problem: &Problem) -> String {
     if problem.message.is_empty() {
         one_line(&problem.word)

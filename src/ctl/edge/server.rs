@@ -9,20 +9,20 @@ use crate::cli::edge::{SERVER, SOCKET};
 use crate::ctl::code::Code;
 use crate::ctl::error::CliError;
 
-/// Hint for the case that no server, or an unexpected one, answers.
+/// Hint in errors about a server that does not answer or is not an ota-server.
 pub(super) const CHECK: &str = "
 This command asks the node that it runs on: check that this is the node, and that yurt-ds ota-server runs on it. Where
 it runs: kubectl -n yurt-ds-edge get pods -o wide -l app.kubernetes.io/component=ota-server
 On another port or socket, as YurtHub may (--serve-port): name it by --server or YURT_DS_SERVER.";
-/// Prefix of a socket path.
+/// Prefix of `--server` for the path of a Unix socket.
 const UNIX: &str = "unix://";
 
 /// Address to send requests to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NodeServer {
-    /// Host and port as in a URL, sent in the `Host` header.
+    /// Host and port, as sent in the `Host` header.
     pub(super) authority: String,
-    /// Port or socket to connect to.
+    /// Port or socket to which requests are sent.
     pub(super) place: Place,
 }
 
@@ -41,10 +41,10 @@ pub(super) enum Place {
 }
 
 impl NodeServer {
-    /// Parses `--server`.
+    /// Parses the value of `--server`.
     ///
     /// # Errors
-    /// Says what is wrong with the value, and gives an example.
+    /// Fails with what is wrong with the value, and an example.
     pub(super) fn read(typed: &str) -> Result<Self, CliError> {
         let wrong = |why: &str| {
             let text = format!(
@@ -81,7 +81,7 @@ impl NodeServer {
             return Err(wrong("leave away user and password, there is no login"));
         }
         let host = authority.host();
-        // `port()` ignores a port that is out of range, such as 99999.
+        // Parse the port here: `Authority::port()` returns nothing for a port that is out of range, such as 99999.
         let port = match authority.as_str().strip_prefix(host).unwrap_or_default() {
             "" => Some(80),
             port => port.trim_start_matches(':').parse().ok(),
@@ -99,7 +99,7 @@ impl NodeServer {
         }
     }
 
-    /// Returns the server at that socket.
+    /// Returns the server that listens on the socket.
     pub(super) fn socket(path: &Path) -> Self {
         Self {
             authority: "localhost".to_owned(),

@@ -1,4 +1,4 @@
-//! Progress from a pod to its successor, evaluated from the node's pods. Pure.
+//! Progress of the replacement of a pod, derived from the node's pods. Has no side effects.
 
 use std::fmt;
 
@@ -6,20 +6,20 @@ use super::answer::{Pods, one_line};
 use super::pod::{AnnouncedUpdate, LocalPod};
 use super::row::told;
 
-/// A pod that is being replaced, with the data that identifies its successor.
+/// A pod that is being replaced, with what identifies the new pod.
 #[derive(Clone, Debug)]
 pub(super) struct PodSuccession {
     namespace: String,
     name: String,
     uid: String,
-    /// UID of its DaemonSet. A pod without one is succeeded by a pod of the same name.
+    /// UID of the pod's DaemonSet. Without one, the new pod is recognized by the same name.
     daemonset: Option<String>,
     revision: Option<String>,
-    /// UIDs of all pods that existed before.
+    /// UIDs of all pods on the node before the request. None of them is the new pod.
     before: Vec<String>,
 }
 
-/// Stage of the replacement.
+/// Stage of a replacement.
 #[derive(Clone, Debug)]
 pub(super) enum SuccessionStage<'a> {
     /// The old pod is running.
@@ -34,21 +34,21 @@ pub(super) enum SuccessionStage<'a> {
     Ready(&'a LocalPod),
 }
 
-/// Revision of a Ready successor, compared with its predecessor.
+/// Revision of the new pod, once Ready, compared with the old pod's revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SuccessorRevision {
-    /// Another revision.
+    /// A different revision: the upgrade succeeded.
     New,
-    /// Its predecessor's revision, which is the one it should run.
+    /// The old pod's revision, which is the one that the pod should run: the upgrade was withdrawn.
     Back,
-    /// Its predecessor's revision, although another one is available.
+    /// The old pod's revision, although a newer one is available.
     Old,
-    /// Its predecessor's revision, and no condition reports whether it should run it.
+    /// The old pod's revision. No condition reports yet which revision the pod should run.
     Unknown,
 }
 
 impl PodSuccession {
-    /// Prepares to follow the replacement of a pod.
+    /// Records the old pod and all pods on the node before the request.
     pub(super) fn new(pod: &LocalPod, pods: &Pods) -> Self {
         let owner = pod.owner().filter(|owner| owner.kind == "DaemonSet");
         Self {
@@ -61,7 +61,7 @@ impl PodSuccession {
         }
     }
 
-    /// Returns the old pod as `namespace/name`.
+    /// Returns the name of the old pod as `namespace/name`.
     pub(super) fn key(&self) -> String {
         one_line(&format!("{}/{}", self.namespace, self.name))
     }
@@ -71,7 +71,7 @@ impl PodSuccession {
         self.revision.as_deref()
     }
 
-    /// Returns the stage.
+    /// Returns the stage of the replacement.
     pub(super) fn stage<'a>(&self, pods: &'a Pods) -> SuccessionStage<'a> {
         let new = pods.items.iter().filter(|pod| self.is_succeeded_by(pod));
         if let Some(new) = new.max_by_key(|pod| (pod.created(), pod.name())) {
@@ -99,9 +99,9 @@ impl PodSuccession {
             && !self.before.iter().any(|uid| uid == pod.uid())
     }
 
-    /// Compares the revision of the new pod with its predecessor's.
+    /// Compares the revision of the new pod with the old pod's.
     pub(super) fn result(&self, new: &LocalPod) -> SuccessorRevision {
-        // Only the label is reliable: OpenYurt's own controller announces a different hash.
+        // Compare the labels, not the condition's hash: OpenYurt's own controller puts a different hash there.
         if self.revision().is_none() || new.revision() != self.revision() {
             return SuccessorRevision::New;
         }
@@ -112,14 +112,14 @@ impl PodSuccession {
         }
     }
 
-    /// Returns the stage as text.
+    /// Returns a line about the stage.
     pub(super) fn told<'a>(&'a self, stage: &'a SuccessionStage<'a>) -> impl fmt::Display + 'a {
         StageText(self, stage)
     }
 }
 
 impl PodSuccession {
-    /// Returns the line for a completed step.
+    /// Returns the line for a step that is complete.
     pub(super) fn passed(&self, step: usize) -> String {
         let what = match step {
             1 => "deleted",
@@ -131,7 +131,7 @@ impl PodSuccession {
 }
 
 impl SuccessionStage<'_> {
-    /// Returns the number of the step, from 1 to 4.
+    /// Returns the number of the stage as a step, from 1 to 4.
     pub(super) fn step(&self) -> usize {
         match self {
             Self::Running | Self::Stopping => 1,

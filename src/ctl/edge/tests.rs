@@ -1,4 +1,4 @@
-//! The node commands against a scripted server, in virtual time.
+//! Tests of the node commands with a scripted server, in virtual time.
 
 mod agent;
 mod node;
@@ -41,7 +41,7 @@ fn pulled(name: &str) -> Value {
     )
 }
 
-/// Replaces the outdated `default/web-1` by its successor, with steps at seconds 2, 4, 6, 8 and 10.
+/// Replaces the outdated pod `default/web-1` by a new pod, in steps at seconds 2, 4, 6, 8 and 10.
 fn replace(node: &Node) {
     node.after(2, |state| state.pods = vec![deleting(outdated("web-1"))]);
     node.after(4, |state| state.pods = Vec::new());

@@ -1,4 +1,4 @@
-//! `ctl upgrade`: replaces one pod of this node at its owner's request.
+//! `ctl upgrade`: replaces one pod of this node at the node owner's request.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::ctl::error::CliError;
 use crate::ctl::print;
 use crate::ctl::screen::Screen;
 
-/// Time to wait for a new pod's update condition. If it is missing after this time, no controller is running to set it.
+/// Time for a controller to set the update condition of the new pod. After that, the new pod is taken to have the old revision.
 const SETTLE: Duration = Duration::from_secs(10);
 
 /// Replaces a pod, or lists the available upgrades.
@@ -54,7 +54,7 @@ pub(super) async fn upgrade(
     Ok(outcome.code)
 }
 
-/// Waits until the successor is Ready.
+/// Waits until the new pod is Ready.
 async fn wait(
     follow: &mut Follow<'_, '_>,
     succession: &PodSuccession,
@@ -96,7 +96,7 @@ async fn wait(
     }
 }
 
-/// Shows the current step, after the steps that passed since the last poll: step numbers have no gaps.
+/// Shows the current step. Steps that were completed since the last poll are shown first, so that no step number is missing.
 fn show(follow: &mut Follow<'_, '_>, succession: &PodSuccession, pods: &Pods, shown: &mut usize) {
     let stage = succession.stage(pods);
     let step = stage.step();

@@ -1,4 +1,4 @@
-//! Changes that an upgrade would make, as reported by yurt-ds servers in addition to OpenYurt's routes.
+//! Changes that an upgrade would make. Only yurt-ds servers report them, on a route that OpenYurt's servers don't have.
 
 use bytes::Bytes;
 use http::{Response, StatusCode};
@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::pod::LocalPod;
 use crate::k8s::nullable;
 
-/// Answer to `GET /yurt-ds/v1/upgrades`.
+/// Response body of `GET /yurt-ds/v1/upgrades`.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(super) struct Upgrades {
     #[serde(deserialize_with = "nullable")]
@@ -44,14 +44,14 @@ pub(super) struct ContainerUpgrade {
 }
 
 impl Upgrades {
-    /// Reads an answer; `None` if it is invalid.
+    /// Reads a response; `None` if it is invalid.
     pub(super) fn read(response: &Response<Bytes>) -> Option<Self> {
         (response.status() == StatusCode::OK)
             .then(|| serde_json::from_slice(response.body()).ok())
             .flatten()
     }
 
-    /// Returns the available upgrade of that pod.
+    /// Returns the upgrade that is available for the pod.
     pub(super) fn for_pod(&self, pod: &LocalPod) -> Option<&PodUpgrade> {
         let mut items = self.items.iter();
         items.find(|told| told.namespace == pod.namespace() && told.pod == pod.name())

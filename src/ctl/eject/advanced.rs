@@ -1,4 +1,5 @@
-//! Ejects an Advanced DaemonSet: it is first converted to a paused native one, so that no pod is replaced between the two steps.
+//! Ejects an Advanced DaemonSet: converts it to a paused native DaemonSet, so that no pod is replaced before the return to
+//! Kubernetes.
 
 use k8s_openapi::api::apps::v1::DaemonSet;
 
@@ -14,7 +15,7 @@ use crate::index::SetKey;
 
 /// Converts the DaemonSet to a native one and returns its key; `None` with `--dry-run`.
 ///
-/// If `key` is native, an earlier command has begun the conversion.
+/// If `key` names a native DaemonSet, an interrupted command has begun the conversion, and this one finishes it.
 ///
 /// # Errors
 /// Fails while nodes run an old revision, or if the conversion is not possible.

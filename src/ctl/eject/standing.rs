@@ -13,7 +13,7 @@ pub(super) struct EjectCandidate {
     pub(super) key: SetKey,
     pub(super) set: DaemonSet,
     pub(super) snapshot: RolloutSnapshot,
-    /// Annotations of yurt-ds on it.
+    /// Annotations of yurt-ds on the DaemonSet.
     pub(super) settings: BTreeMap<String, String>,
     pub(super) old: OldNodes,
 }
@@ -21,20 +21,20 @@ pub(super) struct EjectCandidate {
 /// Numbers of nodes whose pods the native RollingUpdate would replace at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct OldNodes {
-    /// Number of all such nodes.
+    /// Number of nodes with an outdated pod that is not terminating.
     pub(super) nodes: usize,
-    /// Number of offline ones.
+    /// Number of these nodes that are offline.
     pub(super) offline: usize,
-    /// Number of nodes that keep their revision because of the settings.
+    /// Number of these nodes that keep their revision because of a setting: a hold, a selector or a partition.
     pub(super) kept: usize,
-    /// Number of nodes whose outdated pods are already terminating; not part of `nodes`.
+    /// Number of nodes whose outdated pods are all terminating; not included in `nodes`.
     pub(super) ending: usize,
-    /// True if the present revision is known.
+    /// True if the present revision is known. Otherwise it is unknown which pods are outdated.
     pub(super) known: bool,
 }
 
 impl OldNodes {
-    /// Counts the nodes that the native controller would update.
+    /// Counts the nodes with outdated pods.
     pub(super) fn new(snapshot: &RolloutSnapshot) -> Self {
         let has_old = |node: &Node, ending: bool| {
             let mut pods = node.pods.iter();

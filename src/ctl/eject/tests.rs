@@ -1,4 +1,4 @@
-//! Ejects on the embedded cluster, with and without a controller.
+//! Tests of `ctl eject` on the embedded cluster, with and without a controller.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
@@ -17,7 +17,7 @@ use crate::sim::cluster::faults::Fault;
 use crate::sim::kubelet::Outage;
 use crate::sim::world::start_controller;
 
-/// Long enough for controllers and kubelets to react.
+/// Time in which controllers and kubelets react to a change.
 const A_MOMENT: Duration = Duration::from_secs(60);
 
 /// Returns the condition types of every pod by UID.
@@ -84,7 +84,7 @@ async fn a_finished_rollout_is_handed_back_by_one_write_and_nobody_is_restarted(
         0,
         "{after}"
     );
-    // From now on Kubernetes updates the pods.
+    // After the return to Kubernetes, the native controller replaces the pods.
     world.set_image("web:3").await;
     tokio::time::sleep(A_MOMENT).await;
     let pods = pods(&world).await;
@@ -99,7 +99,7 @@ async fn an_old_manifest_that_is_applied_meanwhile_is_named() {
     let client = world.cluster.client(&Role::Controller.user_agent());
     let (_end, _controller) = start_controller(client, clock, SetKind::Native);
     tokio::time::sleep(A_MOMENT).await;
-    // The read after the hand-over takes a second.
+    // Delay the read after the hand-over by a second, so that the old manifest is applied before it.
     let is_handed_over = AtomicBool::new(false);
     let _slow = world.cluster.faults().add(move |request| {
         let is_it = request.user_agent == "ctl" && request.resource == "daemonsets";
@@ -163,7 +163,7 @@ async fn a_surge_is_handed_back_as_one() {
     let native = json!({ "maxSurge": "25%", "maxUnavailable": 0 });
     let words = "RollingUpdate with maxSurge 25% and maxUnavailable 0.";
     case(None, "25%", native.clone(), words).await;
-    // Kubernetes accepts only one of the two.
+    // With both settings above zero only the surge is kept: Kubernetes accepts only one of them.
     case(Some("1"), "25%", native, words).await;
 }
 
@@ -199,7 +199,7 @@ async fn outdated_nodes_are_a_reason_to_refuse() {
     assert!(said.contains("No pod is restarted"), "{said}");
 }
 
-/// Found on a real cluster, between the last deletion and its completion.
+/// Checks that eject is refused after the last old pod was deleted and before the pod is gone. Found on a real cluster.
 #[tokio::test(start_paused = true)]
 async fn old_pods_that_are_ending_are_a_reason_too() {
     let world = CtlWorld::with_nodes(2).await;
@@ -323,7 +323,7 @@ async fn settings_that_cannot_be_read_are_not_guessed() {
             .contains("apps.openyurt.io/max-unavailable is \"lots\""),
         "{error}"
     );
-    // Kubernetes already updates the pods, so there is nothing to refuse.
+    // With RollingUpdate, Kubernetes already replaces outdated pods, so eject is not refused.
     world
         .patch(json!({ "spec": { "updateStrategy": { "type": "RollingUpdate" } } }))
         .await;

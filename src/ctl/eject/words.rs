@@ -1,4 +1,4 @@
-//! Messages of `ctl eject`: refusals, previews and results.
+//! Messages of `ctl eject`: why it is refused, what it would do, and what it has done.
 
 use super::standing::EjectCandidate;
 use crate::core::words::plural;
@@ -7,7 +7,7 @@ use crate::ctl::migrate::{nothing_like, rolling_update};
 use crate::index::SetKey;
 
 impl EjectCandidate {
-    /// Says why it is refused while pods are outdated, and what to do.
+    /// Says why eject is refused while pods are outdated, and what to do.
     pub(super) fn refusal(&self) -> String {
         let key = &self.key;
         if !self.old.known {
@@ -29,7 +29,7 @@ impl EjectCandidate {
             Mode::AdvancedRollingUpdate if self.snapshot.rollout().is_paused() => {
                 format!("Resume it, and let the rollout end first (yurt-ds ctl resume {key})")
             }
-            // Such a rollout is complete and does not continue automatically.
+            // If a setting keeps nodes on the old revision, the rollout is complete, and waiting does not help.
             Mode::AdvancedRollingUpdate if self.old.kept > 0 => format!(
                 "Take away what keeps them back (partition, selector, hold), and let the rollout end first (yurt-ds ctl status {key} \
                  --wait --strict)"
@@ -50,7 +50,7 @@ impl EjectCandidate {
         )
     }
 
-    /// Says what the native controller would do with outdated pods.
+    /// Says what the native controller would do with the outdated pods.
     fn consequence(&self) -> String {
         let asking = match self.snapshot.strategy.mode {
             Mode::AdvancedRollingUpdate | Mode::OnDelete => "",
@@ -82,7 +82,7 @@ impl EjectCandidate {
         }
     }
 
-    /// Returns the nodes whose old pods are terminating, with the verb.
+    /// Returns the nodes whose old pods are terminating, with the verb of the sentence.
     fn ending(&self) -> String {
         match self.old.ending {
             1 => "pod of 1 node is".to_owned(),
@@ -114,7 +114,7 @@ impl EjectCandidate {
         )
     }
 
-    /// Returns the message after the conditional write.
+    /// Returns the message for a DaemonSet that has been returned to Kubernetes.
     pub(super) fn done(&self) -> String {
         format!(
             "{} is handed back to Kubernetes.\n{}",
@@ -166,7 +166,7 @@ impl EjectCandidate {
     }
 }
 
-/// Says that a controller is still removing what it created.
+/// Says that the controller is still removing conditions that it wrote.
 pub(super) fn at_work(key: &SetKey) -> String {
     format!(
         "The controller is at work and has not taken away all that it made for it yet; it goes on with that by itself, and \
@@ -184,7 +184,7 @@ pub(super) fn applied_again(key: &SetKey, settings: &[&str]) -> String {
     )
 }
 
-/// Says what happened to the conditions.
+/// Says whether the conditions of yurt-ds were removed by the controller or by this command.
 pub(super) fn released(announced: usize, by_controller: bool) -> String {
     let who = if by_controller {
         "The controller removed"
@@ -201,7 +201,7 @@ pub(super) fn released(announced: usize, by_controller: bool) -> String {
     format!("{who} the conditions of yurt-ds on the DaemonSet{pods}.\n")
 }
 
-/// Says what became of an Advanced DaemonSet that is converted but not yet returned to Kubernetes.
+/// Says that an Advanced DaemonSet has been converted to a native one but not returned to Kubernetes yet.
 pub(super) fn native_by_now(key: &SetKey) -> String {
     format!(
         "{key} is a DaemonSet of Kubernetes (apps/v1) by now, and paused until it is handed back: yurt-ds ctl eject {key}\nTo let \

@@ -1,4 +1,4 @@
-//! Result of the new controller's adoption of the existing revisions.
+//! Adoption of the existing revisions by the controller of the new DaemonSet.
 
 use std::time::Duration;
 
@@ -8,28 +8,28 @@ use super::revisions::{are_alike, number};
 use crate::core::SetKind;
 use crate::core::names::REVISION_HASH_LABEL;
 
-/// Returns the time that the controller of that kind gets to process the new DaemonSet.
+/// Returns the time for the controller of the given kind to process the new DaemonSet.
 pub(super) fn patience(kind: SetKind) -> Duration {
     match kind {
-        // Until the controller has processed it, pods might still be restarted.
+        // Wait long: until the controller has processed the DaemonSet, it is unknown whether it will restart pods.
         SetKind::Native => Duration::from_secs(60),
-        // This controller restarts no pod, and may not be running.
+        // Wait only briefly: this controller restarts no pod, and may not be running.
         SetKind::Advanced => Duration::from_secs(10),
     }
 }
 
-/// State of a new DaemonSet.
+/// Result of the wait for the controller of a new DaemonSet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Adoption {
-    /// Its controller did not process it in time.
+    /// The controller did not process the DaemonSet in time.
     Unseen,
-    /// It was deleted meanwhile, or another one has its name.
+    /// The DaemonSet was deleted, or deleted and created again.
     Replaced,
-    /// It continues with an existing revision.
+    /// The DaemonSet uses an existing revision.
     Known,
-    /// Its controller created a revision although one with an equal template existed.
+    /// The controller created a new revision although an existing one has an equal template. The pods are outdated now.
     Foreign {
-        /// Hash in the label of the pods.
+        /// Hash of the existing revision, which is in the label of the pods.
         ours: String,
         /// Hash of the new revision.
         theirs: String,
@@ -37,7 +37,7 @@ pub(super) enum Adoption {
 }
 
 impl Adoption {
-    /// Evaluates all revisions that the DaemonSet controls.
+    /// Evaluates the revisions that the DaemonSet controls.
     pub(super) fn from_owned(mut owned: Vec<Value>) -> Self {
         owned.sort_by_key(number);
         let hash = |revision: &Value| {

@@ -1,5 +1,5 @@
-//! Converts a native DaemonSet to an Advanced one. Settings with a field move to that field. All other annotations of OpenYurt's
-//! upgrade model stay, because they have the same meaning there.
+//! Converts a native DaemonSet to an Advanced one. Settings for which an Advanced DaemonSet has a field move to that field. All
+//! other annotations of OpenYurt's upgrade model remain, because they have the same meaning there.
 
 use serde_json::{Value, json};
 
@@ -18,7 +18,7 @@ use crate::core::settings::update_strategy::{UPDATE_STRATEGY, UPGRADE_STRATEGY};
 use crate::core::settings::{is_setting, setting};
 use crate::core::{Mode, Pause, RollingUpdateType, SetKind, Strategy};
 
-/// Returns a native DaemonSet with these settings as an Advanced one. Without settings, only Kubernetes rolls it out.
+/// Converts a native DaemonSet with these settings to an Advanced one. Without settings, only Kubernetes rolls it out.
 pub(super) fn to_advanced(source: &Value, strategy: Option<&Strategy>) -> Translation {
     let mut made = Translation::begin(source, SetKind::Advanced);
     match strategy {
@@ -34,13 +34,13 @@ pub(super) fn to_advanced(source: &Value, strategy: Option<&Strategy>) -> Transl
             }
             fields(&mut made, strategy);
         }
-        // Its annotation still determines the strategy.
+        // In the other modes the annotation `update-strategy` remains and determines the strategy.
         Some(_) => made.object["spec"]["updateStrategy"] = json!({ "type": ON_DELETE }),
     }
     made
 }
 
-/// Copies Kubernetes' own strategy. Settings of yurt-ds have no effect next to it, and must not get one.
+/// Copies Kubernetes' own strategy. Annotations of yurt-ds, which have no effect on such a DaemonSet, are removed.
 fn of_kubernetes(made: &mut Translation, native: &Value) {
     let mut strategy = json!({ "type": native["type"].as_str().unwrap_or("RollingUpdate") });
     if let Some(rolling) = native["rollingUpdate"].as_object() {
@@ -68,7 +68,7 @@ fn fields(made: &mut Translation, strategy: &Strategy) {
             }
             put(made, MAX_SURGE, surge.to_field());
         }
-        // No object accepts both fields, but both annotations are valid.
+        // Use annotations, because the API server rejects two fields above zero.
         (false, false) => {
             made.annotate(MAX_UNAVAILABLE, &unavailable.to_string());
             made.annotate(MAX_SURGE, &surge.to_string());
@@ -84,7 +84,7 @@ fn fields(made: &mut Translation, strategy: &Strategy) {
     }
     match strategy.pause {
         Some(Pause::Indefinite) => put(made, PAUSED, json!(true)),
-        // The field cannot hold a time.
+        // The field `paused` is a boolean and cannot express an end, so the annotation remains.
         Some(Pause::Until(_)) => {}
         None => drop(made.take(PAUSED)),
     }
@@ -92,7 +92,8 @@ fn fields(made: &mut Translation, strategy: &Strategy) {
         made.take(ROLLING_UPDATE_TYPE);
     } else {
         put(made, ROLLING_UPDATE_TYPE, json!("InPlaceIfPossible"));
-        // A native DaemonSet pulls images of in-place updates ahead by default, an Advanced one only if it is set.
+        // Keep the native default, which pulls images ahead of in-place updates. An Advanced DaemonSet does that only if it is
+        // set.
         if strategy.image_predownload_parallelism.is_none() {
             made.annotate(IMAGE_PREDOWNLOAD_PARALLELISM, &unavailable.to_string());
         }
@@ -105,7 +106,7 @@ fn fields(made: &mut Translation, strategy: &Strategy) {
     }
 }
 
-/// Sets the field of that setting and removes its annotation.
+/// Sets the field of the setting `key` and removes its annotation.
 fn put(made: &mut Translation, key: &'static str, value: Value) {
     let Some(path) = path_of(key) else { return };
     let was: Vec<String> = keys(key)
@@ -125,7 +126,7 @@ fn put(made: &mut Translation, key: &'static str, value: Value) {
     *place = value;
 }
 
-/// Returns every annotation key of that setting.
+/// Returns every annotation key of the setting `key`.
 fn keys(key: &'static str) -> impl Iterator<Item = &'static str> {
     setting(key).into_iter().flat_map(|setting| setting.keys())
 }

@@ -1,9 +1,9 @@
 //! Converts Datadog's ExtendedDaemonSet to a DaemonSet of either kind: a manifest with the equivalent settings, and the names of
-//! the others.
+//! settings without an equivalent.
 //!
 //! The manifest is only printed, after the API server has checked it in a dry run. The pods of an ExtendedDaemonSet belong to one
-//! ExtendedDaemonSetReplicaSet per template, and have no hash of a ControllerRevision. So the controller that adopts them cannot
-//! know their template, and replaces each pod once.
+//! ExtendedDaemonSetReplicaSet per template, and don't have the hash of a ControllerRevision. So the controller that adopts them
+//! cannot know from which template they were created, and replaces each pod once.
 
 use kube::api::{ApiResource, DynamicObject};
 use kube::{Api, core::GroupVersionKind};
@@ -31,14 +31,14 @@ use crate::index::SetKey;
 use crate::k8s::{AdvancedDaemonSet, DaemonSet};
 
 const GROUP: &str = "datadoghq.com";
-/// Prefix of its annotations.
+/// Prefix of the annotations of an ExtendedDaemonSet.
 const PREFIX: &str = "extendeddaemonset.datadoghq.com/";
-/// Label that Datadog's controller adds to the pods, with the name of the ExtendedDaemonSet.
+/// Label that Datadog's controller adds to the pods. Its value is the name of the ExtendedDaemonSet.
 const NAME_LABEL: &str = "extendeddaemonset.datadoghq.com/name";
-/// Annotations that stop whole rollouts or canaries.
+/// Annotations that stop rollouts or canaries.
 const STOPS: [&str; 3] = ["rolling-update-paused", "rollout-frozen", "canary-paused"];
 
-/// Returns the name after the kind if an ExtendedDaemonSet was typed.
+/// Returns the name after the kind if the user named an ExtendedDaemonSet.
 pub(super) fn typed(name: &str) -> Option<&str> {
     let (kind, rest) = name.split_once('/')?;
     let kind = kind.to_ascii_lowercase();
@@ -48,7 +48,7 @@ pub(super) fn typed(name: &str) -> Option<&str> {
         .then_some(rest)
 }
 
-/// Prints the resulting manifest.
+/// Prints the manifest that replaces an ExtendedDaemonSet.
 pub(super) async fn show(
     context: &Context,
     name: &str,
@@ -87,7 +87,7 @@ pub(super) async fn show(
     Ok(())
 }
 
-/// Returns the DaemonSet of that kind with the equivalent settings.
+/// Converts an ExtendedDaemonSet to a DaemonSet of the given kind with the equivalent settings.
 fn translate(key: &SetKey, extended: &Value, kind: SetKind) -> Result<Translation, CliError> {
     let mut made = to_advanced(extended);
     select(&mut made, key)?;
@@ -113,7 +113,7 @@ fn translate(key: &SetKey, extended: &Value, kind: SetKind) -> Result<Translatio
     }
 }
 
-/// Returns the Advanced DaemonSet with the equivalent settings.
+/// Converts an ExtendedDaemonSet to an Advanced DaemonSet with the equivalent settings.
 fn to_advanced(extended: &Value) -> Translation {
     let mut made = Translation::begin(extended, SetKind::Advanced);
     let strategy = &extended["spec"]["strategy"];
@@ -187,7 +187,7 @@ fn select(made: &mut Translation, key: &SetKey) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Returns the error for an ExtendedDaemonSet that cannot be converted.
+/// Returns the error for an ExtendedDaemonSet that cannot be converted, with the reason.
 fn unusable(key: &SetKey, why: &str) -> CliError {
     let text = format!("ExtendedDaemonSet {key} cannot be translated: {why}");
     CliError::new(Code::Invalid, text)
@@ -231,7 +231,7 @@ fn rolling(made: &mut Translation, rolling: &Value) {
     }
 }
 
-/// Converts a canary to its own wave. If only the number of nodes is set, the operator has to select them.
+/// Converts the canary to a wave. If the canary has no selector, but only a number of nodes, the operator has to label the nodes.
 fn canary(made: &mut Translation, canary: &Value) {
     let is_manual = canary["validationMode"] == "manual";
     let mut wave = json!({ "name": "canary", "selector": canary["nodeSelector"] });

@@ -1,8 +1,8 @@
-//! Journal of a migration: the objects that still have to be created. It is stored in the cluster, so any later run of the
-//! command can finish.
+//! Journal of a migration: the objects that still have to be created. It is stored in the cluster, so that the same command can
+//! finish the migration after an interruption.
 //!
-//! It is a ControllerRevision, because that kind holds any data, and callers with the other rights of `migrate` may create one.
-//! It has no labels, so no DaemonSet adopts it as a revision.
+//! The journal is a ControllerRevision, because that kind can hold any data, and everyone with the other rights for `ctl migrate`
+//! may create one. The journal has no labels, so no DaemonSet adopts it as a revision.
 
 use kube::api::GetParams;
 use kube::core::Request;
@@ -19,27 +19,27 @@ use crate::ctl::code::Code;
 use crate::ctl::error::CliError;
 use crate::index::SetKey;
 
-/// Values of the purpose in the stored journal.
+/// Values of the field `purpose` in the stored journal.
 const MIGRATE: &str = "migrate";
 const EJECT: &str = "eject";
 
-/// Objects that still have to be created.
+/// The journal of a migration.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Journal {
     /// UID of the old DaemonSet.
     pub(super) from: String,
     /// Purpose of the migration.
     pub(super) purpose: Purpose,
-    /// True if the migration paused `object`; that pause ends with the migration.
+    /// True if the migration created `object` paused, and removes this pause at its end.
     pub(super) held: bool,
-    /// Revisions to rewrite, the oldest first.
+    /// Revisions that have to be rewritten in Kubernetes' form, the oldest first.
     pub(super) revisions: Vec<Value>,
     /// New DaemonSet.
     pub(super) object: Value,
 }
 
 impl Journal {
-    /// Returns the name of the journal's ControllerRevision.
+    /// Returns the name of the ControllerRevision that holds the journal of the DaemonSet `key`.
     pub(super) fn name(key: &SetKey) -> String {
         format!("{}-migration", key.name)
     }
@@ -49,7 +49,7 @@ impl Journal {
         SetKind::of_api_version(self.object["apiVersion"].as_str().unwrap_or_default())
     }
 
-    /// Returns true if the new DaemonSet is created paused, by its owner or by the migration.
+    /// Returns true if the new DaemonSet is created paused, because the old one was paused or because of the migration.
     pub(super) fn is_paused(&self) -> bool {
         !self.object["metadata"]["annotations"][PAUSED].is_null()
     }
@@ -62,7 +62,7 @@ impl Journal {
     /// Reads the journal of a DaemonSet.
     ///
     /// # Errors
-    /// Fails if it may not be read or the API server does not answer.
+    /// Fails if the caller may not read the journal or the API server does not answer.
     pub(super) async fn find(access: &Access, key: &SetKey) -> Result<Option<Self>, CliError> {
         let name = Self::name(key);
         let request = Request::new(path(key)).get(&name, &GetParams::default());
@@ -77,13 +77,13 @@ impl Journal {
             .ok_or_else(|| unknown(&name, &key.namespace))
     }
 
-    /// Returns true if the new DaemonSet has that name and namespace.
+    /// Returns true if the journal's new DaemonSet has the name and namespace of `key`.
     fn is_about(&self, key: &SetKey) -> bool {
         let meta = &self.object["metadata"];
         (&meta["name"], &meta["namespace"]) == (&json!(&*key.name), &json!(&*key.namespace))
     }
 
-    /// Returns true if `made` is the new DaemonSet: it has the same selector, and its template creates the same pods.
+    /// Returns true if `made` is the journal's new DaemonSet: the selectors are the same, and the templates create the same pods.
     pub(super) fn is_made(&self, made: &Value) -> bool {
         let of = |set: &Value| {
             let selector = Selector::from_json(&set["spec"]["selector"]).unwrap_or_default();
@@ -110,7 +110,7 @@ impl Journal {
         })
     }
 
-    /// Returns the journal as data that `kubectl create -f -` also accepts.
+    /// Returns the journal as a List object, so that `kubectl create -f -` accepts it too.
     fn data(&self) -> Value {
         let items: Vec<&Value> = self.revisions.iter().chain([&self.object]).collect();
         let purpose = match self.purpose {
@@ -127,10 +127,10 @@ impl Journal {
         })
     }
 
-    /// Stores the journal in the cluster, replacing one of an earlier attempt.
+    /// Stores the journal in the cluster. Replaces the journal of an earlier attempt.
     ///
     /// # Errors
-    /// Fails if it may not be written or is too large for one object.
+    /// Fails if the caller may not write the journal or it is too large for one object.
     pub(super) async fn keep(&self, access: &Access, key: &SetKey) -> Result<(), CliError> {
         self.forget(access, key).await?;
         let name = Self::name(key);
@@ -147,13 +147,13 @@ impl Journal {
     /// Removes the journal.
     ///
     /// # Errors
-    /// Fails if it may not be removed.
+    /// Fails if the caller may not delete the journal.
     pub(super) async fn forget(&self, access: &Access, key: &SetKey) -> Result<(), CliError> {
         delete(access, key, &Self::name(key)).await
     }
 }
 
-/// Returns the error for an object that has a journal's name but is not a journal.
+/// Returns the error for a ControllerRevision that has the journal's name but is not a journal.
 fn unknown(name: &str, namespace: &str) -> CliError {
     let text = format!(
         "The ControllerRevision {name} in namespace {namespace} has the name under which migrate keeps what is to be made, and is nothing \

@@ -46,17 +46,17 @@ impl Migration<'_> {
                 }
                 Ok(made)
             }
-            // An Advanced DaemonSet always has settings.
+            // An Advanced DaemonSet always has settings: without an annotation, its update strategy gives them.
             (SetKind::Native, None) => Err(self.no("it cannot be read.".to_owned())),
         }
     }
 
-    /// Returns the error for a DaemonSet that is not migrated.
+    /// Returns the error for a DaemonSet that is not migrated, with the reason.
     pub(super) fn no(&self, why: String) -> CliError {
         CliError::new(Code::Refused, words::not_migrated(&self.source, &why))
     }
 
-    /// Checks everything that depends only on the object itself.
+    /// Checks everything that depends only on the DaemonSet object itself.
     fn judge_object(&self, source: &Value) -> Result<(), CliError> {
         let meta = &source["metadata"];
         if !meta["deletionTimestamp"].is_null() {
@@ -87,7 +87,7 @@ impl Migration<'_> {
         }
     }
 
-    /// Returns the settings as yurt-ds reads them; `None` if it has none.
+    /// Returns the settings of a DaemonSet as yurt-ds reads them; `None` if yurt-ds does not manage it.
     pub(super) fn settings(&self, source: &Value) -> Result<(Option<Strategy>, Scaling), CliError> {
         let unreadable = |error: serde_json::Error| {
             let text = words::unreadable(&self.source, &error);
@@ -111,7 +111,7 @@ impl Migration<'_> {
         Ok((strategy, scaling.unwrap_or_default()))
     }
 
-    /// Checks that no pods are in a state that only their present controller can finish.
+    /// Checks that the new controller can take over every pod in its present state.
     pub(super) async fn judge_pods(
         &self,
         source: &Value,
@@ -142,7 +142,7 @@ fn half_done(snapshot: &RolloutSnapshot) -> usize {
     nodes.filter(|node| is_half_done(&node.pods)).count()
 }
 
-/// Pauses the DaemonSet until it is returned to Kubernetes.
+/// Pauses the translated DaemonSet until it is returned to Kubernetes.
 fn hold(made: &mut Translation) {
     if made.annotation(UPDATE_STRATEGY).is_none() {
         made.annotate(UPDATE_STRATEGY, &Mode::AdvancedRollingUpdate.to_string());

@@ -1,5 +1,5 @@
-//! Converts an Advanced DaemonSet to a native one. Its fields become annotations, and its update strategy `OnDelete`. So yurt-ds
-//! continues the rollout, and Kubernetes replaces no pods.
+//! Converts an Advanced DaemonSet to a native one. The settings in its fields become annotations, and its update strategy becomes
+//! `OnDelete`, so that yurt-ds continues the rollout and Kubernetes replaces no pods.
 
 use serde_json::{Value, json};
 
@@ -32,7 +32,7 @@ const IN_FIELDS: [&str; 7] = [
     LIFECYCLE,
 ];
 
-/// Returns an Advanced DaemonSet with these settings as a native one.
+/// Converts an Advanced DaemonSet with the settings `strategy` to a native one.
 pub(super) fn to_native(source: &Value, strategy: &Strategy, scaling: Scaling) -> Translation {
     let mut made = Translation::begin(source, SetKind::Native);
     made.object["spec"]["updateStrategy"] = json!({ "type": ON_DELETE });
@@ -48,7 +48,7 @@ pub(super) fn to_native(source: &Value, strategy: &Strategy, scaling: Scaling) -
             }
             annotations(&mut made, source, strategy);
         }
-        // The annotations contain the settings, or no setting has an effect.
+        // Nothing to move: OTA has its settings in annotations, and under OnDelete no setting has an effect.
         Mode::Ota | Mode::OnDelete => {
             let rolling = &source["spec"]["updateStrategy"]["rollingUpdate"];
             if rolling.as_object().is_some_and(|fields| !fields.is_empty()) {
@@ -90,7 +90,8 @@ pub(super) fn to_native(source: &Value, strategy: &Strategy, scaling: Scaling) -
     made
 }
 
-/// Returns the equivalent settings of the native RollingUpdate. It rejects two values above zero; then only the surge is kept.
+/// Returns the equivalent settings of the native RollingUpdate. Kubernetes rejects two values above zero: then only the surge is
+/// kept.
 pub(in crate::ctl) fn rolling_update(strategy: &Strategy) -> Value {
     if strategy.max_surge.is_zero() {
         json!({ "maxUnavailable": strategy.max_unavailable.to_field() })
@@ -109,14 +110,14 @@ pub(in crate::ctl) fn nothing_like<'a>(keys: impl Iterator<Item = &'a str>) -> O
     lost.map(|lost| format!("The native RollingUpdate has nothing like: {lost}."))
 }
 
-/// Returns the native DaemonSet as it is after the return to Kubernetes.
+/// Converts the translation to the DaemonSet that `ctl eject` leaves: with RollingUpdate and without settings of yurt-ds.
 pub(super) fn handed_back(mut made: Translation, strategy: &Strategy) -> Translation {
     made.moved.clear();
     made.object["spec"]["updateStrategy"] =
         json!({ "type": "RollingUpdate", "rollingUpdate": rolling_update(strategy) });
     let settings = made.annotated().into_iter().filter(|key| is_setting(key));
     let settings: Vec<String> = settings.collect();
-    // The annotation only pauses the rollout until the return.
+    // Don't report the annotation `paused` as lost: the migration itself sets it until the return to Kubernetes.
     let own = settings
         .iter()
         .map(String::as_str)
@@ -130,7 +131,7 @@ pub(super) fn handed_back(mut made: Translation, strategy: &Strategy) -> Transla
 }
 
 fn annotations(made: &mut Translation, source: &Value, strategy: &Strategy) {
-    // Next to its field an annotation has no effect, and must not get one.
+    // Drop annotations that a field overrides: on a native DaemonSet, which has no such field, they would take effect.
     for key in IN_FIELDS {
         if strategy.name_of(key) != key {
             made.take(key);
@@ -165,14 +166,14 @@ fn annotations(made: &mut Translation, source: &Value, strategy: &Strategy) {
             &source["spec"]["lifecycle"].to_string(),
         );
     }
-    // On a native DaemonSet, the default is to pull ahead for in-place updates only.
+    // Write the value zero only with in-place updates, for which a native DaemonSet pulls images ahead by default.
     let parallelism = strategy.image_predownload_parallelism;
     if let Some(parallelism) = parallelism.filter(|share| is_in_place || !share.is_zero()) {
         made.annotate(IMAGE_PREDOWNLOAD_PARALLELISM, &parallelism.to_string());
     }
 }
 
-/// Sets the annotation of a setting that was in a field or had the default.
+/// Sets the annotation of a setting, unless that annotation already holds it.
 fn put(made: &mut Translation, strategy: &Strategy, key: &'static str, value: &str) {
     if strategy.name_of(key) == key {
         return;

@@ -1,4 +1,4 @@
-//! Pods that the new DaemonSet would not adopt as they are.
+//! Checks for pods that the new DaemonSet would not adopt as they are.
 
 use std::collections::BTreeSet;
 
@@ -16,12 +16,12 @@ use crate::ctl::list::list;
 use crate::index::{PodController, SetKey};
 use crate::k8s::{DaemonSet, Pod};
 
-/// Pods of a DaemonSet, each with its controller.
+/// Pods of a DaemonSet, each with the object that controls it.
 struct OwnPods(Vec<(Pod, PodController)>);
 
 impl OwnPods {
-    /// Returns the nodes whose pod is terminating. Such a pod is not adopted, so the new DaemonSet would create another one next
-    /// to it.
+    /// Returns the nodes whose pod is terminating. The new DaemonSet would not adopt such a pod, and would create another one
+    /// next to it.
     fn ending(&self) -> Vec<String> {
         let pods = self.0.iter().map(|(pod, _)| pod);
         let ending = pods.filter(|pod| pod.metadata.deletion_timestamp.is_some());
@@ -29,7 +29,7 @@ impl OwnPods {
         ending.map(|pod| PodPlace::from_pod(pod).node).collect()
     }
 
-    /// Returns the surge pods (`max-surge`): pods controlled by a ControllerRevision, and all but the oldest pod of a node.
+    /// Returns the surge pods (`max-surge`): pods that a ControllerRevision controls, and all but the oldest pod of each node.
     fn second(&self) -> Vec<PodPlace> {
         let mut pods: Vec<&(Pod, PodController)> = self.0.iter().collect();
         pods.sort_by_key(|(pod, _)| pod.metadata.creation_timestamp.as_ref().map(|time| time.0));
@@ -73,7 +73,7 @@ impl Migration<'_> {
         }
     }
 
-    /// Returns the pods that the selector of `set` matches.
+    /// Returns the pods that match the selector of `set`.
     pub(super) async fn selected_pods(&self, set: &Value) -> Result<Vec<Pod>, CliError> {
         let access = &self.context.access;
         let api = api_in::<Pod>(access, Some(&self.source.namespace));
@@ -93,9 +93,9 @@ impl Migration<'_> {
         Ok(OwnPods(own.collect()))
     }
 
-    /// Checks that pods are left for the DaemonSet in the journal.
+    /// Checks that there are still pods for the journal's new DaemonSet to adopt.
     ///
-    /// If there are none, the DaemonSet was created again and deleted since, and the journal is obsolete.
+    /// If there are none, the DaemonSet was created again and deleted after the interruption, and the journal is obsolete.
     pub(super) async fn judge_left(&self, journal: &Journal) -> Result<(), CliError> {
         let pods = self.selected_pods(&journal.object).await?;
         let is_left = |pod: &&Pod| {
@@ -111,7 +111,7 @@ impl Migration<'_> {
         }
     }
 
-    /// Checks that no other DaemonSet selects the pods and would adopt them while they have no owner.
+    /// Checks that no other DaemonSet selects the pods. It would adopt them while they have no controller.
     async fn judge_neighbours(&self, pods: &OwnPods) -> Result<(), CliError> {
         let access = &self.context.access;
         let namespace = Some(&*self.source.namespace);

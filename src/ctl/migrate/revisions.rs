@@ -1,12 +1,12 @@
-//! ControllerRevisions in exactly the form that Kubernetes' own controller writes.
+//! ControllerRevisions in exactly the form in which Kubernetes' own controller writes them.
 //!
-//! Kubernetes' controller accepts a revision as the current one if its data is byte for byte what it would write itself. That is
+//! Kubernetes' controller recognizes a revision as the current one if its data is byte for byte what the controller would write:
 //! the template as the API server stores it, with sorted keys and `$patch: replace` (`pkg/controller/daemon/update.go`,
 //! `getPatch` and `Match`).
 //!
 //! yurt-ds and Kruise write the template as it was applied, without defaults. So each revision is rewritten in Kubernetes' form
-//! before the native DaemonSet is created. It keeps its name, number and hash, so the pods carry the hash of a revision that
-//! Kubernetes knows.
+//! before the native DaemonSet is created. It keeps its name, number and hash: Kubernetes then knows the revision with the hash
+//! that the pods have.
 
 use kube::Resource as _;
 use kube::api::{DeleteParams, PostParams};
@@ -25,7 +25,7 @@ fn template(revision: &Value) -> Option<&Value> {
     revision.pointer("/data/spec/template")
 }
 
-/// Returns the revision with this data and without an owner. The DaemonSet that selects it adopts it.
+/// Returns the revision with new data and without an owner, so that the new DaemonSet adopts it.
 pub(super) fn rewritten(revision: &Value, data: &Value) -> Value {
     let meta = &revision["metadata"];
     json!({
@@ -42,10 +42,10 @@ pub(super) fn rewritten(revision: &Value, data: &Value) -> Value {
     })
 }
 
-/// Returns true if a revision certainly holds this data in exactly Go's bytes.
+/// Returns true if the revision is certainly stored with this data in the same bytes that Kubernetes' controller would write.
 ///
-/// Data without escaped characters has the same bytes in every encoder. For other data, the API server's answer doesn't reveal
-/// the stored bytes.
+/// Encoders in Rust and Go write the same bytes if no character has to be escaped. For other data, the API server's response does
+/// not show which bytes are stored.
 pub(super) fn is_written(revision: &Value, data: &Value) -> bool {
     let text = data.to_string();
     revision["data"] == *data && go_json(data) == text
@@ -74,10 +74,11 @@ pub(super) fn are_alike(one: &Value, other: &Value) -> bool {
     fingerprint(one).is_some() && fingerprint(one) == fingerprint(other)
 }
 
-/// Checks with dry runs that a revision can be rewritten, because the deletion of the DaemonSet cannot be undone.
+/// Checks with dry runs that a revision can be rewritten. The check is needed because the deletion of the DaemonSet cannot be
+/// undone.
 ///
 /// # Errors
-/// Fails if the revision may not be deleted or created.
+/// Fails if the caller may not delete or create the revision.
 pub(super) async fn try_rewrite(
     access: &Access,
     key: &SetKey,
@@ -91,7 +92,7 @@ pub(super) async fn try_rewrite(
     };
     let deletion = Request::new(path(key)).delete(name, &params);
     access.call(&doing, send(access, deletion)).await?;
-    // The revision's own name is still taken.
+    // Use another name for the dry run, because the revision still exists.
     let mut anew = revision.clone();
     anew["metadata"]["name"] = json!(format!("{name}-anew"));
     let creation = Request::new(path(key)).create(&posted(true), go_json(&anew).into_bytes());
@@ -106,10 +107,10 @@ pub(super) fn posted(dry_run: bool) -> PostParams {
     }
 }
 
-/// Creates a ControllerRevision, encoded as in Kubernetes' own controllers.
+/// Creates a ControllerRevision with the JSON encoding that Kubernetes' own controllers use.
 ///
 /// # Errors
-/// Fails if it may not be created.
+/// Fails if the caller may not create the revision.
 pub(super) async fn create(access: &Access, key: &SetKey, object: &Value) -> Result<(), CliError> {
     let request = Request::new(path(key)).create(&posted(false), go_json(object).into_bytes());
     let doing = format!("create controllerrevision {}", name(object));
@@ -119,7 +120,7 @@ pub(super) async fn create(access: &Access, key: &SetKey, object: &Value) -> Res
 /// Deletes a ControllerRevision; succeeds if it does not exist.
 ///
 /// # Errors
-/// Fails if it may not be deleted.
+/// Fails if the caller may not delete the revision.
 pub(super) async fn delete(access: &Access, key: &SetKey, name: &str) -> Result<(), CliError> {
     let request = Request::new(path(key)).delete(name, &DeleteParams::default());
     let doing = format!("delete controllerrevision {name}");
@@ -131,7 +132,7 @@ pub(super) fn path(key: &SetKey) -> String {
     ControllerRevision::url_path(&(), Some(&key.namespace))
 }
 
-/// Sends a request.
+/// Sends a request to the API server.
 ///
 /// # Errors
 /// Returns errors of the API server.

@@ -31,9 +31,9 @@ use crate::index::SetKey;
 use crate::k8s::client::{CallError, Failure};
 use crate::k8s::{AdvancedDaemonSet, DaemonSet};
 
-/// Number of attempts to delete exactly the object that was read, while its status is being written.
+/// Number of attempts to delete the DaemonSet in exactly the version that was read, because status updates change the version.
 const ATTEMPTS: usize = 20;
-/// Time that the garbage collector gets to orphan the pods: it patches each of them, about a thousand per minute.
+/// Time for the garbage collector to orphan the pods. It patches each of them, about a thousand per minute.
 const LETTING_GO: Duration = Duration::from_secs(600);
 /// Metadata fields that only the API server sets.
 const SET_BY_SERVER: [&str; 5] = [
@@ -43,10 +43,10 @@ const SET_BY_SERVER: [&str; 5] = [
     "managedFields",
     "generation",
 ];
-/// Time between the creation of two ControllerRevisions, so that their timestamps differ.
+/// Delay between the creation of two ControllerRevisions, so that their creation timestamps (whole seconds) differ.
 const APART: Duration = Duration::from_millis(1100);
 
-/// Fields that must be unchanged when the DaemonSet is deleted; its status may change at any time.
+/// Fields that must not have changed when the DaemonSet is deleted. The status may change at any time.
 const LOOKED_AT: [&str; 6] = [
     "/metadata/uid",
     "/metadata/deletionTimestamp",
@@ -56,12 +56,12 @@ const LOOKED_AT: [&str; 6] = [
     "/spec",
 ];
 
-/// Reason why the old DaemonSet was not deleted.
+/// Result of a deletion that was not confirmed.
 #[derive(Debug)]
 pub(super) enum Undeleted {
-    /// It certainly exists unchanged.
+    /// The old DaemonSet was certainly not deleted.
     Certainly(CliError),
-    /// The answer was lost: it may be deleted now or later.
+    /// The answer was lost: the old DaemonSet may be deleted already, or soon.
     Perhaps(CliError),
 }
 
@@ -85,7 +85,7 @@ impl<'a> Migration<'a> {
         }
     }
 
-    /// Reads both DaemonSets of that name, as far as they exist.
+    /// Reads the old and the new DaemonSet, each `None` if it does not exist.
     pub(super) async fn look(&self) -> Result<(Option<Value>, Option<Value>), CliError> {
         Ok((
             self.read(&self.source).await?,
@@ -102,8 +102,7 @@ impl<'a> Migration<'a> {
         Ok(found.and_then(|found| serde_json::to_value(found).ok()))
     }
 
-    /// Checks the migration, also with dry runs on the API server. Returns the objects to create, or the reason why it is
-    /// refused.
+    /// Checks with dry runs whether the migration is possible. Returns the objects to create, or the reason for a refusal.
     pub(super) async fn prepare(&self, source: &Value) -> Result<(Journal, Translation), CliError> {
         let translation = self.judge(source).await?;
         let stored = self.try_create(&translation.object).await;
@@ -140,10 +139,10 @@ impl<'a> Migration<'a> {
         access.wait(send(access, request)).await
     }
 
-    /// Lets the API server check a manifest that is only printed. Returns the reason if it could not check.
+    /// Lets the API server check a manifest that is only printed. Returns the error that prevented the check, if any.
     ///
     /// # Errors
-    /// Fails if the API server refuses the manifest.
+    /// Fails if the API server rejects the manifest.
     pub(super) async fn check_printed(&self, object: &Value) -> Result<Option<CliError>, CliError> {
         let Err(error) = self.try_create(object).await else {
             return Ok(None);
@@ -155,7 +154,7 @@ impl<'a> Migration<'a> {
         }
     }
 
-    /// Explains why the object would not be created.
+    /// Returns the error for a DaemonSet whose creation the API server rejected in the dry run.
     fn not_taken(&self, error: &CallError) -> CliError {
         let key = &self.target;
         let doing = format!(
@@ -179,7 +178,7 @@ impl<'a> Migration<'a> {
     async fn try_delete(&self, source: &Value) -> Result<(), CliError> {
         let access = &self.context.access;
         let doing = format!("delete the DaemonSet {} (dry run)", self.source);
-        // The status may have changed since the object was read.
+        // No preconditions: a status update since the read would make the dry run fail.
         let params = DeleteParams {
             dry_run: true,
             preconditions: None,
@@ -190,8 +189,8 @@ impl<'a> Migration<'a> {
         access.call(&doing, call).await.map(drop)
     }
 
-    /// Returns a template generation that no pod carries. Otherwise pods of an older native DaemonSet would count as updated
-    /// whatever they run.
+    /// Returns a template generation that no pod has as its label. Kubernetes counts a pod with the same generation as updated,
+    /// whatever its template.
     async fn next_generation(&self, source: &Value) -> Result<i64, CliError> {
         let pods = self.selected_pods(source).await?;
         let carried = pods.iter().filter_map(|pod| {
@@ -205,8 +204,8 @@ impl<'a> Migration<'a> {
         Ok(carried.max().unwrap_or(0).max(0) + 1)
     }
 
-    /// Returns the revisions that have to be rewritten, the oldest first. `stored` is the native DaemonSet as the API server
-    /// would store it.
+    /// Returns the revisions that have to be rewritten in Kubernetes' form, the oldest first. `stored` is the native DaemonSet as
+    /// the API server would store it.
     async fn in_native_words(
         &self,
         source: &Value,
@@ -228,7 +227,7 @@ impl<'a> Migration<'a> {
             let Some(wanted) = template.map(data_of) else {
                 continue;
             };
-            // If several revisions are equal, Kubernetes attributes the pods of all of them to the newest.
+            // Skip all but the newest of equal revisions: Kubernetes attributes the pods of all of them to the newest.
             if taken.contains(&wanted) {
                 continue;
             }
@@ -242,8 +241,8 @@ impl<'a> Migration<'a> {
         Ok(anew.into_iter().map(|(_, revision)| revision).collect())
     }
 
-    /// Returns the template of an older revision as the API server would store it; `None` if there is none or it is no longer
-    /// accepted.
+    /// Returns the template of an older revision as the API server would store it. `None` if the revision has no template, or the
+    /// API server no longer accepts it.
     async fn stored_template(
         &self,
         stored: &Value,
@@ -276,7 +275,7 @@ impl<'a> Migration<'a> {
         Ok(list["items"].as_array().cloned().unwrap_or_default())
     }
 
-    /// Deletes the DaemonSet that was read, and orphans its objects.
+    /// Deletes the DaemonSet in the version that was read, and orphans its pods and revisions.
     pub(super) async fn orphan(&self, seen: &Value) -> Result<(), Undeleted> {
         let access = &self.context.access;
         let key = &self.source;
@@ -306,7 +305,7 @@ impl<'a> Migration<'a> {
         Err(Undeleted::Certainly(self.no(text.to_owned())))
     }
 
-    /// Waits until the DaemonSet with that UID is gone. Returns the one that was created in its place, if there is one.
+    /// Waits until the DaemonSet with the given UID is gone. Returns the DaemonSet that was created in its place, if any.
     pub(super) async fn await_gone(
         &self,
         uid: &str,
@@ -342,11 +341,12 @@ impl<'a> Migration<'a> {
         }
     }
 
-    /// Rewrites the revisions, replacing each one.
+    /// Replaces each revision in the journal by one in Kubernetes' form.
     pub(super) async fn write_revisions(&self, journal: &Journal) -> Result<(), CliError> {
         let access = &self.context.access;
         let numbers: Vec<i64> = journal.revisions.iter().map(number).collect();
-        // A rollback gave an older revision a greater number, so only timestamps tell the order.
+        // After a rollback, numbers and age have different orders. Create the revisions at different seconds to keep the order of
+        // age.
         let is_turned = !numbers.is_sorted();
         for (at, revision) in journal.revisions.iter().enumerate() {
             if is_turned && at > 0 {
@@ -367,7 +367,7 @@ impl<'a> Migration<'a> {
         access.call(&doing, send(access, request)).await
     }
 
-    /// Checks that the old kind has no DaemonSet of this name again.
+    /// Checks that no DaemonSet of the old kind with this name was created again.
     pub(super) async fn refuse_two_kinds(&self) -> Result<(), CliError> {
         match self.read(&self.source).await? {
             None => Ok(()),
@@ -378,7 +378,7 @@ impl<'a> Migration<'a> {
         }
     }
 
-    /// Returns true if the new DaemonSet has to be created paused although its owner did not pause it.
+    /// Returns true if the migration has to create the new DaemonSet paused. That pause is not in the old DaemonSet.
     fn has_to_be_held(&self, made: &Translation) -> bool {
         let mode = made.annotation(UPDATE_STRATEGY).map(str::parse::<Mode>);
         self.target.kind == SetKind::Native
@@ -386,13 +386,13 @@ impl<'a> Migration<'a> {
             && made.annotation(PAUSED).is_none()
     }
 
-    /// Ends the pause of the migration.
+    /// Removes the pause that the migration set.
     pub(super) async fn let_go_on(&self, made: &Value) -> Result<(), CliError> {
         let uid = text(&made["metadata"]["uid"]);
         annotate(self.context, &self.target, &uid, PAUSED, None).await
     }
 
-    /// Waits until the controller of the new DaemonSet has processed it, and returns what it did with the revisions.
+    /// Waits until the controller of the new DaemonSet has processed it. Returns which revision that controller uses.
     pub(super) async fn await_adoption(&self, made: &Value) -> Result<Adoption, CliError> {
         let end = tokio::time::Instant::now() + patience(self.target.kind);
         let uid = text(&made["metadata"]["uid"]);
@@ -419,7 +419,7 @@ impl<'a> Migration<'a> {
     }
 }
 
-/// Deletes the DaemonSet and keeps its pods.
+/// Returns parameters that delete a DaemonSet and keep its pods.
 fn orphaning(set: &Value) -> DeleteParams {
     let meta = &set["metadata"];
     DeleteParams {
@@ -432,7 +432,7 @@ fn orphaning(set: &Value) -> DeleteParams {
     }
 }
 
-/// Returns the label selector of its pods and revisions as a query.
+/// Returns the label selector of a DaemonSet as a query.
 pub(super) fn selector(set: &Value) -> String {
     let selector = Selector::from_json(&set["spec"]["selector"]);
     selector.unwrap_or_default().to_query()

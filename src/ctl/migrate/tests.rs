@@ -1,4 +1,4 @@
-//! Migrations on the embedded cluster, in both directions, with and without a controller.
+//! Tests of migrations on the embedded cluster, in both directions, with and without a controller.
 
 mod applied_again;
 mod extended;
@@ -30,10 +30,10 @@ use crate::sim::gc;
 use crate::sim::world::start_controller;
 use crate::task::Task;
 
-/// Long enough for controllers and kubelets to react.
+/// Time in which controllers and kubelets react to a change.
 const A_MOMENT: Duration = Duration::from_secs(60);
 
-/// A cluster with both kinds, a garbage collector, and the DaemonSet `default/web`.
+/// A cluster that serves both kinds, with a garbage collector and the DaemonSet `default/web`.
 struct Migrating {
     world: CtlWorld,
     _collector: Task,
@@ -60,7 +60,7 @@ impl Migrating {
         start_controller(client, self.world.context.clock.clone(), kinds)
     }
 
-    /// Creates two nodes, and a controller that has reported.
+    /// Creates two nodes, and a controller that has already reported on the DaemonSet.
     async fn with_controller() -> (Self, (shutdown::Trigger, JoinHandle<()>)) {
         let cluster = Self::with_nodes(2).await;
         let controller = cluster.start_controller();
@@ -77,7 +77,7 @@ impl Migrating {
         serde_json::to_value(self.world.sets().get("web").await.unwrap()).unwrap()
     }
 
-    /// Returns UID and hash of every pod by node.
+    /// Returns UID and revision hash of each node's pod.
     async fn pods(&self) -> BTreeMap<String, (String, String)> {
         let pods: Api<Pod> = Api::namespaced(self.world.client.clone(), "default");
         let pods = pods.list(&Default::default()).await.unwrap();
@@ -146,7 +146,7 @@ async fn a_daemonset_goes_to_the_other_kind_and_back_and_nobody_is_restarted() {
     assert_eq!(cluster.pods().await, pods);
     assert_eq!(cluster.revisions().await, revisions);
     assert_eq!(world.code("status ads/web --wait").await, Code::Complete);
-    // A rollout of the new kind: its revision is not in Kubernetes' form.
+    // The controller of Advanced DaemonSets creates the revision of web:3, which is not in Kubernetes' form.
     cluster.set_advanced_image("web:3").await;
     assert_eq!(world.code("status web --wait").await, Code::Complete);
     let (pods, revisions) = (cluster.pods().await, cluster.revisions().await);
@@ -203,7 +203,7 @@ async fn in_the_middle_of_a_rollout_old_pods_stay_old_and_new_ones_new() {
     world.text("migrate web --to advanced").await;
     tokio::time::sleep(A_MOMENT).await;
     assert_eq!(cluster.pods().await, before);
-    // Without a running controller there is no rollout either.
+    // Without a running yurt-ds controller, a migration must not restart pods either.
     running.0.request();
     running.1.await.unwrap();
     world.text("migrate web --to native").await;
@@ -218,7 +218,7 @@ async fn in_the_middle_of_a_rollout_old_pods_stay_old_and_new_ones_new() {
     assert_eq!(cluster.pods().await, before);
 }
 
-/// Rejects the creation of that resource by ctl after the old DaemonSet was deleted.
+/// Rejects the creation of `resource` by `ctl` once the old DaemonSet has been deleted.
 fn refuse_after_deletion(cluster: &Migrating, resource: &'static str) -> FaultGuard {
     let deletions = Arc::new(AtomicUsize::new(0));
     cluster.world.cluster.faults().add(move |request| {
@@ -226,7 +226,7 @@ fn refuse_after_deletion(cluster: &Migrating, resource: &'static str) -> FaultGu
             return Fault::Pass;
         }
         match (request.verb.as_str(), request.resource.as_str()) {
-            // The first deletion is a dry run.
+            // Count deletions: the first one is a dry run, the second one is real.
             ("delete", "daemonsets") => drop(deletions.fetch_add(1, Ordering::Relaxed)),
             ("create", made) if made == resource && deletions.load(Ordering::Relaxed) > 1 => {
                 return Fault::Status(403, None);
@@ -402,7 +402,7 @@ async fn an_advanced_daemonset_is_handed_back_to_kubernetes_by_eject() {
         .await;
     let pods = cluster.pods().await;
     let dry = world.text("eject web --dry-run").await;
-    // The manifest shows the final state, not the intermediate one.
+    // The dry run prints the native DaemonSet after the return to Kubernetes, not the paused one that is created first.
     let (_, manifest) = dry.split_once("---\n").unwrap();
     assert!(
         manifest.contains("type: RollingUpdate") && manifest.contains("maxUnavailable: 10%"),

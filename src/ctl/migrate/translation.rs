@@ -1,15 +1,15 @@
-//! Translation of a DaemonSet to the other kind: a manifest, and notes about its settings.
+//! Translation of a DaemonSet to the other kind: a manifest, and notes about the settings.
 
 use serde_json::{Map, Value, json};
 
 use crate::core::SetKind;
 use crate::core::names::TEMPLATE_GENERATION_ANNOTATION;
 
-/// Annotation that kubectl compares with the next applied manifest. It describes the other kind.
+/// Annotation that kubectl compares with the next manifest that is applied. Its value describes the old kind.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
-/// Annotations that describe the other object and are dropped.
+/// Annotations that are removed because they describe the old object.
 const LEFT_BEHIND: [&str; 2] = [LAST_APPLIED, TEMPLATE_GENERATION_ANNOTATION];
-/// Fields of the specification that both kinds have.
+/// Fields of the specification that are the same in both kinds.
 const COMMON: [&str; 4] = [
     "selector",
     "template",
@@ -22,16 +22,16 @@ const COMMON: [&str; 4] = [
 pub(super) struct Translation {
     /// Manifest of the DaemonSet.
     pub(super) object: Value,
-    /// Settings that have another place in the other kind, as "THERE: VALUE becomes HERE: VALUE".
+    /// Sentences about settings that moved to another field or annotation: "OLD: VALUE becomes NEW: VALUE".
     pub(super) moved: Vec<String>,
-    /// Sentences about settings without a counterpart.
+    /// Sentences about settings that the other kind does not have.
     pub(super) lost: Vec<String>,
 }
 
 impl Translation {
-    /// Translates everything except the settings in the specification.
+    /// Begins a translation with everything that is the same in both kinds, without the update settings.
     ///
-    /// These are name, labels, annotations, other owners, and the fields of the specification that both kinds have.
+    /// These are name, labels, annotations, owner references, and the common fields of the specification.
     pub(super) fn begin(source: &Value, kind: SetKind) -> Self {
         let meta = &source["metadata"];
         let mut metadata = Map::new();
@@ -63,17 +63,17 @@ impl Translation {
         }
     }
 
-    /// Returns the value of an annotation.
+    /// Returns the value of an annotation of the translated DaemonSet.
     pub(super) fn annotation(&self, key: &str) -> Option<&str> {
         self.object["metadata"]["annotations"][key].as_str()
     }
 
-    /// Sets an annotation.
+    /// Sets an annotation of the translated DaemonSet.
     pub(super) fn annotate(&mut self, key: &str, value: &str) {
         self.object["metadata"]["annotations"][key] = json!(value);
     }
 
-    /// Removes an annotation and returns its value.
+    /// Removes an annotation of the translated DaemonSet and returns its value.
     pub(super) fn take(&mut self, key: &str) -> Option<String> {
         let annotations = self.object["metadata"].get_mut("annotations")?;
         let annotations = annotations.as_object_mut()?;
@@ -86,7 +86,7 @@ impl Translation {
         Some(value.as_str().unwrap_or_default().to_owned())
     }
 
-    /// Returns the keys of its annotations.
+    /// Returns the keys of all annotations of the translated DaemonSet.
     pub(super) fn annotated(&self) -> Vec<String> {
         let annotations = self.object["metadata"]["annotations"].as_object();
         annotations
@@ -97,7 +97,7 @@ impl Translation {
     }
 }
 
-/// Returns a value as it would be written in an annotation: a string without quotes.
+/// Returns a value in the form that an annotation needs: strings have no quotes.
 pub(super) fn plain(value: &Value) -> String {
     value
         .as_str()

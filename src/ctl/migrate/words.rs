@@ -1,4 +1,4 @@
-//! Messages of `ctl migrate`: refusals, previews, results, and how to finish an interrupted migration.
+//! Messages of `ctl migrate`: why it is refused, what it would do and has done, and how to finish an interrupted migration.
 
 use serde_json::Value;
 
@@ -16,7 +16,7 @@ use crate::ctl::kinds::unmistakable;
 use crate::ctl::print::document;
 use crate::index::SetKey;
 
-/// Tools that apply objects repeatedly, by a label or annotation that they set.
+/// Tools that apply manifests repeatedly. Each is recognized by a label or annotation that it sets.
 const APPLIERS: [(&str, &str); 5] = [
     ("argocd.argoproj.io/tracking-id", "Argo CD"),
     ("argocd.argoproj.io/instance", "Argo CD"),
@@ -52,7 +52,7 @@ pub(super) fn not_migrated(key: &SetKey, why: &str) -> String {
     format!("{key} is not migrated, and nothing was changed: {why}")
 }
 
-/// Says that there is nothing to do.
+/// Says that the DaemonSet already has the requested kind.
 pub(super) fn already(target: &SetKey) -> String {
     format!(
         "{target} is {} already; nothing was changed.\n",
@@ -60,7 +60,7 @@ pub(super) fn already(target: &SetKey) -> String {
     )
 }
 
-/// Says that both kinds have a DaemonSet of that name.
+/// Says that a native and an Advanced DaemonSet have the same name.
 pub(super) fn both_exist(target: &SetKey) -> String {
     let why = format!(
         "there is {} of that name already. Delete the one that is not wanted; its pods go with it, unless that is done with \
@@ -70,7 +70,7 @@ pub(super) fn both_exist(target: &SetKey) -> String {
     not_migrated(target, &why)
 }
 
-/// Says that a migration in the other direction, to `other`, is unfinished.
+/// Says that a migration in the opposite direction (to `other`) is unfinished.
 pub(super) fn other_way(other: &SetKey, purpose: Purpose) -> String {
     format!(
         "{other} was on its way to {}, and that is not finished. Finish it first: {}",
@@ -79,7 +79,7 @@ pub(super) fn other_way(other: &SetKey, purpose: Purpose) -> String {
     )
 }
 
-/// Says that a migration is unfinished, in answer to a dry run.
+/// Says that a migration is unfinished. Shown instead of the result of a dry run.
 pub(super) fn unfinished(target: &SetKey, purpose: Purpose) -> String {
     format!(
         "{target} is on its way to {} already, and that is not finished. Finish it: {}",
@@ -106,7 +106,7 @@ pub(super) fn not_served(target: &SetKey) -> String {
     not_migrated(target, &why)
 }
 
-/// Says that the object cannot be decoded.
+/// Says that the DaemonSet cannot be decoded.
 pub(super) fn unreadable(source: &SetKey, error: &serde_json::Error) -> String {
     not_migrated(source, &format!("it cannot be read: {error}."))
 }
@@ -137,7 +137,7 @@ pub(super) fn controlled(owner: &str) -> String {
     )
 }
 
-/// Says that the guard stopped its revision, which the new object would not know.
+/// Says that the guard stopped the current revision, which the new DaemonSet would not know.
 pub(super) fn stopped(source: &SetKey) -> String {
     format!(
         "the guard has stopped its revision, and would forget that. Go back first (yurt-ds ctl undo {source}), or let it go on \
@@ -145,21 +145,21 @@ pub(super) fn stopped(source: &SetKey) -> String {
     )
 }
 
-/// Says that Kruise's manager would take it over.
+/// Says that Kruise's manager is running and would take over the new DaemonSet.
 pub(super) fn kruise_runs() -> String {
     "OpenKruise's manager runs (its Lease kruise-system/kruise-manager is renewed): it would take the DaemonSet over, and replace \
      pods whose revision it does not know. Stop it first; docs/coming-from-kruise.md says how."
         .to_owned()
 }
 
-/// Says that intentionally empty nodes would get a pod.
+/// Says that nodes which a partition keeps without a pod would get one.
 pub(super) fn partitioned() -> String {
     "its partition also keeps nodes from getting their first pod (partitionedScaling), and Kubernetes makes one on every node at \
      once. Set partition to 0 and let it end, or partitionedScaling to false, first."
         .to_owned()
 }
 
-/// Says that in-place updates have to be finished by the controller that began them.
+/// Says that in-place updates are in progress, which only the present controller can finish.
 pub(super) fn half_done(source: &SetKey, nodes: usize) -> String {
     format!(
         "on {nodes} {} containers are being exchanged in place, and only who began that can finish it. Pause it (yurt-ds ctl pause \
@@ -190,7 +190,7 @@ impl std::fmt::Display for PodPlace {
     }
 }
 
-/// Says that there are surge pods, which only the controller that created them can finish.
+/// Says that there are surge pods, which only the present controller can finish.
 pub(super) fn second(source: &SetKey, pods: &[PodPlace]) -> String {
     let pods: Vec<String> = pods.iter().map(PodPlace::to_string).collect();
     format!(
@@ -201,14 +201,14 @@ pub(super) fn second(source: &SetKey, pods: &[PodPlace]) -> String {
     )
 }
 
-/// Says that another DaemonSet would adopt the pods.
+/// Says that another DaemonSet selects the pods and would adopt them.
 pub(super) fn selected(other: &str) -> String {
     format!(
         "{other} selects its pods too, and would take them while nobody owns them. Give that one another selector, or remove it, first."
     )
 }
 
-/// Says that none of the pods to adopt is left.
+/// Says that no pod is left for the new DaemonSet to adopt.
 pub(super) fn abandoned(target: &SetKey) -> String {
     let journal = Journal::name(target);
     format!(
@@ -220,7 +220,7 @@ pub(super) fn abandoned(target: &SetKey) -> String {
     )
 }
 
-/// Says that another DaemonSet was created instead of the one in the journal.
+/// Says that a DaemonSet other than the journal's has been created with the same name.
 pub(super) fn made_by_others(target: &SetKey) -> String {
     let journal = Journal::name(target);
     format!(
@@ -232,7 +232,7 @@ pub(super) fn made_by_others(target: &SetKey) -> String {
     )
 }
 
-/// Lists the result for each setting, one per line.
+/// Describes for each setting what the migration does with it, one line per setting.
 pub(super) fn translated(translation: &Translation) -> String {
     let moved = translation.moved.iter().map(|line| format!("  {line}\n"));
     let lost = translation
@@ -258,7 +258,7 @@ pub(super) fn would(
     ))
 }
 
-/// Says where else the object has to be changed.
+/// Says that the manifest has to be changed too, in the tool that applies it if one is recognized.
 fn to_change(object: &Value, kind: SetKind) -> String {
     let meta = &object["metadata"];
     let has = |key: &str| !meta["annotations"][key].is_null() || !meta["labels"][key].is_null();
@@ -280,12 +280,12 @@ fn to_change(object: &Value, kind: SetKind) -> String {
     }
 }
 
-/// Says how to finish after the old DaemonSet was deleted.
+/// Says how to finish a migration after the old DaemonSet was deleted.
 pub(super) fn to_finish(target: &SetKey, journal: &Journal, purpose: Purpose) -> String {
     let (ns, kept) = (&target.namespace, Journal::name(target));
     let names: Vec<&str> = journal.revisions.iter().map(name).collect();
     let names = names.join(" ");
-    // Some of them may exist already, in their old form or in the new one.
+    // Delete the revisions first: they may exist in their old form, or already in the new one.
     let delete = match names.is_empty() {
         true => String::new(),
         false => {
@@ -305,7 +305,7 @@ pub(super) fn to_finish(target: &SetKey, journal: &Journal, purpose: Purpose) ->
     )
 }
 
-/// Says that the old manifest was applied again before the new DaemonSet was created.
+/// Says that the old manifest was applied again before the new DaemonSet could be created.
 pub(super) fn applied_instead(source: &SetKey, target: &SetKey, purpose: Purpose) -> String {
     format!(
         "{source} is not migrated: its manifest ({}) was applied again as soon as the DaemonSet was deleted, and the pods belong to that \
@@ -316,7 +316,7 @@ pub(super) fn applied_instead(source: &SetKey, target: &SetKey, purpose: Purpose
     )
 }
 
-/// Says that the old manifest was applied again after the new DaemonSet was created.
+/// Says that the old manifest was applied again after the new DaemonSet was created, so that both exist.
 pub(super) fn applied_beside(source: &SetKey) -> String {
     format!(
         "The manifest of {source} ({}) was applied again: there are two DaemonSets, each with a pod on every node. Change the manifest, \
@@ -329,7 +329,7 @@ pub(super) fn applied_beside(source: &SetKey) -> String {
     )
 }
 
-/// Says how to continue if the answer to the deletion was lost.
+/// Says how to continue if it is unknown whether the old DaemonSet was deleted.
 pub(super) fn perhaps_begun(target: &SetKey, purpose: Purpose) -> String {
     format!(
         "Whether the old DaemonSet is deleted is not known; its pods run on in either case. What is to be made is kept in the \
@@ -339,7 +339,7 @@ pub(super) fn perhaps_begun(target: &SetKey, purpose: Purpose) -> String {
     )
 }
 
-/// Says how to continue after the new DaemonSet was created.
+/// Says how to finish a migration after the new DaemonSet was created.
 pub(super) fn to_conclude(target: &SetKey, purpose: Purpose, is_paused: bool) -> String {
     let paused = if is_paused {
         ", and paused until this is finished"
@@ -353,7 +353,7 @@ pub(super) fn to_conclude(target: &SetKey, purpose: Purpose, is_paused: bool) ->
     )
 }
 
-/// Says that the new DaemonSet is paused because it is to be returned to Kubernetes.
+/// Says that the new DaemonSet is paused because an interrupted `ctl eject` was going to return it to Kubernetes.
 pub(super) fn to_eject(target: &SetKey) -> String {
     format!(
         "It was to be handed back to Kubernetes, and is paused ({PAUSED}). To hand it back: {}\nTo let yurt-ds go on with it: \
@@ -362,7 +362,8 @@ pub(super) fn to_eject(target: &SetKey) -> String {
     )
 }
 
-/// Says that the new DaemonSet was not adopted as expected.
+/// Says why the migration is not complete: the controller created a new revision or has not processed the DaemonSet, or the
+/// DaemonSet was replaced.
 pub(super) fn not_adopted(
     target: &SetKey,
     purpose: Purpose,
@@ -396,7 +397,7 @@ pub(super) fn not_adopted(
     }
 }
 
-/// Returns the final message.
+/// Returns the message for a completed migration.
 pub(super) fn done(target: &SetKey, journal: &Journal, adoption: &Adoption) -> String {
     let taken = match adoption {
         Adoption::Unseen => format!(

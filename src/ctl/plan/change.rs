@@ -1,4 +1,4 @@
-//! Planned changes: settings, images, or only a restart.
+//! Changes to plan: settings, images, or only a restart.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::ctl::code::Code;
 use crate::ctl::error::CliError;
 use crate::ctl::suggest::{near, suggestion};
 
-/// Prefix of a setting that would be removed.
+/// Prefix in the output of a setting that the change removes.
 pub(super) const UNSET: &str = "without ";
 
 /// Annotation that `kubectl rollout restart` sets in a template.
@@ -22,21 +22,21 @@ const RESTARTED: &str = "kubectl.kubernetes.io/restartedAt";
 /// Maximum length of an image reference in bytes. Its name has at most 255, its tag 128, and a digest 135.
 const LONGEST_IMAGE: usize = 600;
 
-/// A planned change.
+/// A change to plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct PlannedChange {
-    /// New values of annotations; `None` for annotations that are removed.
+    /// New values by annotation; `None` if the change removes the annotation.
     pub(super) settings: BTreeMap<String, Option<String>>,
-    /// Images by container; `None` means the only container.
+    /// New images by container name. A name of `None` means the only container.
     images: Vec<(Option<String>, String)>,
     restart: bool,
 }
 
 impl PlannedChange {
-    /// Parses the command line.
+    /// Reads the change from the command line.
     ///
     /// # Errors
-    /// Says which argument is invalid.
+    /// Fails with the name of the invalid argument.
     pub(super) fn typed(args: &PlanArgs) -> Result<Self, CliError> {
         let mut change = Self {
             restart: args.restart,
@@ -84,7 +84,7 @@ impl PlannedChange {
                 cut(key, QUOTED)
             )));
         };
-        // If the default is printed as a word, such as "always", no annotation value has that meaning.
+        // Treat the printed default, such as "always", as an absent annotation: no annotation value has that meaning.
         let value = value.filter(|text| text != known.default);
         match self.settings.insert(full, value) {
             Some(other) if self.settings.get(key) != Some(&other) => Err(usage(format!(
@@ -94,10 +94,10 @@ impl PlannedChange {
         }
     }
 
-    /// Returns the patch that makes the settings effective.
+    /// Returns the patch of the DaemonSet that makes the settings take effect.
     ///
-    /// On an Advanced DaemonSet a field takes precedence over the annotation with the same meaning. Values that fit are set in
-    /// the field, and the other one of the two is removed.
+    /// On an Advanced DaemonSet, a field overrides the annotation with the same meaning. A value that the field can express is
+    /// set there and the annotation is removed; other values are set in the annotation and the field is removed.
     pub(super) fn to_settings(&self, kind: SetKind) -> Value {
         let mut patch = json!({});
         for (key, value) in &self.settings {
@@ -121,10 +121,10 @@ impl PlannedChange {
         patch
     }
 
-    /// Applies images and restart to a template.
+    /// Applies the new images and the restart to a template.
     ///
     /// # Errors
-    /// Fails if there is no such container.
+    /// Fails if the template has no container of that name.
     pub(super) fn to_template(&self, template: &mut Value) -> Result<(), CliError> {
         let mut given: BTreeMap<String, &str> = BTreeMap::new();
         for (name, image) in &self.images {
@@ -178,7 +178,7 @@ impl PlannedChange {
         Ok(())
     }
 
-    /// Returns one text per change; empty if nothing changes.
+    /// Describes the change: one text per setting, image or restart. Empty if nothing changes.
     pub(super) fn words(&self) -> Vec<String> {
         let setting = |(key, value): (&String, &Option<String>)| {
             let key = key.trim_start_matches(ANNOTATION_PREFIX);
@@ -198,14 +198,14 @@ impl PlannedChange {
     }
 }
 
-/// Returns the setting whose Advanced DaemonSet field has that name.
+/// Returns the setting whose field in an Advanced DaemonSet is called `name`.
 fn of_field(name: &str) -> Option<&'static str> {
     let has_name =
         |key: &&str| path_of(key).is_some_and(|path| path.rsplit('.').next() == Some(name));
     keys().find(has_name)
 }
 
-/// Converts a typed value for the field at `path`; `None` if the field cannot express it or uses another syntax.
+/// Converts a value from the command line for the field at `path`; `None` if the field cannot express it or has another syntax.
 fn in_field(path: &str, text: &str) -> Option<Value> {
     match path.rsplit('.').next()? {
         "paused" => text.parse::<bool>().ok().map(Value::from),
@@ -217,7 +217,7 @@ fn in_field(path: &str, text: &str) -> Option<Value> {
     }
 }
 
-/// Returns true if the text can be an image reference, judging by its length and characters.
+/// Returns true if the text may be an image reference, according to its length and characters.
 fn is_image(text: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"._-/:@+[]".contains(&byte);
     (1..=LONGEST_IMAGE).contains(&text.len()) && text.bytes().all(fits)

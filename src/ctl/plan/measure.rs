@@ -1,8 +1,10 @@
 //! Measures how long the present pods took to start or to be updated in place, and how long pods may take to end.
 //!
-//! Kubernetes timestamps are whole seconds. The difference of two of them is right on average, but off by up to a second each
-//! time. So the simulated durations keep the mean, and only the part of the spread that rounding does not explain. Pods that
-//! started in a crowd waited for each other. If a plan does not start as many at once, the least crowded pods are measured.
+//! Kubernetes timestamps are whole seconds, so a measured duration is off by up to a second, but the average of many is right.
+//! The simulated durations keep this average. They vary only by as much as rounding does not explain.
+//!
+//! Pods that start at the same time slow each other down. If a plan starts fewer pods at once than the last rollout, only the
+//! pods that started together with the fewest others are measured.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,27 +16,27 @@ use serde_json::Value;
 use crate::core::forecast::NodePace;
 use crate::core::{Fleet, Node, NodeName, Pod, PodUid, Readiness, Revision};
 
-/// Limit between container start and Ready. A pod that became Ready later was not slow: its node was away meanwhile.
+/// Maximum time from container start to Ready. A pod that needed longer is not measured: its node was offline in between.
 const READY_WITHIN: Duration = Duration::from_secs(600);
-/// Time within which a returning kubelet reports its pods and its node, in any order.
+/// Time within which a kubelet that returns reports its node and its pods as Ready. It may report the pods first.
 const RETURNING: Duration = Duration::from_secs(10);
-/// Assumed time to pull the new images ahead. The registry's speed is unknown to the planner.
+/// Assumed time to pull the new images ahead, because the registry's speed is unknown.
 pub(super) const PULL: Duration = Duration::from_secs(2);
 /// Assumed start time of a pod if no pod can be measured.
 const ASSUMED: Duration = Duration::from_secs(10);
-/// A pod that is not Ready this long after its expected time does not become Ready automatically.
+/// Time that a pod may exceed its expected start time. After that, the plan assumes that the pod never becomes Ready.
 const LATE: Duration = Duration::from_secs(60);
-/// Assumed time from the end of one pod to the start of the next, if no rollout can be measured. Watches, Kubernetes' DaemonSet
-/// controller, the API server and yurt-ds react one after the other.
+/// Assumed time from the end of one pod to the start of the next, if no rollout can be measured. In this time the watches,
+/// Kubernetes' DaemonSet controller, the API server and yurt-ds react one after the other.
 const REACTION: Duration = Duration::from_millis(300);
-/// A longer reaction has another cause.
+/// Maximum time from the end of one pod to the start of the next. A longer time has another cause and is not used.
 const REACTION_MAX: Duration = Duration::from_secs(2);
 /// Kubernetes' default of `terminationGracePeriodSeconds`.
 const GRACE: u64 = 30;
-/// Minimum number of measured pods, however crowded they were; for large fleets one in `ONE_IN`.
+/// Minimum number of measured pods, even if many others started at the same time. Large fleets measure at least one in `ONE_IN`.
 const LEAST: usize = 10;
 const ONE_IN: usize = 20;
-/// Variance of the difference of two times that are cut to whole seconds (two twelfths, in seconds²).
+/// Variance (in seconds²) that rounding both timestamps down to whole seconds adds to a duration: two twelfths.
 const CUT: f64 = 1.0 / 6.0;
 
 /// Durations that a plan reports.
@@ -47,26 +49,25 @@ pub(super) struct MeasuredPace {
     pub(super) slow_start_seconds: u64,
     /// Number of measured pods; 0 if the start time is assumed.
     pub(super) measured_pods: usize,
-    /// True if too few uncrowded pods were found, and the measured ones started together with more pods than a plan starts at
-    /// once.
+    /// True if the measured pods started together with more pods than the plan starts at once, so that they may be slower.
     pub(super) crowded: bool,
     /// Time from a pod's deletion until it is gone, in seconds.
     pub(super) end_seconds: u64,
     /// True if `end_seconds` comes from the last rollout. Otherwise it comes from `--ends-in` or is the grace period.
     pub(super) end_measured: bool,
-    /// Additional time until the next pod starts.
+    /// Additional time from the end of a pod to the start of the next.
     pub(super) reaction: ReactionTimes,
     /// Average time from the change until a pod that is updated in place is Ready, in seconds; `null` if none was measured.
     pub(super) in_place_seconds: Option<u64>,
-    /// Additional time until the next pod is changed.
+    /// Additional time from an in-place update until the next pod is updated.
     pub(super) in_place_reaction: ReactionTimes,
 }
 
-/// Time that passes between one pod and the next.
+/// Time from the end of one pod's update to the start of the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct ReactionTimes {
     pub(super) milliseconds: u64,
-    /// True if it was measured in the last rollout, false if it is assumed.
+    /// True if the time was measured in the last rollout, false if it is assumed.
     pub(super) measured: bool,
 }
 
@@ -84,7 +85,7 @@ impl ReactionTimes {
     }
 }
 
-/// Durations per node.
+/// Durations of starts and in-place updates by node.
 #[derive(Debug)]
 pub(super) struct Measured {
     starts: Times,
@@ -95,22 +96,22 @@ pub(super) struct Measured {
     change_reaction: ReactionTimes,
 }
 
-/// Rollout of the present revision.
+/// Rollout of the present revision, which is measured.
 #[derive(Clone, Debug)]
 pub(super) struct LastRollout {
     /// Hash of the revision.
     pub(super) revision: Revision,
-    /// Number of nodes that were updated at once.
+    /// Number of nodes that were updated at the same time.
     pub(super) width: usize,
-    /// Time that a pod had to be Ready.
+    /// Time that a pod had to be Ready to count as available (`minReadySeconds`).
     pub(super) min_ready: Duration,
 }
 
 impl Measured {
     /// Measures the present pods for a plan that updates about `width` nodes at once.
     ///
-    /// Pods that became Ready when their node returned are left out. `ends` is the time that pods take to end, if the caller
-    /// knows it.
+    /// Pods that only waited for their node to return are left out. `ends` is the time from a pod's deletion until it is gone, if
+    /// the caller knows it.
     pub(super) fn new(
         pods: &[(NodeName, Pod)],
         returns: &BTreeMap<NodeName, Timestamp>,
@@ -125,7 +126,7 @@ impl Measured {
             last.and_then(|last| turnaround(pods, seen, last))
         };
         let (replaced, changed) = (turn(start_of), turn(change_of));
-        // Pods of the last rollout ended sooner if less than a grace period passed between one pod and the next.
+        // If less than a grace period passed between two pods, the first one ended before its grace period was over.
         let sooner = replaced.filter(|turn| ends.is_none() && *turn < grace);
         let end = sooner.map(|turn| turn.saturating_sub(REACTION));
         let (end, end_measured) = (end.or(ends).unwrap_or(grace), end.is_some());
@@ -171,13 +172,13 @@ impl Measured {
         self.starts().mean().unwrap_or(ASSUMED)
     }
 
-    /// Returns the time from deletion until the next pod can start.
+    /// Returns the time from a pod's deletion until the next pod can start.
     pub(super) fn end(&self) -> Duration {
         self.end + self.reaction.time()
     }
 
-    /// Returns a function that gives each node's durations: the present pod's if it was measured, else those of the measured pods
-    /// in turn.
+    /// Returns a function that gives each node its durations. They are those of the node's present pod if it was measured,
+    /// otherwise those of the measured pods in turn.
     pub(super) fn by_node(&self, fleet: &Fleet) -> impl Fn(&NodeName) -> NodePace {
         let (mut starts, mut changes) = (self.starts().in_turn(), self.changes.in_turn());
         let assumed = NodePace {
@@ -199,7 +200,8 @@ impl Measured {
         move |node| all.get(node).copied().unwrap_or(assumed)
     }
 
-    /// Returns the UIDs of the pods that do not become Ready automatically.
+    /// Returns the UIDs of pods that are assumed never to become Ready: pods that are not Ready and have a problem or are
+    /// overdue.
     pub(super) fn broken(&self, pods: &[(NodeName, Pod)], now: Timestamp) -> BTreeSet<PodUid> {
         let patience = LATE + 2 * self.starts().slow().unwrap_or(ASSUMED);
         let is_broken = |pod: &&Pod| {
@@ -210,7 +212,7 @@ impl Measured {
         broken.map(|pod| pod.uid.clone()).collect()
     }
 
-    /// Returns the start times. If all pods were changed in place since, the times of these changes are the best estimate.
+    /// Returns the start times, or the times of in-place updates if no start could be measured.
     fn starts(&self) -> &Times {
         if self.starts.all.is_empty() {
             &self.changes
@@ -225,7 +227,7 @@ pub(super) fn rounded(time: Duration) -> u64 {
     (time + Duration::from_millis(500)).as_secs()
 }
 
-/// A start or change of a pod that was observed on a node.
+/// Time span of one pod: from its creation, or its last in-place update, until it is Ready.
 struct PodSpan {
     node: NodeName,
     began: Timestamp,
@@ -237,7 +239,7 @@ impl PodSpan {
         self.ended.duration_since(self.began).as_secs_f64()
     }
 
-    /// Returns true if the node became Ready only at the end. Then the node's absence was measured, not the pod.
+    /// Returns true if the pod became Ready only because its node returned. The duration then measures the node's absence.
     fn waited_for(&self, returned: Option<&Timestamp>) -> bool {
         let late = self.ended.saturating_add(RETURNING).unwrap_or(self.ended);
         returned.is_some_and(|returned| self.began < *returned && *returned <= late)
@@ -252,18 +254,19 @@ pub(super) fn returned(node: &Node) -> Option<(NodeName, Timestamp)> {
     }
 }
 
-/// Durations by node.
+/// Measured durations of all starts or of all in-place updates.
 #[derive(Debug, Default)]
 struct Times {
     by_node: BTreeMap<NodeName, Duration>,
-    /// Durations in the order of the nodes.
+    /// All durations, in the order of node names.
     all: Vec<Duration>,
-    /// True if some of them were measured in a larger crowd than requested.
+    /// True if too few pods started together with fewer than `width` others, so that `all` also has more crowded ones.
     crowded: bool,
 }
 
 impl Times {
-    /// Keeps the spans with a crowd smaller than `width`, or else those with the smallest crowds.
+    /// Keeps the spans that began while fewer than `width` others were in progress. If these are too few, adds the least crowded
+    /// ones.
     fn new(seen: Vec<PodSpan>, width: usize) -> Self {
         let least = LEAST.max(seen.len() / ONE_IN);
         let mut crowds: Vec<(usize, PodSpan)> = crowds(&seen).into_iter().zip(seen).collect();
@@ -291,7 +294,7 @@ impl Times {
         self.all.iter().sum::<Duration>().checked_div(count)
     }
 
-    /// Returns the time within which nine of ten were done.
+    /// Returns the time within which nine of ten spans ended.
     fn slow(&self) -> Option<Duration> {
         let mut sorted = self.all.clone();
         sorted.sort();
@@ -299,7 +302,8 @@ impl Times {
         sorted.get(rank).copied()
     }
 
-    /// Returns a function that gives each node a time. The same names in the same order get the same times.
+    /// Returns a function that gives each node its own time, or the times of the measured nodes in turn. Nodes with the same
+    /// names in the same order get the same times.
     fn in_turn(&self) -> impl FnMut(&NodeName) -> Option<Duration> {
         let mut others = self.all.iter().cycle();
         move |node| {
@@ -309,7 +313,7 @@ impl Times {
     }
 }
 
-/// Returns the sorted times of begin and of end.
+/// Returns the sorted start times and the sorted end times.
 fn sorted(seen: &[PodSpan]) -> (Vec<Timestamp>, Vec<Timestamp>) {
     let (mut began, mut ended): (Vec<_>, Vec<_>) =
         seen.iter().map(|one| (one.began, one.ended)).unzip();
@@ -318,10 +322,10 @@ fn sorted(seen: &[PodSpan]) -> (Vec<Timestamp>, Vec<Timestamp>) {
     (began, ended)
 }
 
-/// Returns the time in the last rollout from one pod being available to the start of the pod that takes its place.
+/// Returns the average time in the last rollout from one pod being available to the start of the pod that follows.
 ///
-/// With `width` places, the first available pod makes room for the pod at position `width`, and so on. Only gaps near the median
-/// count: pauses and absent nodes produce the extremes.
+/// When `width` pods are updated at once, the first available pod is followed by the pod at position `width`, and so on. Only
+/// gaps near the median are measured, because pauses and offline nodes cause much longer ones.
 fn turnaround(
     pods: &[(NodeName, Pod)],
     seen: fn(&NodeName, &Pod) -> Option<PodSpan>,
@@ -339,7 +343,7 @@ fn turnaround(
         return None;
     }
     gaps.sort_by(f64::total_cmp);
-    // A gap of 0.3 s shows as 0 s or, less often, as 1 s. The mean is right only if both count.
+    // Keep gaps up to 1 s from the median: in whole seconds, a gap of 0.3 s is either 0 s or 1 s, and only their mean is right.
     let median = gaps[gaps.len() / 2];
     let near = |gap: &f64| (gap - median).abs() <= 1.0;
     gaps.retain(near);
@@ -347,13 +351,13 @@ fn turnaround(
     Duration::try_from_secs_f64(mean - last.min_ready.as_secs_f64()).ok()
 }
 
-/// Returns the turnaround without the `end` of a pod; `None` if the rest is too long or negative.
+/// Subtracts the time that a pod takes to end from the turnaround; `None` if the rest is negative or too long.
 fn reaction(turnaround: Duration, end: Duration) -> Option<Duration> {
     let reaction = turnaround.checked_sub(end);
     reaction.filter(|reaction| *reaction <= REACTION_MAX)
 }
 
-/// Returns how many others were in progress when each one began. Spans that ended in that same second made room and don't count.
+/// Returns for each span how many others were in progress when it began. Spans that ended in the same second are not in progress.
 fn crowds(seen: &[PodSpan]) -> Vec<usize> {
     let (began, ended) = sorted(seen);
     let crowd = |one: &PodSpan| {
@@ -364,7 +368,7 @@ fn crowds(seen: &[PodSpan]) -> Vec<usize> {
     seen.iter().map(crowd).collect()
 }
 
-/// Estimates the times behind differences of whole seconds: keeps the mean, and removes the spread that comes from rounding.
+/// Estimates the real durations behind whole seconds: keeps the mean, and removes the part of the variance caused by rounding.
 fn uncut(seconds: &[f64]) -> Vec<Duration> {
     let count = seconds.len() as f64;
     let mean = seconds.iter().sum::<f64>() / count;
@@ -387,7 +391,7 @@ fn start_of(node: &NodeName, pod: &Pod) -> Option<PodSpan> {
     span(node, pod, pod.created)
 }
 
-/// Returns the span from the last in-place update to Ready.
+/// Returns the span from a pod's last in-place update to Ready.
 fn change_of(node: &NodeName, pod: &Pod) -> Option<PodSpan> {
     let update = pod.in_place.update.filter(|update| update.is_carried_out)?;
     span(node, pod, update.at)
@@ -516,11 +520,11 @@ mod tests {
         assert!(!all.crowded);
     }
 
-    /// Found on a real cluster: a pod that began in the second in which others ended counted as crowded. Only the quickest or the
-    /// slowest pods were left.
+    /// Found on a real cluster: pods that ended in the second in which another one began were counted as running at the same
+    /// time. Only the quickest or the slowest pods were measured.
     #[test]
     fn places_that_follow_each_other_within_a_second_are_no_crowd() {
-        // Two places; a start takes 1.4 s, and the next pod begins at once.
+        // Two pods are updated at once. A start takes 1.4 s, and the next pod begins immediately.
         let pods = (0..40).map(|number: i64| {
             let began = 1_400 * (number / 2);
             let ended = began + 1_400;
@@ -545,7 +549,7 @@ mod tests {
         };
         assert_eq!(measured("away", -500), 12);
         assert_eq!(measured("away", 59), 11);
-        // The node returned later.
+        // The node became Ready long after the pod, so its return did not delay the pod.
         assert_eq!(measured("away", 3_600), 12);
     }
 
@@ -566,7 +570,7 @@ mod tests {
 
     #[test]
     fn the_last_rollout_tells_what_passes_from_one_pod_to_the_next() {
-        // Three places; a start takes 5 s, an end and the reaction to it 3 s.
+        // Three pods are updated at once. A start takes 5 s; the end of the old pod and the reaction to it take 3 s.
         let mut pods: Vec<(NodeName, Pod)> = (0..30)
             .map(|number| {
                 pod(
@@ -624,10 +628,11 @@ mod tests {
         assert_eq!(end(&last("a", 3, 0), None), (30, false), "another revision");
     }
 
-    /// Found on a real cluster: a reaction of 0.3 s was measured as 0.1 s. The difference is a sixth of an in-place rollout.
+    /// Found on a real cluster: a reaction of 0.3 s was measured as 0.1 s, so the plan of an in-place rollout was a sixth too
+    /// short.
     #[test]
     fn what_passes_from_one_to_the_next_is_right_also_below_a_second() {
-        // Twenty places that follow each other; a start takes 1.3 s, and 0.3 s pass.
+        // Twenty pods are updated at once. A start takes 1.3 s, and the next pod begins 0.3 s later.
         let places = (0..20).flat_map(|round| (0..20).map(move |place| (round, place)));
         let pods = places.map(|(round, place)| {
             let began = 1_600 * round + 80 * place;
@@ -648,7 +653,8 @@ mod tests {
         assert!((250..=350).contains(&milliseconds), "{milliseconds}");
     }
 
-    /// Found on a real cluster: the plan expected the pod to start although the scheduler had reported that there is no room.
+    /// Found on a real cluster: the plan expected a pod to start although the scheduler had reported that no node has room for
+    /// it.
     #[test]
     fn what_has_no_room_is_broken() {
         let mut no_room = pod("n1", 8, 9, 0, 0);

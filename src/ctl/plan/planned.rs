@@ -1,4 +1,4 @@
-//! The live fleet as it would be right after a change: read once, changed only in memory.
+//! The fleet as it would be right after a planned change: read from the cluster, and changed only in memory.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ pub(super) struct PlannedRollout {
     /// Evaluated state of the DaemonSet right after the change.
     pub(super) snapshot: RolloutSnapshot,
     pub(super) revisions: RevisionChange,
-    /// State of new pods.
+    /// State of new pods before they start.
     pub(super) new_pod: Pod,
     /// Rules for creating pods of an Advanced DaemonSet.
     pub(super) scaling: Option<Scaling>,
@@ -59,7 +59,7 @@ pub(super) struct PlannedRollout {
 }
 
 impl PlannedRollout {
-    /// Reads a managed DaemonSet with its fleet, and makes the change in memory; `Ok(Err(_))` if nodes may not be listed.
+    /// Reads a managed DaemonSet with its fleet, and applies the change in memory; `Ok(Err(_))` if nodes may not be listed.
     ///
     /// # Errors
     /// Fails if an object cannot be read, does not exist or cannot be planned.
@@ -119,7 +119,7 @@ impl PlannedRollout {
         let mut snapshot = snapshot.ok_or_else(nothing_to_plan)?;
         forget_answers(&mut snapshot.fleet);
         snapshot.state = Arc::default();
-        // The order of events matters only before Kubernetes 1.33, and only for a moment.
+        // Assume the order of events of Kubernetes 1.33. In older versions, the other order delays a surge only for a moment.
         snapshot.fleet.in_order = true;
         Ok(Ok(Self {
             snapshot,
@@ -137,7 +137,7 @@ impl PlannedRollout {
 /// Checks that there is a rollout to plan.
 fn is_plannable(view: &ClusterView, key: &SetKey) -> Result<(), CliError> {
     let advanced = view.index.set(key).and_then(|set| set.advanced.as_ref());
-    // Without pods there is nothing to plan, whatever else changes.
+    // An Advanced DaemonSet with unusable fields gets no pods, so no change to it can be planned.
     if advanced.is_some_and(|advanced| !advanced.is_workable)
         && let Some(ParsedSettings::Invalid(invalid, _)) = view.index.reading(key).as_deref()
     {
@@ -186,7 +186,8 @@ fn revision_of(
     Some(same.max_by_key(|known| known.number)?.hash)
 }
 
-/// Validates an Advanced DaemonSet with an embedded API server and Kruise's CRD: its fields have types and limits.
+/// Validates an Advanced DaemonSet with the embedded API server, which checks types and limits of the fields as Kruise's CRD
+/// does.
 async fn accepted(planned: &Value, now: Timestamp) -> Result<(), CliError> {
     let cluster = Cluster::new(ClusterOptions::new(Clock::starting_at(now), 0));
     cluster.install_advanced();
@@ -215,7 +216,8 @@ async fn accepted(planned: &Value, now: Timestamp) -> Result<(), CliError> {
     }
 }
 
-/// Applies the planned DaemonSet to the index, as already processed by its controller; returns the number of its revision.
+/// Applies the planned DaemonSet to the index, in the state after its controller has processed it. Returns the number of its
+/// revision.
 fn apply(
     view: &mut ClusterView,
     key: &SetKey,
@@ -243,7 +245,7 @@ fn apply(
     let hash = to.map_or(PLANNED, Revision::as_str);
     let name = to.and_then(|to| view.index.revision_name(&uid, to));
     let name = name.map_or_else(|| format!("{}-{PLANNED}", key.name), str::to_owned);
-    // A restored revision keeps its creation time: it needs no proof, and the rollout is a rollback.
+    // Keep the creation time of a restored revision. It marks the rollout as a rollback, which needs no proof.
     let same = known.iter().find(|known| Some(&known.hash) == to);
     let made = same.and_then(|known| known.made).unwrap_or(now);
     let revision = json!({
@@ -272,7 +274,7 @@ fn apply(
     greatest + 1
 }
 
-/// Clears answers from before the change: the API server is asked again.
+/// Clears rejected writes and evictions from before the change, because the controller would try them again.
 fn forget_answers(fleet: &mut Fleet) {
     fleet.write_failures = Default::default();
     fleet.evictions = Default::default();
@@ -326,7 +328,7 @@ fn new_pod(template: &Value, number: i64) -> Pod {
     }
 }
 
-/// Returns the settings, or the controller's message if they are invalid.
+/// Returns the settings; if they are invalid, the error has the controller's message.
 fn usable(kind: SetKind, set: Value) -> Result<Strategy, CliError> {
     let set = decided_upon(kind, set);
     match set.map(|set| read(&set.settings())) {
@@ -345,7 +347,8 @@ fn nothing_to_plan() -> CliError {
     )
 }
 
-/// Returns how the present revision was rolled out. Kubernetes keeps the annotations of that time on the ControllerRevision.
+/// Returns how the present revision was rolled out, according to the DaemonSet's annotations at that time, which Kubernetes
+/// copies to the ControllerRevision.
 async fn last(
     access: &Access,
     view: &ClusterView,
@@ -357,7 +360,7 @@ async fn last(
     let set = view.index.set(key)?;
     let name = view.index.revision_name(&set.uid, current)?;
     let api: Api<ControllerRevision> = Api::namespaced(access.client.clone(), &key.namespace);
-    // Callers may list ControllerRevisions but need no right to get one.
+    // Use a list, because callers may list ControllerRevisions but need no right to get one.
     let params = ListParams::default().fields(&format!("metadata.name={name}"));
     let listing = api.list_metadata(&params);
     let found = access
@@ -374,7 +377,7 @@ async fn last(
     })
 }
 
-/// Returns how many nodes are updated at once if only the budget limits them.
+/// Returns the number of nodes that are updated at once if only the budget limits it.
 pub(super) fn width(strategy: &Strategy, pods: usize) -> usize {
     let shares = [strategy.max_unavailable, strategy.max_surge];
     let widths = shares.map(|share| share.resolve(pods));

@@ -13,17 +13,17 @@ use crate::core::words::{named, plural};
 use crate::ctl::brief::wrapped;
 use crate::ctl::table::{CellStyle, Table};
 
-/// Maximum length in characters of a change that is shown whole. An image with registry and digest fits.
+/// Maximum length in characters of a planned change in the text. Longer changes are cut. An image with registry and digest fits.
 const SHOWN: usize = 200;
-/// Maximum number of nodes that are listed one by one; more are listed by batch.
+/// Maximum number of nodes that are listed one by one; a longer list has one line per batch.
 const EACH: usize = 20;
-/// Maximum number of batches; more are left out in the middle.
+/// Maximum number of batches that are listed; batches in the middle are left out.
 const BATCHES: usize = 20;
 
-/// Renders the answer; `wide` lists every node.
+/// Renders the plan. If `wide` is true, it lists every node.
 pub(super) fn plan(row: &PlanRow, wide: bool, colour: bool) -> String {
     let head = head(row);
-    // One line per sentence, in 80 columns.
+    // Each sentence begins on its own line and is wrapped at 80 columns.
     let indent = |line: &str| line.chars().take_while(|letter| *letter == ' ').count();
     let lines = head.lines();
     let mut text: String = lines
@@ -40,7 +40,7 @@ pub(super) fn plan(row: &PlanRow, wide: bool, colour: bool) -> String {
     text
 }
 
-/// Returns the planned changes: ` with a=1, b=2 without c`.
+/// Returns the planned changes as text: ` with a=1, b=2 without c`.
 pub(super) fn changes(change: &[String]) -> String {
     let set = change.iter().map(String::as_str);
     let (unset, set): (Vec<&str>, Vec<&str>) = set.partition(|word| word.starts_with(UNSET));
@@ -56,7 +56,7 @@ pub(super) fn changes(change: &[String]) -> String {
 }
 
 fn head(row: &PlanRow) -> String {
-    // Writing to a String cannot fail.
+    // The results of `writeln!` are ignored, because writing to a String cannot fail.
     let mut text = String::new();
     let key = format!("{}/{}", row.namespace, row.name);
     let with = changes(&row.change);
@@ -75,7 +75,7 @@ fn head(row: &PlanRow) -> String {
             },
             match row.complete {
                 true => format!(" within {}", exact(row.seconds)),
-                // The time until a rollout gets stuck is of no use.
+                // Without a complete rollout there is no total duration: the time until it stops would be misleading.
                 false => String::new(),
             },
             row.batches,
@@ -83,7 +83,7 @@ fn head(row: &PlanRow) -> String {
         );
         let _ = writeln!(text, "{}", pace(row));
     }
-    // A wait without an end is the final state, which follows.
+    // A wait without an end is the final state, which the line "At the end" reports below.
     for wait in &row.waits {
         if let Some(until) = &wait.until {
             let (from, why) = (&wait.from, &wait.message);
@@ -94,7 +94,7 @@ fn head(row: &PlanRow) -> String {
         let lost = row.broke.join(", ");
         let _ = writeln!(text, "As if these were lost with the new revision: {lost}.");
     }
-    // Without a full stop, because the sentence may end with a command.
+    // No full stop: the message may end with a command that readers copy.
     let _ = writeln!(text, "At the end: {}: {}", row.phase, row.message);
     if row.cut {
         let _ = writeln!(text, "It is not over then (see --horizon).");
@@ -154,7 +154,7 @@ fn pace(row: &PlanRow) -> String {
     )
 }
 
-/// Returns a sentence about the time between two nodes.
+/// Returns a sentence about the time between the end of one pod and the start of the next.
 fn reaction(reaction: ReactionTimes) -> String {
     let known = if reaction.measured {
         "as in the last rollout"
@@ -165,7 +165,7 @@ fn reaction(reaction: ReactionTimes) -> String {
     format!(" Until the next one begins, {seconds:.1}s pass ({known}).")
 }
 
-/// Returns the remaining nodes by verdict.
+/// Returns the nodes that do not run the revision at the end, one line per verdict.
 fn left(row: &PlanRow) -> Vec<String> {
     let mut words: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for left in &row.left {
@@ -239,7 +239,7 @@ fn at(seconds: u64) -> String {
     format!("+{}", exact(seconds))
 }
 
-/// Formats a duration such as `2m40s`. The coarser format of tables would be equal for several batches.
+/// Formats a duration to the second, such as `2m40s`. The coarser format of tables would show several batches as equal.
 fn exact(seconds: u64) -> String {
     let duration = humantime::format_duration(Duration::from_secs(seconds));
     duration.to_string().replace(' ', "")

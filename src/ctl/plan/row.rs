@@ -12,7 +12,7 @@ use crate::core::{Phase, SetKind, Verdict, instant};
 use crate::ctl::row::{NodeRow, SetRow, api_version};
 use crate::ctl::snapshot::RolloutSnapshot;
 
-/// Fields of `-o json` and `-o yaml`, for the reference.
+/// Description of the fields of `-o json` and `-o yaml`, for the reference.
 pub(crate) const FIELDS: &str = "\
 Fields of -o json and -o yaml (fields may be added, none is renamed; null where nothing is known):
   of a plan       kind, namespace, name, change (what was asked for), from and to (revisions; null for one that does
@@ -28,10 +28,10 @@ Fields of -o json and -o yaml (fields may be added, none is renamed; null where 
   without nodes   kind, namespace, name, change, from, to, unknown (nodes), pods, outdated (of another revision than to),
                   message; nothing is played, and the exit code is 7";
 
-/// Time without a new step after which a batch ends, if no pod becomes Ready.
+/// Time without a new step after which a batch ends, if none of its pods has become Ready.
 const PAUSE: SignedDuration = SignedDuration::from_secs(1);
 
-/// A plan.
+/// Simulated rollout.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct PlanRow {
@@ -52,7 +52,7 @@ pub(super) struct PlanRow {
     pub(super) replaced: usize,
     pub(super) batches: usize,
     pub(super) begins: String,
-    /// End of the rollout. If it does not complete, the time when the last pod is Ready, or its start if it never is.
+    /// End of the rollout. If it does not complete, the time when the last pod becomes Ready, or is created if it never does.
     ///
     /// `null` if no pod is replaced.
     pub(super) ends: Option<String>,
@@ -62,24 +62,24 @@ pub(super) struct PlanRow {
     pub(super) steps: Vec<StepRow>,
     pub(super) waits: Vec<WaitRow>,
     pub(super) broke: Vec<String>,
-    /// Nodes that do not run the revision at the end.
+    /// Nodes that do not run the new revision at the end.
     pub(super) left: Vec<LeftRow>,
-    /// Phase at the end. `message` is a sentence about it.
+    /// Phase at the end of the simulation; `message` explains it.
     pub(super) phase: &'static str,
     pub(super) message: String,
     pub(super) notes: Vec<String>,
     pub(super) cut: bool,
-    /// True if the rollout is complete at the end.
+    /// True if the rollout is complete at the end of the simulation.
     #[serde(skip)]
     pub(super) complete: bool,
 }
 
-/// Step of a plan: one node.
+/// Replacement of the pod of one node.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct StepRow {
     pub(super) node: String,
-    /// Number of the batch, from 1.
+    /// Number of the batch, starting with 1.
     pub(super) batch: usize,
     pub(super) manner: ReplacementManner,
     pub(super) begins: String,
@@ -90,21 +90,21 @@ pub(super) struct StepRow {
     pub(super) ready_seconds: Option<u64>,
 }
 
-/// A time in which the rollout waits.
+/// Period in which no node can be updated.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct WaitRow {
     pub(super) from: String,
     pub(super) until: Option<String>,
-    /// Phase of the rollout meanwhile.
+    /// Phase of the rollout in this period.
     pub(super) phase: &'static str,
-    /// Reason of the condition meanwhile, with its sentence as `message`; or the holds that have to end.
+    /// Reason of the condition in this period, or `Held` if holds of nodes have to end. `message` explains it.
     pub(super) reason: &'static str,
     pub(super) message: String,
     #[serde(skip)]
     pub(super) seconds: u64,
 }
 
-/// A node that does not run the revision at the end.
+/// A node that does not run the new revision at the end.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct LeftRow {
     pub(super) node: String,
@@ -120,7 +120,7 @@ pub(super) struct RevisionChange {
 }
 
 impl PlanRow {
-    /// Builds the row of a forecast. `at_end` is the rollout at its end.
+    /// Builds the row. `played` is the simulated rollout, `at_end` the state of the DaemonSet at its end.
     pub(super) fn new(
         played: &Forecast,
         at_end: &RolloutSnapshot,
@@ -156,7 +156,7 @@ impl PlanRow {
             seconds: since(wait.from),
         };
         let mut waits: Vec<WaitRow> = played.waits.iter().map(wait).collect();
-        // A wait after the last step is the end of the rollout, except for holds that end after the horizon.
+        // Leave out waits after the last step of a complete rollout, except for holds, which end after the horizon.
         let trailing = |wait: &WaitRow| {
             complete
                 && wait.reason != HELD
@@ -191,10 +191,10 @@ impl PlanRow {
     }
 }
 
-/// Returns the batch of every step, counted from 1.
+/// Returns the batch of each step, counted from 1.
 ///
-/// A batch holds the steps that begin before its first pod is Ready. If nodes follow one another as places become free, that is
-/// one filling of these places.
+/// A batch has the steps that begin before its first pod is Ready. If each update begins when another one ends, a batch has as
+/// many steps as nodes are updated at once.
 fn batches(steps: &[Replacement]) -> Vec<usize> {
     let mut batches = Vec::with_capacity(steps.len());
     let mut free: Option<Timestamp> = None;
@@ -211,9 +211,9 @@ fn batches(steps: &[Replacement]) -> Vec<usize> {
     batches
 }
 
-/// Returns the end of the rollout: when all new pods are available and all old ones are gone.
+/// Returns the time when all new pods are available and all old ones are gone.
 ///
-/// If it does not complete, returns when the last pod is Ready, or its start if it never is.
+/// If the rollout does not complete, returns the time when the last pod becomes Ready, or is created if it never does.
 fn over(played: &Forecast, min_ready: Duration, complete: bool) -> Option<Timestamp> {
     let steps = played.steps.iter();
     let ready = steps.map(|step| step.ready.unwrap_or(step.begins)).max()?;
@@ -246,7 +246,7 @@ fn left(end: &RolloutSnapshot) -> Vec<LeftRow> {
 mod tests {
     use super::*;
 
-    /// Returns the batches of steps that begin and become Ready at these seconds.
+    /// Returns the batches of steps, each given by the seconds when it begins and becomes Ready.
     fn of(steps: &[(i64, Option<i64>)]) -> Vec<usize> {
         let at = |second: i64| Timestamp::from_second(second).unwrap();
         let step = |(begins, ready): &(i64, Option<i64>)| Replacement {
@@ -263,7 +263,7 @@ mod tests {
         let ready = |begins: i64, takes: i64| (begins, Some(begins + takes));
         let together = [ready(0, 5), ready(0, 9), ready(9, 5), ready(9, 5)];
         assert_eq!(of(&together), [1, 1, 2, 2]);
-        // Two places; the next step begins as soon as one is free.
+        // Two nodes are updated at once. The next step begins when one of the two pods is Ready.
         let sliding = [
             ready(0, 5),
             ready(0, 3),

@@ -1,4 +1,4 @@
-//! Plans compared with the actual rollout on the embedded cluster.
+//! Tests that compare plans with the actual rollout on the embedded cluster.
 
 mod advanced;
 
@@ -25,7 +25,7 @@ use crate::task::Task;
 
 const A_MOMENT: Duration = Duration::from_secs(60);
 
-/// Returns the nodes whose pods the controller deletes after the change, in order.
+/// Makes the change and returns the nodes whose pods the controller deletes, in order.
 async fn really(world: &CtlWorld, kind: SetKind, change: impl Future<Output = ()>) -> Vec<String> {
     let pods: Api<crate::k8s::Pod> = Api::namespaced(world.client.clone(), "default");
     let (found, mut nodes) = tokio::sync::mpsc::unbounded_channel();
@@ -170,7 +170,7 @@ async fn nothing_pending_means_nothing_is_replaced() {
 #[tokio::test(start_paused = true)]
 async fn what_blocks_is_told_with_its_end() {
     let world = CtlWorld::with_nodes(2).await;
-    // 2026-01-01 is a Thursday.
+    // The clock starts at 2026-01-01, a Thursday, so the window on Saturday is closed.
     let window = "plan web --image web:2 --set maintenance-window=Sat\u{a0}02:00-04:00\u{a0}UTC"
         .replace('\u{a0}', "-");
     assert_eq!(world.error(&window).await.code, Code::Invalid);
@@ -191,7 +191,7 @@ async fn what_blocks_is_told_with_its_end() {
         "{text}"
     );
     assert!(flat(&text).contains("(see --horizon)"), "{text}");
-    // The window closes before the second node.
+    // A pod takes 3 hours to end, so the window of 2 hours closes before the second node is updated.
     let (text, ended) = world
         .run("plan web --image web:2 --horizon 3d --ends-in 3h")
         .await;
@@ -219,7 +219,7 @@ async fn an_update_in_place_is_planned_as_one() {
         steps.map(|step| step["manner"].clone()).collect()
     };
     assert_eq!(manners(&plan), ["inPlace"; 3], "{plan}");
-    // An environment variable cannot be changed in a running pod.
+    // A changed environment variable rules out an in-place update: the pods have to be replaced.
     let env = json!([{ "name": "c", "env": [{ "name": "A", "value": "b" }] }]);
     let template = json!({ "spec": { "containers": env } });
     annotate(&world, json!({ "apps.openyurt.io/paused": "true" })).await;
@@ -230,7 +230,8 @@ async fn an_update_in_place_is_planned_as_one() {
     assert_eq!(manners(&plan), ["delete"; 3], "{plan}");
 }
 
-/// Found by a user of the documentation: the plan kept nodes by partition, and proved a revision that had run before.
+/// Found by a reader of the documentation: the plan of a rollback kept nodes by `partition` and waited for a proof of the
+/// restored revision, although it had been rolled out before.
 #[tokio::test(start_paused = true)]
 async fn a_way_back_is_planned_as_one() {
     let world = CtlWorld::with_nodes(4).await;
@@ -248,7 +249,7 @@ async fn a_way_back_is_planned_as_one() {
     assert!(back["seconds"].as_u64().unwrap() < 10, "{back}");
 }
 
-/// A real kubelet reports an image by its full name and digest, unlike the simulated kubelet.
+/// Checks the plan with image names as a real kubelet reports them: with registry and digest, unlike the simulated kubelet.
 #[tokio::test(start_paused = true)]
 async fn an_update_in_place_of_pods_of_real_kubelets_takes_its_time_and_keeps_to_the_budget() {
     let world = CtlWorld::with_nodes(4).await;
@@ -314,7 +315,7 @@ async fn what_cannot_be_planned_says_why() {
             .contains("apps.openyurt.io/max-unavailable is \"abc\""),
         "{error}"
     );
-    // No message repeats a long value.
+    // Error messages must not repeat a long value.
     for value in [
         "x".repeat(8_000),
         format!(r#"{{"{}":1}}"#, "x".repeat(8_000)),
@@ -385,7 +386,7 @@ async fn where_pods_are_evicted_disruption_budgets_are_foreseen() {
     );
 }
 
-/// A wait with a known end is no standstill, whatever its cause, even if it exceeds the limit for a standstill.
+/// Checks that a plan continues after a wait whose end is known, even if it is longer than the limit for a standstill.
 #[tokio::test(start_paused = true)]
 async fn a_plan_goes_on_after_a_long_wait() {
     #[track_caller]
@@ -415,7 +416,7 @@ async fn a_plan_goes_on_after_a_long_wait() {
     assert_eq!(wait["reason"], "Held", "{plan}");
     assert_eq!(wait["message"], held, "{plan}");
     assert_eq!(wait["until"], "2026-01-01T05:00:00Z", "{plan}");
-    // The end of a hold is known even after the horizon.
+    // The plan reports the end of a hold even if it is after `--horizon`.
     let text = flat(&world.text("plan web --image web:2 --horizon 1h").await);
     for words in [
         "until 2026-01-01T05:00:00Z: node n2 keeps",
@@ -423,7 +424,7 @@ async fn a_plan_goes_on_after_a_long_wait() {
     ] {
         assert!(text.contains(words), "{words}: {text}");
     }
-    // A node whose window never opens does not end the plan before another node's hold ends.
+    // The window of n3 never opens. The plan still continues until the hold of n2 ends.
     let never =
         json!({ "metadata": { "annotations": { "apps.openyurt.io/maintenance-window": "Mon" } } });
     let patched = nodes

@@ -1,7 +1,7 @@
-//! A plan for a caller without the right to list nodes: the changes and the number of affected pods.
+//! Plan for a caller without the right to list nodes: the changes, and the number of affected pods.
 //!
-//! The rollout is not simulated, because without nodes it is unknown which are online, in which wave they are, and where pods
-//! belong.
+//! The rollout is not simulated. Without nodes it is unknown which nodes are online, to which wave they belong, and which of them
+//! need a pod.
 
 use serde::Serialize;
 
@@ -13,7 +13,7 @@ use crate::ctl::row::api_version;
 use crate::ctl::view::ClusterView;
 use crate::index::SetKey;
 
-/// Known facts of a plan without nodes. Field names are stable for scripts.
+/// The parts of a plan that are known without nodes. Field names are stable for scripts.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct UnplayedPlan {
@@ -28,11 +28,11 @@ pub(super) struct UnplayedPlan {
     from: Option<String>,
     /// Hash of the revision that pods would get; `null` if it does not exist yet.
     to: Option<String>,
-    /// Resources that the caller may not read and that the simulation needs.
+    /// Resources that the simulation needs and the caller may not read.
     unknown: Vec<&'static str>,
     /// Number of pods of the DaemonSet.
     pods: usize,
-    /// Number of pods of another revision than `to`.
+    /// Number of pods whose revision is not `to`.
     outdated: usize,
     message: &'static str,
 }

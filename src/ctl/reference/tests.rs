@@ -1,4 +1,4 @@
-//! The reference page of the documentation, and the content that page and manual pages must have.
+//! Tests of the reference: the page in the documentation is up to date, and page and manual pages have the required content.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use clap::{Arg, Command};
 use super::*;
 use crate::ctl::examples;
 
-/// Returns the page `docs/reference/cli.md`.
+/// Returns the expected content of `docs/reference/cli.md`.
 fn page() -> String {
     let mut page = String::from(
         "# Command line\n\n\
@@ -17,7 +17,7 @@ fn page() -> String {
     let all = described();
     let ctl = all.find_subcommand("ctl");
     for verb in ctl.iter().flat_map(|ctl| ctl.get_subcommands()) {
-        // Writing to a String cannot fail.
+        // Ignore the result: writing to a String cannot fail.
         let _ = write!(page, "\n{}", section(verb));
     }
     let _ = write!(
@@ -33,7 +33,7 @@ fn page() -> String {
     page
 }
 
-/// Returns the section about a verb.
+/// Returns the section of the page about one verb.
 fn section(verb: &Command) -> String {
     let name = verb.get_name();
     let about = verb.get_long_about().or(verb.get_about());
@@ -93,7 +93,7 @@ fn section(verb: &Command) -> String {
     text
 }
 
-/// Returns an argument as it is typed.
+/// Returns an argument as users enter it.
 fn shown(argument: &Arg) -> String {
     let short = argument.get_short().map(|short| format!("-{short}"));
     let long = argument.get_long().map(|long| format!("--{long}"));

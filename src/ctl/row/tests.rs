@@ -1,4 +1,4 @@
-//! Messages for every state of a node.
+//! Tests of the messages for nodes and rollouts.
 
 use super::*;
 use crate::core::fleet::in_place::{InPlaceTransition, Recreate, Shape};
@@ -23,7 +23,7 @@ fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
 }
 
-/// Returns a node that has been Ready for long, with one available old pod.
+/// Returns a node that has long been Ready, with one available pod of the old revision.
 fn node(name: &str) -> Node {
     Node {
         name: name.into(),
@@ -57,7 +57,7 @@ fn pod(name: &str) -> Pod {
     }
 }
 
-/// Returns a node whose pod is new and was created `ago` seconds ago.
+/// Returns a node whose pod has the new revision, is not Ready, and was created `ago` seconds ago.
 fn updated(name: &str, ago: i64) -> Node {
     let mut node = node(name);
     node.pods[0].revision = PodRevision::Current;
@@ -66,14 +66,14 @@ fn updated(name: &str, ago: i64) -> Node {
     node
 }
 
-/// Returns such a node with an available pod.
+/// Returns a node whose pod has the new revision, is available, and was created `ago` seconds ago.
 fn serving(name: &str, ago: i64) -> Node {
     let mut node = updated(name, ago);
     node.pods[0].ready_since = Some(at(NOW - 30));
     node
 }
 
-/// Returns the node `n1` with a new pod in addition to the old one.
+/// Returns the node `n1` with a surge pod of the new revision in addition to the old pod.
 fn doubled() -> Node {
     let made = Pod {
         surge: true,
@@ -117,7 +117,7 @@ fn snapshot(nodes: Vec<Node>, pause: Option<Pause>) -> RolloutSnapshot {
     }
 }
 
-/// Checks the messages for `n1`, which comes first in the order; `n2` runs the old revision.
+/// Checks verdict, reason and messages for the node `n1`. A second node `n2` runs the old revision.
 #[track_caller]
 fn case(n1: Node, verdict: &str, reason: Option<&str>, because: &str, next: &str) {
     let snapshot = snapshot(vec![n1, node("n2")], None);
@@ -205,7 +205,7 @@ fn every_state_of_a_node_has_words() {
         "yurt-ds ctl undo default/web",
     );
 
-    // The condition reports the problem too, but no series of pods has ended.
+    // The DaemonSet's condition reports the problem too, but no pod of this node has ended yet.
     let mut crashing = updated("n1", 60);
     crashing.pods[0].problem = problem("CrashLoopBackOff", 5, 0);
     crashing.trouble = problem("CrashLoopBackOff", 0, 0);
@@ -354,7 +354,7 @@ fn two_pods_that_a_pause_or_a_mistake_keeps_are_told_so() {
         "{because}"
     );
     assert_eq!(next, "It goes on after: yurt-ds ctl resume default/web");
-    // Without the pause it continues automatically.
+    // Without the pause, the old pod is deleted next.
     snapshot.strategy.pause = None;
     snapshot.plan = decide(&snapshot.strategy, &snapshot.fleet, snapshot.now);
     let [because, _] = said(&snapshot);
@@ -429,7 +429,7 @@ fn a_pause_of_what_the_guard_stopped_names_both_and_their_order() {
         said.ends_with(": either begins when it is resumed"),
         "{said}"
     );
-    // No node is waiting any more. The rollout is stalled, and a first `resume` would end only the pause.
+    // Without `n1` no node waits for the end of the pause. The rollout is stalled, and a first `resume` would only end the pause.
     snapshot.fleet.nodes.remove(0);
     snapshot.plan = decide(&snapshot.strategy, &snapshot.fleet, at(NOW));
     let said = snapshot.said().sentence();
@@ -655,7 +655,7 @@ fn a_node_whose_wave_is_full_is_told_of_that_wave() {
         next.ends_with("that wave in the annotation apps.openyurt.io/waves"),
         "{next}"
     );
-    // The budget of all nodes is used up too.
+    // Now max-unavailable allows only one of all nodes, so this budget is used up in addition to the wave's.
     let (because, next) = said(Some(IntOrPercent::Number(1)), 1);
     assert!(because.ends_with(": 1 of 1 taken"), "{because}");
     assert!(
@@ -664,7 +664,7 @@ fn a_node_whose_wave_is_full_is_told_of_that_wave() {
     );
 }
 
-/// A node whose pod could not be evicted three seconds ago.
+/// Checks the messages for a pod whose eviction a PodDisruptionBudget refused three seconds ago: the budget, and how to fix it.
 #[test]
 fn a_pod_that_a_budget_keeps_has_words_with_the_budget_and_the_cure() {
     let case = |budget: Option<&str>, obstruction, reason: &str, because: &str, next: &str| {
@@ -708,7 +708,7 @@ fn a_pod_that_a_budget_keeps_has_words_with_the_budget_and_the_cure() {
     );
 }
 
-/// Returns a condition of the DaemonSet about this revision since that second.
+/// Returns a condition of type `kind` about `revision` that changed at second `since`.
 fn told(kind: &str, status: &str, revision: &str, since: i64) -> crate::k8s::Condition {
     crate::k8s::Condition {
         kind: kind.to_owned(),
@@ -734,7 +734,8 @@ fn nothing_is_so_for_longer_than_its_revision_and_its_pod_are_there() {
     snapshot.fleet.adopted = Some(at(NOW - 2));
     assert_eq!(since(&snapshot), Some(instant::words(at(NOW - 2))));
     assert_eq!(snapshot.incomplete_since(), Some(at(NOW - 2)));
-    // Under OTA no condition is `True`.
+    // The phase of OTA has no condition of its own. It begins when the last condition became `False`, but not before the
+    // revision.
     snapshot.strategy.mode = Mode::Ota;
     snapshot.plan = decide(&snapshot.strategy, &snapshot.fleet, at(NOW));
     snapshot.conditions[1].status = "False".to_owned();
@@ -789,7 +790,7 @@ fn a_pull_that_failed_is_told_to_who_asks_for_the_node_of_an_owner() {
     assert!(next.contains("refused until it is done"), "{next}");
 }
 
-/// yurt-ds creates the pods of an Advanced DaemonSet, and its fields hold the settings.
+/// Checks messages that differ for an Advanced DaemonSet: yurt-ds creates its pods, and its settings are in fields.
 #[test]
 fn what_is_said_of_an_advanced_daemonset_is_true_of_it() {
     use crate::core::settings::partition::PARTITION;
@@ -804,7 +805,7 @@ fn what_is_said_of_an_advanced_daemonset_is_true_of_it() {
         because(&advanced),
         "has no pod; the yurt-ds controller has to make one"
     );
-    // While Kruise's manager creates its pods, no other note about controllers is shown.
+    // While Kruise's manager creates the pods, the note about Kruise is the only one about controllers.
     let mut of_kruise = advanced.clone();
     of_kruise.is_of_kruise = true;
     assert_eq!(liveness_notes(&of_kruise), [KRUISE_RUNS]);

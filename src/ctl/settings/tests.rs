@@ -1,4 +1,4 @@
-//! `ctl settings`, without a cluster and against the embedded one.
+//! Tests of `ctl settings`, without a cluster and with the embedded one.
 
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ fn keys(object: &Value) -> Vec<&str> {
     object.keys().map(String::as_str).collect()
 }
 
-/// Returns the row of a setting in an answer about a DaemonSet.
+/// Returns the row of the setting `name` in an answer about a DaemonSet.
 fn row<'a>(answer: &'a Value, name: &str) -> &'a Value {
     let rows = answer["settings"].as_array().unwrap();
     rows.iter().find(|row| row["name"] == name).unwrap()

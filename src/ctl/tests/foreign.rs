@@ -1,4 +1,4 @@
-//! Hostile text in every string of every object, and its effect on commands, conditions, Events and the log.
+//! Tests with hostile text in every string of every object, and its effect on commands, conditions, Events and the log.
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -14,7 +14,7 @@ use crate::ctl::table::CellStyle;
 use crate::index::OWN_CONDITIONS;
 use crate::log::{self, Format};
 
-/// Commands with text output that read every kind of object.
+/// Commands with text output that read all kinds of objects.
 const LOOKS: [&str; 6] = [
     "status",
     "status -o wide",
@@ -23,14 +23,14 @@ const LOOKS: [&str; 6] = [
     "settings web -o wide",
     "undo web --dry-run",
 ];
-/// Commands with document output.
+/// Commands with JSON or YAML output.
 const DOCUMENTS: [&str; 4] = [
     "status web -o json",
     "settings web -o yaml",
     "why web n1 -o yaml",
     "undo web --dry-run -o yaml",
 ];
-/// Commands that take longer, write, or fail.
+/// Commands that take longer, write to the cluster, or fail.
 const OTHERS: [&str; 10] = [
     "plan web",
     "plan web -o json",
@@ -75,7 +75,7 @@ async fn look(world: &CtlWorld, line: &str, what: &str) {
     assert_safe(&what, &own.fold(text, |text, own| text.replace(own, "")));
 }
 
-/// Checks the output as a program reads it: no text is lost, and no byte controls a terminal.
+/// Runs a command with document output, and checks that the output has no characters that control a terminal.
 async fn read(world: &CtlWorld, line: &str, what: &str) {
     let text = printed(world, line).await;
     let wrong = text
@@ -102,7 +102,7 @@ async fn call(
     world.client.request(request.unwrap()).await
 }
 
-/// Writes an object and its status.
+/// Writes an object and its status with the current resource version.
 async fn put(world: &CtlWorld, path: &str, object: &Value) -> Result<(), kube::Error> {
     let mut object = object.clone();
     let mut version = call(world, "GET", path, &Value::Null).await?;
@@ -134,7 +134,7 @@ fn strings(value: &Value, at: &str, found: &mut Vec<String>) {
     }
 }
 
-/// Puts the text into each string of the object in turn, and runs `ctl` each time the API server accepts it.
+/// Puts the text into each string of the object in turn, and runs `ctl` whenever the API server accepts the object.
 async fn walk(world: &CtlWorld, path: &str, more: Value, text: &str) -> usize {
     let mut object = call(world, "GET", path, &Value::Null).await.unwrap();
     json_patch::merge(&mut object, &more);
@@ -308,7 +308,7 @@ async fn no_setting_steers_a_terminal() {
         let rows = world.json("settings web").await;
         let rows = rows["settings"].as_array().unwrap();
         let row = rows.iter().find(|row| row["annotation"] == key).unwrap();
-        // A document contains the value unchanged, or the part of it that is kept.
+        // The document has the whole value, or its beginning if the value is very long.
         let got = row["value"].as_str().unwrap();
         assert!(value.starts_with(got) && got.len() >= value.len().min(32_000));
     }
@@ -383,7 +383,7 @@ async fn conditions_events_and_the_log_are_safe() {
         for pod in names(&world, "/api/v1/namespaces/default/pods").await {
             let mut object = call(&world, "GET", &pod, &Value::Null).await.unwrap();
             json_patch::merge(&mut object, &pod_status(text));
-            // The pod may be replaced at the same time.
+            // Ignore errors: the controller may replace the pod at the same time.
             let _ = put(&world, &pod, &object).await;
         }
         tokio::time::sleep(Duration::from_secs(1_200)).await;

@@ -1,4 +1,4 @@
-//! A caller whose rights end at one namespace: a single RoleBinding of a ClusterRole in the manifests.
+//! Tests with a caller whose rights are limited to one namespace, by a RoleBinding to one of the ClusterRoles in the manifests.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ fn allows(rule: &Rule, request: &RequestInfo) -> bool {
         && (rule.resource_names.is_empty() || rule.resource_names.contains(&request.name))
 }
 
-/// Binds a ClusterRole of the manifests to the caller with a RoleBinding in `namespace`.
+/// Limits `ctl` to the rights of a ClusterRole in the manifests, granted only in `namespace`, until the guard is dropped.
 fn bind(world: &CtlWorld, role: &str, namespace: &'static str) -> FaultGuard {
     let file = include_str!("../../../manifests/base/rbac/people.yaml");
     let rules = rules_of(file, role);
@@ -58,7 +58,7 @@ async fn image(world: &CtlWorld) -> String {
     pod.containers[0].image.clone().unwrap()
 }
 
-/// A rollout by a controller, in waves of which the last one waits for an approval.
+/// A rollout by a running controller, in waves. The last wave waits for an approval.
 struct Rollout {
     world: CtlWorld,
     _controller: (shutdown::Trigger, JoinHandle<()>),
@@ -81,7 +81,7 @@ impl Rollout {
         }
     }
 
-    /// Rolls out another image, and waits until the first wave runs it.
+    /// Rolls out web:2, and waits until the first wave runs it.
     async fn first_wave(&self) -> Value {
         self.world.set_image("web:2").await;
         loop {
@@ -208,7 +208,7 @@ async fn what_rests_on_nodes_is_not_done_without_them() {
     assert_eq!(plan["unknown"], json!(["nodes"]));
     let error = world.error("plan web --set max-unavailable=abc").await;
     assert_eq!(error.code, Code::Invalid);
-    // Commands that would be dangerous without nodes are refused.
+    // `eject` is refused: without nodes, outdated pods could be missed.
     let error = world.error("eject web").await;
     assert_eq!(error.code, Code::Unreachable);
     assert!(
@@ -251,7 +251,7 @@ async fn nothing_is_claimed_that_no_controller_reported() {
     let complete = format!("revision {first}: complete");
     condition(&world, "RolloutComplete", "True", "Complete", &complete).await;
     assert_eq!(world.code("status web --wait").await, Code::Complete);
-    // A report about another revision says nothing about this one.
+    // The condition is about the previous revision, so web:2 is not reported as complete.
     world
         .kubelets
         .set_offline("n3", Outage::MARKED)
@@ -297,7 +297,7 @@ async fn nothing_is_claimed_that_no_controller_reported() {
     assert_eq!(row["message"], json!(stalled));
     let since: Timestamp = row["since"].as_str().unwrap().parse().unwrap();
     assert_eq!(since.to_string(), "2026-01-01T00:00:00Z");
-    // The messages are the same as with known nodes.
+    // Once the caller may list nodes again, the answer has numbers of nodes instead of pods.
     drop(bound);
     let known = world.json("status web").await;
     assert_eq!(known["unknown"], json!([]));

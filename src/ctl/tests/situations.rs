@@ -1,4 +1,4 @@
-//! Output of `ctl` in situations that alert an operator: one screen with cause and remedy.
+//! Tests of what `ctl` prints in situations that alert an operator: cause and remedy have to fit on one screen.
 
 use std::time::Duration;
 
@@ -154,7 +154,7 @@ async fn a_budget_that_can_never_allow_an_eviction() {
         .await
         .unwrap();
     situation.world.set_image("web:2").await;
-    // It is reported at once, because only an operator can end this.
+    // Such a budget is reported immediately, because only an operator can correct it.
     let situation = situation.after(30).await;
     let words = [
         "PodDisruptionBudget web-pdb blocks all evictions: maxUnavailable and percentages do not work for DaemonSets; set \
@@ -206,7 +206,7 @@ async fn a_maintenance_window() {
     situation.says(Code::Progressing, &words).await;
 }
 
-/// Found by a user: the headline named the window of one node although the others waited for something else.
+/// Found by a user: the headline named the maintenance window of one node although most nodes waited for another reason.
 #[tokio::test(start_paused = true)]
 async fn few_maintenance_windows_beside_what_holds_more_nodes() {
     let closed = "Sat 02:00-04:00 UTC";

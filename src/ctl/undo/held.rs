@@ -1,4 +1,4 @@
-//! Nodes that a rollback does not reach for now, because of a wave, a window, a partition or a similar setting.
+//! Nodes that a rollback does not update yet, because of a wave, a window, a partition or a similar setting.
 
 use std::collections::BTreeMap;
 
@@ -26,24 +26,24 @@ pub(super) struct HeldBack {
     verdict: Option<&'static str>,
     /// Names of the nodes; empty if nodes may not be listed.
     nodes: Vec<String>,
-    /// Reason, as a sentence about the first node.
+    /// Reason for which the first node keeps its pods, as a sentence.
     message: String,
-    /// End of this state, as a sentence about the first node.
+    /// Event or action after which the first node is updated, as a sentence.
     next: String,
-    /// Command that removes the setting, or starts the rollback outside its window.
+    /// Command that lets these nodes be rolled back now: it removes the setting, or starts the rollback outside the window.
     ///
-    /// `null` if `next` contains it, or no setting is the reason.
+    /// `null` if `next` has the command, or the reason is not a setting.
     remove: Option<String>,
-    /// True if the whole DaemonSet waits: for the end of a pause, for node owners, or for a corrected setting.
+    /// True if all nodes wait for the same: the end of a pause, node owners, or a corrected setting.
     #[serde(skip)]
     pub(super) is_for_all: bool,
 }
 
 impl HeldBack {
-    /// Returns everything that holds back a rollback to the revision `to`, as far as the caller may see.
+    /// Returns the nodes that a rollback to the revision `to` would not update yet, by reason.
     ///
-    /// `settings` are as written. `from` is the number of the revision that is rolled back. `newest` is the greatest number
-    /// before the rollback.
+    /// `settings` are those in the DaemonSet. `from` is the number of the revision that is rolled back. `newest` is the greatest
+    /// number of a revision before the rollback.
     pub(super) fn all(
         look: &Look,
         settings: Option<&Strategy>,
@@ -57,7 +57,7 @@ impl HeldBack {
         }
     }
 
-    /// Returns the text lines; `is_done` is true if the rollback has been written.
+    /// Returns the lines about these nodes. `is_done` is true if the rollback has been written.
     pub(super) fn words(&self, is_done: bool) -> String {
         let rest = self.nodes.len().saturating_sub(1);
         let rest = match rest {
@@ -84,7 +84,7 @@ impl HeldBack {
     }
 }
 
-/// Evaluates the DaemonSet as if `to` were its current revision.
+/// Evaluates the DaemonSet as if `to` were its current revision already.
 fn rolled_back(
     snapshot: &RolloutSnapshot,
     settings: Option<&Strategy>,
@@ -97,7 +97,7 @@ fn rolled_back(
     }
     let mut after = snapshot.clone();
     if let Some(settings) = settings.filter(|_| after.invalid.is_none()) {
-        // Undo removes the annotation, so the window applies again.
+        // Evaluate without `start-now`: undo removes this annotation, so the window applies again.
         after.strategy = Strategy {
             start_now: None,
             ..settings.clone()
@@ -111,7 +111,7 @@ fn rolled_back(
     fleet.undone = from;
     for node in &mut fleet.nodes {
         for pod in node.pods.iter_mut() {
-            // The controller may have given the revision its new number already.
+            // A number greater than `newest` is the new number of `to`, which the controller may have assigned by now.
             pod.revision = if pod.number == to.number || pod.number > newest {
                 PodRevision::Current
             } else {
@@ -128,7 +128,7 @@ fn rolled_back(
     after
 }
 
-/// Returns the reason for each node that would keep an outdated pod.
+/// Returns the nodes that would keep an outdated pod, by reason.
 fn of_nodes(snapshot: &RolloutSnapshot) -> Vec<HeldBack> {
     let rollout = snapshot.rollout();
     let mut groups: BTreeMap<(usize, usize), Vec<usize>> = BTreeMap::new();
@@ -161,7 +161,7 @@ fn of_nodes(snapshot: &RolloutSnapshot) -> Vec<HeldBack> {
     groups.into_values().filter_map(of_group).collect()
 }
 
-/// Returns the group of a node, which is equal for the same reason; `None` if the node is not held back.
+/// Returns a key that is equal for nodes with the same reason; `None` if the node is not held back.
 fn group(verdict: &Verdict, node: &Node) -> Option<(usize, usize)> {
     let part = match *verdict {
         Verdict::WaveNotOpen { wave, .. } => wave,
@@ -180,7 +180,8 @@ fn group(verdict: &Verdict, node: &Node) -> Option<(usize, usize)> {
     Some((verdict.index(), part))
 }
 
-/// Returns the command that removes the setting that holds back a node, or starts the rollback outside the window.
+/// Returns the command that lets a held-back node be rolled back now: it removes the setting, or starts the rollback outside the
+/// window.
 fn removal(
     rollout: &RolloutView<'_>,
     node: &Node,
@@ -206,7 +207,7 @@ fn start_now(key: &SetKey) -> String {
     format!("yurt-ds ctl start-now {key}")
 }
 
-/// Returns the command that removes a setting of the DaemonSet from its `place`: an annotation or the path of a field.
+/// Returns the command that removes a setting from the DaemonSet. `place` is its annotation or the path of its field.
 fn remove(key: &SetKey, setting: &str, place: &str) -> String {
     let (namespace, resource, name) = (&key.namespace, key.kind.resource(), &key.name);
     if place == setting {
@@ -217,7 +218,7 @@ fn remove(key: &SetKey, setting: &str, place: &str) -> String {
     format!("kubectl -n {namespace} patch {resource} {name} --type=merge -p '{patch}'")
 }
 
-/// Returns the settings that may hold back nodes.
+/// Returns the settings that may hold back nodes, for a caller without the right to list nodes.
 fn of_settings(reported: &ReportedRollout) -> Vec<HeldBack> {
     let Some(strategy) = &reported.strategy else {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! Rollbacks on the embedded cluster, with and without a controller.
+//! Tests of rollbacks on the embedded cluster, with and without a controller.
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
@@ -15,7 +15,7 @@ use crate::sim::cluster::faults::Fault;
 use crate::sim::kubelet::Behaviour;
 use crate::sim::world::start_controller;
 
-/// Long enough for controllers and kubelets to react.
+/// Time in which controllers and kubelets react to a change.
 const A_MOMENT: Duration = Duration::from_secs(60);
 
 async fn set(world: &CtlWorld) -> Value {
@@ -26,7 +26,7 @@ async fn image(world: &CtlWorld) -> Value {
     set(world).await["spec"]["template"]["spec"]["containers"][0]["image"].clone()
 }
 
-/// Creates a DaemonSet that had three templates one after the other.
+/// Creates a DaemonSet that has had three templates, one after the other: web:1, web:2 and web:3.
 async fn three_revisions() -> CtlWorld {
     let world = CtlWorld::with_nodes(2).await;
     world.set_image("web:2").await;
@@ -64,7 +64,7 @@ async fn it_goes_back_step_by_step_and_never_to_what_came_later() {
     assert_eq!(world.writes(), 1);
     assert_eq!(image(&world).await, "web:2");
     both_replaced(&world).await;
-    // By number, web:3 would be next.
+    // The restored web:2 has number 4, after web:3. The second undo restores web:1, not the next lower number web:3.
     let answer = world.json("undo web").await;
     assert_eq!(answer["changed"], true);
     assert_eq!(answer["from"]["number"], 4);
@@ -83,7 +83,7 @@ async fn it_goes_back_step_by_step_and_never_to_what_came_later() {
     ] {
         assert!(error.text.contains(words), "{words}: {error}");
     }
-    // A revision that is named by its number is always restored.
+    // `--to-revision` restores any revision, also one that `undo` would not choose.
     let named = error.text.lines().find(|line| line.ends_with("web:3"));
     let number = named
         .and_then(|line| line.split_whitespace().next())
@@ -100,7 +100,8 @@ async fn it_goes_back_step_by_step_and_never_to_what_came_later() {
     assert_eq!(after["spec"]["template"], before["spec"]["template"]);
 }
 
-/// The order of `kubectl rollout undo`: Kubernetes gives a revision a new number when its template is applied again.
+/// Checks that `undo` chooses the same revision as `kubectl rollout undo`, although Kubernetes gives a revision a new number when
+/// its template is applied again.
 #[tokio::test(start_paused = true)]
 async fn it_goes_back_to_the_revision_that_was_replaced() {
     let world = CtlWorld::with_nodes(2).await;
@@ -113,7 +114,7 @@ async fn it_goes_back_to_the_revision_that_was_replaced() {
     assert!(dry["from"]["lastRolledOut"].is_string(), "{dry}");
     world.text("undo web").await;
     assert_eq!(image(&world).await, "web:3");
-    // The next undo goes further back, not forward to the revision that was rolled back.
+    // The next undo restores an older revision, not the one that the first undo rolled back.
     both_replaced(&world).await;
     world.text("undo web").await;
     assert_eq!(image(&world).await, "web:2");
@@ -127,7 +128,7 @@ async fn after_a_jump_back_nothing_newer_is_gone_back_to() {
     assert_eq!(world.error("undo web").await.code, Code::Refused);
 }
 
-/// Two operators run the same command at once.
+/// Checks that only one of two operators succeeds who run `undo` at the same time.
 #[tokio::test(start_paused = true)]
 async fn a_second_undo_does_not_go_back_further_while_the_first_is_under_way() {
     let world = three_revisions().await;
@@ -148,7 +149,8 @@ async fn a_second_undo_does_not_go_back_further_while_the_first_is_under_way() {
     assert!(error.text.contains("that rollout is under way"), "{error}");
 }
 
-/// Every write of `ctl` renews the time of its field manager, which may own a part of the template from an earlier undo.
+/// Checks that a pause or resume is not taken for a rollback. Each write of `ctl` renews the time of its field manager, which may
+/// own a part of the template since an earlier undo.
 #[tokio::test(start_paused = true)]
 async fn a_pause_is_not_taken_for_a_rollback() {
     let world = CtlWorld::with_nodes(2).await;
@@ -172,7 +174,7 @@ async fn a_pause_is_not_taken_for_a_rollback() {
     }
 }
 
-/// Right after the first undo, the condition Stalled is still about the previous revision.
+/// Checks that a stall of the revision that was rolled back does not permit a second undo while the first one is in progress.
 #[tokio::test(start_paused = true)]
 async fn a_stall_of_another_revision_lets_no_second_undo_through() {
     let world = three_revisions().await;
@@ -194,7 +196,7 @@ async fn a_stall_of_another_revision_lets_no_second_undo_through() {
     tokio::time::sleep(A_MOMENT).await;
     let error = world.error("undo web").await;
     assert!(error.text.contains("that rollout is under way"), "{error}");
-    // The new rollout stalls too.
+    // The rollout of the restored revision stalls too, so a second undo is allowed.
     let current = world.json("undo web --dry-run --to-revision 1").await["from"]["hash"].clone();
     tell(&current).await;
     world.text("undo web").await;
@@ -249,7 +251,7 @@ async fn what_holds_back_the_rollback_is_named_with_the_way_past_it() {
             "kubectl -n default annotate daemonset web apps.openyurt.io/{setting}-"
         ))
     };
-    // The window is on Monday, and the clock says Thursday.
+    // The clock is on a Thursday, so the window on Monday is closed.
     let window = held("maintenance-window", "Mon 03:00-04:00 UTC").await;
     let both = json!(["n1", "n2"]);
     assert_eq!(
@@ -269,7 +271,7 @@ async fn what_holds_back_the_rollback_is_named_with_the_way_past_it() {
         held("paused", "true").await,
         [(json!("Paused"), both, Value::Null)]
     );
-    // No node would stay on the revision that is rolled back.
+    // A partition holds back no node here: no node may stay on the revision that is rolled back.
     assert_eq!(held("partition", "1").await, []);
     let waves = r#"[{"name":"first","selector":"kubernetes.io/hostname=n1"},{"name":"field","selector":"kubernetes.io/hostname=n2","approve":"manual"}]"#;
     let shut = (json!("WaveNotOpen"), json!(["n2"]), remove("waves"));
@@ -288,7 +290,7 @@ async fn what_holds_back_the_rollback_is_named_with_the_way_past_it() {
 #[tokio::test(start_paused = true)]
 async fn what_was_started_before_its_window_is_not_when_it_is_rolled_back() {
     let world = CtlWorld::with_nodes(2).await;
-    // The clock says Thursday.
+    // The clock is on a Thursday, so the window on Monday is closed.
     let window = json!({ "apps.openyurt.io/maintenance-window": "Mon 03:00-04:00 UTC" });
     world
         .patch(json!({ "metadata": { "annotations": window } }))
@@ -334,7 +336,7 @@ async fn there_has_to_be_something_to_go_back_to() {
             .contains("no revision of it is kept but the present one"),
         "{error}"
     );
-    // Standard output stays empty in every format, as for every command.
+    // An error is not rendered as JSON: standard output stays empty in every format.
     let in_json = world.error("undo web -o json").await;
     assert_eq!(in_json, error);
     let error = world.error("undo web --to-revision 7").await;
@@ -374,7 +376,7 @@ async fn what_is_not_known_yet_is_not_undone_unless_it_is_named() {
     drop(deaf);
 }
 
-/// During a rollout of a large fleet, the DaemonSet's status changes several times per second.
+/// Checks that status updates, which come several times per second during a large rollout, don't make the write of `undo` fail.
 #[tokio::test(start_paused = true)]
 async fn a_status_that_is_written_meanwhile_is_no_obstacle() {
     let world = CtlWorld::with_nodes(2).await;
@@ -393,7 +395,7 @@ async fn a_status_that_is_written_meanwhile_is_no_obstacle() {
     assert_eq!(image(&world).await, "web:1");
 }
 
-/// Four nodes, a controller that stops a revision after the first failed node, and a crashing image web:2.
+/// Creates four nodes and a controller that stops a revision after the first failed node, and rolls out the crashing web:2.
 async fn web_2_stopped() -> (CtlWorld, Box<dyn std::any::Any>) {
     let crashing = Behaviour {
         crash_after: Some(Duration::from_secs(1)),
@@ -495,7 +497,7 @@ async fn a_stopped_revision_is_undone_as_its_condition_advises_and_not_brought_b
     world.text("undo web").await;
     tokio::time::sleep(10 * A_MOMENT).await;
     assert_eq!(world.code("status web").await, Code::Complete);
-    // Now even the old image crashes. A second rollback would restore the new one.
+    // The restored image web:1 also crashes now. `status` must not suggest another undo, because that would restore web:2.
     let crashing = Behaviour {
         crash_after: Some(Duration::from_secs(1)),
         ..Behaviour::default()
@@ -508,7 +510,7 @@ async fn a_stopped_revision_is_undone_as_its_condition_advises_and_not_brought_b
     assert!(!next.contains("undo"), "{next}");
 }
 
-/// No sentence follows the command, because readers copy the end of the line.
+/// Checks that no text follows the command in the line, because readers copy the line to its end.
 #[tokio::test(start_paused = true)]
 async fn why_ends_with_its_command_while_the_rollout_is_paused() {
     let (world, _running) = web_2_stopped().await;

@@ -1,4 +1,4 @@
-//! The node commands against the real agent and the real controller, in the embedded cluster.
+//! Tests of the node commands with the real agent and the real controller, in the embedded cluster.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,10 +21,10 @@ use crate::sim::cluster::Fault;
 use crate::sim::kubelet::{self, Behaviour, FakeNodeSpec};
 use crate::sim::world::{World as Sim, WorldSetup};
 
-/// Long enough for native controllers, kubelets and the yurt-ds controller to react.
+/// Time in which native controllers, kubelets and the yurt-ds controller react to a change.
 const A_MOMENT: Duration = Duration::from_secs(60);
 
-/// `default/web` with OTA on n1 and n2, and the agent of n1.
+/// The DaemonSet `default/web` with OTA on the nodes n1 and n2, and the agent of n1.
 struct World {
     sim: Sim,
     agent: Agent,
@@ -74,7 +74,7 @@ impl World {
         world
     }
 
-    /// Starts a world where a second version is available.
+    /// Starts a world in which a newer version is available for the pods.
     async fn outdated() -> Self {
         let world = Self::start().await;
         world.set_image("web:2").await;
@@ -97,7 +97,7 @@ impl World {
             .await;
     }
 
-    /// Returns the UID of the only pod on that node.
+    /// Returns the UID of the only pod on `node`.
     async fn uid_on(&self, node: &str) -> String {
         let pods: Api<Pod> = Api::namespaced(self.sim.cluster.client("test"), "default");
         let params = ListParams::default().fields(&format!("spec.nodeName={node}"));
@@ -161,7 +161,7 @@ async fn an_owner_sees_what_is_new_and_replaces_one_pod() {
     assert!(error.text.contains("Nothing newer"), "{error}");
 }
 
-/// Returns the behaviour of an image that no registry has.
+/// Returns the behaviour of an image that cannot be pulled, because no registry has it.
 fn missing() -> Behaviour {
     Behaviour {
         image_error: true,

@@ -27,31 +27,31 @@ use crate::ctl::{CliError, Code, Screen};
 #[derive(Clone)]
 pub(super) struct Node(Arc<Mutex<State>>);
 
-/// Data and behaviour of the server.
+/// Data of the server, and how it responds.
 pub(super) struct State {
     /// Pods on the node.
     pub(super) pods: Vec<Value>,
-    /// Age of the data in seconds.
+    /// Age of the data in seconds, as the server reports it.
     pub(super) age: Option<u64>,
-    /// Answer to `GET /yurt-ds/v1/upgrades`.
+    /// Response body of `GET /yurt-ds/v1/upgrades`.
     pub(super) upgrades: Option<Value>,
-    /// Answer to a POST.
+    /// Status code and body of the response to a POST.
     pub(super) reply: (u16, &'static str),
-    /// Reason header of that answer.
+    /// Reason header of the response to a POST.
     pub(super) reason: Option<&'static str>,
-    /// True if the server listens.
+    /// True if the server accepts connections.
     pub(super) listens: bool,
-    /// Requests so far, as `METHOD path`.
+    /// Requests received so far, as `METHOD path`.
     pub(super) requests: Vec<String>,
-    /// Number of requests that were answered with 304.
+    /// Number of requests whose response was 304 (Not Modified).
     pub(super) unchanged: usize,
-    /// Effect of a POST.
+    /// Effect of a POST on the node.
     pub(super) then: Option<fn(&Node)>,
     version: u64,
 }
 
 impl Node {
-    /// Creates a node with these pods.
+    /// Creates a node with the given pods.
     pub(super) fn with(pods: impl IntoIterator<Item = Value>) -> Self {
         Self(Arc::new(Mutex::new(State {
             pods: pods.into_iter().collect(),
@@ -67,19 +67,19 @@ impl Node {
         })))
     }
 
-    /// Returns the state for changes, which counts as a change.
+    /// Returns the state for a change. The next response gets a new entity tag.
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
         let mut state = self.0.lock().unwrap();
         state.version += 1;
         state
     }
 
-    /// Returns the state for reading.
+    /// Returns the state for reading; the entity tag stays the same.
     pub(super) fn seen(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap()
     }
 
-    /// Changes the state later.
+    /// Changes the state after the given number of seconds.
     pub(super) fn after(&self, seconds: u64, change: impl FnOnce(&mut State) + Send + 'static) {
         let node = self.clone();
         tokio::spawn(async move {
@@ -160,7 +160,7 @@ impl Node {
         run(self.connector(), line, false).await
     }
 
-    /// Runs a command as on a terminal.
+    /// Runs a command as on a terminal, where lines can be redrawn.
     pub(super) async fn run_live(&self, line: &str) -> (String, Result<Code, CliError>) {
         run(self.connector(), line, true).await
     }
@@ -172,7 +172,7 @@ impl Node {
         text
     }
 
-    /// Returns the error of a command that has to fail without output.
+    /// Returns the error of a command that has to fail and to print nothing.
     pub(super) async fn error(&self, line: &str) -> CliError {
         let (text, ended) = self.run(line).await;
         assert_eq!(text, "", "nothing is printed before a failure");
@@ -180,7 +180,7 @@ impl Node {
     }
 }
 
-/// Returns a connector that sends these bytes whatever is requested. Then the connection ends or stays silent.
+/// Returns a connector that sends these bytes as the response to any request. Then the connection ends, or stays open silently.
 pub(super) fn bytes(answer: impl Into<Vec<u8>>, and_silence: bool) -> Connector {
     let answer = answer.into();
     Arc::new(move || {
@@ -201,7 +201,7 @@ pub(super) fn bytes(answer: impl Into<Vec<u8>>, and_silence: bool) -> Connector 
     })
 }
 
-/// Runs a command over such connections, and returns its output and its result.
+/// Runs a command that uses the connector, and returns its output and its result.
 pub(super) async fn run(
     connect: Connector,
     line: &str,
@@ -247,7 +247,7 @@ pub(super) fn pod(name: &str) -> Value {
     })
 }
 
-/// Returns such a pod with an available upgrade.
+/// Returns a pod like [`pod`] with an available upgrade.
 pub(super) fn outdated(name: &str) -> Value {
     condition(
         pod(name),
@@ -298,7 +298,7 @@ pub(super) fn revision(mut pod: Value, hash: &str) -> Value {
     )
 }
 
-/// Lets the container of the pod wait.
+/// Sets the reason for which the container of the pod waits.
 pub(super) fn waiting(pod: Value, reason: &str, message: &str) -> Value {
     let mut pod = condition(pod, "Ready", "False", "ContainersNotReady", "");
     pod["status"]["containerStatuses"] = json!([{

@@ -1,4 +1,5 @@
-//! Programs that may listen on the port instead of a node's server: each leads to an error message, and none to a panic.
+//! Tests with other programs that listen on the port of a node's server: each has to lead to an error message, and none to a
+//! panic.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! Conversions of native DaemonSets, which must not change the meaning of any setting.
+//! Tests of the conversion of native DaemonSets, which must not change the meaning of any setting.
 
 use serde::Deserialize as _;
 
@@ -53,7 +53,7 @@ fn migrated(set: &Value) -> Translation {
     to_advanced(set, read_native(set).as_ref())
 }
 
-/// Clears values that differ between the kinds and are no settings.
+/// Clears values that differ between the two kinds although the settings are the same.
 fn plain(strategy: Strategy) -> Strategy {
     Strategy {
         order: NodeOrder::Ascending,
@@ -79,7 +79,8 @@ fn what_an_annotation_says_a_field_says_and_back_again() {
         let now = read_advanced(&made.object);
         let is_quiet = annotations["apps.openyurt.io/image-predownload-parallelism"].is_null();
         let asked = match now.image_predownload_parallelism {
-            // The default of one kind is explicit in the other.
+            // Ignore an added `image-predownload-parallelism`: the default of a native DaemonSet has to be explicit on an
+            // Advanced one.
             said if is_quiet => Strategy {
                 image_predownload_parallelism: said,
                 ..asked
@@ -115,7 +116,7 @@ fn what_an_annotation_says_a_field_says_and_back_again() {
         json!({ "apps.openyurt.io/update-strategy": "SurgingRollingUpdate" }),
         &rolling(json!({ "maxSurge": 1 })),
     );
-    // No object accepts both fields.
+    // Both annotations remain, because the API server rejects two fields above zero.
     case(
         json!({ "apps.openyurt.io/max-surge": "1", "apps.openyurt.io/max-unavailable": "2" }),
         &json!({ "type": "RollingUpdate" }),
@@ -124,7 +125,7 @@ fn what_an_annotation_says_a_field_says_and_back_again() {
         json!({ "apps.openyurt.io/rolling-update-type": "InPlaceIfPossible", "apps.openyurt.io/max-unavailable": "2" }),
         &rolling(json!({ "maxUnavailable": 2, "rollingUpdateType": "InPlaceIfPossible" })),
     );
-    // Fields cannot express times or waves.
+    // Settings without a field remain annotations, and so does a pause with an end.
     case(
         json!({ "apps.openyurt.io/paused": "2030-01-31T18:00:00Z", "apps.openyurt.io/min-interval": "1m",
                 "apps.openyurt.io/image-predownload-parallelism": "2", "apps.openyurt.io/failure-threshold": "1" }),

@@ -1,4 +1,4 @@
-//! Conversions of ExtendedDaemonSets.
+//! Tests of the conversion of ExtendedDaemonSets.
 
 use super::*;
 

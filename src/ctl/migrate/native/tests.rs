@@ -1,4 +1,4 @@
-//! Conversions of Advanced DaemonSets.
+//! Tests of the conversion of Advanced DaemonSets to native ones.
 
 use serde::Deserialize as _;
 
@@ -110,7 +110,7 @@ fn what_has_no_counterpart_is_named() {
     let no_effect = "apps.kruise.io/image-predownload-parallelism: 2 has no effect beside \
                      apps.openyurt.io/image-predownload-parallelism: 3: it is left out.";
     assert_eq!(made_twice.lost, [no_effect]);
-    // It is not rolled out there either.
+    // Under OnDelete the Advanced DaemonSet is not rolled out, so the native one gets no annotation `update-strategy`.
     assert_eq!(
         made.object["metadata"]["annotations"],
         json!({ "apps.openyurt.io/waves": "[]" })

@@ -1,4 +1,4 @@
-//! The old manifest is applied again during a migration, as by GitOps tools.
+//! Tests in which the old manifest is applied again during a migration, as GitOps tools do.
 
 use std::sync::Mutex;
 
@@ -18,7 +18,7 @@ impl Migrating {
         Api::namespaced_with(self.world.client.clone(), "default", &kind)
     }
 
-    /// Runs the command `line`, which converts the DaemonSet, and applies its manifest again at the given moment.
+    /// Runs the migration command `line` and applies the old manifest again at the given moment. Returns the command's error.
     async fn applied_again_at(&self, line: &str, api_version: &str, moment: Moment) -> CliError {
         let sets = self.of_kind(api_version);
         let mut manifest = sets.get("web").await.unwrap();
@@ -42,7 +42,7 @@ impl Migrating {
                 "create" => seen.1 += 1,
                 _ => {}
             }
-            // The first deletion is a dry run, and so is every creation before the second deletion.
+            // The first deletion is a dry run, and so are all creations before the second deletion. Only later requests are real.
             let is_it = match moment {
                 Moment::Deleted => request.verb == "get" && is_old && seen.0 > 1,
                 Moment::Created => request.verb == "create" && seen.0 > 1,
@@ -79,9 +79,9 @@ impl Migrating {
 /// Moment when the old manifest is applied.
 #[derive(Clone, Copy)]
 enum Moment {
-    /// The old DaemonSet is gone.
+    /// After the old DaemonSet is gone, before the new one is created.
     Deleted,
-    /// The new one is being created.
+    /// While the new DaemonSet is being created.
     Created,
 }
 
@@ -108,7 +108,7 @@ async fn an_old_manifest_that_comes_first_keeps_the_pods() {
         assert!(other.is_none(), "{line}");
         tokio::time::sleep(A_MOMENT).await;
         assert_eq!(cluster.pods().await, pods, "{line}");
-        // The next attempt succeeds.
+        // Running the same command again succeeds.
         world.text(line).await;
         tokio::time::sleep(A_MOMENT).await;
         assert_eq!(cluster.pods().await, pods, "{line}");

@@ -1,4 +1,4 @@
-//! Printed manifests for an ExtendedDaemonSet, and the API server's answers to them.
+//! Tests of the manifests printed for an ExtendedDaemonSet: the API server has to accept them in a dry run.
 
 use std::convert::Infallible;
 
@@ -12,7 +12,7 @@ use crate::core::selector::Selector;
 const LABEL: &str = "extendeddaemonset.datadoghq.com/name";
 
 impl Migrating {
-    /// Creates a cluster with the ExtendedDaemonSet `default/NAME` of this specification.
+    /// Creates a cluster with an ExtendedDaemonSet that has the given name and specification.
     async fn with_extended(name: &str, spec: Value) -> Self {
         let mut cluster = Self::with_nodes(1).await;
         let extended = json!({
@@ -76,7 +76,7 @@ async fn every_manifest_is_taken_and_selects_the_pods_that_run() {
     let app = json!({ "app": "agent" });
     let strategy = json!({ "rollingUpdate": { "maxUnavailable": 2 } });
     for (selector, labels) in [
-        // Datadog's own example.
+        // Datadog's own example has neither a selector nor labels.
         (Value::Null, Value::Null),
         (json!({}), Value::Null),
         (json!({ "matchLabels": {} }), json!({})),
@@ -93,7 +93,7 @@ async fn every_manifest_is_taken_and_selects_the_pods_that_run() {
         for kind in ["advanced", "native"] {
             let line = format!("migrate eds/foo --to {kind}");
             let manifest = cluster.printed(&line).await;
-            // The running pods also have the label of Datadog's controller.
+            // Running pods have the labels of the template, and the label that Datadog's controller adds.
             let mut pod = labels.as_object().cloned().unwrap_or_default();
             pod.insert(LABEL.to_owned(), json!("foo"));
             let selector = Selector::from_json(&manifest["spec"]["selector"]).unwrap();
@@ -111,7 +111,7 @@ async fn a_manifest_that_the_api_server_refuses_is_not_printed() {
     no_image["spec"]["containers"][0]["image"] = Value::Null;
     let other = json!({ "matchLabels": { "app": "other" } });
     for (name, spec, code) in [
-        // A label has at most 63 characters.
+        // The name becomes the value of a label, which has at most 63 characters.
         (
             &*long,
             json!({ "template": template(Value::Null) }),

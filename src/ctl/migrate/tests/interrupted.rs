@@ -1,4 +1,4 @@
-//! Migrations that are interrupted by a failing API server or by another user.
+//! Tests of migrations that are interrupted by a failing API server or by another user.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -11,7 +11,7 @@ use super::*;
 use crate::core::names::{IN_PLACE_STATE, KRUISE_GROUP};
 use crate::ctl::error::CliError;
 
-/// Requests of ctl that a fault applies to: verb, resource, and the number of the first one.
+/// Requests of `ctl` that fail: verb, resource, and the number of the first request that fails.
 #[derive(Clone, Copy)]
 struct From(&'static str, &'static str, usize);
 
@@ -38,7 +38,7 @@ impl Migrating {
         })
     }
 
-    /// Returns the error of a command that may have printed messages before.
+    /// Returns the error of a command, which may print messages before it fails.
     async fn fails(&self, line: &str) -> CliError {
         self.world.run(line).await.1.unwrap_err()
     }
@@ -74,11 +74,11 @@ fn contains(text: &str, all: &[&str]) {
     }
 }
 
-/// The first deletion is a dry run.
+/// The real deletion of the old DaemonSet, after one dry run.
 const DELETION: From = From("delete", "daemonsets", 2);
-/// A dry run for an older revision's template; the first one is about the present template.
+/// The dry run with an older revision's template, after the dry run with the present template.
 const SECOND_DRY_RUN: From = From("create", "daemonsets", 2);
-/// The creation follows the dry runs.
+/// The real creation of the new DaemonSet, after two dry runs.
 const CREATION: From = From("create", "daemonsets", 3);
 
 #[tokio::test(start_paused = true)]
@@ -112,7 +112,7 @@ async fn a_deletion_whose_answer_is_lost_may_have_happened() {
 async fn a_deletion_that_is_refused_leaves_nothing_behind() {
     let (cluster, _controller) = Migrating::advanced_after_a_rollout().await;
     let _guard = cluster.fail(DELETION, Fault::Status(422, None));
-    // The error of removing the journal does not hide the cause.
+    // Also reject the deletion of the journal. The error still has to report why the DaemonSet was not deleted.
     let _kept = cluster.fail(
         From("delete", "controllerrevisions", 3),
         Fault::Status(500, None),
@@ -133,7 +133,7 @@ async fn a_revision_that_kubernetes_makes_itself_ends_the_migration_and_keeps_th
     let error = cluster.fails("migrate web --to native").await;
     assert_eq!(error.code, Code::Failed, "{error}");
     drop(guard);
-    // The stored data is changed, so that it differs from Kubernetes' form.
+    // Change the revisions in the journal so that they differ from Kubernetes' form.
     let mut journal = cluster.journal().await.unwrap();
     let data = journal.data.as_mut().unwrap();
     for item in data.0["items"].as_array_mut().unwrap() {
@@ -263,7 +263,8 @@ async fn what_was_made_and_not_looked_at_is_finished_by_the_same_command() {
             From("patch", "daemonsets", 1),
             "now, and paused until this is finished.",
         ),
-        // Earlier deletions are a dry run, the journal of an earlier attempt, and the rewritten revision.
+        // The first three deletions are a dry run, the journal of an earlier attempt, and the rewritten revision. The fourth one
+        // is the finished journal.
         (From("delete", "controllerrevisions", 4), "now."),
     ] {
         let (cluster, _controller) = Migrating::advanced_after_a_rollout().await;
@@ -316,7 +317,7 @@ async fn without_yurt_ds_what_is_kept_can_be_made_and_is_paused() {
     cluster.goes_on_with(&pods).await;
 }
 
-/// Runs `act` while ctl stores the journal, which is the last step before the deletion.
+/// Runs `act` while `ctl` stores the journal, the last step before the deletion. Returns the error of the migration.
 async fn meanwhile(cluster: &Migrating, act: impl Future<Output = ()>) -> CliError {
     let keeps = Arc::new(Notify::new());
     let told = keeps.clone();

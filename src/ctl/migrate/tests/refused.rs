@@ -1,4 +1,5 @@
-//! Pods that the new DaemonSet would not adopt as they are, and objects of other owners in the way.
+//! Tests of refused migrations: the new DaemonSet would not adopt the pods as they are, or an object in the way belongs to
+//! another owner.
 
 use k8s_openapi::api::apps::v1::DaemonSet;
 use kube::api::{DeleteParams, PostParams};
@@ -87,7 +88,7 @@ async fn what_somebody_else_made_in_its_place_is_left_and_what_was_kept_too() {
     let refusal = cluster.world.cluster.faults().add(move |request| {
         let is_it = request.user_agent == "ctl"
             && (request.verb.as_str(), request.resource.as_str()) == ("create", "daemonsets");
-        // The first creation is a dry run.
+        // Let the first creation pass, because it is a dry run.
         if is_it && creations.fetch_add(1, Ordering::Relaxed) > 0 {
             Fault::Status(500, None)
         } else {

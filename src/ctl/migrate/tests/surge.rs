@@ -1,4 +1,4 @@
-//! Surge pods of a native DaemonSet (`max-surge`).
+//! Migrations of a native DaemonSet while it has surge pods (`max-surge`).
 
 use std::collections::BTreeSet;
 
@@ -32,7 +32,7 @@ impl Migrating {
     }
 }
 
-/// Returns API version and kind of the controllers of these pods.
+/// Returns API version and kind of the controller of each pod.
 fn controllers(pods: &[Pod]) -> BTreeSet<(String, String)> {
     let owners = pods.iter().flat_map(|pod| pod.owner_references());
     let controllers = owners.filter(|owner| owner.controller == Some(true));
@@ -67,7 +67,7 @@ async fn a_surge_that_is_under_way_is_refused_with_its_pods() {
             assert!(error.text.contains(&named), "{named}: {error}");
         }
     }
-    // After the rollback, the migration is possible.
+    // The rollback ends the surge, so the DaemonSet can be migrated.
     world.text("undo web").await;
     tokio::time::sleep(A_MOMENT).await;
     world.text("migrate web --to advanced").await;
@@ -77,7 +77,7 @@ async fn a_surge_that_is_under_way_is_refused_with_its_pods() {
 async fn pods_of_a_surge_that_were_left_are_adopted_and_the_surge_ends() {
     let (cluster, _controller) = Migrating::surging().await;
     let world = &cluster.world;
-    // A manual migration, which does not check the pods.
+    // Migrate by hand, without the check of `ctl migrate` that refuses surge pods.
     let mut set = cluster.native().await;
     set["apiVersion"] = json!("apps.kruise.io/v1beta1");
     set["kind"] = json!("DaemonSet");

@@ -1,4 +1,4 @@
-//! Plans for Advanced DaemonSets. Each has a native DaemonSet of the same name on the same nodes.
+//! Tests of plans for Advanced DaemonSets. A native DaemonSet of the same name exists on the same nodes.
 
 use kube::Api;
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
@@ -15,14 +15,14 @@ use crate::sim::cluster::resources::Storage;
 use crate::sim::kubelet::{Behaviour, Outage, Rule};
 use crate::sim::world::start_controller;
 
-/// Creates nodes n1, n2, … and the Advanced DaemonSet `default/web`, whose pods its controller has created.
+/// Creates nodes n1, n2, … and the Advanced DaemonSet `default/web` with its pods.
 async fn with_nodes(count: usize, change: Value) -> CtlWorld {
     let world = unhandled(count, change).await;
     handle(&world).await;
     world
 }
 
-/// Creates the DaemonSet before its controller has processed it.
+/// Creates nodes n1, n2, … and the Advanced DaemonSet `default/web`, which no controller has processed yet.
 async fn unhandled(count: usize, change: Value) -> CtlWorld {
     let world = CtlWorld::with_nodes(count).await;
     world.cluster.install_advanced();
@@ -52,7 +52,7 @@ fn sets(world: &CtlWorld) -> Api<DynamicObject> {
     )
 }
 
-/// Lets the controller run until it has nothing to do.
+/// Runs the controller until it has nothing left to do, then stops it.
 async fn handle(world: &CtlWorld) {
     let clock = world.context.clock.clone();
     let client = world.cluster.client(&Role::Controller.user_agent());
@@ -141,7 +141,8 @@ async fn a_rollout_under_way_is_planned_to_its_end_and_back() {
     assert!(nothing.contains("Partition 4: n1, n2, n3, n4"), "{nothing}");
 }
 
-/// Found on a real cluster: in the plan of a rollback, nodes lost with the other revision counted against the restored one.
+/// Found on a real cluster: in the plan of a rollback, nodes lost while another revision was current were counted as failures of
+/// the restored revision.
 #[tokio::test(start_paused = true)]
 async fn what_was_lost_under_another_revision_is_not_charged_to_the_one_that_comes_again() {
     let world = with_nodes(3, json!({})).await;
@@ -355,7 +356,7 @@ async fn what_the_api_server_would_refuse_is_refused_in_its_words() {
     );
 }
 
-/// An API server with another CRD accepts more than the embedded one.
+/// Checks templates that the embedded API server would reject: one with another version of the CRD may accept them.
 #[tokio::test(start_paused = true)]
 async fn what_has_no_pods_is_refused_with_the_reason() {
     let world = with_nodes(1, json!({})).await;
