@@ -1,19 +1,20 @@
-//! Pauses between failing attempts. Each is twice as long as the previous one, up to a maximum.
+//! Pauses between failed attempts. Each pause is twice as long as the previous one, up to a maximum.
 //!
-//! kube's own types don't fit: `ExponentialBackoff` can only be constructed inside kube, and `DefaultBackoff` has fixed pauses.
+//! kube's backoff types don't fit: `ExponentialBackoff` can only be constructed inside kube, and `DefaultBackoff` has fixed
+//! values.
 
 use std::time::Duration;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
-/// Returns the pause after `failures` failures in a row. It is `first` after the first failure.
+/// Returns the pause after `failures` consecutive failures: `first` after the first failure, then doubled each time.
 pub(crate) fn pause(first: Duration, failures: u32, longest: Duration) -> Duration {
     let doublings = failures.saturating_sub(1).min(20);
     first.saturating_mul(1 << doublings).min(longest)
 }
 
-/// Iterator of pauses, by default from 0.5 s to 10 s.
+/// Counter of failures that computes the pauses, by default from 0.5 s to 10 s.
 #[derive(Debug)]
 pub(crate) struct Backoff {
     first: Duration,
@@ -28,7 +29,7 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// Creates a backoff that starts with `first` and never exceeds `longest`.
+    /// Creates a backoff whose pauses start with `first` and never exceed `longest`.
     pub(crate) fn between(first: Duration, longest: Duration) -> Self {
         Self {
             first,
@@ -37,7 +38,7 @@ impl Backoff {
         }
     }
 
-    /// Counts a failure and returns the pause after it.
+    /// Counts a failure and returns the pause before the next attempt.
     pub(crate) fn pause(&mut self) -> Duration {
         self.failures = self.failures.saturating_add(1);
         pause(self.first, self.failures, self.longest)

@@ -47,9 +47,9 @@ pub enum Command {
 }
 
 impl Cli {
-    /// Returns the log levels, which depend on the command unless a flag sets them.
+    /// Returns the log levels. Unless a flag sets them, they depend on the command.
     ///
-    /// `sim` logs errors only, because log lines would tear its pictures.
+    /// `sim` logs only errors by default, because log lines would disturb its live display.
     pub fn log_levels(&self) -> Targets {
         let usual = LEVELS.parse::<Targets>().ok();
         match &self.command {
@@ -58,20 +58,19 @@ impl Cli {
             {
                 Targets::new().with_default(tracing::Level::ERROR)
             }
-            // `ctl` prints its own messages.
+            // By default, `ctl` logs nothing, because it prints its own messages.
             Command::Ctl(_) if usual.as_ref() == Some(&self.log.log_level) => Targets::new(),
             _ => self.log.log_level.clone(),
         }
     }
 }
 
-/// Default log levels. The callers of watches log their failures, so kube must not log each attempt.
+/// Default log levels. kube's logs are reduced, because the code that runs a watch logs its failures itself.
 const LEVELS: &str = "info,kube_client=off,kube_runtime=error";
 
-/// Parses log levels, either for all targets or as TARGET=LEVEL.
+/// Parses log levels: one level for all targets, or TARGET=LEVEL.
 ///
-/// `Targets` reads a misspelled level as the name of a target, which would turn off all other logs. So a single word must be a
-/// level.
+/// A single word must be a level: `Targets` would treat a misspelled level as the name of a target and turn off all other logs.
 fn levels(text: &str) -> Result<Targets, String> {
     let expected = "expected one of error, warn, info, debug, trace, off, and TARGET=LEVEL, with commas in between";
     let words = text.split(',').filter(|word| !word.contains('='));
@@ -169,7 +168,7 @@ pub enum KindName {
 }
 
 impl KindName {
-    /// Returns the kind.
+    /// Returns the corresponding kind.
     pub fn kind(self) -> SetKind {
         match self {
             Self::Native => SetKind::Native,

@@ -1,7 +1,7 @@
 //! Source of time: the machine's clock, or the virtual time of the simulator.
 //!
-//! `core` has no clock; its callers pass `now`. All other code receives a [`Clock`]. A virtual clock follows tokio's clock, so
-//! `tokio::time::pause` affects timers and timestamps alike.
+//! `core` has no clock; its callers pass the time as `now`. All other code gets the time from a [`Clock`]. A virtual clock
+//! follows tokio's clock, so `tokio::time::pause` affects both timers and timestamps.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -10,7 +10,7 @@ use std::time::Duration;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
-/// Parses the duration of a flag, such as `30s` or `1h30m`.
+/// Parses the value of a duration flag, such as `30s` or `1h30m`.
 ///
 /// # Errors
 /// If the text is not a duration. The error shows examples.
@@ -24,11 +24,11 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
 pub enum Clock {
     /// The machine's wall clock.
     System,
-    /// Virtual time: `epoch` plus the time since `start` on tokio's clock, plus `stepped`.
+    /// Virtual time: `epoch`, plus the time that tokio's clock has advanced since `start`, plus `stepped`.
     Virtual {
         /// Time at which the virtual clock started.
         epoch: Timestamp,
-        /// Tokio's time at that moment.
+        /// Time on tokio's clock when the virtual clock started.
         start: Instant,
         /// Sum of all [steps](Clock::step), in milliseconds.
         stepped: Arc<AtomicI64>,
@@ -36,7 +36,7 @@ pub enum Clock {
 }
 
 impl Clock {
-    /// Creates a clock that shows `epoch` now and follows tokio's clock, which may be paused.
+    /// Creates a virtual clock that starts at `epoch` and follows tokio's clock, which may be paused.
     pub fn starting_at(epoch: Timestamp) -> Self {
         Self::Virtual {
             epoch,
@@ -45,9 +45,9 @@ impl Clock {
         }
     }
 
-    /// Steps a virtual clock and its clones, as NTP or the end of a suspension steps a wall clock.
+    /// Steps a virtual clock and all its clones, like a wall clock that NTP corrects or that was suspended.
     ///
-    /// Timers are not affected. A system clock is left unchanged.
+    /// Timers are not affected. A [`Clock::System`] is not changed.
     pub fn step(&self, by: SignedDuration) {
         if let Self::Virtual { stepped, .. } = self {
             let milliseconds = i64::try_from(by.as_millis()).unwrap_or_default();
@@ -73,8 +73,8 @@ impl Clock {
         }
     }
 
-    /// Returns the current time as a Kubernetes [`Time`](k8s_openapi::apimachinery::pkg::apis::meta::v1::Time), which is
-    /// serialized in whole seconds.
+    /// Returns the current time as a Kubernetes [`Time`](k8s_openapi::apimachinery::pkg::apis::meta::v1::Time), which serializes
+    /// only whole seconds.
     pub fn time(&self) -> k8s_openapi::apimachinery::pkg::apis::meta::v1::Time {
         k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(self.now())
     }

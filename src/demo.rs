@@ -1,12 +1,12 @@
-//! `yurt-ds sim`: plays rollouts on the embedded cluster with the real controller, for people and scripts.
+//! `yurt-ds sim`: plays rollouts on the embedded cluster with the real controller, either as a live view or for scripts.
 //!
 //! ```text
 //! args ─► script ─► stage (world + steps) ─► monitor ─► summary ─► report
 //!                              └─ picture ─► view ─► screen   (drawn during the play)
 //! ```
 //!
-//! Time is virtual. Between two frames the thread sleeps and virtual time stands still, so the playing speed doesn't affect the
-//! results.
+//! Time is virtual. Between two frames the thread sleeps while virtual time stands still, so the speed of a play doesn't affect
+//! its results.
 
 pub mod agents;
 mod args;
@@ -44,13 +44,13 @@ use crate::sim::dice::mix;
 
 /// Virtual time between two frames.
 const FRAME: Duration = Duration::from_millis(500);
-/// Virtual time between two progress lines where frames cannot be drawn.
+/// Virtual time between two progress lines, for output that is not a terminal.
 const LINE: Duration = Duration::from_secs(15);
-/// Time without a change after which the play speeds up.
+/// Virtual time without a change after which the play continues at a higher speed.
 const DULL: Duration = Duration::from_secs(35);
-/// Exit code for wrong usage.
+/// Exit code for invalid flags.
 const USAGE: u8 = 2;
-/// Exit code for an interrupt by Ctrl-C, as in a shell.
+/// Exit code after Ctrl-C, as returned by shells.
 const INTERRUPTED: u8 = 130;
 
 const OPENING: &str = "\
@@ -68,7 +68,7 @@ Try next:
   README.md                                    yurt-ds on a cluster of yours
 ";
 
-/// Runs `yurt-ds sim`.
+/// Runs the command `yurt-ds sim`.
 ///
 /// # Errors
 ///
@@ -81,23 +81,23 @@ pub async fn run(args: SimArgs, shutdown: Shutdown) -> Result<ExitCode> {
     }
 }
 
-/// Returns the DaemonSet of the offline play before its image changes.
+/// Returns the DaemonSet of the play with offline nodes, with the image that it has before the change.
 pub(crate) fn first_daemonset() -> serde_json::Value {
     script::three_nodes().rollout.object()
 }
 
-/// Speed of virtual time.
+/// Speed at which virtual time advances.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Pace {
-    /// Unlimited speed.
+    /// As fast as possible.
     Unpaced,
-    /// Virtual seconds per real second.
+    /// This number of virtual seconds per real second.
     Times(f64),
-    /// Real time.
+    /// Real time instead of virtual time.
     Real,
 }
 
-/// All plays as JSON.
+/// Reports of all plays, for output as JSON.
 #[derive(Serialize)]
 struct Document<'a> {
     seed: u64,
@@ -105,21 +105,21 @@ struct Document<'a> {
     plays: &'a [DemoReport],
 }
 
-/// Builds a runtime whose time is paused from the start.
+/// Creates a runtime. Unless it runs in real time, its time is paused from the start.
 ///
-/// Timers are rounded to milliseconds from the runtime's start. Pausing later would make each run differ.
+/// Timers are rounded to milliseconds since the runtime's start. If time were paused later, each run would differ.
 fn own_runtime(real_time: bool) -> std::io::Result<Runtime> {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     builder.enable_all().start_paused(!real_time).build()
 }
 
-/// Plays in its own runtime and thread.
+/// Runs the plays in a separate thread with its own runtime, because that runtime's time is virtual.
 async fn in_own_time(args: PlayArgs, shutdown: Shutdown) -> Result<ExitCode> {
     let (ended, end) = tokio::sync::oneshot::channel();
     std::thread::spawn(move || {
         let runtime = own_runtime(args.real_time).context("cannot start the runtime");
         let code = runtime.and_then(|runtime| runtime.block_on(show(&args, shutdown)));
-        // The receiver is dropped if the caller has stopped waiting.
+        // Ignore the error: the receiver is dropped if the caller no longer waits.
         let _ = ended.send(code);
     });
     end.await.context("the show broke off")?
@@ -168,13 +168,14 @@ async fn show(args: &PlayArgs, shutdown: Shutdown) -> Result<ExitCode> {
     })
 }
 
-/// Returns a random seed that is short enough to type.
+/// Returns a random seed with at most five digits, so that it is easy to type.
 fn any_seed() -> u64 {
     let nanoseconds = Clock::System.now().as_nanosecond();
     mix(u64::try_from(nanoseconds).unwrap_or_default()) % 100_000
 }
 
-/// Returns the selected scripts: a custom fleet or one story. The default is both stories, then a fleet with and without yurt-ds.
+/// Returns the scripts that the flags select: a custom fleet, or one story. The default is both stories, then the same fleet with
+/// yurt-ds and with the native controller.
 fn scripts(args: &PlayArgs, seed: u64) -> Result<Vec<Script>, String> {
     let fleet = args.fleet(seed)?;
     if let Some(story) = args.story {
@@ -202,9 +203,9 @@ fn scripts(args: &PlayArgs, seed: u64) -> Result<Vec<Script>, String> {
     ])
 }
 
-/// Plays scripts and shows them.
+/// Plays scripts and prints their frames and reports.
 struct StoryPlayer<'a> {
-    /// Screen of the play; `None` if nothing is shown.
+    /// Screen for frames and reports; `None` if nothing is printed.
     screen: Option<DemoScreen>,
     shutdown: Shutdown,
     args: &'a PlayArgs,
@@ -244,7 +245,7 @@ impl StoryPlayer<'_> {
             self.print("\n");
             self.draw_over(&format!(" {}: starting …\n", script.title));
         }
-        // The report omits the timeline where it was already printed line by line.
+        // Without a live view, the timeline was already printed line by line, so the report omits it.
         let in_full = script.in_full && live;
         let Some(report) = self.perform(script, seed, pace).await? else {
             return Ok(None);
@@ -306,14 +307,14 @@ impl StoryPlayer<'_> {
     }
 }
 
-/// Output that has already been printed.
+/// Output of the current play that was already printed.
 #[derive(Default)]
 struct PrintedSoFar {
     lines: usize,
     next: Duration,
 }
 
-/// Returns the real time, which never pauses.
+/// Returns the real time, which also advances while virtual time is paused.
 #[expect(
     clippy::disallowed_methods,
     reason = "pictures are paced by real time while virtual time stands still"
@@ -322,7 +323,7 @@ fn wall_clock() -> std::time::Instant {
     std::time::Instant::now()
 }
 
-/// Shows a frame for its real duration. The whole runtime waits, so virtual time stands still.
+/// Sleeps for the real duration of a frame. This blocks the whole runtime, so virtual time stands still.
 fn wait(pace: Pace, quiet: Duration, began: std::time::Instant) {
     if let Pace::Times(speed) = pace {
         let speed = if quiet > DULL { speed * 6.0 } else { speed };
@@ -330,7 +331,7 @@ fn wait(pace: Pace, quiet: Duration, began: std::time::Instant) {
     }
 }
 
-/// Plays a script to its end without pauses.
+/// Plays a script to its end without pauses, for tests.
 #[cfg(test)]
 async fn play(script: Script, seed: u64) -> Result<DemoReport> {
     let mut stage = DemoStage::set_up(script, seed).await?;

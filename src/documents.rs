@@ -1,5 +1,5 @@
-//! Tests that README, reference pages and manifests match the program, in both directions: the documented names exist, and
-//! existing names are documented.
+//! Tests that compare README, reference pages and manifests with the program: documented names must exist, and existing names
+//! must be documented.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -26,7 +26,7 @@ const NODE_API: &str = include_str!("../docs/reference/node-api.md");
 const HOST_NETWORK: &str = include_str!("../manifests/overlays/host-network/kustomization.yaml");
 const RUN: [&str; 2] = ["yurt-ds ", "cargo run --release -- "];
 
-/// Returns the words in `text` that begin with `start`.
+/// Returns the words in `text` that have the prefix `start`.
 fn words<'a>(text: &'a str, start: &'a str) -> BTreeSet<&'a str> {
     let letter = |c: char| c.is_ascii_alphanumeric() || c == '_';
     text.match_indices(start)
@@ -45,7 +45,7 @@ fn command_lines(page: &'static str) -> Vec<&'static str> {
         RUN.iter().find_map(|run| inner.strip_prefix(run))
     })
     .map(|arguments| arguments.trim_end_matches(')'))
-    // The shell ignores a comment.
+    // Remove the comment at the end of the line, which a shell would ignore.
     .map(|arguments| arguments.split(" #").next().unwrap_or(arguments))
     .collect()
 }
@@ -116,7 +116,7 @@ fn every_metric_is_on_its_page_and_counted() {
             .all(|byte| byte == b'_' || byte.is_ascii_lowercase())
     };
     let names = literals.filter(is_name).filter(|name| *name != "version");
-    // The page omits metric families that have no series yet.
+    // The names in the source are needed too, because the page omits metric families that have no series yet.
     let page = Metrics::new().encode();
     let told = page
         .lines()
@@ -174,7 +174,7 @@ fn every_verdict_has_a_row() {
     }
 }
 
-/// Returns the text of a Markdown link without its target.
+/// Returns the text of a Markdown link, without the link target.
 fn unlinked(cell: &str) -> &str {
     let words = cell
         .strip_prefix('[')
@@ -286,7 +286,7 @@ fn default_address(typed: &[&str]) -> SocketAddr {
     }
 }
 
-/// Mutation tests are run by hand, so a mutant whose source line is missing would go unnoticed for long.
+/// Checks this here because mutation tests run only by hand: a mutant whose source line is missing would go unnoticed.
 #[test]
 fn every_mutant_finds_its_line() {
     let list = include_str!("../tests/mutants.toml");

@@ -1,7 +1,7 @@
-//! Kubernetes API types and [`client`]. The types are slim and parsed directly from JSON.
+//! Kubernetes API types, parsed directly from JSON and reduced to the needed fields, and [`client`].
 //!
-//! k8s-openapi's types keep every field: a pod takes 7 KB even when pruned after parsing. These types keep only the fields that
-//! decisions need and skip the rest while parsing. They are for reading and watching, never for writing back.
+//! k8s-openapi's types keep every field: a pod takes 7 KB even if pruned after parsing. The types here keep only the fields that
+//! decisions need and skip all others during parsing. They are for reads and watches, and must never be written back.
 
 mod bounds;
 pub mod client;

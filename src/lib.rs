@@ -20,13 +20,13 @@
 //! - [`controller`] is `yurt-ds controller`. It watches, reconciles, writes and reports. One replica at a time writes.
 //! - [`ctl`] is `yurt-ds ctl`. It fills an index from lists and calls the same `decide`.
 //! - [`ota_server`] is `yurt-ds ota-server`, the agent on every node. It serves the requests of the node owner.
-//! - [`sim`] is an embedded Kubernetes: API server, native controllers, and kubelets with faults. Tests run on it, and `ctl plan`
-//!   simulates a copy of the fleet on it.
-//! - [`demo`] is `yurt-ds sim`. It plays stories on the embedded cluster.
+//! - [`sim`] is an embedded cluster that simulates Kubernetes: API server, native controllers, and kubelets with faults. Tests
+//!   run on it, and `ctl plan` simulates a copy of the fleet on it.
+//! - [`demo`] is `yurt-ds sim`. It plays example rollouts on the embedded cluster.
 //! - [`manifests`] generates the CustomResourceDefinition of the Advanced DaemonSet from Rust types.
 //! - [`cli`] has the types of the command line, [`log`] the format of log lines, and [`serve`] the endpoints for probes and
-//!   metrics.
-//! - [`clock`] provides the time, [`shutdown`] the end of the process, [`task`] tasks that end with their owner, and [`backoff`]
+//! - [`clock`] provides the time, [`shutdown`] the request to stop the process, [`task`] tasks that are aborted when dropped, and
+//!   [`backoff`] the pauses between attempts.
 //!   the pauses between attempts.
 //!
 //! The modules form layers. A module imports only from lower layers; a test in `src/floors.rs` checks this:

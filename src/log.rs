@@ -26,13 +26,13 @@ pub enum Format {
     Json,
 }
 
-/// Escape sequences that occur in colored lines.
+/// Escape sequences that the logger writes in colored lines. They are kept; all others are removed.
 const COLORS: [&str; 9] = [
     "\x1b[0m", "\x1b[1m", "\x1b[2m", "\x1b[3m", "\x1b[31m", "\x1b[32m", "\x1b[33m", "\x1b[34m",
     "\x1b[35m",
 ];
 
-/// Starts logging. Colors are used only on a terminal and never if `NO_COLOR` is set. A second call has no effect.
+/// Starts logging. Colors are used only on a terminal, and not if `NO_COLOR` is set. A second call has no effect.
 pub fn init(level: Targets, format: Format) {
     let colored = io::stderr().is_terminal();
     let lines = lines(format, colored, io::stderr);
@@ -41,7 +41,7 @@ pub fn init(level: Targets, format: Format) {
         .try_init();
 }
 
-/// Returns a layer that writes each event as one line.
+/// Returns a logging layer that writes each event as one line.
 pub(crate) fn lines<S, W>(
     format: Format,
     colored: bool,
@@ -59,12 +59,12 @@ where
     let lines = tracing_subscriber::fmt::layer().with_writer(writer);
     match format {
         Format::Json => lines.json().flatten_event(true).with_ansi(false).boxed(),
-        Format::Text if colored => lines.fmt_fields(debug_fn(field).delimited(" ")).boxed(), // reads NO_COLOR itself
+        Format::Text if colored => lines.fmt_fields(debug_fn(field).delimited(" ")).boxed(), // the layer itself checks NO_COLOR
         Format::Text => lines.with_ansi(false).boxed(),
     }
 }
 
-/// Writes a field, and removes all escape sequences from its value: they could be taken for colors of this program.
+/// Writes a field without escape sequences in its value, which could imitate the logger's own colors.
 fn field(writer: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug) -> fmt::Result {
     let value = format!("{value:?}");
     match field.name() {
@@ -73,7 +73,7 @@ fn field(writer: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug) -> fmt:
     }
 }
 
-/// Writer that makes foreign text in events safe. Each write has to be a whole event.
+/// Writer that replaces unsafe characters in events. Each write must contain a whole event.
 struct LineWriter<W> {
     format: Format,
     colored: bool,
@@ -100,7 +100,7 @@ impl<W: Write> Write for LineWriter<W> {
     }
 }
 
-/// Returns a text line with safe characters. A long line is cut.
+/// Returns a text line without unsafe characters. A long line is truncated.
 fn short_text(line: &str, colored: bool) -> Cow<'_, str> {
     let own: &[&str] = if colored { &COLORS } else { &[] };
     let shown = foreign::styled(line, own);
@@ -113,7 +113,7 @@ fn short_text(line: &str, colored: bool) -> Cow<'_, str> {
     }
 }
 
-/// Returns a JSON line with safe strings. The strings of a long line are cut.
+/// Returns a JSON line without unsafe characters in its strings. If the line is long, its strings are truncated.
 fn short_json(line: &str) -> Cow<'_, str> {
     let value = if line.len() > TEXT {
         serde_json::from_str(line).ok()

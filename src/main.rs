@@ -12,11 +12,11 @@ use yurt_ds::controller::{self, WakeupBatching};
 use yurt_ds::core::foreign::{TEXT, cut};
 use yurt_ds::{ctl, demo, log, manifests, ota_server, shutdown};
 
-/// Exit code of shells after Ctrl-C.
+/// Exit code after Ctrl-C, as returned by shells.
 const INTERRUPTED: u8 = 130;
 
 fn main() -> ExitCode {
-    // Shell completion runs the program to get its candidates.
+    // For shell completion, the shell runs this program: print the candidates and exit.
     ctl::command_line::answer_shell();
     let typed = ctl::command_line::described().try_get_matches();
     let typed = typed.unwrap_or_else(|error| wrong(&error));
@@ -37,7 +37,7 @@ fn wrong(error: &clap::Error) -> ! {
         .skip(1)
         .map(|word| word.to_string_lossy().into_owned())
         .collect();
-    // If stderr is closed, there is nothing left to report to.
+    // Ignore the result: if stderr is closed, nothing can be reported.
     let _ = error.print();
     if let Some(line) = ctl::command_line::meant(error, &words) {
         eprintln!("\n  tip: {line}");
@@ -46,7 +46,7 @@ fn wrong(error: &clap::Error) -> ! {
 }
 
 fn run(command: Command) -> Result<ExitCode> {
-    // One thread: the program mostly waits, and each thread would cost memory on every replica.
+    // One thread suffices, because the program mostly waits. Each additional thread would cost memory on every replica.
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let gathering = WakeupBatching::default();
     if matches!(command, Command::Controller(_)) {
@@ -85,7 +85,7 @@ async fn dispatch(command: Command, gathering: WakeupBatching) -> Result<ExitCod
                 }
             };
             match std::io::stdout().write_all(&text) {
-                // The reader, such as `head`, has closed the pipe.
+                // The reader of the pipe, such as `head`, has closed it. This is not an error.
                 Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
                 printed => printed.context("cannot print it")?,
             }

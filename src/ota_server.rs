@@ -52,7 +52,7 @@ use crate::shutdown::Shutdown;
 /// Runs the agent until shutdown is requested.
 ///
 /// # Errors
-/// If it cannot start: no usable credentials, a port or socket in use, an invalid name.
+/// If the agent cannot start: no usable credentials, a port or socket in use, or an invalid name.
 pub async fn start(args: OtaServerArgs, shutdown: Shutdown) -> Result<()> {
     let source = Source {
         kubeconfig: args.kubeconfig.clone(),

@@ -5,12 +5,12 @@
 //! probe listener ────► permits (64) ──► /live, /ready
 //! ```
 //!
-//! The caller passes the listeners, so that a port in use is an error at start-up and port 0 can be logged. No request changes
-//! anything, and answers contain only numbers and names of resources.
+//! The caller opens the listeners, so that it can report a port in use at start-up and log the number chosen for port 0. No
+//! request changes anything, and responses contain only numbers and names of resources.
 //!
-//! A connection serves one request. It has time limits for the request head, for progress and in total, and a permit that a newer
-//! connection can take. So a peer that sends nothing or never reads doesn't keep others out. The probe listener has its own
-//! permits: many requests to `/metrics` don't delay a probe.
+//! A connection serves one request. It has a permit, and time limits for the request head, for progress and in total. A new
+//! connection can revoke the permit of an old one, so clients that send nothing or never read don't block others. The probe
+//! listener has its own permits, so many requests to `/metrics` don't delay probes.
 
 mod connections;
 mod page;
@@ -42,52 +42,53 @@ pub use self::page::MetricsPage;
 use self::permits::{ConnectionPermit, ConnectionPermits, ConnectionState, PermitSignal};
 use crate::shutdown::Shutdown;
 
-/// Longest time for the head of a request.
+/// Time limit for receiving a request head.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
-/// Longest time without progress of an answer.
+/// Maximum time without progress while a response is sent.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Longest time of a connection. It exceeds the scrape timeout of Prometheus (10 s), for pages of several megabytes.
+/// Maximum duration of a connection. It exceeds the scrape timeout of Prometheus (10 s), for responses of several megabytes.
 const LIFETIME: Duration = Duration::from_secs(30);
-/// Longest time for answers in progress when the process ends.
+/// Time limit for responses in progress at shutdown.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Maximum size of a request head, in bytes.
 const HEAD_LIMIT: usize = 16 << 10;
-/// Maximum number of connections to the metrics listener: the kubelet and two Prometheus replicas need three.
+/// Maximum number of connections to the metrics listener. The kubelet and two Prometheus replicas need three.
 const METRICS_CONNECTIONS: usize = 16;
-/// Maximum number of connections for probes. An answer fits into the socket's buffer, so a connection costs a few kilobytes.
+/// Maximum number of connections to the probe listener. A response fits into the socket's buffer, so a connection costs only a
+/// few kilobytes.
 const PROBE_CONNECTIONS: usize = 64;
 /// Content type of OpenMetrics text, for Prometheus.
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Conditions for readiness. Cheap to clone.
+/// Set of names that must be done before the program is ready. Cheap to clone; all clones share the set.
 #[derive(Clone, Debug, Default)]
 pub struct ReadinessHandle(watch::Sender<BTreeSet<String>>);
 
 impl ReadinessHandle {
-    /// Delays readiness until [`ReadinessHandle::done`] is called with the same name.
+    /// Delays readiness until [`ReadinessHandle::done`] is called with this name.
     pub fn wait_for(&self, name: &str) {
         self.0.send_modify(|pending| {
             pending.insert(name.to_owned());
         });
     }
 
-    /// Marks a name as done.
+    /// Removes a name from the set. The program is ready when the set is empty.
     pub fn done(&self, name: &str) {
         self.0.send_if_modified(|pending| pending.remove(name));
     }
 
-    /// Returns true if no name is pending.
+    /// Returns true if nothing delays readiness.
     pub fn is_ready(&self) -> bool {
         self.0.borrow().is_empty()
     }
 
-    /// Waits until no name is pending.
+    /// Waits until nothing delays readiness.
     pub async fn ready(&self) {
         let mut pending = self.0.subscribe();
         let _never_fails = pending.wait_for(BTreeSet::is_empty).await;
     }
 
-    /// Returns the pending names as text; `None` when ready.
+    /// Returns the names that delay readiness as text; `None` when ready.
     fn awaited(&self) -> Option<String> {
         let pending = self.0.borrow();
         let names: Vec<&str> = pending.iter().map(String::as_str).collect();
@@ -95,10 +96,10 @@ impl ReadinessHandle {
     }
 }
 
-/// Data for the answers.
+/// Data from which requests are answered.
 #[derive(Clone)]
 pub struct ServeState {
-    /// Answer at `/ready`.
+    /// Readiness that `/ready` reports.
     pub readiness: ReadinessHandle,
     /// Page at `/metrics`; `None` on a listener for probes only.
     pub page: Option<MetricsPage>,
@@ -130,7 +131,7 @@ pub async fn bind(address: SocketAddr, flag: &str) -> Result<TcpListener> {
         .with_context(|| format!("cannot listen on {address} ({flag})"))
 }
 
-/// Serves until shutdown is requested, then waits for answers in progress.
+/// Serves until shutdown is requested, then waits for responses in progress.
 pub async fn run(listener: TcpListener, state: ServeState, mut shutdown: Shutdown) {
     let permits = ConnectionPermits::new(state.connections());
     let mut connections = Connections::on(listener);
@@ -140,7 +141,7 @@ pub async fn run(listener: TcpListener, state: ServeState, mut shutdown: Shutdow
             () = shutdown.requested() => break,
         };
         let Ok(stream) = accepted else {
-            permits.revoke_one(); // the process may have run out of file descriptors
+            permits.revoke_one(); // accepting fails if file descriptors have run out, so free one
             continue;
         };
         let peer = stream.peer_addr().map(|peer| peer.ip());
@@ -153,7 +154,7 @@ pub async fn run(listener: TcpListener, state: ServeState, mut shutdown: Shutdow
         .await;
 }
 
-/// Serves one connection until its request is answered, its time is over or its permit is taken.
+/// Serves one connection until its request is answered, its time limit is reached or its permit is revoked.
 async fn serve_one<IO>(io: IO, state: ServeState, mut permit: ConnectionPermit)
 where
     IO: AsyncRead + AsyncWrite + Unpin,
@@ -166,7 +167,7 @@ where
         let answer = answer(&state, request.method(), request.uri().path());
         std::future::ready(Ok::<_, Infallible>(answer))
     });
-    // One request per connection, so that a connection holds at most one unread answer in memory.
+    // Serve one request per connection, so that each connection keeps at most one unsent response in memory.
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .keep_alive(false)
@@ -178,7 +179,8 @@ where
     let serving = async {
         loop {
             tokio::select! {
-                // The connection comes first: a request that has arrived is answered even if the permit is gone.
+                // Poll the connection before the permit, so that a request that has arrived is answered even if the permit is
+                // revoked.
                 biased;
                 ended = connection.as_mut() => return ended,
                 signal = permit.signalled(), if !is_ending => match signal {
@@ -196,7 +198,7 @@ where
     }
 }
 
-/// Returns the answer to a request.
+/// Returns the response to a request.
 fn answer(state: &ServeState, method: &Method, path: &str) -> Response<Full<Bytes>> {
     let paths = state.paths();
     if !paths.contains(&path) {
@@ -220,7 +222,7 @@ fn answer(state: &ServeState, method: &Method, path: &str) -> Response<Full<Byte
             ),
             None => text(StatusCode::OK, "ready\n".to_owned()),
         },
-        // One thread does all the work, so a controller that hangs doesn't answer.
+        // /live needs no check: all work runs on one thread, so a controller that hangs doesn't respond.
         _ => text(StatusCode::OK, "live\n".to_owned()),
     }
 }
@@ -337,7 +339,7 @@ mod tests {
         server.await.unwrap();
         assert!(TcpStream::connect(address).await.is_err());
     }
-    /// Two listeners like those of the controller, with a page that is larger than any socket buffer.
+    /// Metrics and probe listeners like those of the controller. The metrics page is larger than any socket buffer.
     struct Doors {
         metrics: SocketAddr,
         probes: SocketAddr,
@@ -363,7 +365,7 @@ mod tests {
         }
     }
 
-    /// Opens connections that request `path` many times and never read.
+    /// Opens connections that request `path` many times and never read a response.
     async fn flood(address: SocketAddr, path: &str, connections: usize) -> Vec<TcpStream> {
         let requests = format!("GET {path} HTTP/1.1\r\n\r\n").repeat(100);
         let mut flood = Vec::new();
@@ -419,7 +421,7 @@ mod tests {
         }
     }
 
-    /// Returns the time after which a connection is closed whose client reads `bytes` bytes per second.
+    /// Returns the time after which the server closes a connection whose client reads `bytes` bytes per second.
     async fn ends_after(bytes: usize) -> Duration {
         let (mut near, far) = tokio::io::duplex(64);
         let permit = ConnectionPermits::new(1).acquire(None).unwrap();

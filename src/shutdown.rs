@@ -1,4 +1,4 @@
-//! Request to shut down, from a signal or from the program that embeds the controller.
+//! Request to shut down the process, from a signal or from a program that embeds the controller.
 
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -18,7 +18,7 @@ pub fn channel() -> (Trigger, Shutdown) {
     (Trigger(sender), Shutdown(receiver))
 }
 
-/// Requests the shutdown on SIGTERM or SIGINT. A second signal exits at once.
+/// Requests the shutdown on SIGTERM or SIGINT. A second signal ends the process at once.
 ///
 /// # Errors
 /// If the signal handlers cannot be installed.
@@ -37,7 +37,7 @@ pub fn on_signals() -> std::io::Result<Shutdown> {
     Ok(shutdown)
 }
 
-/// Waits for either signal and returns its name.
+/// Waits for SIGTERM or SIGINT and returns the signal's name.
 async fn first(
     term: &mut tokio::signal::unix::Signal,
     interrupt: &mut tokio::signal::unix::Signal,

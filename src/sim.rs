@@ -1,4 +1,4 @@
-//! Simulator: an embedded cluster, fake kubelets, and the native controllers.
+//! Simulator: an embedded cluster with fake kubelets and native controllers.
 
 pub mod cluster;
 pub mod daemonset;

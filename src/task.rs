@@ -1,8 +1,8 @@
-//! A task that ends with its owner.
+//! A task that is aborted when its handle is dropped.
 
 use tokio::task::JoinHandle;
 
-/// A running task. Dropping it aborts the task, even in the middle of a request.
+/// Handle of a running task. Dropping it aborts the task, even in the middle of a request.
 #[derive(Debug)]
 pub struct Task(JoinHandle<()>);
 

@@ -1,4 +1,4 @@
-//! Real ota-servers on every node, reached without a socket.
+//! Real ota-servers, one per node. They are reached without a socket.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -17,12 +17,12 @@ use crate::k8s::client::Role;
 use crate::ota_server::{Agent, AgentConfig, serve_stream};
 use crate::sim::cluster::{Cluster, Count, Fault, FaultGuard};
 
-/// Buffer size of a connection, per direction.
+/// Buffer size of an in-memory connection, per direction.
 const PIPE: usize = 64 << 10;
-/// Time within which agents must know their pods.
+/// Time limit for a new agent to receive the pods of its node.
 const STARTING: Duration = Duration::from_secs(30);
 
-/// Running agents by node; they stop when dropped.
+/// Running agents by the name of their node. They stop when dropped.
 pub struct Agents {
     of: BTreeMap<String, Agent>,
 }
@@ -45,7 +45,7 @@ impl Agents {
         Ok(agents)
     }
 
-    /// Returns the connection that `ctl` uses on a node to reach its agent.
+    /// Returns the connection with which `ctl` reaches the agent of a node.
     ///
     /// # Errors
     ///
@@ -67,17 +67,18 @@ impl Agents {
     }
 }
 
-/// Returns the user agent of a node's agent.
+/// Returns the `User-Agent` header that a node's agent sends.
 pub fn user_agent(node: &str) -> String {
     format!("{} {node}", Role::OtaServer.user_agent())
 }
 
-/// Returns true if an agent sent these requests.
+/// Returns true if the requests in this count were sent by an agent.
 pub(super) fn is_agent(count: &Count) -> bool {
     count.user_agent.starts_with(&Role::OtaServer.user_agent())
 }
 
-/// Disconnects a node's agent from the API server until the guard is dropped. All watches break; the other clients resume theirs.
+/// Disconnects a node's agent from the API server until the guard is dropped. This breaks the watches of all clients, and all
+/// except the agent resume them.
 pub fn cut(cluster: &Cluster, node: &str) -> FaultGuard {
     let agent = user_agent(node);
     let faults = cluster.faults();
@@ -114,7 +115,7 @@ pub fn start(
     })
 }
 
-/// Returns a connector whose connections are pipes to the agent. A connection ends when the client's end is dropped.
+/// Returns a connector that creates in-memory connections to the agent. A connection ends when the client drops its end.
 fn connector(agent: Agent) -> Connector {
     Arc::new(move || {
         let agent = agent.clone();

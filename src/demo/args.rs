@@ -1,4 +1,4 @@
-//! Evaluation of the flags of `yurt-ds sim`.
+//! Evaluates the flags of `yurt-ds sim`.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::cli::sim::{BadRevision, PlayArgs, Story};
 use crate::core::{IntOrPercent, Mode};
 use crate::sim::kubelet::Behaviour;
 
-/// Default number of nodes of a custom fleet.
+/// Default number of nodes in a custom fleet.
 const NODES: u32 = 200;
 
 impl Story {
@@ -22,7 +22,7 @@ impl Story {
 }
 
 impl PlayArgs {
-    /// Returns true if a flag about the fleet is set. A custom fleet is then played instead of the stories.
+    /// Returns true if a flag describes a custom fleet, which is then played instead of the stories.
     pub(super) fn is_own_fleet(&self) -> bool {
         self.nodes.is_some()
             || self.offline.is_some()
@@ -38,11 +38,11 @@ impl PlayArgs {
             || self.crash_image
     }
 
-    /// Returns the custom fleet. Without flags, it is the fleet that is played after the stories.
+    /// Returns the fleet that the flags describe. Without such flags, it is the fleet that is played after the stories.
     ///
     /// # Errors
     ///
-    /// Returns a message that names the conflicting flag.
+    /// Returns a message that names the invalid or conflicting flag.
     pub(super) fn fleet(&self, seed: u64) -> Result<FleetPlan, String> {
         let nodes = self.nodes.unwrap_or(NODES) as usize;
         let of_fleet = |flag: &str, share: IntOrPercent| match share {

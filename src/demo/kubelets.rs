@@ -1,4 +1,4 @@
-//! `yurt-ds sim kubelets`: runs the fake kubelets as a separate program, against any API server.
+//! `yurt-ds sim kubelets`: runs the fake kubelets as a separate process, for any API server.
 
 use std::collections::BTreeMap;
 
@@ -37,7 +37,7 @@ impl KubeletsArgs {
         }
     }
 
-    /// Returns the nodes. The alphabetical order of their names is their numerical order.
+    /// Returns the nodes to register. Numbers in their names have leading zeros, so that alphabetical order is numerical order.
     fn specs(&self) -> Vec<FakeNodeSpec> {
         let width = self.nodes.to_string().len();
         let labels: BTreeMap<String, String> = self.labels.iter().cloned().collect();

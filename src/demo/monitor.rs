@@ -1,7 +1,7 @@
-//! Independent monitor that watches nodes and pods with its own client and records their changes.
+//! Monitor that watches nodes and pods with its own client and records their changes, independently of the controller.
 //!
-//! It shares neither caches nor `core` with the controller. Its counts are those of a person with a stopwatch in front of
-//! `kubectl get pods --watch`.
+//! It uses neither the controller's caches nor `core`, so it can check the controller. It counts like a person who reads `kubectl
+//! get pods --watch` with a stopwatch.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,48 +18,48 @@ use crate::clock::Clock;
 use crate::core::names::{POD_IMAGE_READY, POD_NEED_UPGRADE};
 use crate::task::Task;
 
-/// Pods to measure and the criteria.
+/// Pods that the monitor observes, and the properties that it measures.
 #[derive(Clone, Debug)]
 pub(super) struct Measure {
     /// Namespace of the pods.
     pub(super) namespace: String,
-    /// Label selector of the pods, as a query.
+    /// Label selector of the pods, as in an API request.
     pub(super) selector: String,
-    /// New image.
+    /// Image after the change.
     pub(super) image: String,
     /// Time for which a pod has to be Ready to count as available.
     pub(super) min_ready: Duration,
 }
 
-/// Running monitor; it ends when dropped.
+/// Running monitor. It stops when dropped.
 pub(super) struct Monitor {
     record: Arc<Mutex<MonitorRecord>>,
     _task: Task,
 }
 
-/// Observations so far. Times count from the start of the play.
+/// Observations of the monitor so far. Times count from the start of the play.
 #[derive(Clone, Debug, Default)]
 pub(super) struct MonitorRecord {
-    /// Nodes by name.
+    /// Observed nodes by name.
     pub(super) nodes: BTreeMap<String, MonitoredNode>,
-    /// Number of nodes that lack an available pod because it was removed.
+    /// Number of online nodes without an available pod because the rollout deleted it.
     pub(super) down: usize,
-    /// Highest value of `down` and its time.
+    /// Highest value of `down`, and the time at which it was first reached.
     pub(super) peak: (usize, Duration),
-    /// Number of removed pods that are gone.
+    /// Number of pods whose objects were removed.
     pub(super) replaced: usize,
-    /// Time of the last change to this record.
+    /// Time of the last change of a pod or node.
     pub(super) last_change: Duration,
-    /// Pods by UID.
+    /// Observed pods by UID.
     pods: BTreeMap<String, MonitoredPod>,
 }
 
-/// Pod on a node.
+/// Pod as the monitor observed it.
 #[derive(Clone, Debug)]
 pub(super) struct MonitoredPod {
     /// Name of the pod.
     pub(super) name: String,
-    /// True if it has the new image.
+    /// True if the pod has the new image.
     pub(super) new: bool,
     /// Status of the condition `PodNeedUpgrade`.
     pub(super) need_upgrade: Option<String>,
@@ -72,7 +72,7 @@ pub(super) struct MonitoredPod {
 
 #[cfg(test)]
 impl MonitoredPod {
-    /// Returns a pod of the old image with both conditions.
+    /// Returns a pod with the old image and both OTA conditions.
     pub(super) fn of_owner(name: &str, need_upgrade: &str, image_ready: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -89,31 +89,31 @@ impl MonitoredPod {
 /// Observations of one node.
 #[derive(Clone, Debug, Default)]
 pub(super) struct MonitoredNode {
-    /// True if its Ready condition is `True`.
+    /// True if the node's Ready condition is `True`.
     pub(super) ready: bool,
-    /// Time at which it last went offline.
+    /// Time at which the node last went offline.
     pub(super) left: Option<Duration>,
-    /// Time at which it last returned.
+    /// Time at which the node last returned.
     pub(super) returned: Option<Duration>,
-    /// Time at which the deletion of its old pod was requested.
+    /// Time at which the deletion of a pod on the node was last requested.
     pub(super) taken: Option<Duration>,
-    /// Time at which its new pod was available.
+    /// Time at which the first pod with the new image became available.
     pub(super) updated: Option<Duration>,
-    /// Number of times that it lost its pod while it was reachable.
+    /// Number of times that a pod on the node was deleted while the node was online.
     pub(super) losses: usize,
-    /// True while its pod was removed and no other one is available.
+    /// True from the deletion of the node's pod until another pod is available.
     lacks: bool,
-    /// True if the node went offline while it lacked its pod. The rollout is then no longer the cause.
+    /// True if the node was offline at some time while `lacks` was true. The rollout is then not the cause of the missing pod.
     interrupted: bool,
 }
 
 impl MonitoredNode {
-    /// Returns true if it went offline after its update and has not returned.
+    /// Returns true if the node went offline after its update and has not returned.
     pub(super) fn is_lost(&self) -> bool {
         !self.ready && self.updated.is_some() && self.left > self.updated
     }
 
-    /// Returns true if it went offline between the removal of its old pod and the availability of a new one.
+    /// Returns true if the node went offline between the deletion of its old pod and the availability of a new one.
     pub(super) fn is_lost_in_between(&self) -> bool {
         let is_taken_before = self.taken.is_some_and(|taken| self.left > Some(taken));
         !self.ready && self.updated.is_none() && is_taken_before
@@ -126,7 +126,7 @@ enum MonitorEvent {
 }
 
 impl Monitor {
-    /// Starts the monitor; the play starts at this time.
+    /// Starts the monitor. Times count from this call.
     pub(super) fn start(client: Client, clock: Clock, measure: Measure) -> Self {
         let record = Arc::new(Mutex::new(MonitorRecord::default()));
         let witness = ObjectWatcher {
@@ -142,7 +142,7 @@ impl Monitor {
         }
     }
 
-    /// Waits until it knows this number of nodes and pods, so that later changes are observed.
+    /// Waits until the monitor knows this number of nodes and pods, so that it sees all later changes.
     pub(super) async fn has_seen(&self, nodes: usize) {
         let complete = || {
             let record = self.record();
@@ -302,7 +302,7 @@ impl MonitorRecord {
         };
     }
 
-    /// Records the requested deletion of a pod. Its node lacks a pod from then on.
+    /// Records that the deletion of a pod was requested. From then on, the pod's node lacks a pod.
     fn taken(&mut self, pod: &Pod, now: Duration) {
         let uid = pod.uid().unwrap_or_default();
         let Some(record) = self.pods.get_mut(&uid).filter(|record| !record.going) else {
@@ -326,7 +326,7 @@ impl MonitorRecord {
         }
     }
 
-    /// Recounts the nodes that lack an available pod.
+    /// Counts the nodes that lack an available pod again.
     fn count(&mut self, now: Duration, min_ready: Duration) {
         for pod in self.pods.values().filter(|pod| !pod.going) {
             let Some(node) = self.nodes.get_mut(&pod.node) else {
@@ -351,21 +351,21 @@ impl MonitorRecord {
         }
     }
 
-    /// Returns the time until the next pod becomes available without a further event.
+    /// Returns the time until a Ready pod becomes available, which happens without an event; `None` if there is no such pod.
     fn next_available(&self, now: Duration, min_ready: Duration) -> Option<Duration> {
         let since = self.pods.values().filter_map(|pod| pod.ready_since);
         let at = since.map(|since| since + min_ready).filter(|at| *at > now);
         at.min().map(|at| at - now)
     }
 
-    /// Returns UID and record of the node's pod that is not being deleted.
+    /// Returns UID and record of the pod on a node. Pods that are being deleted are ignored.
     pub(super) fn pod_on(&self, node: &str) -> Option<(&str, &MonitoredPod)> {
         let mut pods = self.pods.iter();
         let (uid, pod) = pods.find(|(_, pod)| pod.node == node && !pod.going)?;
         Some((uid, pod))
     }
 
-    /// Returns the UIDs of pods that are not being deleted, by node.
+    /// Returns the UID of each node's pod. Pods that are being deleted are ignored.
     pub(super) fn uids(&self) -> BTreeMap<String, String> {
         let staying = self.pods.iter().filter(|(_, pod)| !pod.going);
         staying
@@ -373,7 +373,7 @@ impl MonitorRecord {
             .collect()
     }
 
-    /// Returns the number of nodes whose new pod is available.
+    /// Returns the number of nodes on which a new pod has become available.
     pub(super) fn updated(&self) -> usize {
         self.nodes
             .values()

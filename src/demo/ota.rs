@@ -1,4 +1,5 @@
-//! OTA play: the owner of one of three nodes asks, pulls the image in advance, and confirms. Also checks the guarantees of OTA.
+//! OTA play: the owner of one of three nodes lists updates, pulls the image in advance, and confirms the upgrade. The play also
+//! checks the guarantees of OTA.
 
 use std::time::Duration;
 
@@ -15,14 +16,14 @@ use crate::core::{IntOrPercent, Mode};
 use crate::sim::cluster::Count;
 use crate::sim::kubelet::Behaviour;
 
-/// Node whose owner types commands.
+/// Node on which its owner types commands.
 const OWNED: &str = "edge-1";
-/// Node whose owner types nothing.
+/// Node on which no commands are typed.
 const OTHER: &str = "edge-2";
-/// Time that a node takes to pull the new image: too long to be without a pod.
+/// Time that a node needs to pull the new image. A node should not be without a pod for so long, so it pulls in advance.
 const PULL: Duration = seconds(12);
 
-/// Returns the OTA play: a new version is released, and one of three owners confirms it.
+/// Returns the OTA play: a new version is released, and one of three node owners confirms the upgrade.
 pub(super) fn story() -> Script {
     let new = Behaviour {
         pull: PULL,
@@ -124,7 +125,7 @@ fn steps() -> Vec<ScriptStep> {
 }
 
 impl DemoStage {
-    /// Returns the owner's actions and their results; `None` if the play has no owner.
+    /// Returns the node owner's actions and their results; `None` if no owner types commands in the play.
     pub(super) fn owner(&self, record: &MonitorRecord) -> Option<DeviceOwner> {
         let node = self.script.owner.clone()?;
         let typed = self.typed();
@@ -151,7 +152,7 @@ impl DemoStage {
         })
     }
 
-    /// Returns the guarantees of OTA.
+    /// Returns the guarantees of OTA, and whether the play kept them.
     pub(super) fn promises_to(
         &self,
         owner: &DeviceOwner,
@@ -228,7 +229,7 @@ fn command(typed: &CommandRecord) -> TypedCommand {
     }
 }
 
-/// Returns the number of requests of this kind from all agents.
+/// Returns the number of requests that all agents sent with this verb for this resource.
 fn agents(requests: &[Count], verb: &str, resource: &str) -> u64 {
     let of = |count: &&Count| is_agent(count) && count.verb == verb && count.resource == resource;
     requests.iter().filter(of).map(|count| count.number).sum()

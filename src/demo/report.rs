@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::text::hanging;
 use crate::core::Mode;
 
-/// Width of a report in columns. It is fixed so that equal seeds give equal bytes.
+/// Width of a report in columns. It doesn't depend on the terminal, so that equal seeds give equal bytes.
 const WIDTH: usize = 80;
 
 /// Report of one play. Times are virtual and count from its start.
@@ -18,50 +18,49 @@ const WIDTH: usize = 80;
 pub struct DemoReport {
     /// Title of the play.
     pub title: String,
-    /// Seed of all generated names and random decisions.
+    /// Seed from which generated names and random decisions were derived.
     pub seed: u64,
     /// Update strategy: `AdvancedRollingUpdate`, `OTA` or `native RollingUpdate`.
     pub strategy: String,
     /// Number of nodes in the fleet.
     pub nodes: usize,
-    /// `max-unavailable` as configured.
+    /// `max-unavailable` as the script sets it, a number or a percentage.
     pub max_unavailable: String,
     /// `max-unavailable` as a number of nodes.
     pub allowed: usize,
-    /// Highest number of nodes that lacked their pod at the same time because of the rollout, as counted by the independent
-    /// monitor.
+    /// Highest number of nodes that lacked their pod at the same time because of the rollout. The independent monitor counts it.
     pub most_down: usize,
     /// Time at which `most_down` was reached.
     pub most_down_at: Time,
     /// Number of nodes that run the new image.
     pub updated: usize,
-    /// Number of nodes that were offline at the end.
+    /// Number of nodes that are offline at the end of the play.
     pub offline: usize,
-    /// Number of offline nodes that still run the old image.
+    /// Number of offline nodes that still have the old image.
     pub offline_outdated: usize,
-    /// Number of nodes that are offline at the end and left between the deletion of their old pod and the availability of a new
-    /// one.
+    /// Number of nodes that are offline at the end and went offline between the deletion of their old pod and the availability of
+    /// a new one.
     pub lost_in_between: usize,
-    /// Number of nodes that became NotReady after they ran the new image.
+    /// Number of nodes that went offline after their new pod had become available.
     pub lost_after_update: usize,
     /// Nodes that were offline when the image changed and were updated after they returned.
     pub followed: Vec<FollowedRollout>,
     /// Number of nodes that lost their pod more than once.
     pub losses_twice: usize,
-    /// Time at which each node had an available pod with the new image.
+    /// Time at which a pod with the new image became available, by node.
     pub updated_at: BTreeMap<String, Time>,
     /// Time at which the image changed.
     pub changed_at: Option<Time>,
     /// Time at which the play ended.
     pub ended_at: Time,
-    /// Outcome of the play.
+    /// Outcome of the play, as a phrase.
     pub ending: String,
-    /// Write requests of the yurt-ds controller; `None` if it doesn't run.
+    /// Write requests of the yurt-ds controller; `None` if the native controller runs the rollout.
     pub writes: Option<WriteCounts>,
-    /// Actions of a node's owner, if the play has one.
+    /// Actions of a node owner; `None` if no owner types commands in the play.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub owner: Option<DeviceOwner>,
-    /// Guarantees of yurt-ds and their outcomes.
+    /// Guarantees of yurt-ds, each with the result of its check.
     pub promises: Vec<Promise>,
     /// Events of the play in order of time.
     pub timeline: Vec<Line>,
@@ -72,7 +71,7 @@ pub struct DemoReport {
 #[serde(transparent)]
 pub struct Time(u64);
 
-/// Node that was offline when the image changed and was updated later.
+/// Node that was offline when the image changed and was updated after it returned.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FollowedRollout {
@@ -80,48 +79,48 @@ pub struct FollowedRollout {
     pub node: String,
     /// Time at which the node returned.
     pub returned_at: Time,
-    /// Time at which its new pod was available.
+    /// Time at which the new pod of the node became available.
     pub updated_at: Time,
 }
 
-/// Actions of a node's owner.
+/// Actions of a node owner and their results.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DeviceOwner {
     /// Name of the node.
     pub node: String,
-    /// Duration of the pull that the owner requested before the update.
+    /// Duration of the pull that the owner requested before the upgrade.
     pub pulled_in: Option<Time>,
-    /// Time from the confirmation until ctl reported the new pod.
+    /// Time from the owner's confirmation until `ctl` reported the new pod.
     pub upgraded_in: Option<Time>,
-    /// Time that the node was without an available pod.
+    /// Time for which the node had no available pod.
     pub without_pod: Option<Time>,
-    /// Time that a node takes to pull the new image.
+    /// Time that a node needs to pull the new image.
     pub pull: Time,
     /// Number of pods deleted by all agents.
     pub pod_deletions: u64,
     /// Number of pod patches sent by all agents.
     pub pod_patches: u64,
-    /// All commands that were typed.
+    /// All commands that node owners typed.
     pub commands: Vec<TypedCommand>,
 }
 
-/// Command that was typed on a node.
+/// Command that a node owner typed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TypedCommand {
-    /// Time at which it was typed.
+    /// Time at which the command was typed.
     pub at: Time,
-    /// Node on which it was typed.
+    /// Node on which the command was typed.
     pub node: String,
     /// Command line.
     pub line: String,
     /// Exit code; `None` if the command did not end.
     pub code: Option<u8>,
-    /// Number of requests that agents sent to the API server in the meantime.
+    /// Number of requests that agents sent to the API server while the command ran.
     pub requests: u64,
 }
 
-/// Write requests by kind.
+/// Numbers of write requests by kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WriteCounts {
@@ -129,29 +128,29 @@ pub struct WriteCounts {
     pub replaced_pods: usize,
     /// Number of pod deletions.
     pub pod_deletions: u64,
-    /// Number of pod patches (conditions).
+    /// Number of patches of pods, which set conditions.
     pub pod_patches: u64,
     /// Number of Jobs that pull images in advance.
     pub jobs: u64,
     /// Number of patches of the DaemonSet's status.
     pub status_patches: u64,
-    /// Number of Events.
+    /// Number of writes of Events.
     pub events: u64,
 }
 
-/// Guarantee of yurt-ds that the play checks.
+/// Guarantee of yurt-ds that a play checks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Promise {
-    /// Guarantee in one sentence.
+    /// Guarantee, as a phrase.
     pub text: String,
-    /// True if the guarantee was kept.
+    /// True if the play kept the guarantee.
     pub held: bool,
 }
 
 /// Line of the timeline.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Line {
-    /// Time of the line.
+    /// Time of the event that the line reports.
     pub at: Time,
     /// Kind of the line.
     #[serde(skip_serializing_if = "LineKind::is_story")]
@@ -164,9 +163,9 @@ pub struct Line {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum LineKind {
-    /// Narration.
+    /// Narration of the play.
     Story,
-    /// Command typed on a node.
+    /// Command that a node owner typed.
     Typed,
     /// Output of a command.
     Printed,
@@ -179,7 +178,7 @@ impl LineKind {
 }
 
 impl Line {
-    /// Formats the line with an indent. Command output is kept unchanged.
+    /// Formats the line with an indent. Lines of command output are not wrapped or changed.
     pub(super) fn text(&self, indent: &str) -> String {
         let first = format!("{indent}{}  ", self.at);
         match self.voice {
@@ -206,7 +205,7 @@ impl From<Time> for Duration {
 }
 
 impl std::fmt::Display for Time {
-    /// Writes minutes and seconds.
+    /// Formats the time as minutes and seconds.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let seconds = self.0 / 1000;
         write!(f, "{:02}:{:02}", seconds / 60, seconds % 60)
@@ -219,19 +218,19 @@ impl Time {
         Duration::from(self).as_secs_f64()
     }
 
-    /// Returns the whole seconds since an earlier time.
+    /// Returns the number of whole seconds since an earlier time.
     fn since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0) / 1000
     }
 }
 
 impl DemoReport {
-    /// Returns true if every guarantee was kept.
+    /// Returns true if the play kept all guarantees.
     pub fn held(&self) -> bool {
         self.promises.iter().all(|promise| promise.held)
     }
 
-    /// Returns the report as text.
+    /// Returns the report as text. With `in_full`, it contains the timeline.
     pub fn text(&self, in_full: bool) -> String {
         let mut text = String::new();
         // Writing to a string cannot fail.

@@ -1,14 +1,14 @@
-//! Output of plays: a terminal on which each frame replaces the previous one, or consecutive lines.
+//! Output of plays: on a terminal, each frame replaces the previous one; elsewhere, lines follow each other.
 
 use std::io::{IsTerminal as _, Write as _};
 
 use super::view::Canvas;
 use crate::core::foreign::styled;
 
-/// Assumed size of a terminal whose size is unknown.
+/// Assumed size of a terminal that doesn't report its size.
 const USUAL: (u16, u16) = (80, 24);
 
-/// Control sequences that frames and reports may contain: line breaks and the colors of `view`.
+/// Control sequences that are allowed in frames and reports: line breaks, and the colors that `view` uses.
 const OWN: [&str; 9] = [
     "\n",
     "\x1b[0m",
@@ -21,17 +21,17 @@ const OWN: [&str; 9] = [
     "\x1b[1;31m",
 ];
 
-/// Standard output. The cursor becomes visible again when it is dropped.
+/// Standard output. Dropping it makes a hidden cursor visible again.
 pub(super) struct DemoScreen {
     live: bool,
     colour: bool,
-    /// Number of lines in the frame that the next one replaces.
+    /// Number of lines in the last frame, which the next frame replaces.
     drawn: usize,
     cursor_hidden: bool,
 }
 
 impl DemoScreen {
-    /// Returns the standard output of this process.
+    /// Creates the screen for this process's standard output.
     pub(super) fn standard() -> Self {
         let out = std::io::stdout();
         let choice = anstream::AutoStream::choice(&out);
@@ -43,12 +43,12 @@ impl DemoScreen {
         }
     }
 
-    /// Returns true if frames can replace each other.
+    /// Returns true if the output is a terminal on which frames can replace each other.
     pub(super) fn is_live(&self) -> bool {
         self.live
     }
 
-    /// Returns its current size and color support.
+    /// Returns the current size and color support of the terminal.
     pub(super) fn canvas(&self) -> Canvas {
         let size = rustix::termios::tcgetwinsize(std::io::stdout());
         let size = size.map(|size| (size.ws_col, size.ws_row));
@@ -63,13 +63,13 @@ impl DemoScreen {
         }
     }
 
-    /// Prints lines that are not replaced.
+    /// Prints lines that remain visible. The next frame is drawn below them.
     pub(super) fn print(&mut self, text: &str) {
         self.leave_picture();
         write(&styled(text, &OWN));
     }
 
-    /// Draws a frame over the previous one.
+    /// Draws a frame in place of the previous one.
     pub(super) fn draw(&mut self, picture: &str) {
         let picture = &*styled(picture, &OWN);
         let mut frame = String::new();
@@ -79,7 +79,7 @@ impl DemoScreen {
         if self.drawn > 0 {
             frame.push_str(&format!("\x1b[{}F", self.drawn));
         }
-        // Long lines are cut at the edge, so that the number of lines is known; the rest below is cleared.
+        // Turn off line wrapping, so that a long line doesn't change the number of lines to replace. Then clear what is below.
         frame.push_str("\x1b[?7l");
         for line in picture.lines() {
             frame.push_str(line);
@@ -90,7 +90,7 @@ impl DemoScreen {
         write(&frame);
     }
 
-    /// Keeps the last frame; later output appears below it.
+    /// Stops replacing the last frame: it remains visible, and later output appears below it.
     fn leave_picture(&mut self) {
         self.drawn = 0;
         if std::mem::take(&mut self.cursor_hidden) {
@@ -108,6 +108,6 @@ impl Drop for DemoScreen {
 /// Prints text unchanged.
 pub(crate) fn write(text: &str) {
     let mut out = std::io::stdout().lock();
-    // The output may be closed, as with `| head`. The exit code still reports the guarantees.
+    // Ignore errors: the reader may have closed the output, such as `| head`. The exit code still reports the guarantees.
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }

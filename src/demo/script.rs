@@ -1,4 +1,4 @@
-//! Scripts of plays: a fleet, a DaemonSet, and events with their times. Data only.
+//! Scripts of plays. A script is only data: a fleet, a DaemonSet, and events with their times.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -11,41 +11,41 @@ use crate::core::{IntOrPercent, Mode, names};
 use crate::sim::dice::mix;
 use crate::sim::kubelet::Behaviour;
 
-/// Script of a play.
+/// Script of a play: the fleet, the DaemonSet and the steps.
 #[derive(Clone, Debug)]
 pub(super) struct Script {
     /// Title line of the play.
     pub(super) title: String,
     /// Names of the nodes, in order.
     pub(super) nodes: Vec<String>,
-    /// DaemonSet and its update.
+    /// DaemonSet of the play, and the change of its image.
     pub(super) rollout: Rollout,
-    /// Default behavior of containers.
+    /// Behavior of containers that don't have the new image.
     pub(super) usual: Behaviour,
     /// Behavior of containers with the new image.
     pub(super) new: Behaviour,
     /// Steps in order of time.
     pub(super) steps: Vec<ScriptStep>,
-    /// Time limit of the play, counted from the start.
+    /// Time limit of the play, counted from its start.
     pub(super) limit: Duration,
-    /// True if the timeline reports every node individually.
+    /// True if the timeline contains the changes of each node.
     pub(super) in_full: bool,
-    /// True if the new image is meant to fail. The guarantee is then that the rollout stops.
+    /// True if the new image fails. The play then checks that the rollout stops.
     pub(super) doomed: bool,
-    /// Virtual seconds per real second in an interactive play.
+    /// Speed on a terminal, in virtual seconds per real second.
     pub(super) speed: f64,
-    /// True if only the report is shown.
+    /// True if only the report is printed.
     pub(super) in_background: bool,
-    /// Node whose owner types commands on it, if the play has one.
+    /// Node on which its owner types commands; `None` if the play has no such node.
     pub(super) owner: Option<String>,
 }
 
 /// DaemonSet and the change of its image.
 #[derive(Clone, Debug)]
 pub(super) struct Rollout {
-    /// Engine that replaces pods.
+    /// Engine that replaces the pods.
     pub(super) engine: ScriptEngine,
-    /// Number or share of nodes that may lack their pod at the same time.
+    /// Number or percentage of nodes that may lack their pod at the same time.
     pub(super) max_unavailable: IntOrPercent,
     /// `spec.minReadySeconds`.
     pub(super) min_ready: Duration,
@@ -55,72 +55,73 @@ pub(super) struct Rollout {
     pub(super) new: String,
 }
 
-/// Engine that replaces pods.
+/// Engine that replaces the pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ScriptEngine {
-    /// yurt-ds.
+    /// yurt-ds, in this mode.
     YurtDs(Mode),
-    /// DaemonSet controller of Kubernetes.
+    /// The native DaemonSet controller.
     Native,
 }
 
-/// Event of a script.
+/// Step of a script: an event at a time.
 #[derive(Clone, Debug)]
 pub(super) struct ScriptStep {
-    /// Earliest time, counted from the start. The step waits until an earlier command has ended and its output was shown.
+    /// Earliest time, counted from the start of the play. The step also waits until an earlier command has ended and its output
+    /// was shown for some seconds.
     pub(super) at: Duration,
-    /// Event that happens.
+    /// Event that the step triggers.
     pub(super) deed: ScriptedEvent,
-    /// Narration of the step; empty for none.
+    /// Narration that is shown with the step; empty for none.
     pub(super) say: String,
 }
 
-/// Events that can happen.
+/// Event that a step can trigger.
 #[derive(Clone, Debug)]
 pub(super) enum ScriptedEvent {
-    /// Takes these nodes offline.
+    /// These nodes go offline.
     Leave(Vec<String>),
-    /// Lets these nodes return.
+    /// These nodes return.
     Return(Vec<String>),
-    /// Takes these nodes offline and back repeatedly. The durations are the online and the offline time.
+    /// These nodes go offline and return repeatedly. The durations are the online time and the offline time.
     Flap(Vec<String>, Duration, Duration),
-    /// Sets the new image.
+    /// The DaemonSet gets the new image.
     SetImage,
-    /// Disconnects the agent of this node from the API server, for less time than Kubernetes needs to mark a node as offline.
+    /// The agent of this node is disconnected from the API server, for less time than Kubernetes needs to mark a node as offline.
     Cut(String),
-    /// Reconnects the agent to the API server.
+    /// The agent is connected to the API server again.
     Mend,
-    /// Types a command.
+    /// A node owner types a command.
     Type(OwnerCommand),
-    /// Only the narration.
+    /// Nothing happens; only the narration is shown.
     Tell,
 }
 
-/// Command that a node's owner types on that node.
+/// Command that a node owner types on the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct OwnerCommand {
     /// Name of the node.
     pub(super) node: String,
     /// Command line. `{NODE}` stands for the name of the pod on that node.
     pub(super) line: String,
-    /// Purpose of the command.
+    /// Purpose of the command, which decides its expected result.
     pub(super) aim: CommandPurpose,
 }
 
-/// Purpose of a command.
+/// Purpose of a command, which decides its expected result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CommandPurpose {
-    /// Show the state of the node's pods.
+    /// List the node's pods.
     Read,
     /// Preview an upgrade.
     Ask,
-    /// Pull images in advance.
+    /// Pull the images of a new version in advance.
     Pull,
-    /// Make a mistake, which must be refused.
+    /// Name a pod of another node by mistake, which must be rejected.
     Slip,
-    /// Replace the pod while the cloud is unreachable, which must be refused.
+    /// Replace the pod while the API server is unreachable, which must be rejected.
     Away,
-    /// Replace the pod.
+    /// Confirm the upgrade, which replaces the pod.
     Confirm,
 }
 
@@ -167,7 +168,7 @@ impl Rollout {
         json!({ "type": "RollingUpdate", "rollingUpdate": { "maxUnavailable": share } })
     }
 
-    /// Returns the patch that changes the image, as `kubectl set image` sends it.
+    /// Returns the patch that changes the image, equal to that of `kubectl set image`.
     pub(super) fn change(&self) -> Value {
         json!({ "spec": { "template": { "spec": { "containers": [{ "name": "nginx", "image": self.new }] } } } })
     }
@@ -185,7 +186,7 @@ pub(super) fn step(at: u64, deed: ScriptedEvent, say: impl Into<String>) -> Scri
     }
 }
 
-/// Returns the offline play: three nodes, two of them offline while the image changes.
+/// Returns the play with offline nodes: two of three nodes are offline while the image changes.
 pub(super) fn three_nodes() -> Script {
     let away = || vec!["edge-2".to_owned(), "edge-3".to_owned()];
     Script {
@@ -258,13 +259,13 @@ pub(super) struct FleetPlan {
     pub(super) doomed: bool,
 }
 
-/// Seconds from the start to the change of the image.
+/// Number of seconds from the start of the play to the change of the image.
 const CHANGE: u64 = 10;
-/// Seconds after the change within which the returning nodes come back.
+/// Number of seconds after the change within which nodes return.
 const RETURNS: u64 = 120;
 
 impl FleetPlan {
-    /// Returns the script. The seed selects the offline nodes and the times of their return.
+    /// Returns the script for the fleet. The offline nodes and the times of their return are derived from the seed.
     pub(super) fn script(self) -> Script {
         let names = names_of(self.nodes);
         let shuffled = shuffle(&names, self.seed);
@@ -317,7 +318,7 @@ impl FleetPlan {
     }
 }
 
-/// Returns node names whose alphabetical order is their numerical order.
+/// Returns the names of the nodes. Their numbers have leading zeros, so that alphabetical order is numerical order.
 fn names_of(nodes: usize) -> Vec<String> {
     let width = nodes.to_string().len();
     (1..=nodes)
@@ -334,7 +335,7 @@ fn shuffle(names: &[String], seed: u64) -> Vec<String> {
     shuffled.into_iter().map(|(_, name)| name.clone()).collect()
 }
 
-/// Returns steps in which nodes return one by one, at times derived from the seed.
+/// Returns steps in which the nodes in `back` return one by one, at times derived from the seed.
 fn returns(back: &[String], seed: u64) -> Vec<ScriptStep> {
     let mut at: Vec<u64> = (0..back.len())
         .map(|number| CHANGE + 5 + mix(seed.wrapping_add(number as u64)) % RETURNS)
@@ -346,7 +347,7 @@ fn returns(back: &[String], seed: u64) -> Vec<ScriptStep> {
         .zip(at)
         .map(|(name, at)| {
             returned += 1;
-            // At most one message per ten seconds, so that it can be read.
+            // Narrate at most one return per ten seconds, so that there is time to read it.
             let say = if told.insert(at / 10) {
                 format!("{name} is back ({returned} of {}).", back.len())
             } else {

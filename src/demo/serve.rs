@@ -1,4 +1,4 @@
-//! `yurt-ds sim serve`: runs an embedded cluster in real time, for kubectl and other Kubernetes clients.
+//! `yurt-ds sim serve`: serves an embedded cluster in real time, for kubectl and other Kubernetes clients.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -28,10 +28,11 @@ use crate::sim::kubelet::{self, Behaviour, FakeNodeSpec, Kubelets, Outage};
 use crate::sim::world::{World, WorldSetup};
 use crate::task::Task;
 
-/// Annotation that takes a node's kubelet offline if it is `true`. With any other value, or without it, the node is online.
+/// Annotation of a Node. With the value `true`, the node's kubelet is offline; otherwise, it is online.
 pub const OFFLINE_ANNOTATION: &str = "sim.yurt-ds.io/offline";
 
-/// First commands to try: take a node offline, change the image, watch the other nodes update, and bring the node back.
+/// Commands that are shown at the start: take a node offline, change the image, watch the other nodes update, bring the node
+/// back.
 const FIRST_STEPS: &str = "
   kubectl annotate node edge-2 sim.yurt-ds.io/offline=true
   kubectl set image ds/nginx-daemonset nginx=nginx:1.19.5
@@ -40,11 +41,11 @@ const FIRST_STEPS: &str = "
 
 ";
 
-/// Serves until shutdown is requested.
+/// Serves the cluster until shutdown is requested.
 ///
 /// # Errors
 ///
-/// Fails if it cannot start, because the port is in use or the kubeconfig cannot be written.
+/// Fails if the cluster cannot start, because the port is in use or the kubeconfig cannot be written.
 pub async fn run(args: ServeArgs, mut shutdown: Shutdown) -> Result<ExitCode> {
     let listener = TcpListener::bind(args.listen).await;
     let listener = listener.with_context(|| format!("cannot listen on {}", args.listen))?;
@@ -108,7 +109,7 @@ pub async fn run(args: ServeArgs, mut shutdown: Shutdown) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Address on which a node's owner reaches the ota-server.
+/// Node with an ota-server, and the listener on which its owner reaches it.
 struct AgentAddress {
     node: String,
     listener: TcpListener,
@@ -116,7 +117,7 @@ struct AgentAddress {
 }
 
 impl AgentAddress {
-    /// Starts listening.
+    /// Opens the listener of a node's ota-server.
     ///
     /// # Errors
     ///
@@ -138,7 +139,7 @@ impl AgentAddress {
         })
     }
 
-    /// Answers requests until shutdown is requested.
+    /// Starts the node's ota-server, which serves until shutdown is requested.
     async fn serve(self, world: &World, ended: Shutdown) -> Result<JoinHandle<()>> {
         let agent = agents::start(&world.cluster, &world.clock, &self.node, Some(self.address))?;
         Ok(tokio::spawn(ota_server::serve(self.listener, agent, ended)))
@@ -159,12 +160,12 @@ impl AgentAddress {
     }
 }
 
-/// Returns a path in the temporary directory, with the port in the file's name.
+/// Returns the path of a kubeconfig in the temporary directory. The name contains the port.
 fn temporary(address: SocketAddr) -> PathBuf {
     std::env::temp_dir().join(format!("yurt-ds-sim-{}.kubeconfig", address.port()))
 }
 
-/// Writes a file that only this user can read, as kubectl expects.
+/// Writes a file that only the current user can read, because a kubeconfig may contain credentials.
 fn write_private(file: &Path, text: &str) -> Result<()> {
     use std::io::Write as _;
     use std::os::unix::fs::OpenOptionsExt as _;
@@ -189,7 +190,7 @@ fn welcome(address: SocketAddr, file: &Path, args: &ServeArgs) -> String {
     text
 }
 
-/// Creates the DaemonSet of the offline play with its old image.
+/// Creates the DaemonSet of the play with offline nodes, with the image before the change.
 async fn create_first(client: &Client) -> Result<()> {
     let sets: Api<DaemonSet> = Api::namespaced(client.clone(), "default");
     let set = serde_json::from_value(first_daemonset()).context("the first DaemonSet")?;
@@ -197,7 +198,8 @@ async fn create_first(client: &Client) -> Result<()> {
     created.map(drop).context("create the first DaemonSet")
 }
 
-/// Applies the annotation of each node. An offline node cannot reach the API server, and neither can its agent.
+/// Watches the nodes and takes them offline or online according to [`OFFLINE_ANNOTATION`]. An offline node's agent is
+/// disconnected too.
 async fn steer(cluster: Cluster, client: Client, kubelets: Kubelets) {
     let nodes: Api<Node> = Api::all(client);
     let mut offline: BTreeMap<String, FaultGuard> = BTreeMap::new();

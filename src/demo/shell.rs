@@ -1,4 +1,4 @@
-//! Shell of node owners: the real `ctl`, which queries the real ota-server of its node.
+//! Shells of node owners. They run the real `ctl`, which sends its requests to the real ota-server of the node.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,38 +19,38 @@ use crate::demo::agents::{Agents, is_agent};
 use crate::sim::cluster::{Cluster, Count};
 use crate::task::Task;
 
-/// Command and its result. Times count from the start of the play.
+/// Command with its result. Times count from the start of the play.
 #[derive(Clone, Debug)]
 pub(super) struct CommandRecord {
-    /// Node on which it was typed.
+    /// Node on which the command was typed.
     pub(super) node: String,
     /// Command line.
     pub(super) line: String,
     /// Purpose of the command.
     pub(super) aim: CommandPurpose,
-    /// Start time.
+    /// Time at which the command started.
     pub(super) began: Duration,
-    /// End time and exit code.
+    /// Time at which the command ended, and its exit code; `None` while it runs.
     pub(super) ended: Option<(Duration, u8)>,
-    /// Output lines with their times.
+    /// Lines of output, each with its time.
     pub(super) printed: Vec<(Duration, String)>,
-    /// Number of requests that all agents sent to the API server in the meantime.
+    /// Number of requests that all agents sent to the API server while the command ran.
     pub(super) requests: u64,
 }
 
 impl CommandRecord {
-    /// Returns the exit code if the command has ended.
+    /// Returns the exit code; `None` while the command runs.
     pub(super) fn code(&self) -> Option<u8> {
         self.ended.map(|(_, code)| code)
     }
 
-    /// Returns the command line with the node's prompt.
+    /// Returns the command line after a prompt with the name of the node.
     pub(super) fn prompt(&self) -> String {
         format!("{} $ {}", self.node, self.line)
     }
 }
 
-/// Shells of all nodes; only one command runs at a time.
+/// Shells of all nodes. Only one command runs at a time.
 pub(super) struct Shell {
     agents: Agents,
     cluster: Cluster,
@@ -58,12 +58,12 @@ pub(super) struct Shell {
     start: Instant,
     ended: Vec<CommandRecord>,
     running: Option<(Arc<Mutex<CommandRecord>>, Task)>,
-    /// Number of lines of the current command that were already reported.
+    /// Number of lines of the current command that are already in the timeline, including the command line.
     told: usize,
 }
 
 impl Shell {
-    /// Returns a shell without commands; the play starts at this time.
+    /// Creates the shells. Times count from `start`, the start of the play.
     pub(super) fn new(agents: Agents, cluster: Cluster, clock: Clock, start: Instant) -> Self {
         Self {
             agents,
@@ -76,11 +76,11 @@ impl Shell {
         }
     }
 
-    /// Runs a command.
+    /// Starts a command.
     ///
     /// # Errors
     ///
-    /// Fails if it is not a command for a node.
+    /// Fails if the line is not a `ctl` command for a node.
     pub(super) fn type_in(&mut self, node: &str, line: String, aim: CommandPurpose) -> Result<()> {
         let cli = Cli::try_parse_from(line.split_whitespace())?;
         let Command::Ctl(args) = cli.command else {
@@ -123,7 +123,7 @@ impl Shell {
         Ok(())
     }
 
-    /// Returns the new lines for the timeline.
+    /// Returns the timeline's new lines: the command line, and output since the last call.
     pub(super) fn news(&mut self) -> Vec<Line> {
         let Some((running, _)) = &self.running else {
             return Vec::new();
@@ -152,19 +152,19 @@ impl Shell {
         self.running.is_some()
     }
 
-    /// Returns the end time of the last command.
+    /// Returns the time at which the last command ended; `None` if there was none.
     pub(super) fn idle_since(&self) -> Option<Duration> {
         Some(self.ended.last()?.ended?.0)
     }
 
-    /// Returns all commands in order.
+    /// Returns all commands so far, in order.
     pub(super) fn typed(&self) -> Vec<CommandRecord> {
         let running = self.running.iter().map(|(typed, _)| lock(typed).clone());
         self.ended.iter().cloned().chain(running).collect()
     }
 }
 
-/// Output of a command, split into lines with their times.
+/// Writer that records the output of a command as lines with their times.
 struct OutputLog {
     sheet: Arc<Mutex<CommandRecord>>,
     start: Instant,
@@ -186,7 +186,7 @@ impl io::Write for OutputLog {
                 b'\n' => {
                     let line = std::mem::take(&mut self.line);
                     let text = String::from_utf8_lossy(&line);
-                    // Empty lines are kept.
+                    // An empty text has no lines, so pass a line break to record an empty line.
                     self.print(if text.is_empty() { "\n" } else { &text });
                 }
                 byte => self.line.push(*byte),
@@ -200,7 +200,8 @@ impl io::Write for OutputLog {
     }
 }
 
-/// Returns the number of requests from agents to the API server, without the watch that they resume automatically.
+/// Returns the number of requests that agents sent to the API server. Their lists and watches of pods are not counted, because no
+/// command causes them.
 fn requests(cluster: &Cluster) -> u64 {
     let requests = cluster.requests();
     let is_own = |count: &Count| {

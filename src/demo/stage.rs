@@ -1,4 +1,4 @@
-//! Plays a script in a world: performs due steps, observes the result, and detects the end.
+//! Stage of a play: executes the script's steps in a world, observes the result, and detects the end.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -26,22 +26,23 @@ use crate::sim::kubelet::{self, FakeNodeSpec, Outage, Rule};
 use crate::sim::picture::{ClusterLook, ClusterPicture};
 use crate::sim::world::{World, WorldSetup};
 
-/// Start of virtual time. It is fixed so that every run has the same dates.
+/// Time at which virtual time starts. It is constant, so that every run has the same dates.
 const EPOCH: &str = "2026-01-01T00:00:00Z";
-/// Time limit for setting up the fleet.
+/// Time limit for creating the nodes and starting all pods.
 const SETTING_UP: Duration = Duration::from_secs(120);
-/// Time without a change after which a rollout has ended. It is longer than the time after which yurt-ds reports a stall.
+/// Time without a change after which a rollout counts as stuck. It is longer than the time after which yurt-ds reports a stall.
 const STUCK: Duration = Duration::from_secs(660);
-/// Value of `STUCK` for the native controller, which never reports a stall.
+/// Time after which a rollout of the native controller counts as stuck. It is shorter, because that controller never reports a
+/// stall.
 const NATIVE_STUCK: Duration = Duration::from_secs(180);
-/// Value of `STUCK` while the controller reports the rollout as complete or stopped.
+/// Time without a change after which a play ends, if the controller reports the rollout as complete or stopped.
 const SETTLED: Duration = Duration::from_secs(3);
-/// Reading time for a command's output before the next step.
+/// Time for reading a command's output before the next step.
 const READING: Duration = Duration::from_secs(8);
-/// Largest random delay per pod, because real nodes are not synchronous.
+/// Maximum random delay of each step of a pod, because real nodes don't act at the same time.
 const JITTER: Duration = Duration::from_millis(1500);
 
-/// Play in progress.
+/// Play in progress, with its world.
 pub(super) struct DemoStage {
     pub(super) script: Script,
     pub(super) seed: u64,
@@ -51,41 +52,41 @@ pub(super) struct DemoStage {
     start: Instant,
     steps: std::vec::IntoIter<ScriptStep>,
     next: Option<ScriptStep>,
-    /// Latest narration.
+    /// Narration that was shown last.
     pub(super) said: String,
     /// Lines of the timeline so far.
     pub(super) timeline: Vec<Line>,
-    /// Requests to the API server before the play began.
+    /// Numbers of requests to the API server before the play began. They are subtracted from later numbers.
     pub(super) before: Vec<Count>,
-    /// Time at which the image was changed.
+    /// Time at which the image was changed; `None` before that.
     pub(super) changed: Option<Duration>,
     /// Nodes that were offline when the image changed.
     pub(super) away: Vec<String>,
-    /// Shell in which node owners type, if the play has one.
+    /// Shells in which node owners type; `None` if the play has no such owner.
     shell: Option<Shell>,
-    /// Active while a node's agent cannot reach the API server.
+    /// Guard that exists while a node's agent is disconnected from the API server.
     cut: Option<FaultGuard>,
-    /// UID of every node's pod when the play began.
+    /// UID of each node's pod when the play began.
     pub(super) uids: BTreeMap<String, String>,
 }
 
 /// Reason why a play ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum StoryEnd {
-    /// Complete rollout with this number of offline nodes.
+    /// The rollout is complete, except on this number of offline nodes.
     Complete(usize),
-    /// Rollout stopped by the controller.
+    /// The controller has stopped the rollout, with this message.
     Stopped(String),
-    /// OTA: every owner has been asked.
+    /// OTA: all node owners have been notified, and the rollout waits for them.
     Announced,
-    /// No further changes.
+    /// Nothing has changed for a long time.
     Stuck,
-    /// Time limit reached.
+    /// The time limit of the play was reached.
     TimeUp,
 }
 
 impl DemoStage {
-    /// Sets up the nodes and the DaemonSet with its old image, and waits until every pod is available.
+    /// Creates the nodes and the DaemonSet with its old image, and waits until every pod is Ready.
     pub(super) async fn set_up(script: Script, seed: u64) -> Result<Self> {
         let epoch: Timestamp = EPOCH.parse().context("the epoch")?;
         let clock = Clock::starting_at(epoch);
@@ -149,7 +150,7 @@ impl DemoStage {
         })
     }
 
-    /// Returns the time since the last change.
+    /// Returns the time since the last change of a node or pod, or the last line of the timeline.
     pub(super) fn quiet(&self) -> Duration {
         let last = self.monitor.record().last_change;
         let last = self
@@ -164,7 +165,7 @@ impl DemoStage {
         self.start.elapsed()
     }
 
-    /// Continues the play until `to`.
+    /// Continues the play until the time `to`, counted from its start.
     pub(super) async fn advance(&mut self, to: Duration) -> Result<()> {
         while let Some(due) = self.due().filter(|due| *due <= to) {
             let Some(step) = self.next.take() else { break };
@@ -179,7 +180,7 @@ impl DemoStage {
         Ok(())
     }
 
-    /// Returns the time of the next step; `None` while a command is running.
+    /// Returns the earliest time of the next step; `None` if there is no further step or a command is running.
     fn due(&self) -> Option<Duration> {
         let at = self.next.as_ref()?.at;
         match &self.shell {
@@ -193,7 +194,7 @@ impl DemoStage {
         }
     }
 
-    /// Adds a line to the timeline.
+    /// Adds a line of narration to the timeline.
     fn tell(&mut self, text: String) {
         self.said.clone_from(&text);
         let at = Time::from(self.now());
@@ -201,7 +202,7 @@ impl DemoStage {
         self.timeline.push(Line { at, voice, text });
     }
 
-    /// Adds the monitor's new observations if the timeline reports every node.
+    /// Adds the monitor's and the shell's new observations to the timeline, if the script asks for every node.
     pub(super) fn news(&mut self) {
         if !self.script.in_full {
             return;
@@ -277,22 +278,22 @@ impl DemoStage {
         shell.type_in(&typing.node, line, typing.aim)
     }
 
-    /// Returns every command that was typed.
+    /// Returns all commands that were typed so far.
     pub(super) fn typed(&self) -> Vec<CommandRecord> {
         self.shell.as_ref().map(Shell::typed).unwrap_or_default()
     }
 
-    /// Returns the plan and the verdict of every node, if known.
+    /// Returns the plan with the verdict of every node; `None` if it is not known yet.
     pub(super) fn look(&self) -> Option<ClusterLook> {
         self.picture.look()
     }
 
-    /// Returns the monitor's observations.
+    /// Returns a copy of the monitor's observations.
     pub(super) fn record(&self) -> MonitorRecord {
         self.monitor.record().clone()
     }
 
-    /// Returns the current frame.
+    /// Returns the current frame of the live view.
     pub(super) fn frame(&self) -> Frame {
         let record = self.monitor.record();
         let rollout = &self.script.rollout;
@@ -313,7 +314,7 @@ impl DemoStage {
         }
     }
 
-    /// Returns the owners' view: their pods and the latest command.
+    /// Returns the data for the view of node owners: their pods and the latest command.
     fn owners(&self, record: &MonitorRecord) -> OwnersView {
         let nodes = self.script.nodes.iter();
         let pod = |name: &String| Some((name.clone(), record.pod_on(name)?.1.clone()));
@@ -327,7 +328,7 @@ impl DemoStage {
         }
     }
 
-    /// Returns the reason if the play has ended.
+    /// Returns the reason why the play has ended; `None` if it has not.
     pub(super) fn ending(&self) -> Option<StoryEnd> {
         let now = self.now();
         if now >= self.script.limit {
@@ -353,7 +354,7 @@ impl DemoStage {
 fn settled(look: &ClusterLook) -> Option<StoryEnd> {
     let (complete, words) = look.complete.as_ref()?;
     match look.plan.phase {
-        // Nodes that have just returned are about to be updated.
+        // Wait for nodes that have just returned, because they will be updated soon.
         _ if look.is_settling() => None,
         Phase::Complete { offline, .. } if *complete => Some(StoryEnd::Complete(offline)),
         Phase::Stalled(_) | Phase::Invalid => Some(StoryEnd::Stopped(words.clone())),

@@ -1,4 +1,4 @@
-//! Builds the report from the observations: numbers, guarantees and the outcome.
+//! Creates the report of a play from the observations: numbers, checked guarantees and the outcome.
 
 use std::collections::BTreeMap;
 
@@ -53,7 +53,7 @@ impl DemoStage {
         report
     }
 
-    /// Returns `max-unavailable` as a number of nodes.
+    /// Returns `max-unavailable`, resolved to a number of nodes.
     pub(super) fn allowed(&self) -> usize {
         self.script
             .rollout
@@ -61,7 +61,7 @@ impl DemoStage {
             .resolve(self.script.nodes.len())
     }
 
-    /// Returns the controller's writes since the play began.
+    /// Returns the numbers of the controller's write requests since the play began.
     fn writes(&self, replaced_pods: usize) -> WriteCounts {
         let now = self.world.cluster.requests();
         let number = |verb: &str, resource: &str| {
@@ -84,7 +84,7 @@ impl DemoStage {
         ending: &StoryEnd,
     ) -> Vec<Promise> {
         let Some(writes) = &report.writes else {
-            return Vec::new(); // the native controller makes no guarantees
+            return Vec::new(); // the native controller has none of yurt-ds's guarantees
         };
         let promise = |text: &str, held: bool| Promise {
             text: text.to_owned(),
@@ -114,7 +114,7 @@ impl DemoStage {
         let frugal = writes.pod_deletions == writes.replaced_pods as u64;
         let frugal = promise("one API write per replaced pod", frugal);
         if matches!(ending, StoryEnd::TimeUp) {
-            return vec![budget, frugal]; // the other guarantees apply only at the end of a rollout
+            return vec![budget, frugal]; // other guarantees need a rollout that has ended
         }
         vec![
             budget,
@@ -136,7 +136,7 @@ fn updated_at(nodes: &BTreeMap<String, MonitoredNode>) -> BTreeMap<String, Time>
     nodes.iter().filter_map(at).collect()
 }
 
-/// Returns the nodes that were offline at the change and have been updated since.
+/// Returns the nodes that were offline when the image changed and have been updated since then.
 fn followed(away: &[String], nodes: &BTreeMap<String, MonitoredNode>) -> Vec<FollowedRollout> {
     let mut followed: Vec<FollowedRollout> = away
         .iter()
@@ -175,7 +175,7 @@ fn words(ending: &StoryEnd, record: &MonitorRecord, nodes: usize) -> String {
     }
 }
 
-/// Returns the number of the controller's requests of this kind.
+/// Returns the number of requests that the controller sent with this verb for this resource.
 fn number(requests: &[Count], verb: &str, resource: &str) -> u64 {
     let agent = Role::Controller.user_agent();
     let of = |count: &&Count| {

@@ -1,4 +1,4 @@
-//! Tests of the plays, run without pauses.
+//! Tests of complete plays, which run without pauses.
 
 use super::*;
 use clap::Parser as _;
@@ -27,7 +27,7 @@ fn assert_held(report: &DemoReport) {
     assert!(report.held(), "{}", report.text(true));
 }
 
-/// Returns the parts of a report that don't depend on the seed.
+/// Returns the parts of a report that are equal for all seeds.
 fn without_chance(report: &DemoReport) -> (usize, usize, usize, usize, String) {
     (
         report.updated,
@@ -95,7 +95,7 @@ async fn an_owner_asks_pulls_and_confirms_and_the_other_nodes_are_untouched() {
     assert!(!report.text(true).contains('{'), "{}", report.text(true));
 }
 
-/// Returns the report of a modified OTA play.
+/// Returns the report of the OTA play after `change` was applied to its script.
 async fn played_with(change: impl FnOnce(&mut Script)) -> DemoReport {
     let mut script = ota::story();
     change(&mut script);
@@ -208,8 +208,8 @@ async fn young_pods_and_flapping_nodes_do_not_overspend_the_budget() {
 
 #[tokio::test(start_paused = true)]
 async fn a_bad_revision_stops_by_itself_within_the_budget() {
-    // A crashed node is detected after 40s. With `--min-ready 60s`, its pod does not count as available before that. Failed nodes
-    // don't use up the budget: two reach the threshold, and two more are in flight.
+    // With `kills-nodes`, a crashed node is detected after 40s. Its pod is not available before that (`--min-ready 60s`), and
+    // failed nodes don't use up the budget. So two nodes fail until the rollout stops, and two more are being updated by then.
     for (how, most) in [
         ("crash", 2),
         ("never-ready", 2),
@@ -221,7 +221,7 @@ async fn a_bad_revision_stops_by_itself_within_the_budget() {
         assert_held(&report);
         let deletions = writes(&report).pod_deletions;
         assert!(deletions <= most, "{how}: {}", report.text(true));
-        // A node that crashed because of the new image does not run the old one.
+        // A node that was lost during its update is not counted as offline with the old image.
         let between = report.lost_in_between;
         assert_eq!(between > 0, how.starts_with("kills"), "{how}");
         assert!(report.offline_outdated <= report.offline - between, "{how}");

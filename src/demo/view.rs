@@ -1,6 +1,6 @@
-//! Frame of a fleet: a cell per node, a legend with counts, a progress bar, the budget and a status sentence.
+//! Live view of a fleet: a cell per node, a legend with counts, a progress bar, the budget, and a sentence about the state.
 //!
-//! Pure: converts data to lines of text that fit the terminal.
+//! It has no I/O: it converts data to lines of text that fit the terminal.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -13,26 +13,26 @@ use crate::core::names::{POD_IMAGE_READY, POD_NEED_UPGRADE};
 use crate::core::{Offline, Verdict};
 use crate::sim::picture::ClusterLook;
 
-/// State of a node as shown in its cell, in the order of the legend.
+/// State of a node that its cell shows. The legend has the same order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Cell {
-    /// Runs the new image.
+    /// The node runs the new image.
     Updated,
-    /// Currently being updated.
+    /// The node's pod is being replaced.
     Updating,
-    /// Waits for its update.
+    /// The node waits for its update.
     Waiting,
-    /// OTA: waits for its owner.
+    /// OTA: the node waits for its owner to confirm the upgrade.
     Owner,
-    /// Returned a moment ago.
+    /// The node returned a moment ago.
     Settling,
-    /// Unreachable.
+    /// The node is offline.
     Offline,
-    /// Failed because of the new image.
+    /// The node failed because of the new image.
     Failed,
 }
 
-/// Contents of a frame.
+/// Data that a frame shows.
 #[derive(Clone, Debug)]
 pub(super) struct Frame {
     pub(super) title: String,
@@ -43,24 +43,24 @@ pub(super) struct Frame {
     pub(super) peak: usize,
     pub(super) allowed: usize,
     pub(super) max_unavailable: String,
-    /// Latest narration.
+    /// Narration that was shown last.
     pub(super) said: String,
-    /// True if the image has been changed.
+    /// True after the image was changed.
     pub(super) changed: bool,
-    /// True if the native controller runs the rollout. `decide` then has no verdicts.
+    /// True if the native controller runs the rollout, so that there are no verdicts of `decide`.
     pub(super) is_native: bool,
     /// Images before and after the change.
     pub(super) images: (String, String),
-    /// View of node owners, if owners type commands; there is then no budget.
+    /// View of node owners; `None` if no owner types commands. It is shown instead of the budget.
     pub(super) owners: Option<OwnersView>,
 }
 
-/// View of node owners: their pods and the latest command.
+/// Data for the view of node owners: their pods and the latest command.
 #[derive(Clone, Debug)]
 pub(super) struct OwnersView {
-    /// Pod of each node.
+    /// Each node's pod, by the name of the node.
     pub(super) pods: BTreeMap<String, MonitoredPod>,
-    /// Latest command and its output.
+    /// Command line of the latest command, followed by its output.
     pub(super) session: Vec<String>,
 }
 
@@ -72,9 +72,9 @@ pub(super) struct Canvas {
     pub(super) colour: bool,
 }
 
-/// Largest number of nodes that are shown by name.
+/// Maximum number of nodes for which the frame shows a line with the name. Larger fleets are shown as a grid.
 const BY_NAME: usize = 8;
-/// Number of lines in addition to the cells, including a long sentence and the cursor's line.
+/// Number of lines of a frame without the cells. It includes a long sentence and the line of the cursor.
 const OTHER_LINES: usize = 15;
 
 impl Cell {
@@ -88,7 +88,8 @@ impl Cell {
         Self::Failed,
     ];
 
-    /// Returns the cell for a verdict of the controller. Before the image changes, `Done` means that the node runs the old image.
+    /// Returns the cell for a verdict. `updated` is needed because before the change, `Done` means that the node runs the old
+    /// image.
     fn new(verdict: &Verdict, updated: bool) -> Self {
         match verdict {
             Verdict::Offline(Offline::Settling { .. }) => Self::Settling,
@@ -101,7 +102,7 @@ impl Cell {
         }
     }
 
-    /// Returns the cell based on the monitor's record, for rollouts without verdicts.
+    /// Returns the cell for a node in the monitor's record. Used if there are no verdicts.
     fn seen(node: &MonitoredNode) -> Self {
         match node {
             _ if !node.ready => Self::Offline,
@@ -148,7 +149,7 @@ impl Cell {
         }
     }
 
-    /// Rank of a cell. The lowest rank is shown if several nodes share one cell.
+    /// Returns the rank of a cell. If one mark stands for several nodes, it shows the cell with the lowest rank.
     fn urgency(self) -> usize {
         match self {
             Self::Failed => 0,
@@ -185,7 +186,7 @@ pub(super) fn cells(look: Option<&ClusterLook>, record: &MonitorRecord) -> Vec<(
 }
 
 impl Frame {
-    /// Draws the frame; each line fits the width of the canvas.
+    /// Draws the frame. No line is wider than the canvas.
     pub(super) fn draw(&self, canvas: Canvas) -> String {
         let mut lines = vec![self.head(canvas), String::new()];
         if self.cells.len() <= BY_NAME {
@@ -216,7 +217,7 @@ impl Frame {
         lines.join("\n") + "\n"
     }
 
-    /// Returns the state in one line, for output where frames cannot be drawn.
+    /// Returns the state in one line, for output that is not a terminal.
     pub(super) fn line(&self) -> String {
         let mut line = format!("{}  {:>3}% updated:", Time::from(self.now), self.percent());
         for (cell, number) in self.counts() {
@@ -326,7 +327,7 @@ impl Frame {
         let rows = canvas.rows.saturating_sub(OTHER_LINES).max(3);
         let airy = self.cells.len() * 2 <= columns * rows;
         let per_row = if airy { columns / 2 } else { columns };
-        // One row is reserved for a note if a cell represents several nodes.
+        // If a mark stands for several nodes, keep one row for the note that says so.
         let per_cell = if self.cells.len().div_ceil(per_row) <= rows {
             1
         } else {
@@ -356,7 +357,8 @@ impl Frame {
         lines
     }
 
-    /// Returns all marks in the frame with their numbers of nodes. There are always two lines, so the height is constant.
+    /// Returns the legend: all marks in the frame with their numbers of nodes. It always has two lines, so that the frame's
+    /// height is constant.
     fn legend(&self, canvas: Canvas) -> [String; 2] {
         let mut lines = [String::from("  "), String::from("  ")];
         let (mut line, mut width) = (0, 0);
@@ -390,7 +392,7 @@ impl Frame {
 }
 
 impl OwnersView {
-    /// Returns the pod of a node with its conditions.
+    /// Describes the pod of a node with its conditions.
     fn render(&self, node: &str, images: &(String, String)) -> String {
         let Some(pod) = self.pods.get(node) else {
             return "its pod is being replaced".to_owned();
@@ -405,12 +407,12 @@ impl OwnersView {
         text
     }
 
-    /// Returns the prompt and the last lines of the output that fit.
+    /// Returns the command line with a prompt, and as many of the last lines of output as fit.
     fn session(&self, canvas: Canvas, room: usize) -> Vec<String> {
         let Some((prompt, printed)) = self.session.split_first() else {
             return Vec::new();
         };
-        // Long lines wrap, as in any terminal.
+        // Wrap long lines before counting them, because a terminal would wrap them too.
         let width = canvas.columns.saturating_sub(2).max(1);
         let folded = |line: &String| -> Vec<String> {
             let letters: Vec<char> = line.chars().collect();
@@ -431,7 +433,7 @@ impl OwnersView {
     }
 }
 
-/// Colors a text if color is supported.
+/// Adds a color code to a text if the terminal supports colors.
 fn paint(text: &str, code: &str, colour: bool) -> String {
     if colour && !text.is_empty() && code != "0" {
         format!("\x1b[{code}m{text}\x1b[0m")

@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::imports::{self, Module};
 
-/// Imports of each file, except those from its parent modules: the imported files and the imported names.
+/// Imports of each file: the imported files with the imported names. Imports from its parent modules are omitted.
 pub(super) type Arrows = BTreeMap<Module, BTreeMap<Module, BTreeSet<String>>>;
 
-/// Returns the imports of all files.
+/// Returns the imports of each file.
 pub(super) fn arrows(sources: &BTreeMap<Module, String>) -> Arrows {
     let files: BTreeSet<Module> = sources.keys().cloned().collect();
     let from = |(file, source): (&Module, &String)| {
@@ -32,7 +32,7 @@ pub(super) fn arrows(sources: &BTreeMap<Module, String>) -> Arrows {
     sources.iter().map(from).collect()
 }
 
-/// Returns every cycle, as the set of files that reach each other.
+/// Returns every cycle, as the set of files that import each other directly or indirectly.
 pub(super) fn circles(arrows: &Arrows) -> BTreeSet<BTreeSet<&str>> {
     let files = arrows.keys().map(String::as_str);
     let ahead: BTreeMap<&str, BTreeSet<&str>> =
@@ -46,7 +46,7 @@ pub(super) fn circles(arrows: &Arrows) -> BTreeSet<BTreeSet<&str>> {
     circles
 }
 
-/// Returns all files that `from` imports, directly or indirectly.
+/// Returns all files that the file `from` imports, directly or indirectly.
 fn reach<'a>(from: &str, arrows: &'a Arrows) -> BTreeSet<&'a str> {
     let mut found = BTreeSet::new();
     let mut open = vec![from];
@@ -60,7 +60,7 @@ fn reach<'a>(from: &str, arrows: &'a Arrows) -> BTreeSet<&'a str> {
     found
 }
 
-/// Describes a cycle by the names that its files import from each other.
+/// Describes a cycle: which names its files import from each other.
 pub(super) fn told(circle: &BTreeSet<&str>, arrows: &Arrows) -> String {
     let mut lines = Vec::new();
     for file in circle {

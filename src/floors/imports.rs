@@ -1,14 +1,14 @@
-//! Paths to other files of the crate in a source: in `use` trees and in the code.
+//! Paths to other files of the crate that occur in a source file, in `use` trees and elsewhere in the code.
 
 use std::collections::BTreeSet;
 
-/// Path of a file below `src` without its extension: `core/plan`.
+/// Path of a file below `src` without its extension, such as `core/plan`.
 pub(super) type Module = String;
 
-/// A path that starts in the crate: its byte offset in the source and its segments.
+/// A path to an item of the crate: its byte offset in the source, and its segments.
 pub(super) type Named<'a> = (usize, Vec<&'a str>);
 
-/// Returns the part of a source that is compiled outside tests, with comments blanked.
+/// Returns the part of a source file that is compiled outside tests, with comments replaced by blanks.
 pub(super) fn code(source: &str) -> String {
     let source = source.split("#[cfg(test)]\nmod tests {").next();
     let lines = source.unwrap_or_default().lines().map(|line| {
@@ -21,7 +21,7 @@ pub(super) fn code(source: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Returns the line number of a byte, starting at 1.
+/// Returns the number of the line that contains a byte. The first line has number 1.
 pub(super) fn line(code: &str, byte: usize) -> usize {
     code[..byte].matches('\n').count() + 1
 }
@@ -36,7 +36,7 @@ pub(super) fn paths<'a>(code: &'a str, children: &BTreeSet<&str>) -> Vec<Named<'
         let before = &code[..at];
         let word = word(rest);
         let starts = ["crate", "super", "self"].contains(&word) || children.contains(word);
-        // The path in `pub(in crate::…)` sets a visibility and imports nothing.
+        // Skip the path in `pub(in crate::…)`: it sets a visibility and imports nothing.
         if starts && !before.ends_with("::") && !before.ends_with("(in ") && is_path(rest) {
             let mut branches = Vec::new();
             rest = expand(rest, &[], &mut branches);
@@ -48,7 +48,7 @@ pub(super) fn paths<'a>(code: &'a str, children: &BTreeSet<&str>) -> Vec<Named<'
     found
 }
 
-/// Returns the file that a path in `from` names; `None` if that is `from` itself or not a file.
+/// Returns the file that a path in the file `from` refers to; `None` if the path refers to `from` itself or to no file.
 pub(super) fn target<'a>(
     path: &[&str],
     from: &str,
@@ -89,7 +89,7 @@ fn is_path(text: &str) -> bool {
     text[word(text).len()..].starts_with("::")
 }
 
-/// Adds all paths of a `use` tree below `stem` to `found`, and returns the text after the tree.
+/// Adds all paths of a `use` tree to `found`, each prefixed with `stem`, and returns the text after the tree.
 fn expand<'a>(text: &'a str, stem: &[&'a str], found: &mut Vec<Vec<&'a str>>) -> &'a str {
     let name = word(text);
     let path = [stem, &[name]].concat();
@@ -102,7 +102,7 @@ fn expand<'a>(text: &'a str, stem: &[&'a str], found: &mut Vec<Vec<&'a str>>) ->
         return expand(below, &path, found);
     }
     let Some(mut branches) = below.strip_prefix('{') else {
-        found.push(path); // `::*` and `::<T>`
+        found.push(path); // the path ends here: `::*` imports everything, and `::<T>` is a generic argument
         return below;
     };
     loop {

@@ -1,4 +1,4 @@
-//! Limits on how much of an object is kept in memory, so that the author of one object can't use up the memory.
+//! Limits on the parts of an object that are kept, so that a single object cannot use up the memory.
 
 use serde_json::Value;
 
@@ -7,19 +7,19 @@ use crate::core::eligibility::Scheduling;
 use crate::core::fleet::in_place::Shape;
 use crate::core::foreign::beginning;
 
-/// Maximum number of parts kept per object: label requirements, tolerations, containers. Each takes up to 200 bytes.
+/// Maximum number of parts kept per object, such as label requirements, tolerations and containers. Each takes up to 200 bytes.
 const MOST_KEPT: usize = 1 << 11;
 
-/// Maximum number of bytes of text kept per object. Kubernetes allows this much for all annotations of a template.
+/// Maximum number of bytes of text kept per object. Kubernetes has the same limit for all annotations of a template together.
 const MOST_KEPT_BYTES: usize = 256 << 10;
 
 /// Maximum number of conditions of a DaemonSet.
 const MOST_CONDITIONS: usize = 100;
 
-/// Maximum length of a condition's text in an unreadable object, in bytes.
+/// Maximum length of each text in a condition of an unreadable object, in bytes.
 const LONGEST_TEXT: usize = 1 << 10;
 
-/// Returns an error if a DaemonSet exceeds a limit.
+/// Returns an error that names the exceeded limit if a DaemonSet is too large.
 pub(super) fn of_daemonset(
     selector: &Value,
     scheduling: &Scheduling,
@@ -53,7 +53,7 @@ pub(super) fn of_daemonset(
     found.map(|(place, what, _, most)| too_much(place, what, most))
 }
 
-/// Cuts the conditions of an unreadable object and their texts, so that the object can be kept.
+/// Truncates the list of conditions of an unreadable object, and the texts in each, so that the object can be kept.
 pub(super) fn keep_few(conditions: &mut Vec<Condition>) {
     conditions.truncate(MOST_CONDITIONS);
     for condition in conditions {
@@ -68,7 +68,7 @@ pub(super) fn keep_few(conditions: &mut Vec<Condition>) {
     }
 }
 
-/// Returns an error if the template of a ControllerRevision exceeds a limit.
+/// Returns an error that names the exceeded limit if the template of a ControllerRevision is too large.
 pub(super) fn of_revision(template: &Shape) -> Option<String> {
     let (entries, bytes) = template.size();
     let place = "data.spec.template";

@@ -1,8 +1,8 @@
-//! Client of the API server: how it is built, how calls are bounded, and how errors are classified.
+//! Client of the API server: its configuration, time limits of calls, and classification of errors.
 //!
-//! Three defaults of `kube` are dangerous behind a slow tunnel, and this module changes them. Connections that accept and never
-//! answer get a `read_timeout`. Writes that could wait indefinitely get a deadline ([`within`]). Automatic retries
-//! (`default_retry`) are off, because they could delay a Lease renewal until after the Lease has expired.
+//! Three defaults of `kube` are dangerous on slow connections, and this module changes them. Connections that accept and never
+//! respond get a `read_timeout`. Writes that could wait indefinitely get a deadline ([`within`]). Automatic retries
+//! (`default_retry`) are turned off, because they could delay a Lease renewal until the Lease has expired.
 
 pub(crate) mod conditions;
 pub(crate) mod eviction;
@@ -27,20 +27,20 @@ use crate::core::words::named;
 
 /// Timeout of a watch on the API server, for `watcher::Config::timeout`.
 ///
-/// A watch that ends is resumed by one request without a list, so a short timeout costs little. A connection that died silently
-/// goes unnoticed for at most these two minutes.
+/// A watch that ends is resumed by one request without a list, so a short timeout costs little. It limits the time for which a
+/// dead connection goes unnoticed to two minutes.
 pub const WATCH_TIMEOUT_SECONDS: u32 = 120;
 
-/// Silence after which a connection is closed: slightly longer than a quiet watch may last.
+/// Time without data after which a connection is closed. It is slightly longer than a watch without events.
 const READ_TIMEOUT: Duration = Duration::from_secs(WATCH_TIMEOUT_SECONDS as u64 + 10);
 
-/// Longest time of one write.
+/// Time limit for one write.
 ///
-/// Shorter than the 5 s between the end of leadership and the end of the Lease (`controller::lease`). So a write that began as
-/// leader is over before another replica can become the leader.
+/// It is shorter than the 5 s between the end of leadership and the expiry of the Lease (`controller::lease`). So a write that a
+/// leader began has ended before another replica can become the leader.
 pub const WRITE_DEADLINE: Duration = Duration::from_secs(4);
 
-/// Part of the program that makes the requests, for the user agent.
+/// Command of the program that sends the requests. The user agent contains it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// `yurt-ds controller`.
@@ -69,16 +69,16 @@ impl Role {
 /// Source of the API server's address and of the credentials.
 #[derive(Clone, Debug, Default)]
 pub struct Source {
-    /// Kubeconfig file; if set, nothing else is used.
+    /// Kubeconfig file. If set, no other source is used.
     pub kubeconfig: Option<PathBuf>,
-    /// Context to use instead of the kubeconfig's current one.
+    /// Context to use instead of the kubeconfig's `current-context`.
     pub context: Option<String>,
-    /// Search order without a file. True: use only the service account of the pod. False: search like kubectl (`$KUBECONFIG`,
-    /// `~/.kube/config`), then use the service account.
+    /// Source without a kubeconfig file. True: only the pod's service account. False: like kubectl (`$KUBECONFIG`,
+    /// `~/.kube/config`), and then the service account.
     pub in_cluster: bool,
 }
 
-/// Creates a client. Sends no request.
+/// Creates a client without sending a request.
 ///
 /// # Errors
 /// If a file or variable is missing or unusable. The error names it and the reason.
@@ -86,7 +86,8 @@ pub async fn connect(source: &Source, role: Role) -> Result<Client> {
     from_config(config(source).await?, role)
 }
 
-/// Creates a client like [`connect`]. `waiting` counts the controller's watches that have had no response for more than 5 s.
+/// Creates a client like [`connect`]. The gauge `waiting` counts the controller's watches that have waited more than 5 s for a
+/// response.
 ///
 /// # Errors
 /// If a file or variable is missing or unusable. The error names it and the reason.
@@ -107,7 +108,7 @@ fn counted(mut config: Config, role: Role, waiting: Gauge) -> Result<Client> {
     config.reset_reader_on_write = true;
     config.default_retry = false;
     if config.cluster_url.scheme_str() == Some("http") && config.root_cert.is_none() {
-        config.root_cert = Some(Vec::new()); // certificates aren't needed, and the machine may have none
+        config.root_cert = Some(Vec::new()); // plain HTTP needs no certificates, and the machine may have none
     }
     let agent = HeaderValue::from_str(&role.user_agent()).context("user agent")?;
     config.headers.push((USER_AGENT, agent));
@@ -121,7 +122,7 @@ fn counted(mut config: Config, role: Role, waiting: Gauge) -> Result<Client> {
     Ok(builder.build())
 }
 
-/// Returns the configuration from a source.
+/// Returns the client configuration from a source.
 ///
 /// # Errors
 /// If a file or variable is missing or unusable. The error names it and the reason.
@@ -161,7 +162,7 @@ pub async fn config(source: &Source) -> Result<Config> {
     }
 }
 
-/// Returns an error if the requested context does not exist.
+/// Returns an error if the kubeconfig doesn't contain the requested context.
 fn check_context(file: &Kubeconfig, source: &Source) -> Result<()> {
     let Some(context) = &source.context else {
         return Ok(());
@@ -184,33 +185,33 @@ fn check_context(file: &Kubeconfig, source: &Source) -> Result<()> {
 /// Error of a call to the API server.
 #[derive(Debug)]
 pub enum CallError {
-    /// No answer within the deadline. A write may have been applied, or may be applied later.
+    /// No response within the deadline. A write may have been applied, or may still be applied later.
     TimedOut(Duration),
-    /// The answer is an error, or there is no connection.
+    /// The response is an error, or the connection failed.
     Kube(kube::Error),
 }
 
-/// Meaning of a [`CallError`]. It alone determines the reaction to the error.
+/// Class of a [`CallError`]. Callers decide only by this class how to react.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
     /// The object does not exist or no longer exists.
     Gone,
-    /// Another client has changed the object, or a precondition does not hold.
+    /// Another client has changed the object, or a precondition is not met.
     Conflict,
     /// The credentials do not allow the request.
     Forbidden,
-    /// The server rejects the request (quota, admission, validation).
+    /// The server rejects the request because of a quota, admission or validation.
     Refused,
-    /// A PodDisruptionBudget does not allow the eviction now.
+    /// A PodDisruptionBudget does not allow the eviction at present.
     Blocked,
     /// The server asks for fewer requests.
     Throttled,
-    /// No answer, or an error of the server itself. A write may have been applied.
+    /// No response, or an internal error of the server. A write may have been applied.
     Unreachable,
 }
 
 impl Failure {
-    /// All variants.
+    /// All classes, for metrics.
     pub const ALL: [Self; 7] = [
         Self::Gone,
         Self::Conflict,
@@ -234,7 +235,7 @@ impl Failure {
         }
     }
 
-    /// Returns the meaning of an HTTP status that is not a success.
+    /// Returns the class of an HTTP status that is not a success.
     fn of_status(code: u16) -> Self {
         match code {
             404 | 410 => Self::Gone,
@@ -248,7 +249,7 @@ impl Failure {
 }
 
 impl CallError {
-    /// Returns the meaning of the error.
+    /// Returns the class of the error.
     pub fn failure(&self) -> Failure {
         match self {
             Self::TimedOut(_) => Failure::Unreachable,
@@ -256,9 +257,9 @@ impl CallError {
         }
     }
 
-    /// Returns the message of a policy, webhook or quota that rejects the request.
+    /// Returns the message of the policy, webhook or quota that rejected the request.
     ///
-    /// `None`: the credentials lack a permission (RBAC), or the request failed for another reason.
+    /// Returns `None` if the credentials lack a permission (RBAC), or the request failed for another reason.
     pub fn refused_by_admission(&self) -> Option<&str> {
         let Self::Kube(kube::Error::Api(status)) = self else {
             return None;
@@ -275,7 +276,7 @@ impl CallError {
     }
 }
 
-/// Returns the meaning of an error of `kube`.
+/// Returns the class of an error of `kube`.
 pub fn failure(error: &kube::Error) -> Failure {
     match error {
         kube::Error::Api(status) if eviction::refusal_in(status).is_some() => Failure::Blocked,
@@ -305,7 +306,7 @@ impl From<kube::Error> for CallError {
     }
 }
 
-/// Returns the error on one line, without the lines of the file, which may contain credentials.
+/// Returns the error on one line. Omits the lines of the kubeconfig that the parser quotes, because they may contain credentials.
 fn without_content(error: KubeconfigError) -> anyhow::Error {
     let KubeconfigError::Parse(error) = error else {
         return in_one_line(error);
@@ -327,7 +328,8 @@ fn in_one_line(error: impl std::error::Error) -> anyhow::Error {
 
 /// Joins an error and its sources into one text, without repetitions.
 ///
-/// For a rejected TLS handshake, `kube` itself says only "client error (Connect)", and it repeats many causes.
+/// The sources are needed because `kube` itself reports only "client error (Connect)" for a rejected TLS handshake. Many of its
+/// errors repeat their source.
 fn chain(error: &dyn std::error::Error) -> String {
     let mut last = error.to_string();
     let mut told = last.clone();
@@ -343,7 +345,7 @@ fn chain(error: &dyn std::error::Error) -> String {
     told
 }
 
-/// Waits for a call until the deadline.
+/// Waits for a call for at most `deadline`.
 ///
 /// # Errors
 /// The error of the call, or [`CallError::TimedOut`]. Dropping the call closes its connection.
@@ -387,7 +389,7 @@ mod tests {
         assert!(broken.ends_with("see line 3, column 11"), "{broken}");
     }
 
-    /// The lines around a syntax error may contain credentials.
+    /// The lines around a syntax error in a kubeconfig may contain credentials.
     #[tokio::test]
     async fn no_line_of_a_kubeconfig_is_in_an_error_about_it() {
         for (text, place) in [
@@ -436,7 +438,7 @@ mod tests {
         assert_eq!(error.to_string(), "no answer within 4s");
     }
 
-    /// Responses of Kubernetes 1.36.
+    /// The test cases are responses of Kubernetes 1.36.
     #[test]
     fn a_refusal_by_admission_is_no_missing_right() {
         #[track_caller]

@@ -1,4 +1,4 @@
-//! A condition of an object.
+//! Conditions in the status of objects.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::{Deserialize, Deserializer};
@@ -6,24 +6,24 @@ use serde::{Deserialize, Deserializer};
 use super::text::Text;
 use super::time;
 
-/// A condition of any object.
+/// A condition in the status of any object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Condition {
-    /// Type.
+    /// Type of the condition, such as `Ready`.
     pub kind: String,
-    /// `True`, `False` or `Unknown`.
+    /// Status: `True`, `False` or `Unknown`.
     pub status: String,
-    /// Reason, one word.
+    /// Reason for the status, one word.
     pub reason: String,
-    /// Message, a sentence.
+    /// Message about the status, a sentence.
     pub message: String,
-    /// Time of the last change of `status`, by the clock of its writer.
+    /// Time of the last change of `status`, according to the clock of the component that wrote it.
     pub last_transition: Option<Time>,
-    /// Time of the last check. Only pods have it, and rarely.
+    /// Time of the last check. Only conditions of pods have this field, and few set it.
     pub last_probe: Option<Time>,
 }
 
-/// A condition as it is in JSON. Nothing is copied and no time is parsed until the type is known to be needed.
+/// A condition before its type is checked. It borrows its texts and doesn't parse times, because most conditions are dropped.
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
 struct Raw<'a> {
@@ -66,7 +66,7 @@ impl<'de> Deserialize<'de> for Condition {
     }
 }
 
-/// Deserializes conditions and keeps those of the given types.
+/// Deserializes a list of conditions and keeps those of the given types.
 pub(super) fn of_types<'de, D: Deserializer<'de>>(
     deserializer: D,
     types: &[&str],

@@ -1,4 +1,4 @@
-//! DaemonSet: its settings, the fingerprint of its template, and the scheduling of its pods.
+//! DaemonSet: settings, fingerprint of the template, and scheduling constraints of the pods.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -21,13 +21,13 @@ use crate::core::{DaemonSetCounts, Exclusive, Preempting};
 /// The fields of an `apps/v1` DaemonSet that decisions need.
 #[derive(Clone, Debug, Deserialize)]
 pub struct DaemonSet {
-    /// Slim metadata.
+    /// Metadata, reduced to the needed fields.
     #[serde(deserialize_with = "authored", default)]
     pub metadata: ObjectMeta,
-    /// Slim spec.
+    /// Specification, reduced to the needed fields.
     #[serde(deserialize_with = "nullable", default)]
     pub spec: DaemonSetSpec,
-    /// Slim status.
+    /// Status, reduced to the needed fields.
     #[serde(deserialize_with = "nullable", default)]
     pub status: DaemonSetStatus,
 }
@@ -42,7 +42,7 @@ resource!(
 );
 
 impl DaemonSet {
-    /// Returns the places of its settings.
+    /// Returns all parts of the object from which settings are read.
     pub fn settings(&self) -> SettingsSource<'_> {
         static NONE: BTreeMap<String, String> = BTreeMap::new();
         let (spec, strategy) = (&self.spec, &self.spec.update_strategy);
@@ -67,9 +67,9 @@ impl DaemonSet {
         self.spec.fields.is_some()
     }
 
-    /// Parses a native DaemonSet. Skips the template if the DaemonSet has neither settings nor conditions of yurt-ds.
+    /// Parses a native DaemonSet. The template is skipped if the DaemonSet has neither settings nor conditions of yurt-ds.
     ///
-    /// The template may have a megabyte, and no decision needs it then.
+    /// The template of such a DaemonSet is never needed, and may have a megabyte.
     ///
     /// # Errors
     /// If a field has the wrong type or nesting is too deep.
@@ -93,7 +93,7 @@ impl DaemonSet {
         }
     }
 
-    /// Creates a DaemonSet from the readable parts of an unreadable one. Its `spec` holds the error.
+    /// Creates a DaemonSet from the readable parts of an unreadable one. Its `spec` contains the error.
     pub(super) fn salvaged(parts: &Parts<'_>, why: &Unreadable) -> Option<Self> {
         let mut status: DaemonSetStatus = part(parts.status).unwrap_or_default();
         bounds::keep_few(&mut status.conditions);
@@ -157,36 +157,36 @@ fn salvaged_metadata(parts: &Parts<'_>) -> Option<ObjectMeta> {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(from = "RawSpec")]
 pub struct DaemonSetSpec {
-    /// Selector of its pods, as written.
+    /// Selector of the pods, as written in the object.
     pub selector: Value,
-    /// Update strategy of the native controller.
+    /// Update strategy (`spec.updateStrategy`).
     pub update_strategy: UpdateStrategy,
-    /// Time that a pod must be Ready to count as available.
+    /// Time for which a pod must be Ready to count as available.
     pub min_ready: Duration,
-    /// Settings of yurt-ds in the annotations of the template, where they have no effect.
+    /// Names of yurt-ds annotations in the pod template, where they have no effect and are reported.
     pub in_template: Vec<String>,
     /// Fingerprint of the template.
     pub template: TemplateFingerprint,
-    /// Nodes on which its pods run.
+    /// Scheduling constraints, which decide on which nodes the DaemonSet's pods run.
     pub scheduling: Scheduling,
-    /// Reason why two of its pods cannot run on one node; `None` if they can.
+    /// Reason why two pods of the DaemonSet cannot run on one node; `None` if they can.
     pub exclusive: Option<Exclusive>,
-    /// Priority that lets its pods preempt others on a full node; `None` without one.
+    /// Priority with which the DaemonSet's pods can preempt other pods on a full node; `None` if they cannot.
     pub preempting: Option<Preempting>,
     /// Settings in the fields of an Advanced DaemonSet; `None` for a native one.
     pub fields: Option<Box<FieldSettings>>,
-    /// Error if the object is unreadable. All other fields have their defaults then.
+    /// Error if the object is unreadable. All other fields then have their default values.
     pub unreadable: Option<Box<Unreadable>>,
 }
 
-/// `spec.updateStrategy`.
+/// Update strategy (`spec.updateStrategy`).
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct UpdateStrategy {
-    /// `OnDelete` or `RollingUpdate`.
+    /// Type of the strategy: `OnDelete` or `RollingUpdate`.
     #[serde(rename = "type")]
     pub kind: Option<String>,
-    /// Settings of `RollingUpdate`, also if another type is set.
+    /// Settings in `rollingUpdate`. They are also kept if the type is `OnDelete`.
     pub rolling_update: Option<Value>,
 }
 
@@ -198,7 +198,7 @@ struct RawSpec {
     update_strategy: UpdateStrategy,
     min_ready_seconds: Option<i64>,
     template: Value,
-    // The other fields exist only in Advanced DaemonSets.
+    // Only Advanced DaemonSets have the following fields.
     lifecycle: Option<Value>,
     burst_replicas: Option<Value>,
     revision_history_limit: Option<i64>,
@@ -237,12 +237,12 @@ impl From<RawSpec> for DaemonSetSpec {
     }
 }
 
-/// The fields of an Advanced DaemonSet (`apps.kruise.io`) that decisions need. It is converted into a [`DaemonSet`] with
-/// `fields`.
+/// The fields of an Advanced DaemonSet (`apps.kruise.io`) that decisions need. It is converted into a [`DaemonSet`] whose spec
+/// contains `fields`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(from = "RawAdvanced")]
 pub struct AdvancedDaemonSet {
-    /// Slim metadata.
+    /// Metadata, reduced to the needed fields.
     pub metadata: ObjectMeta,
     pub(super) spec: DaemonSetSpec,
     pub(super) status: DaemonSetStatus,
@@ -261,7 +261,7 @@ resource!(
 struct RawAdvanced {
     #[serde(deserialize_with = "authored", default)]
     metadata: ObjectMeta,
-    // Kept as JSON: a value of the wrong type must not prevent other DaemonSets from being read.
+    // Spec and status are first kept as JSON, so that a value of the wrong type doesn't make the whole list unreadable.
     #[serde(default)]
     spec: Value,
     #[serde(default)]
@@ -269,7 +269,7 @@ struct RawAdvanced {
 }
 
 impl AdvancedDaemonSet {
-    /// Creates an Advanced DaemonSet from the readable parts of an unreadable one. Its `spec` holds the error.
+    /// Creates an Advanced DaemonSet from the readable parts of an unreadable one. Its `spec` contains the error.
     pub(super) fn salvaged(parts: &Parts<'_>, why: &Unreadable) -> Option<Self> {
         let raw = RawAdvanced {
             metadata: salvaged_metadata(parts)?,
@@ -307,7 +307,7 @@ impl From<RawAdvanced> for AdvancedDaemonSet {
 }
 
 impl AdvancedDaemonSet {
-    /// Creates an Advanced DaemonSet with a `spec`, or with the error of reading it.
+    /// Creates an Advanced DaemonSet with its parsed spec, or with the parser's error.
     fn with_spec(raw: RawAdvanced, spec: Result<RawSpec, String>) -> Self {
         static NONE: BTreeMap<String, String> = BTreeMap::new();
         let (spec, unreadable) = match spec {
@@ -331,7 +331,7 @@ impl AdvancedDaemonSet {
             fields: Some(Box::new(fields)),
             ..spec.into()
         };
-        // All other settings are in `fields`. `ctl pause` and `ctl resume` change this one.
+        // Keep only `paused` here, which `ctl pause` and `ctl resume` change. `fields` contains all other settings.
         let rolling_update = spec.update_strategy.rolling_update.take();
         let paused = rolling_update.and_then(|block| block["paused"].as_bool());
         spec.update_strategy.rolling_update = paused.map(|paused| json!({ "paused": paused }));
@@ -362,14 +362,14 @@ impl From<AdvancedDaemonSet> for DaemonSet {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct AdvancedStatus {
-    /// Generation that its controller has observed.
+    /// Generation that the controller of Advanced DaemonSets has observed.
     pub observed_generation: Option<i64>,
-    /// All conditions.
+    /// Conditions of the DaemonSet.
     #[serde(deserialize_with = "nullable")]
     pub conditions: Vec<Condition>,
-    /// Number of times that a revision needed another name because its own was taken.
+    /// Number of hash collisions: each time, a new revision needed another name because its own was taken.
     pub collision_count: Option<i64>,
-    /// Hash of the current revision.
+    /// Hash of the current revision in `v1beta1`.
     pub update_revision: Option<String>,
     /// Hash of the current revision in `v1alpha1`.
     pub daemon_set_hash: Option<String>,
@@ -383,7 +383,7 @@ pub struct AdvancedStatus {
 }
 
 impl AdvancedStatus {
-    /// Returns its numbers; `None` if a required one is missing.
+    /// Returns the numbers of pods in the status; `None` if a required one is missing.
     pub fn counts(&self) -> Option<DaemonSetCounts> {
         Some(DaemonSetCounts {
             desired: self.desired_number_scheduled?,
@@ -413,10 +413,10 @@ pub struct DaemonSetStatus {
     pub observed_generation: Option<i64>,
     /// Number of nodes that should run a pod, as counted by the native controller.
     pub desired_number_scheduled: Option<usize>,
-    /// All conditions.
+    /// Conditions of the DaemonSet, including those of yurt-ds.
     #[serde(deserialize_with = "nullable")]
     pub conditions: Vec<Condition>,
-    /// Status of an Advanced DaemonSet.
+    /// Status of an Advanced DaemonSet; `None` for a native one.
     #[serde(skip)]
     pub advanced: Option<Box<AdvancedStatus>>,
 }
@@ -428,7 +428,7 @@ mod tests {
     use crate::core::revision::TemplateWriter;
     use crate::core::settings::read;
 
-    /// Returns the error of an Advanced DaemonSet with this spec; empty if it is valid.
+    /// Returns the errors that an Advanced DaemonSet with this spec reports; empty if the spec is valid.
     fn told(spec: Value) -> String {
         let object = json!({ "metadata": { "namespace": "shop", "name": "agent", "uid": "u" }, "spec": spec, "status": 7 });
         let set: AdvancedDaemonSet =

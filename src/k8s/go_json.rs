@@ -1,13 +1,13 @@
 //! JSON with the same bytes as Go's encoder, which the API server uses.
 //!
-//! A ControllerRevision stores its data as the bytes that a client sent, and the data must never change. When another field
-//! changes (an owner, the number), the API server encodes the whole object again. If that gives other bytes for the data, it
-//! rejects the request as a change of the data, and every later one too. That includes the garbage collector's orphaning (seen
-//! with Kubernetes 1.36).
+//! A ControllerRevision stores its data as the bytes that a client sent, and the data is immutable. When another field changes,
+//! such as an owner or the number, the API server encodes the whole object again. If its encoding of the data differs from the
+//! stored bytes, it rejects this request and every later one as a change of the data. Even orphaning by the garbage collector
+//! then fails (seen with Kubernetes 1.36).
 
 use serde_json::Value;
 
-/// Characters that Go escapes in strings.
+/// Characters that Go escapes in strings, with their escape sequences.
 const ESCAPED: [(char, &str); 5] = [
     ('<', "\\u003c"),
     ('>', "\\u003e"),
@@ -18,7 +18,7 @@ const ESCAPED: [(char, &str); 5] = [
 
 /// Encodes a value like Go's `encoding/json` encodes a map: with sorted keys, and with some characters escaped.
 pub fn go_json(value: &Value) -> String {
-    // These characters occur only inside JSON strings.
+    // The characters can be replaced in the whole text, because they occur only inside JSON strings.
     let escaped = ESCAPED.iter();
     escaped.fold(value.to_string(), |text, (from, to)| {
         text.replace(*from, to)

@@ -1,40 +1,40 @@
 //! Splits a JSON list into its items while it arrives. Only one item at a time is in memory, never the whole list.
 //!
-//! `serde_json` parses a complete text, so a page of large objects would be in memory two or three times.
+//! `serde_json` needs the complete text, so a page of large objects would be in memory two or three times.
 
 use serde::de::DeserializeOwned;
 
 use super::object::LARGEST;
 
-/// Splits an object into the elements of its array `items` and the rest: `{"kind":…,"items":[…],…}`.
+/// Splits a list object into the elements of its array `items` and the rest: `{"kind":…,"items":[…],…}`.
 ///
-/// Only finds the bounds of the items. The caller parses each item, and [`finish`](Self::finish) parses the rest.
+/// The splitter only finds where items begin and end. The caller parses each item, and [`finish`](Self::finish) parses the rest.
 #[derive(Debug, Default)]
 pub(crate) struct ListSplitter {
-    /// The object without its items.
+    /// Text of the object without its items.
     rest: Vec<u8>,
-    /// Beginning of the current item. Of a large item, at most [`LARGEST`] bytes and one piece.
+    /// Beginning of the current item. An item larger than [`LARGEST`] is cut off shortly after this size.
     item: Vec<u8>,
-    /// Last string of the object itself, a key or a value. Only its beginning if it is long.
+    /// Beginning of the last string outside the items, a key or a value. It is compared with the key `items`.
     last: Vec<u8>,
     depth: usize,
     text: Text,
     place: Place,
-    /// Number of items so far.
+    /// Number of complete items so far.
     count: usize,
 }
 
-/// Position relative to a JSON string.
+/// Position inside or outside a JSON string.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Text {
     #[default]
     Outside,
     Inside,
-    /// After a backslash.
+    /// Directly after a backslash in a string.
     Escaped,
 }
 
-/// Position relative to the items.
+/// Position before, in or after the array of items.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Place {
     #[default]
@@ -43,25 +43,25 @@ enum Place {
     After,
 }
 
-/// Meaning of a byte that belongs to no item.
+/// Role of a byte at the boundary of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Edge {
-    /// Start of the items.
+    /// Opening bracket of the array of items.
     Open,
     /// Comma between two items.
     Comma,
-    /// End of the items.
+    /// Closing bracket of the array of items.
     Close,
 }
 
 const KEY: &[u8] = b"items";
 
 impl ListSplitter {
-    /// Consumes the next bytes and passes each complete item to `take`. Of an item larger than [`LARGEST`], only the beginning is
-    /// passed.
+    /// Processes the next bytes and passes each complete item to `take`. For an item larger than [`LARGEST`], it passes only the
+    /// beginning.
     ///
     /// # Errors
-    /// The first error of `take`, or an empty item.
+    /// The first error that `take` returns. An empty item also is an error.
     pub(crate) fn feed(
         &mut self,
         bytes: &[u8],
@@ -90,15 +90,15 @@ impl ListSplitter {
         Ok(())
     }
 
-    /// Parses everything except the items, after the whole text was fed.
+    /// Parses everything except the items. Called after the whole text was passed to [`feed`](Self::feed).
     ///
     /// # Errors
-    /// If the text is incomplete or not such an object.
+    /// If the text is incomplete or not a list object.
     pub(crate) fn finish<T: DeserializeOwned>(self) -> serde_json::Result<T> {
         serde_json::from_slice(&self.rest)
     }
 
-    /// Returns the number of items so far.
+    /// Returns the number of complete items so far.
     pub(crate) fn count(&self) -> usize {
         self.count
     }
@@ -141,14 +141,14 @@ impl ListSplitter {
         }
     }
 
-    /// Passes the item that ends with `piece` to `take`, unless the list is empty.
+    /// Passes the item that ends with `piece` to `take`. An empty list has no item to pass.
     fn end_item(
         &mut self,
         piece: &[u8],
         edge: Edge,
         take: &mut impl FnMut(&[u8]) -> serde_json::Result<()>,
     ) -> serde_json::Result<()> {
-        // Most items are complete in one piece and need no copy.
+        // Most items arrive completely in one piece and are passed without a copy.
         let item = match self.item.is_empty() {
             true => piece,
             false if self.item.len() > LARGEST => &self.item,
@@ -168,7 +168,7 @@ impl ListSplitter {
     }
 }
 
-/// Capacity kept for the next item, in bytes.
+/// Capacity of the buffer that is kept for the next item, in bytes.
 const KEPT: usize = 64 * 1024;
 
 #[cfg(test)]
@@ -178,7 +178,7 @@ mod tests {
 
     use super::*;
 
-    /// Splits `text`, fed in pieces of `piece` bytes, into the items and the rest.
+    /// Splits `text` into the items and the rest. The text is passed in pieces of `piece` bytes.
     fn split(text: &str, piece: usize) -> serde_json::Result<(Vec<String>, Value)> {
         let (mut splitter, mut items) = (ListSplitter::default(), Vec::new());
         for bytes in text.as_bytes().chunks(piece) {

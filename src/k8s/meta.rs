@@ -1,5 +1,5 @@
-//! `metadata` without `managedFields` and unknown annotations, which are most of an object's bytes. Of the owner references, only
-//! the controller and DaemonSets are kept.
+//! `metadata` without `managedFields` and unknown annotations, which are most of an object's bytes. Only owner references with
+//! `controller: true` or to DaemonSets are kept.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use crate::core::names::{
     PROGRESSIVE_CREATE_POD, TEMPLATE_GENERATION_ANNOTATION,
 };
 
-/// Annotations of other projects that are kept.
+/// Annotations of other projects that are kept, in addition to those of yurt-ds.
 const KNOWN: [&str; 4] = [
     KRUISE_IN_PLACE_STATE,
     TEMPLATE_GENERATION_ANNOTATION,
@@ -60,7 +60,7 @@ struct LastWrite(Option<Time>);
 #[derive(Default)]
 struct TemplateWrite(Option<(Option<Time>, Option<String>)>);
 
-/// An entry of `managedFields`.
+/// An entry of `managedFields`, of which only the time is needed.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct Stamp {
@@ -68,7 +68,7 @@ struct Stamp {
     time: Option<Time>,
 }
 
-/// An entry of `managedFields` with its manager.
+/// An entry of `managedFields` with its manager and written fields.
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
 struct Entry {
@@ -110,13 +110,13 @@ impl<'de> Deserialize<'de> for TemplateWrite {
     }
 }
 
-/// Deserializes `metadata` and keeps only known annotations.
+/// Deserializes `metadata`. Unknown annotations and `managedFields` are dropped.
 pub(super) fn slim<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
     let slim = Option::<Slim<IgnoredAny>>::deserialize(deserializer)?;
     Ok(slim.unwrap_or_default().meta())
 }
 
-/// Deserializes like [`slim`], with the time of the last write as the only entry of `managedFields`.
+/// Deserializes `metadata` like [`slim`]. `managedFields` gets one entry with the time of the last write.
 pub(crate) fn dated<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
     let mut slim = Option::<Slim<LastWrite>>::deserialize(deserializer)?.unwrap_or_default();
     let entry = |time| ManagedFieldsEntry {
@@ -130,7 +130,8 @@ pub(crate) fn dated<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Object
     })
 }
 
-/// Deserializes like [`slim`], with the last writer of `spec.template` as the only entry of `managedFields`.
+/// Deserializes `metadata` like [`slim`]. `managedFields` gets one entry with time and manager of the last write of
+/// `spec.template`.
 pub(super) fn authored<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
     let mut slim = Option::<Slim<TemplateWrite>>::deserialize(deserializer)?.unwrap_or_default();
     let entry = |(time, manager)| ManagedFieldsEntry {
@@ -173,11 +174,10 @@ impl<W: Default> Slim<W> {
     }
 }
 
-/// Maximum length of an annotation, in bytes. Settings are shorter, and so are the notes of OpenKruise and yurt-ds on pods.
+/// Maximum length of an annotation, in bytes. Valid settings and the annotations of OpenKruise and yurt-ds on pods are shorter.
 const LONGEST_ANNOTATION: usize = 32 << 10;
 
-/// Deserializes annotations and copies only known ones. Of one that is too long, only the beginning is kept, which is not a valid
-/// value.
+/// Deserializes annotations and copies only known ones. A value that is too long is truncated, which makes it invalid.
 fn known<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error> {
     let all = Option::<BTreeMap<Text<'de>, Text<'de>>>::deserialize(deserializer)?;
     let known = all.unwrap_or_default().into_iter();
@@ -187,12 +187,12 @@ fn known<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, 
     Ok(known.collect())
 }
 
-/// Returns true for an annotation that is kept.
+/// Returns true if annotations with this key are kept.
 pub(crate) fn is_known(key: &str) -> bool {
     key.starts_with(ANNOTATION_PREFIX) || KNOWN.contains(&key) || KRUISE_PREDOWNLOADS.contains(&key)
 }
 
-/// Deserializes `null` as the default.
+/// Deserializes `null` as the default value of the type.
 pub(crate) fn nullable<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
     deserializer: D,
 ) -> Result<T, D::Error> {

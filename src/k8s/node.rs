@@ -1,4 +1,4 @@
-//! Node: labels, taints, readiness and images.
+//! Node: labels, taints, conditions and images.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Deserializer};
@@ -11,13 +11,13 @@ use crate::core::images::ImageKey;
 /// The fields of a `v1` Node that decisions need.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct Node {
-    /// Slim metadata.
+    /// Metadata, reduced to the needed fields.
     #[serde(deserialize_with = "slim", default)]
     pub metadata: ObjectMeta,
-    /// Slim spec.
+    /// Specification, reduced to the needed fields.
     #[serde(deserialize_with = "nullable", default)]
     pub spec: NodeSpec,
-    /// Slim status.
+    /// Status, reduced to the needed fields.
     #[serde(deserialize_with = "nullable", default)]
     pub status: NodeStatus,
 }
@@ -35,22 +35,22 @@ resource!(
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct NodeSpec {
-    /// All taints.
+    /// Taints of the node.
     #[serde(deserialize_with = "nullable")]
     pub taints: Vec<NodeTaint>,
 }
 
-/// A taint.
+/// A taint of a node.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct NodeTaint {
-    /// Key.
+    /// Key of the taint.
     #[serde(deserialize_with = "nullable")]
     pub key: String,
-    /// Value, often empty.
+    /// Value of the taint, often empty.
     #[serde(deserialize_with = "nullable")]
     pub value: String,
-    /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
+    /// Effect: `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
     #[serde(deserialize_with = "nullable")]
     pub effect: String,
 }
@@ -59,15 +59,15 @@ pub struct NodeTaint {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct NodeStatus {
-    /// All conditions.
+    /// Conditions of the node.
     #[serde(deserialize_with = "nullable")]
     pub conditions: Vec<Condition>,
-    /// All names of the images that the node lists.
+    /// Keys of all image names that the node lists.
     #[serde(deserialize_with = "image_keys")]
     pub images: Vec<ImageKey>,
 }
 
-/// Deserializes the names of images as keys. A node lists about a hundred names, so the names themselves are not kept.
+/// Deserializes the names of images as short keys. The names themselves are not kept, because a node lists about a hundred.
 fn image_keys<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<ImageKey>, D::Error> {
     #[derive(Deserialize, Default)]
     #[serde(default)]

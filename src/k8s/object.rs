@@ -1,7 +1,8 @@
-//! Objects that are read one by one, so that an unreadable object affects only itself.
+//! Objects that are parsed one by one, so that an unreadable object doesn't affect other objects.
 //!
-//! The API server accepts objects that this process can't hold or evaluate: data nested hundreds of levels deep, megabytes of
-//! tiny values. All objects pass through [`read`], so that such an object never fails a list or a watch.
+//! The API server accepts objects that this process cannot parse or keep in memory: data nested hundreds of levels deep, or
+//! megabytes of tiny values. [`read`] parses all objects, and returns an error for such an object instead of failing the whole
+//! list or watch.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -16,22 +17,23 @@ use serde_json::value::RawValue;
 use super::{AdvancedDaemonSet, ControllerRevision, DaemonSet, Node, Pod, bounds};
 use crate::core::foreign::one_line;
 
-/// Maximum size of an object, in bytes of JSON. etcd stores up to 1.5 MiB per object, and JSON is slightly longer than that.
+/// Maximum size of an object, in bytes of JSON. etcd stores up to 1.5 MiB per object, and JSON is slightly longer than its
+/// encoding in etcd.
 pub(crate) const LARGEST: usize = 4 << 20;
 
 /// Maximum number of values in one object. Each takes up to 100 bytes during parsing. The largest templates have a few thousand.
 const MOST_VALUES: usize = 1 << 14;
 
-/// Maximum nesting: the limit of `serde_json`.
+/// Maximum nesting depth: the limit of `serde_json`.
 const DEEPEST: usize = 127;
 
-/// Maximum length of a parser's error, in characters.
+/// Maximum length of a parser's error message, in characters.
 const LONGEST_ERROR: usize = 200;
 
-/// An object, or the readable parts of an unreadable one.
+/// A parsed object, or the readable parts of an unreadable one.
 pub type Item<K> = Result<K, Box<Unreadable>>;
 
-/// Returns the metadata of an object, as far as it is readable.
+/// Returns the metadata of an object. For an unreadable object, only the readable fields are set.
 pub fn meta_of<K: Resource>(item: &Item<K>) -> &ObjectMeta {
     match item {
         Ok(object) => object.meta(),
@@ -42,7 +44,7 @@ pub fn meta_of<K: Resource>(item: &Item<K>) -> &ObjectMeta {
 /// Reason why an object is unreadable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum UnreadableReason {
-    /// The nesting is too deep.
+    /// The object is nested too deep.
     TooDeep,
     /// The object is too large or has too many values.
     TooLarge,
@@ -61,16 +63,16 @@ impl UnreadableReason {
     }
 }
 
-/// An unreadable object.
+/// Readable parts of an object that cannot be parsed, and the reason.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Unreadable {
-    /// Readable parts of `metadata`: name, namespace, UID, version, owners.
+    /// Readable fields of `metadata`: name, namespace, UID, version and owners.
     pub metadata: ObjectMeta,
-    /// Name of a pod's node, if readable.
+    /// Name of the node if the object is a pod and the field is readable.
     pub node: Option<String>,
-    /// Reason.
+    /// Reason why the object is unreadable.
     pub reason: UnreadableReason,
-    /// Error text, on one line.
+    /// Error message, on one line.
     pub error: Arc<str>,
 }
 
@@ -80,7 +82,7 @@ impl fmt::Display for Unreadable {
     }
 }
 
-/// A kind of object that is read one by one.
+/// A kind of object that is parsed one by one.
 pub trait Readable: Resource<DynamicType = ()> + Sized + Send + 'static {
     /// Parses an object from JSON.
     ///
@@ -88,18 +90,18 @@ pub trait Readable: Resource<DynamicType = ()> + Sized + Send + 'static {
     /// If a field has the wrong type or nesting is too deep.
     fn parse(json: &[u8]) -> serde_json::Result<Self>;
 
-    /// Returns an error if the object exceeds the limits of this process.
+    /// Returns an error if the parsed object is too large to be kept.
     fn excess(&self) -> Option<String> {
         None
     }
 
-    /// Creates an object from the readable parts of an unreadable one; `None` if they are useless.
+    /// Creates an object from the readable parts of an unreadable one; `None` if this kind cannot use them.
     fn salvage(_parts: &Parts<'_>, _why: &Unreadable) -> Option<Self> {
         None
     }
 }
 
-/// Reads an object. If it is larger than [`LARGEST`], `json` may be only its beginning.
+/// Parses an object. If the object is larger than [`LARGEST`], `json` may be only its beginning.
 pub fn read<K: Readable>(json: &[u8]) -> Item<K> {
     if json.len() > LARGEST {
         return read_beginning(json);
@@ -121,13 +123,13 @@ pub fn read<K: Readable>(json: &[u8]) -> Item<K> {
     }
 }
 
-/// Returns the error for an object larger than [`LARGEST`], from its beginning.
+/// Returns the item for an object larger than [`LARGEST`], created from its beginning.
 pub(crate) fn read_beginning<K: Readable>(json: &[u8]) -> Item<K> {
     let error = format!("it is larger than {} MiB", LARGEST >> 20);
     unreadable(json, UnreadableReason::TooLarge, &error)
 }
 
-/// Creates an item from the readable parts of an object.
+/// Creates an item from the readable parts of an unreadable object.
 fn unreadable<K: Readable>(json: &[u8], reason: UnreadableReason, error: &str) -> Item<K> {
     let parts = Parts::find(json);
     let unreadable = Unreadable {
@@ -139,11 +141,11 @@ fn unreadable<K: Readable>(json: &[u8], reason: UnreadableReason, error: &str) -
     K::salvage(&parts, &unreadable).ok_or(Box::new(unreadable))
 }
 
-/// Size of a JSON text.
+/// Size and nesting of a JSON text.
 struct JsonShape {
-    /// Upper bound of the number of values.
+    /// Upper limit of the number of values.
     values: usize,
-    /// Deepest nesting.
+    /// Deepest nesting level.
     depth: usize,
 }
 
@@ -176,7 +178,7 @@ fn shape(json: &[u8]) -> JsonShape {
     }
 }
 
-/// Parts of an object as JSON. Each may be missing or unreadable.
+/// Top-level parts of an object, as JSON. Each may be missing or unreadable.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Parts<'a> {
     pub(super) metadata: Option<&'a RawValue>,
@@ -185,7 +187,7 @@ pub struct Parts<'a> {
 }
 
 impl<'a> Parts<'a> {
-    /// Finds the parts of an object, or of the beginning of one.
+    /// Finds the parts of an object. `json` may be only the beginning of the object.
     pub(super) fn find(json: &'a [u8]) -> Self {
         let mut parts = Self::default();
         let mut reader = serde_json::Deserializer::from_slice(json);
@@ -272,7 +274,7 @@ impl<'de> Visitor<'de> for PartsSeed<'_, 'de> {
     }
 }
 
-/// Implements [`Readable`] for kinds of which the parts of an unreadable object are useless.
+/// Implements [`Readable`] for kinds that cannot use the readable parts of an unreadable object.
 macro_rules! readable {
     ($($kind:ty),*) => {
         $(impl $crate::k8s::Readable for $kind {
@@ -290,7 +292,7 @@ readable!(
     k8s_openapi::api::core::v1::Event
 );
 
-/// Maximum size of a pre-pull Job or pod, in bytes. The controller's own have 1 or 2 KiB per container.
+/// Maximum size of a pre-pull Job or pod, in bytes. The controller's own Jobs and pods have 1 or 2 KiB per container.
 const LARGEST_OF_PULL: usize = 512 << 10;
 
 macro_rules! readable_of_pull {
@@ -358,7 +360,7 @@ impl Readable for AdvancedDaemonSet {
     }
 }
 
-/// An item, readable or not, as a type that `kube` can list.
+/// Wrapper of an item that implements `kube::Resource`, so that `kube` can list and watch it.
 #[derive(Clone, Debug)]
 pub struct Listed<K> {
     /// The object, or its readable parts.

@@ -1,4 +1,4 @@
-//! Permissions of a role: one verb on one resource. Each part of the program lists the permissions that it needs.
+//! Permissions of an RBAC role: one verb on one resource each. Each part of the program lists the permissions that it needs.
 
 use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
@@ -9,32 +9,32 @@ use crate::core::names;
 /// Scope of a permission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PermissionScope {
-    /// All namespaces.
+    /// Objects in all namespaces.
     Cluster,
     /// All objects in the namespace of the Lease.
     LeaseNamespace,
-    /// The Lease itself.
+    /// Only the Lease itself.
     Lease,
-    /// Leases with that name in all namespaces.
+    /// Leases with the name of the Lease, in all namespaces.
     AnyLease,
-    /// The Lease of Kruise's manager.
+    /// The Lease of OpenKruise's manager.
     KruiseLease,
 }
 
 /// One verb on one resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Permission {
-    /// Scope.
+    /// Objects for which the permission is needed.
     pub scope: PermissionScope,
     /// API group; empty for the core group.
     pub group: &'static str,
-    /// Resource, or resource/subresource.
+    /// Name of the resource, or resource/subresource.
     pub resource: &'static str,
-    /// Verb, as in a role.
+    /// Verb, as in an RBAC rule.
     pub verb: &'static str,
 }
 
-/// Creates a permission in all namespaces.
+/// Creates a permission for objects in all namespaces.
 pub(crate) const fn cluster(
     group: &'static str,
     resource: &'static str,
@@ -48,7 +48,7 @@ pub(crate) const fn cluster(
     }
 }
 
-/// Creates a permission on Leases, with the given scope.
+/// Creates a permission for Leases with the given scope.
 pub(crate) const fn lease(scope: PermissionScope, verb: &'static str) -> Permission {
     Permission {
         scope,
@@ -59,12 +59,12 @@ pub(crate) const fn lease(scope: PermissionScope, verb: &'static str) -> Permiss
 }
 
 impl Permission {
-    /// Describes verb, resource and group.
+    /// Describes the permission by verb, resource and group.
     pub(crate) fn describe(&self) -> String {
         format!("{} {}", self.verb, self.resource_and_group())
     }
 
-    /// Returns resource and group as kubectl writes them.
+    /// Returns resource and group in kubectl's notation, such as `daemonsets.apps`.
     pub fn resource_and_group(&self) -> String {
         match self.group {
             "" => self.resource.to_owned(),
@@ -77,8 +77,8 @@ impl Permission {
         self.verb == verb && (self.resource == resource || self.resource_and_group() == resource)
     }
 
-    /// Returns the request that checks if the service account has the permission. `lease_namespace` is the namespace of the
-    /// Lease.
+    /// Returns a SelfSubjectAccessReview, which checks if the service account has the permission. `lease_namespace` is the
+    /// namespace of the Lease.
     pub(crate) fn review(&self, lease_namespace: &str) -> SelfSubjectAccessReview {
         let (resource, subresource) = match self.resource.split_once('/') {
             Some((resource, subresource)) => (resource, Some(subresource.to_owned())),
@@ -151,7 +151,7 @@ pub(crate) mod testing {
         role.expect("a role of that name").rules
     }
 
-    /// Returns every (scope, group, resource, verb) that the role in a file grants.
+    /// Returns every (scope, group, resource, verb) that the role with this name in a manifest grants.
     pub(crate) fn granted(
         file: &str,
         scope: PermissionScope,

@@ -1,4 +1,4 @@
-//! Pod: its owner, its node and its state.
+//! Pod: metadata, node, containers and status.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use serde::{Deserialize, Deserializer};
@@ -14,13 +14,13 @@ use crate::core::names::{
 /// The fields of a `v1` Pod that decisions need.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct Pod {
-    /// Slim metadata.
+    /// Metadata, reduced to the needed fields.
     #[serde(deserialize_with = "slim", default)]
     pub metadata: ObjectMeta,
-    /// Slim spec.
+    /// Specification, reduced to the needed fields.
     #[serde(deserialize_with = "nullable", default)]
     pub spec: PodSpec,
-    /// Slim status.
+    /// Status, reduced to the needed fields.
     #[serde(deserialize_with = "nullable", default)]
     pub status: PodStatus,
 }
@@ -35,7 +35,7 @@ resource!(
 );
 
 impl Pod {
-    /// Returns true if all containers have ended and none will be restarted.
+    /// Returns true if all containers have ended and will not be restarted.
     pub fn is_over(&self) -> bool {
         ["Failed", "Succeeded"].contains(&self.status.phase.as_str())
     }
@@ -47,15 +47,15 @@ impl Pod {
 pub struct PodSpec {
     /// Name of the node to which the pod is bound.
     pub node_name: Option<String>,
-    /// Containers.
+    /// Containers of the pod.
     #[serde(deserialize_with = "nullable")]
     pub containers: Vec<Container>,
-    /// Init containers.
+    /// Init containers of the pod.
     #[serde(deserialize_with = "nullable")]
     pub init_containers: Vec<Container>,
-    /// Node affinity. The native controller names the node here before the scheduler binds the pod.
+    /// Node affinity. It names the pod's node from the pod's creation on, before the scheduler sets `nodeName`.
     affinity: Option<Affinity>,
-    /// Conditions that must be `True` before the pod is Ready.
+    /// Condition types that must be `True` before the pod becomes Ready.
     #[serde(deserialize_with = "nullable")]
     readiness_gates: Vec<ReadinessGate>,
 }
@@ -70,9 +70,9 @@ struct ReadinessGate {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Container {
-    /// Name.
+    /// Name of the container.
     pub name: String,
-    /// Image.
+    /// Image of the container.
     #[serde(deserialize_with = "nullable")]
     pub image: String,
 }
@@ -120,7 +120,7 @@ impl PodSpec {
         gates.any(|gate| gate.condition_type == kind)
     }
 
-    /// Returns the node to which the pod is bound, or the one for which it was created.
+    /// Returns the node to which the pod is bound. Before that, returns the node for which it was created.
     pub fn target_node(&self) -> Option<&str> {
         let bound = self.node_name.as_deref().filter(|name| !name.is_empty());
         bound.or_else(|| {
@@ -145,36 +145,36 @@ impl PodSpec {
     }
 }
 
-/// Status of a pod, as reported by the kubelet.
+/// Status of a pod, as the kubelet reports it.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodStatus {
     /// Generation of the pod that the status describes. Kubelets before Kubernetes 1.34 don't report it.
     pub observed_generation: Option<i64>,
-    /// `Pending`, `Running`, `Succeeded`, `Failed` or `Unknown`.
+    /// Phase: `Pending`, `Running`, `Succeeded`, `Failed` or `Unknown`.
     #[serde(deserialize_with = "nullable")]
     pub phase: String,
-    /// Reason for the phase, one word (`Evicted`); mostly empty.
+    /// Reason for the phase, one word such as `Evicted`; usually empty.
     #[serde(deserialize_with = "nullable")]
     pub reason: String,
     /// Message about the phase, a sentence.
     #[serde(deserialize_with = "nullable")]
     pub message: String,
-    /// Time at which the kubelet accepted the pod.
+    /// Time at which the kubelet acknowledged the pod.
     #[serde(deserialize_with = "time::optional")]
     pub start_time: Option<Time>,
-    /// Conditions of the types in `CONDITIONS`.
+    /// Conditions of the pod. Only the types in `CONDITIONS` are kept.
     #[serde(deserialize_with = "conditions")]
     pub conditions: Vec<Condition>,
-    /// One entry per container.
+    /// Statuses of the containers.
     #[serde(deserialize_with = "nullable")]
     pub container_statuses: Vec<ContainerStatus>,
-    /// One entry per init container.
+    /// Statuses of the init containers.
     #[serde(deserialize_with = "nullable")]
     pub init_container_statuses: Vec<ContainerStatus>,
 }
 
-/// Types of conditions that are kept. Every event of a pod repeats all its conditions, and decisions need only these.
+/// Types of conditions that are kept. Each watch event of a pod repeats all conditions, and decisions need only these.
 const CONDITIONS: [&str; 6] = [
     IN_PLACE_UPDATE_READY,
     "Ready",
@@ -194,22 +194,22 @@ fn conditions<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Conditio
 pub struct ContainerStatus {
     /// Name of the container.
     pub name: String,
-    /// Image that it runs, as named by the container runtime.
+    /// Image that the container runs, as reported by the container runtime.
     #[serde(deserialize_with = "nullable")]
     pub image: String,
-    /// Digest of the image, as named by the container runtime.
+    /// Digest of the image, as reported by the container runtime.
     #[serde(rename = "imageID", deserialize_with = "nullable")]
     pub image_id: String,
-    /// True if it passes its readiness probe.
+    /// True if the container passes its readiness probe.
     #[serde(deserialize_with = "nullable")]
     pub ready: bool,
-    /// Number of restarts.
+    /// Number of restarts of the container.
     #[serde(deserialize_with = "nullable")]
     pub restart_count: i64,
-    /// Current state.
+    /// Current state of the container.
     #[serde(deserialize_with = "nullable")]
     pub state: ContainerState,
-    /// State before the last restart.
+    /// State of the container before its last restart.
     #[serde(deserialize_with = "nullable")]
     pub last_state: ContainerState,
 }
@@ -226,11 +226,11 @@ pub struct ContainerState {
     pub terminated: Option<StateDetail>,
 }
 
-/// A running container.
+/// State of a running container.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Running {
-    /// Start time, by the clock of the node.
+    /// Start time, according to the node's clock.
     #[serde(deserialize_with = "time::optional")]
     pub started_at: Option<Time>,
 }
@@ -239,12 +239,12 @@ pub struct Running {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct StateDetail {
-    /// Reason, such as `ErrImagePull`.
+    /// Reason of the state, such as `ErrImagePull`.
     #[serde(deserialize_with = "nullable")]
     pub reason: String,
-    /// Message of the kubelet.
+    /// Message of the kubelet about the state.
     #[serde(deserialize_with = "nullable")]
     pub message: String,
-    /// Exit code, if the container has ended.
+    /// Exit code; `None` if the container has not ended.
     pub exit_code: Option<i32>,
 }

@@ -1,4 +1,4 @@
-//! Macro that makes a slim type usable with `kube`.
+//! Macro that makes the types of this module usable with `kube`.
 
 /// Implements `kube::Resource` for a type with a `metadata: ObjectMeta` field.
 macro_rules! resource {

@@ -1,4 +1,4 @@
-//! ControllerRevision: its number, its owner, and the parts of its template that are compared.
+//! ControllerRevision: number, owner, and the parts of the template that are compared.
 
 use std::sync::Arc;
 
@@ -15,25 +15,25 @@ use crate::core::revision::TemplateFingerprint;
 /// The fields of an `apps/v1` ControllerRevision that decisions need.
 #[derive(Clone, Debug, Deserialize)]
 pub struct ControllerRevision {
-    /// Slim metadata, with the time of the last write.
+    /// Metadata, reduced to the needed fields, with the time of the last write.
     #[serde(deserialize_with = "dated", default)]
     pub metadata: ObjectMeta,
     /// Number of the revision. A higher number is newer.
     #[serde(default)]
     pub revision: i64,
-    /// Template of the revision; `None` if there is none.
+    /// Template of the revision; `None` if its data contains no template.
     #[serde(rename = "data", deserialize_with = "template", default)]
     pub template: Option<Template>,
 }
 
-/// The parts of a template that are compared with other templates.
+/// Parts of a pod template that are compared with other templates.
 #[derive(Clone, Debug)]
 pub struct Template {
     /// Fingerprint of the whole template.
     pub fingerprint: TemplateFingerprint,
-    /// Summary of the template for in-place updates.
+    /// Structure of the template, from which in-place updates are decided.
     pub shape: Arc<Shape>,
-    /// Images of its containers.
+    /// Images of the template's containers.
     pub images: Vec<TemplateImage>,
 }
 

@@ -1,7 +1,7 @@
 //! Times of API objects, limited to a range that is safe for arithmetic.
 //!
-//! Go writes years up to 9999, and the API server accepts any such time from a kubelet. [`Timestamp`] ends some hours before the
-//! end of that year, and adding to a timestamp near its end overflows.
+//! The API server accepts times up to the year 9999 from a kubelet. [`Timestamp`] ends some hours before the end of that year,
+//! and adding a duration to a timestamp near its end overflows.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
@@ -9,10 +9,10 @@ use serde::{Deserialize, Deserializer};
 
 use super::text::Text;
 
-/// Latest time of an object: 9000-01-01T00:00:00Z. Later times are read as this one.
+/// Latest time that is used: 9000-01-01T00:00:00Z. Later times are replaced by this one.
 const LATEST: Timestamp = Timestamp::constant(221_845_392_000, 0);
 
-/// Year in which [`Timestamp`] ends.
+/// Beginning of times in the year in which [`Timestamp`] ends.
 const LAST_YEAR: &str = "9999-";
 
 /// Parses an RFC 3339 time.
@@ -27,7 +27,7 @@ pub(crate) fn read(text: &str) -> Result<Time, k8s_openapi::jiff::Error> {
     }
 }
 
-/// Deserializes a time, `null` or a missing field.
+/// Deserializes a time; `None` if it is `null` or missing.
 pub(crate) fn optional<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Time>, D::Error> {

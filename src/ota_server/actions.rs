@@ -75,12 +75,12 @@ pub(super) struct Actions {
     pod_lookups: PodLookups,
     revisions: Revisions,
     guarded: GuardedManifest,
-    /// Held by the one call that checks if a lost cloud has returned.
+    /// Lock of the one call that checks if the lost API server answers again.
     probe: Arc<AsyncMutex<()>>,
 }
 
 impl Actions {
-    /// Creates the actions. Sends no request.
+    /// Creates the actions without sending a request.
     pub(super) fn new(setup: Setup) -> Self {
         Self {
             live: ApiReader::new(
@@ -97,7 +97,7 @@ impl Actions {
         }
     }
 
-    /// Replaces a pod. With `force`, also if requested images are missing or a taint repels the new pod.
+    /// Replaces a pod. `force` ignores requested images that are missing and taints that would repel the new pod.
     pub(super) async fn upgrade(&self, key: &PodKey, force: bool) -> Answer {
         self.replace(ActionVerb::Upgrade { force }, key)
             .await
@@ -111,7 +111,7 @@ impl Actions {
             .unwrap_or_else(|refusal| refusal)
     }
 
-    /// Watches replaced static pods until dropped, including those of an earlier run.
+    /// Watches replaced static pods until dropped, including pods that an earlier run of the agent replaced.
     pub(super) async fn guard_static_pods(self) {
         let Setup {
             pod_cache, clock, ..
@@ -142,14 +142,14 @@ impl Actions {
         self.ask_for_images(verb, &pod, &target).await
     }
 
-    /// Waits for the end of other calls for this pod.
+    /// Waits until no other call for this pod is in progress, and returns the lock.
     async fn lock(&self, verb: ActionVerb, pod: &NodePod) -> Result<UpgradeLock, Answer> {
         let held = self.upgrade_locks.take(pod, &self.setup.pod_cache).await;
         if held.is_deleted() {
             return Err(verb.deleting(pod.key()));
         }
         if held.waited && self.setup.cloud.is_lost() {
-            return Err(text::disconnected(Reason::Disconnected)); // the previous call has just found that out
+            return Err(text::disconnected(Reason::Disconnected)); // the call that held the lock found the API server unreachable
         }
         Ok(held)
     }
@@ -157,7 +157,7 @@ impl Actions {
     /// Reads all objects live and returns the pod with the revision that replaces it.
     ///
     /// # Errors
-    /// The answer if the pod is not to be replaced.
+    /// The answer to the node owner if the pod must not be replaced.
     async fn verify(
         &self,
         verb: ActionVerb,
@@ -182,8 +182,8 @@ impl Actions {
         Err(verb.not_upgradable(key, Reason::NativeControllerBehind))
     }
 
-    /// Deletes exactly this pod, identified by its UID. The precondition has no version, because the kubelet writes the status
-    /// constantly.
+    /// Deletes exactly this pod. The precondition contains only the UID: with a resourceVersion, each status write of the kubelet
+    /// would make the deletion fail.
     async fn delete(
         &self,
         verb: ActionVerb,
@@ -232,7 +232,7 @@ impl Actions {
         }
     }
 
-    /// Sets the condition that requests a pull, unless the pull was requested before.
+    /// Requests a pull by setting the condition `PodImageReady`, unless the pull was requested before.
     async fn ask_for_images(
         &self,
         verb: ActionVerb,
@@ -241,7 +241,8 @@ impl Actions {
     ) -> Result<Answer, Answer> {
         let (key, facts) = (pod.key(), pod.facts());
         let announced = facts.need_upgrade.as_ref();
-        // A condition without a hash is an old one. With a hash, both conditions must name the same one.
+        // `PodImageReady` must name the same revision as `PodNeedUpgrade`. An old `PodNeedUpgrade` names none; use the current
+        // one.
         let hash = announced
             .and_then(|condition| condition.hash())
             .unwrap_or(target.as_str());
@@ -273,7 +274,7 @@ impl Actions {
     }
 }
 
-/// Returns the answer of check 11 for a failed write, and logs the cause.
+/// Returns the answer of check 11 to the node owner for a failed write, and logs the cause.
 fn not_applied(verb: ActionVerb, key: &PodKey, what: &str, error: &CallError) -> Answer {
     warn!(pod = %key, %error, "Cannot {what}");
     match (error.refused_by_admission(), error.failure()) {

@@ -1,4 +1,4 @@
-//! The agent of a node: one cache, one watch, one place that answers requests.
+//! The agent of a node. It connects the cache, the watch and the routes of requests.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -39,9 +39,9 @@ pub struct AgentConfig {
     pub state_dir: Option<PathBuf>,
     /// Directory from which the kubelet reads static pods.
     pub manifest_dir: PathBuf,
-    /// Additional names for the header `Host`.
+    /// Names that are allowed in the header `Host` in addition to loopback names.
     pub allowed_hosts: Vec<String>,
-    /// Address of the listener, if there is one. It is also a valid `Host`.
+    /// Address of the listener, if there is one. Its IP address is also allowed in `Host`.
     pub listen: Option<std::net::SocketAddr>,
 }
 
@@ -76,10 +76,10 @@ impl Drop for Inner {
 }
 
 impl Agent {
-    /// Starts the agent and its watch.
+    /// Starts the agent and its watch of the node's pods.
     ///
     /// # Errors
-    /// If a name is invalid.
+    /// If the node's name or an allowed host name is invalid.
     pub fn start(config: AgentConfig) -> Result<Self> {
         if config.node.len() > 253 || !is_subdomain(&config.node) {
             bail!(
@@ -134,7 +134,7 @@ impl Agent {
         })))
     }
 
-    /// Stops the watch and writes the last state. Cached data is still served.
+    /// Stops the watch and writes the last state to disk. Cached data is still served.
     pub async fn close(&self) {
         self.0.stop();
         if let Some((keeper, _)) = &self.0.keeper {
@@ -142,18 +142,18 @@ impl Agent {
         }
     }
 
-    /// Returns true if the watch is live.
+    /// Returns true if the watch is live, so the cache is up to date.
     pub fn is_live(&self) -> bool {
         self.0.pod_cache.is_live()
     }
 
-    /// Answers one request. The answer to `HEAD` has a body, which the connection omits.
+    /// Answers one request. The answer to `HEAD` contains a body, which the connection does not send.
     pub async fn answer<B: Body>(&self, request: Request<B>) -> Response<AnswerBody> {
         self.answer_after(request, Endpoint::Port, || {}).await
     }
 
-    /// Answers one request like [`Agent::answer`]. Calls `begins` after the request is read and before the work on the answer
-    /// starts.
+    /// Answers one request like [`Agent::answer`]. Calls `begins` once the request is read completely, before the requested
+    /// action starts.
     pub(super) async fn answer_after<B: Body>(
         &self,
         request: Request<B>,
@@ -174,7 +174,7 @@ impl Agent {
         }
     }
 
-    /// Returns the route if the request is allowed. Makes all checks that don't need the body.
+    /// Returns the route of an allowed request. Makes all checks that don't need the request body.
     fn admit(&self, head: &Parts, endpoint: Endpoint) -> Result<Route, Box<Reply>> {
         let checked = self.0.origin.check(head, endpoint);
         checked.map_err(|answer| reply::words(&answer))?;
@@ -188,12 +188,12 @@ impl Agent {
         }
     }
 
-    /// Executes a route.
+    /// Executes the operation of a route and returns the answer.
     async fn act(&self, route: Route, head: &Parts) -> Reply {
         let actions = &self.0.actions;
         match route {
             Route::Pods => self.pods(head),
-            // Boxed, because otherwise every connection would reserve 20 KB for its largest future.
+            // Boxed: otherwise every connection would reserve 20 KB for this future, which is the largest.
             Route::Upgrade { key, force } => {
                 reply::words(&Box::pin(actions.upgrade(&key, force)).await)
             }
@@ -202,7 +202,7 @@ impl Agent {
                 Ok(value) => reply::json(&value),
                 Err(answer) => reply::words(&answer),
             },
-            // One thread does all the work: if it hangs, this request gets no answer either.
+            // All work runs on one thread. If that thread hangs, the probe gets no answer and the kubelet restarts the agent.
             Route::Live => reply::plain(StatusCode::OK, reply::TEXT, "live".to_owned()),
             Route::Ready => self.readiness(),
         }
@@ -237,7 +237,7 @@ impl Agent {
     }
 }
 
-/// Returns the answer of the probe port to all other requests.
+/// Returns the answer of the probe port to requests that are not probes.
 fn probes_only() -> Answer {
     Answer::new(
         StatusCode::FORBIDDEN,

@@ -5,7 +5,7 @@
 
 use http::StatusCode;
 
-/// An answer with a text. (`GET /pods` has its own type of answer.)
+/// An answer with a text. `GET /pods` has another type of answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Answer {
     /// HTTP status.
@@ -17,7 +17,7 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    /// Creates an answer.
+    /// Creates an answer from its status, reason and text.
     pub(super) fn new(status: StatusCode, reason: &'static str, text: impl Into<String>) -> Self {
         Self {
             status,

@@ -1,4 +1,4 @@
-//! Body of an answer: a text as a whole, or pods one by one.
+//! Body of an answer: a complete text, or the list of pods, sent pod by pod.
 
 use std::io;
 use std::pin::Pin;
@@ -15,7 +15,7 @@ use super::document::PodsBody;
 pub enum AnswerBody {
     /// A complete text.
     Words(Full<Bytes>),
-    /// The list of pods. It fails if the reader is so slow that the pods have changed.
+    /// The list of pods. The body fails if the client reads so slowly that the pods have changed.
     Pods(Box<PodsBody>),
 }
 

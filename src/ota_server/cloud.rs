@@ -1,7 +1,7 @@
-//! State of the connection to the API server. Callers report their results here and check it before they send a request.
+//! State of the connection to the API server. Every caller of the API server reports its results here and checks the state before
+//! it sends a request.
 //!
-//! There is no separate probe: the watch and the calls of node owners suffice. A lost cloud is detected as returned by the first
-//! of them that gets an answer.
+//! There is no separate probe. The first answer to the watch or to a node owner's call shows that a lost API server has returned.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -11,13 +11,13 @@ use tokio::time::Instant;
 
 use crate::k8s::client::{CallError, Failure};
 
-/// Pause after an API server asks for fewer requests without a time.
+/// Pause after the API server asks for fewer requests without naming a time.
 const THROTTLED: Duration = Duration::from_secs(1);
-/// Longest pause that an API server can ask for.
+/// Maximum pause that is honored if the API server asks for fewer requests.
 const THROTTLED_AT_MOST: Duration = Duration::from_secs(30);
 
-/// Minimum time between two requests that check if the API server answers: lists, watches, and the look-up of an owner's call
-/// while the cloud is lost. Owners' calls may come from programs, on all nodes of a fleet at once.
+/// Minimum time between two requests that check if the API server answers: lists, watches, and node owners' calls while the
+/// connection is lost. Programs may send these calls, on all nodes of a fleet at once.
 pub(super) const SPACING: Duration = Duration::from_secs(5);
 
 /// Last known state of the connection. Cheap to clone; all clones share it.
@@ -34,24 +34,25 @@ struct Shared {
 struct CloudState {
     lost: bool,
     throttled: Option<Instant>,
-    /// Time of the last check for a lost cloud.
+    /// Time of the last check if the lost API server answers again.
     sought: Option<Instant>,
 }
 
 impl Cloud {
-    /// Notes an answer, including an error status.
+    /// Notes that the API server answered, even with an error status.
     pub(super) fn found(&self) {
         if std::mem::take(&mut self.state().lost) {
             self.0.returned.notify_waiters();
         }
     }
 
-    /// Waits until a lost cloud answers again.
+    /// Waits until a lost API server answers again.
     pub(super) async fn returned(&self) {
         self.0.returned.notified().await;
     }
 
-    /// Returns true if a check for a lost cloud is due, and counts it as done. This limits the checks of all callers together.
+    /// Returns true if it is time to check for a lost API server, and counts the check as done. The limit applies to all callers
+    /// together.
     pub(super) fn may_be_sought(&self) -> bool {
         let (now, mut state) = (Instant::now(), self.state());
         let may = state.sought.is_none_or(|last| now >= last + SPACING);
@@ -61,23 +62,23 @@ impl Cloud {
         may
     }
 
-    /// Notes that a call or the watch got no answer.
+    /// Notes that a call or the watch got no response.
     pub(super) fn lost(&self) {
         self.state().lost = true;
     }
 
-    /// Returns true if the last request got no answer.
+    /// Returns true if the last request got no response.
     pub(super) fn is_lost(&self) -> bool {
         self.state().lost
     }
 
-    /// Returns true while the pause that the API server asked for lasts.
+    /// Returns true during a pause that the API server asked for.
     pub(super) fn is_throttled(&self) -> bool {
         let until = self.state().throttled;
         until.is_some_and(|until| Instant::now() < until)
     }
 
-    /// Notes the result of a call.
+    /// Updates the state from the result of a call.
     pub(super) fn note<T>(&self, result: &Result<T, CallError>) {
         let Err(error) = result else {
             return self.found();
@@ -96,7 +97,7 @@ impl Cloud {
     }
 }
 
-/// Returns true if no API server answered: there was no response, or a gateway reported that it is unreachable.
+/// Returns true if no API server answered: there was no response, or a gateway reported that the API server is unreachable.
 pub(super) fn is_silent(error: &CallError) -> bool {
     match error {
         CallError::Kube(kube::Error::Api(status)) => matches!(status.code, 502..=504),
@@ -105,7 +106,7 @@ pub(super) fn is_silent(error: &CallError) -> bool {
     }
 }
 
-/// Returns the pause before the next call.
+/// Returns the pause before the next call after the API server asked for fewer requests.
 fn pause(error: &CallError) -> Duration {
     asked_pause(error).map_or(THROTTLED, |asked| asked.min(THROTTLED_AT_MOST))
 }

@@ -1,4 +1,4 @@
-//! `GET /pods`: the list of all pods, sent pod by pod from the cache, without a second copy.
+//! `GET /pods`: the list of all pods, sent pod by pod from the cache without copying the whole list.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io;
@@ -11,20 +11,20 @@ use hyper::body::{Body, Frame, SizeHint};
 use super::pod_cache::LentPods;
 use crate::core::foreign;
 
-/// Text before the first pod, between two pods, and after the last. The opening brace belongs to the pod.
+/// Text before the first pod. `OPEN`, `NEXT` and `TAIL` are the texts before a pod, between two pods and after the last one.
 const HEAD: &str = r#"{"kind":"PodList","apiVersion":"v1","metadata":{},"items":["#;
 const OPEN: &str = "{";
 const NEXT: &str = ",{";
 const TAIL: &str = "]}";
-/// Number of bytes that are copied at once for a connection: the memory that a slow reader costs.
+/// Number of bytes that are copied at once for a connection. It limits the memory that a slow client occupies.
 const PIECE: usize = 32 << 10;
 
-/// The list at one point in time.
+/// The list of pods at one point in time.
 #[derive(Debug)]
 pub(super) struct Document {
     /// Body, as JSON.
     pub(super) body: PodsBody,
-    /// Strong entity tag with its quotes. It is equal for equal bytes.
+    /// Strong entity tag with its quotes. Equal bodies have equal tags.
     pub(super) etag: String,
 }
 
@@ -38,7 +38,7 @@ impl Document {
             pod.digest().hash(&mut hasher);
             length += NEXT.len() + pod.length();
         }
-        length -= usize::from(!pods.is_empty()); // there is one comma less than pods
+        length -= usize::from(!pods.is_empty()); // n pods have n - 1 commas
         Some(Self {
             etag: format!("\"{length:x}-{:016x}\"", hasher.finish()),
             body: PodsBody {
@@ -51,23 +51,23 @@ impl Document {
     }
 }
 
-/// Body of the list while it is sent.
+/// Body of the list of pods, while it is sent.
 #[derive(Debug)]
 pub struct PodsBody {
     lent: LentPods,
-    /// Number of remaining bytes.
+    /// Number of bytes that remain to be sent.
     left: usize,
-    /// Texts to send before the rest of the next pod.
+    /// Texts to send before the remaining bytes of the next pod.
     pending: Vec<&'static str>,
-    /// Number of bytes of the next pod that were sent, before escaping.
+    /// Number of bytes of the next pod that were sent, counted before escaping.
     offset: usize,
 }
 
 impl PodsBody {
-    /// Returns the next piece.
+    /// Returns the next piece of the body.
     ///
     /// # Errors
-    /// If the reader was too slow and the pods have changed.
+    /// If the client read too slowly and the pods have changed since.
     fn piece(&mut self) -> io::Result<Bytes> {
         let mut piece = Vec::with_capacity(PIECE.min(self.left));
         while piece.len() < PIECE && self.left > 0 {
@@ -206,7 +206,7 @@ mod tests {
                 format!(r#"{{"metadata":{{"name":"{name}","namespace":"n"}},"x":"{filling}"}}"#);
             pod(&raw)
         };
-        // The ends of pods fall on all positions around the ends of pieces.
+        // Lengths that differ by one byte, so that pods end at all positions around the ends of pieces.
         pod_cache.replace((0..90).map(|number| large(&format!("p{number:02}"), 16_320 + number)));
         let mut document = current(&pod_cache);
         let mut whole = Vec::new();

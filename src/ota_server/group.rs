@@ -9,7 +9,7 @@ const FILE: &str = "/etc/group";
 /// Returns the number of a group that is given by number or by name.
 ///
 /// # Errors
-/// If `/etc/group` cannot be read or doesn't contain the name. Other sources of names (LDAP) are not used.
+/// If `/etc/group` cannot be read or doesn't contain the name. Other databases of names, such as LDAP, are not used.
 pub(super) fn id(group: &str) -> Result<u32> {
     if let Ok(id) = group.parse() {
         return Ok(id);
@@ -31,7 +31,7 @@ fn id_in(file: &Path, group: &str) -> Result<u32> {
     found.map(|(_, id)| id).with_context(why)
 }
 
-/// Returns the name of a group, or its number if it has no name here.
+/// Returns the name of a group, or its number if `/etc/group` has no name for it.
 pub(crate) fn name(id: u32) -> String {
     let text = std::fs::read_to_string(FILE).unwrap_or_default();
     let mut all = text.lines().filter_map(entry);
@@ -41,7 +41,7 @@ pub(crate) fn name(id: u32) -> String {
     }
 }
 
-/// Parses `NAME:PASSWORD:NUMBER:MEMBERS`.
+/// Parses name and number from a line `NAME:PASSWORD:NUMBER:MEMBERS`.
 fn entry(line: &str) -> Option<(&str, u32)> {
     let mut fields = line.split(':');
     let (name, id) = (fields.next()?, fields.nth(1)?);

@@ -1,4 +1,4 @@
-//! Time at which the API server last confirmed the pods of this node. It gives the age of the served data.
+//! Time at which the API server last confirmed the pods of this node. `GET /pods` reports the age of its data from it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -9,8 +9,8 @@ use crate::clock::Clock;
 
 /// Time of the last confirmation. Cheap to clone; all clones share it.
 ///
-/// A list, the start of a watch, an event and a bookmark each confirm that the cache is complete. Other responses don't count: a
-/// server that forbids the watch does respond, but the pods are old.
+/// A list, the start of a watch, an event and a bookmark each confirm that the cache is complete. Other responses don't: an API
+/// server that forbids the watch responds, but the cached pods may be old.
 #[derive(Clone, Debug)]
 pub(super) struct LastSync {
     /// Milliseconds since 1970; `NEVER` before the first confirmation.
@@ -21,7 +21,7 @@ pub(super) struct LastSync {
 const NEVER: i64 = i64::MIN;
 
 impl LastSync {
-    /// Creates a value without a confirmation.
+    /// Creates a time without a confirmation.
     pub(super) fn new(clock: Clock) -> Self {
         Self {
             at: Arc::new(AtomicI64::new(NEVER)),
@@ -29,23 +29,24 @@ impl LastSync {
         }
     }
 
-    /// Sets the current time.
+    /// Sets the last confirmation to now.
     pub(super) fn now(&self) {
         self.set(self.clock.now());
     }
 
-    /// Sets the time that an earlier process saved.
+    /// Sets the last confirmation to the time that an earlier process saved.
     pub(super) fn set(&self, at: Timestamp) {
         self.at.store(at.as_millisecond(), Ordering::Relaxed);
     }
 
-    /// Returns the time; `None` if there was no confirmation.
+    /// Returns the time of the last confirmation; `None` if there was none.
     pub(super) fn at(&self) -> Option<Timestamp> {
         let at = self.millisecond()?;
         Some(Timestamp::from_millisecond(at).unwrap_or(Timestamp::MAX))
     }
 
-    /// Returns the age in whole seconds, 0 if the clock was set back since; `None` if there was no confirmation.
+    /// Returns the time since the last confirmation in whole seconds; `None` if there was none. The age is 0 if the clock was set
+    /// back.
     pub(super) fn age(&self) -> Option<i64> {
         let passed = self
             .clock

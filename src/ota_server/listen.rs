@@ -1,4 +1,4 @@
-//! Listeners: accept connections, give each a permit, and finish answers in progress at shutdown.
+//! Listeners: accept connections, give each a permit, and finish requests in progress at shutdown.
 //!
 //! ```text
 //! port, loopback peers only ─┐
@@ -6,8 +6,8 @@
 //! port for probes ───────────┘
 //! ```
 //!
-//! All activity of a connection has a limit and an answer, and no connection waits for another. Each listener has its own
-//! permits, so many connections to the port don't affect the socket.
+//! Every wait on a connection has a time limit, and connections don't wait for each other. Each listener has its own permits, so
+//! that connections to the port cannot use up those of the socket.
 
 mod connection;
 mod port;
@@ -31,24 +31,24 @@ use crate::serve::permits::{ConnectionPermit, ConnectionPermits};
 use crate::serve::{Connections, Listener};
 use crate::shutdown::Shutdown;
 
-/// Maximum number of connections per listener: more than a device has users, and few enough for its memory.
+/// Maximum number of connections per listener: more than the users of a device need, and few enough for its memory.
 const CONNECTIONS: usize = 256;
-/// Longest time for answers in progress when the process ends.
+/// Time limit for requests in progress at shutdown.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Serves a TCP port until shutdown is requested, then waits for answers in progress.
+/// Serves a TCP port until shutdown is requested, then waits for requests in progress.
 ///
 /// A listener on a loopback address serves only loopback peers.
 pub async fn serve(listener: TcpListener, agent: Agent, shutdown: Shutdown) {
     serve_all(Port::on(listener), Endpoint::Port, agent, shutdown).await;
 }
 
-/// Serves a Unix socket in the same way, and removes its file at the end.
+/// Serves a Unix socket until shutdown is requested. Waits for requests in progress and removes the socket's file.
 pub(super) async fn serve_socket(socket: Socket, agent: Agent, shutdown: Shutdown) {
     serve_all(socket, Endpoint::Socket, agent, shutdown).await;
 }
 
-/// Serves only probes, in the same way.
+/// Serves only the kubelet's probes on a TCP port until shutdown is requested.
 pub(super) async fn serve_probes(listener: TcpListener, agent: Agent, shutdown: Shutdown) {
     serve_all(Port::on(listener), Endpoint::Probes, agent, shutdown).await;
 }
@@ -66,7 +66,7 @@ where
             accepted = connections.accept() => accepted,
         };
         let Ok(stream) = accepted else {
-            permits.revoke_one(); // file descriptors may have run out
+            permits.revoke_one(); // accepting fails if file descriptors have run out, so free one
             continue;
         };
         match permits.acquire(L::peer(&stream)) {
@@ -85,13 +85,13 @@ where
     connections.end(GRACE, async { permits.end() }).await;
 }
 
-/// Serves one connection of any kind to its end.
+/// Serves one connection of any kind until it is closed.
 pub async fn serve_stream(io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, agent: Agent) {
     let permit = ConnectionPermit::unlimited();
     connection::serve(io, agent, Endpoint::Port, permit).await;
 }
 
-/// Returns the answer if all permits are held by busy connections.
+/// Returns the answer to a new connection if busy connections hold all permits.
 fn full() -> Reply {
     let mut reply = reply::words(&Answer::new(
         StatusCode::SERVICE_UNAVAILABLE,

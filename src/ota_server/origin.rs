@@ -1,8 +1,8 @@
-//! Checks the origin of requests. Allowed are programs on this machine and pages that this server itself served.
+//! Checks the origin of requests. Only programs on this machine and pages that this server itself served may send requests.
 //!
-//! Loopback has no password, so any web page that the user of the device visits could send requests. A browser reveals the page
-//! that sends a request (`Origin`, `Sec-Fetch-Site`, `Referer`). A foreign name that resolves to 127.0.0.1 shows in `Host`. All
-//! checks happen before a body is read.
+//! Loopback requests need no password, so any web page in a browser on the device could send one. The headers `Origin`,
+//! `Sec-Fetch-Site` and `Referer` name the page that sends a request, and `Host` reveals DNS names of attackers that resolve to
+//! 127.0.0.1. All checks happen before the body is read.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -22,11 +22,11 @@ pub(super) enum Endpoint {
     Port,
     /// The Unix socket. Its mode and group decide which users may connect.
     Socket,
-    /// The port for the kubelet's probes. It answers no other requests.
+    /// The port for the kubelet's probes. Other requests are rejected.
     Probes,
 }
 
-/// Valid host names of this server.
+/// Host names under which this server may be addressed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RequestOrigin {
     listen: Option<IpAddr>,
@@ -45,11 +45,11 @@ impl RequestOrigin {
 
     /// Checks if a request is allowed.
     ///
-    /// `Host` counts only at the port, because a browser reaches neither the socket nor useful data on the probe port. Headers
-    /// that only browsers send are checked everywhere, because a proxy may forward requests to the socket.
+    /// `Host` is checked only on the TCP port: browsers cannot reach the socket, and the probe port serves no data. Headers that
+    /// only browsers send are checked on all listeners, because a proxy may forward requests to the socket.
     ///
     /// # Errors
-    /// The answer to reject the request with, including a remedy.
+    /// The answer that rejects the request. It contains a remedy.
     pub(super) fn check(&self, head: &Parts, endpoint: Endpoint) -> Result<(), Answer> {
         let host = host(head)?;
         if endpoint == Endpoint::Port {
@@ -85,7 +85,7 @@ impl RequestOrigin {
         }
     }
 
-    /// Returns an error if the host is not a name of this server.
+    /// Returns an error if `host` is not a name of this server.
     fn own(&self, host: &str) -> Result<(), Answer> {
         match name(host) {
             Some(name) if self.is_own(&name) => Ok(()),
@@ -122,7 +122,7 @@ impl RequestOrigin {
     }
 }
 
-/// Returns true if the text is valid for `--allowed-host`: a name or an address, without a port.
+/// Returns true if the text is a valid value for `--allowed-host`: a name or an address, without a port.
 pub(super) fn is_name(text: &str) -> bool {
     name(text).is_some_and(|name| name == text)
 }
@@ -152,7 +152,7 @@ fn host(head: &Parts) -> Result<Option<&str>, Answer> {
     }
 }
 
-/// Returns the value of a header that may occur once.
+/// Returns the value of a header, or an error if the header occurs more than once.
 fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, Answer> {
     let mut values = headers.get_all(name).iter();
     let (Some(value), rest) = (values.next(), values.next()) else {
@@ -168,7 +168,7 @@ fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a st
     }
 }
 
-/// Returns true if the URL belongs to the server that `host` names.
+/// Returns true if the URL's host and port are those in `host`.
 fn is_same(url: &str, host: Option<&str>) -> bool {
     let Ok(url) = HeaderValue::from_str(url) else {
         return false;

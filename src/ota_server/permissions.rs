@@ -1,27 +1,27 @@
-//! Permissions of the agent. A test compares this list with the manifests in both directions.
+//! Permissions of the agent. A test checks that the manifests grant exactly these.
 
 use crate::core::names::KRUISE_GROUP;
 use crate::k8s::permission::{Permission, cluster};
 
 /// All permissions that the agent uses.
 pub const NEEDED: [Permission; 7] = [
-    // Pods of its own node, watched by a field selector. A pod is read before it is changed.
+    // Pods of the agent's node, watched with a field selector. Each pod is also read before it is changed.
     cluster("", "pods", "get"),
     cluster("", "pods", "list"),
     cluster("", "pods", "watch"),
-    // Replaces a pod on the owner's request.
+    // Deletion of a pod when the node owner requests an upgrade.
     cluster("", "pods", "delete"),
-    // Requests a pull of the pod's images.
+    // Condition that requests a pull of the pod's images.
     cluster("", "pods/status", "patch"),
-    // Determines if a pod is outdated, and its new version.
+    // DaemonSet and revisions, to determine if a pod is outdated and which revision replaces it.
     cluster("apps", "daemonsets", "get"),
     cluster("apps", "controllerrevisions", "list"),
 ];
 
-/// Additional permissions for Advanced DaemonSets, to determine if their pods are outdated.
+/// Additional permissions for Advanced DaemonSets: reading one to determine if its pods are outdated.
 pub const NEEDED_FOR_ADVANCED: [Permission; 1] = [cluster(KRUISE_GROUP, "daemonsets", "get")];
 
-/// Additional permissions for static pods, in the namespaces with such pods. Their manifests are in ConfigMaps.
+/// Additional permissions for static pods, needed in their namespaces: ConfigMaps contain their manifests.
 pub const NEEDED_FOR_STATIC_PODS: [Permission; 1] = [cluster("", "configmaps", "get")];
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! A pod of this node: the whole object as the API server sent it, and the fields that decisions need.
+//! A pod of this node: the JSON as the API server sent it, and the fields that decisions need.
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hasher as _};
@@ -16,14 +16,14 @@ use crate::k8s::nullable;
 /// Namespace and name of a pod, written `namespace/name`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct PodKey {
-    /// Namespace.
+    /// Namespace of the pod.
     pub(super) namespace: String,
-    /// Name.
+    /// Name of the pod.
     pub(super) name: String,
 }
 
 impl PodKey {
-    /// Creates a key from its parts.
+    /// Creates a key from a namespace and a name.
     pub(super) fn new(namespace: &str, name: &str) -> Self {
         Self {
             namespace: namespace.to_owned(),
@@ -31,7 +31,7 @@ impl PodKey {
         }
     }
 
-    /// Returns the bytes by which the API server sorts a list.
+    /// Returns the bytes by which the API server orders the items of a list.
     pub(super) fn in_list(&self) -> impl Iterator<Item = u8> {
         let namespace = self.namespace.bytes().chain([b'/']);
         namespace.chain(self.name.bytes())
@@ -44,7 +44,7 @@ impl fmt::Display for PodKey {
     }
 }
 
-/// A pod. Cheap to clone. Unlike the slim pod of `k8s`, it keeps the original JSON to serve it, and the owners of every kind.
+/// A pod. Cheap to clone. Unlike the reduced pod in `k8s`, it keeps the original JSON, which is served, and owners of all kinds.
 #[derive(Clone, Debug)]
 pub(super) struct NodePod(Arc<Inner>);
 
@@ -53,67 +53,67 @@ struct Inner {
     key: PodKey,
     facts: PodDetails,
     raw: Box<RawValue>,
-    /// Hash of the item.
+    /// Hash of the pod's JSON as a list item.
     digest: u64,
-    /// Length of the item as it is sent, in bytes.
+    /// Length of the list item as it is sent, in bytes.
     length: usize,
 }
 
-/// Beginning of an object in a watch, which it doesn't have in a list.
+/// Beginning of a pod in a watch event. List items don't have these fields.
 const TYPE: &str = r#"{"kind":"Pod","apiVersion":"v1","#;
 
 /// The fields of a pod that decisions need.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PodDetails {
-    /// UID.
+    /// UID of the pod.
     pub(super) uid: String,
-    /// Resource version.
+    /// resourceVersion of the pod.
     pub(super) resource_version: String,
-    /// Name of the node to which it is bound.
+    /// Name of the node to which the pod is bound.
     pub(super) node: String,
     /// True if the pod is being deleted.
     pub(super) deleting: bool,
-    /// All owners.
+    /// Owner references of all kinds.
     pub(super) owners: Vec<OwnerReference>,
-    /// True if its Ready condition is `True`.
+    /// True if the condition `Ready` is `True`.
     pub(super) ready: bool,
-    /// Condition `PodNeedUpgrade`.
+    /// Condition `PodNeedUpgrade`: the controller offers a new version.
     pub(super) need_upgrade: Option<NodePodCondition>,
-    /// Condition `PodImageReady`.
+    /// Condition `PodImageReady`: state of a requested image pull.
     pub(super) image_ready: Option<NodePodCondition>,
 }
 
-/// One of the two conditions of OTA mode.
+/// A condition of OTA mode: `PodNeedUpgrade` or `PodImageReady`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub(super) struct NodePodCondition {
     #[serde(rename = "type", deserialize_with = "nullable")]
     kind: String,
-    /// `True`, `False` or `Unknown`.
+    /// Status of the condition: `True`, `False` or `Unknown`.
     #[serde(deserialize_with = "nullable")]
     pub(super) status: String,
-    /// Reason, one word.
+    /// Reason of the condition, one word.
     #[serde(deserialize_with = "nullable")]
     pub(super) reason: String,
-    /// Message, a sentence.
+    /// Message of the condition, a sentence.
     #[serde(deserialize_with = "nullable")]
     pub(super) message: String,
 }
 
 impl NodePodCondition {
-    /// Returns true if `status` is `True`.
+    /// Returns true if the condition's status is `True`.
     pub(super) fn is_true(&self) -> bool {
         self.status == "True"
     }
 
-    /// Returns the hash in the message; `None` if there is none.
+    /// Returns the hash of the revision in the message; `None` if it contains none.
     pub(super) fn hash(&self) -> Option<&str> {
         revision_in(&self.message).filter(|hash| !hash.is_empty())
     }
 }
 
 impl NodePod {
-    /// Returns namespace and name.
+    /// Returns namespace and name of the pod.
     pub(super) fn key(&self) -> &PodKey {
         &self.0.key
     }
@@ -123,44 +123,46 @@ impl NodePod {
         &self.0.facts
     }
 
-    /// Returns the whole object as JSON, byte for byte as the API server sent it.
+    /// Returns the pod's JSON, byte for byte as the API server sent it.
     pub(super) fn raw(&self) -> &str {
         self.0.raw.get()
     }
 
-    /// Returns the object as an item of a list, without its opening brace.
+    /// Returns the pod as an item of a list, without its opening brace.
     ///
-    /// List items have no `kind` in Kubernetes, so a list and a watch result in equal bytes for an equal pod.
+    /// `kind` and `apiVersion` are removed, because Kubernetes sends them in watch events but not in lists. So equal pods have
+    /// equal bytes.
     pub(super) fn item(&self) -> &str {
         item(self.raw())
     }
 
-    /// Returns the length of the item as it is sent, in bytes. Control and invisible characters are sent as JSON escapes.
+    /// Returns the length of the list item as it is sent, in bytes. Control and invisible characters are sent as JSON escapes,
+    /// which are longer.
     pub(super) fn length(&self) -> usize {
         self.0.length
     }
 
-    /// Returns a hash of the item.
+    /// Returns a hash of the list item.
     pub(super) fn digest(&self) -> u64 {
         self.0.digest
     }
 
-    /// Returns true if both have the same bytes as items.
+    /// Returns true if both pods have the same bytes as list items.
     pub(super) fn is_equal(&self, other: &Self) -> bool {
         self.digest() == other.digest() && self.item() == other.item()
     }
 
-    /// Returns true if both are the same object in memory.
+    /// Returns true if both values share the same memory.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         self.address() == other.address()
     }
 
-    /// Returns the address in memory, which identifies the object.
+    /// Returns the address of the pod's data in memory, which identifies it.
     pub(super) fn address(&self) -> usize {
         Arc::as_ptr(&self.0).addr()
     }
 
-    /// Returns the owner that is the controller.
+    /// Returns the owner reference with `controller: true`.
     pub(super) fn controller(&self) -> Option<&OwnerReference> {
         let mut owners = self.0.facts.owners.iter();
         owners.find(|owner| owner.controller == Some(true))
@@ -174,7 +176,7 @@ impl NodePod {
         Self::read_or_return(raw).map_err(|(error, _)| error)
     }
 
-    /// Parses a pod like [`NodePod::read`], and returns the JSON if it is unreadable.
+    /// Parses a pod like [`NodePod::read`]. On failure, also returns the JSON.
     pub(super) fn read_or_return(
         raw: Box<RawValue>,
     ) -> Result<Self, (serde_json::Error, Box<RawValue>)> {

@@ -1,7 +1,7 @@
 //! Cache of the pods of this node. The watch writes it, and requests read it.
 //!
-//! A pod can have a megabyte, so each is in memory only once. A list replaces pods one by one while it arrives, and the memory
-//! for old pods in answers in progress is limited.
+//! A pod can have a megabyte, so each pod is in memory only once. A new list replaces the cached pods one by one while it
+//! arrives, and old pods that are still being sent to slow clients have a memory limit.
 
 mod lent;
 mod relist;
@@ -17,7 +17,7 @@ pub(super) use self::lent::LentPods;
 pub(super) use self::relist::Relist;
 use super::pod::{NodePod, PodKey};
 
-/// Pods of this node. Cheap to clone; all clones share one cache.
+/// Cache of the node's pods. Cheap to clone; all clones share one cache.
 #[derive(Clone, Debug)]
 pub(super) struct PodCache(Arc<Shared>);
 
@@ -29,16 +29,16 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct PodCacheState {
-    /// Pods by key; `None` until they are known.
+    /// Pods by key; `None` until the first list is complete.
     pods: Option<BTreeMap<PodKey, NodePod>>,
-    /// True if the watch is live, so that a pod that is not cached does not exist.
+    /// True if the watch is live. A pod that is not cached then does not exist on this node.
     live: bool,
-    /// Snapshots for answers in progress.
+    /// Snapshots of the pods for answers in progress.
     lenders: Lenders,
 }
 
 impl PodCacheState {
-    /// Limits the memory of outdated pods in answers.
+    /// Limits the memory of outdated pods in the snapshots.
     fn reclaim(&mut self) {
         let pods = &self.pods;
         self.lenders.reclaim(|pod| {
@@ -63,41 +63,43 @@ impl PodCache {
         self.state().pods.as_ref()?.get(key).cloned()
     }
 
-    /// Returns all pods by namespace and name; `None` until they are known.
+    /// Returns all pods, sorted by namespace and name; `None` until the first list is complete.
     pub(super) fn pods(&self) -> Option<Vec<NodePod>> {
         let state = self.state();
         Some(state.pods.as_ref()?.values().cloned().collect())
     }
 
-    /// Returns a snapshot of all pods by namespace and name, to be sent one by one; `None` until they are known.
+    /// Returns a snapshot of all pods, sorted by namespace and name, to be sent one by one; `None` until the first list is
+    /// complete.
     pub(super) fn lend(&self) -> Option<LentPods> {
         let mut state = self.state();
         let pods = state.pods.as_ref()?.values().cloned().collect();
         Some(state.lenders.lend(pods))
     }
 
-    /// Returns the cached pod if it equals `pod`, so that the pod is in memory only once.
+    /// Returns the cached pod if it equals `pod`, so that the same pod is not in memory twice.
     pub(super) fn shared(&self, pod: NodePod) -> NodePod {
         let kept = self.pod(pod.key());
         kept.filter(|kept| kept.is_equal(&pod)).unwrap_or(pod)
     }
 
-    /// Starts a list that replaces the pods one by one.
+    /// Starts a list, which replaces the cached pods one by one.
     pub(super) fn relist(&self) -> Relist<'_> {
         Relist::new(self)
     }
 
-    /// Returns true if the pods are known.
+    /// Returns true if the pods are known, from a list or from disk.
     pub(super) fn is_known(&self) -> bool {
         self.state().pods.is_some()
     }
 
-    /// Returns true if the watch is live, so that a pod that is not cached does not exist.
+    /// Returns true if the watch is live. A pod that is not cached then does not exist on this node.
     pub(super) fn is_live(&self) -> bool {
         self.state().live
     }
 
-    /// Waits until `is_met` returns true for the pod (or its absence). Returns false if that takes longer than `within`.
+    /// Waits until `is_met` returns true for the cached pod, or for `None` if it is missing. Returns false after the time
+    /// `within`.
     pub(super) async fn until(
         &self,
         key: &PodKey,
@@ -109,7 +111,7 @@ impl PodCache {
         matches!(tokio::time::timeout(within, met).await, Ok(Ok(_)))
     }
 
-    /// Returns a receiver of a number that grows with each change.
+    /// Returns a receiver of a counter that grows with each change of the cache.
     pub(super) fn changes(&self) -> watch::Receiver<u64> {
         self.0.changes.subscribe()
     }
@@ -137,7 +139,7 @@ impl PodCache {
         });
     }
 
-    /// Sets if the watch is live.
+    /// Sets the flag that says if the watch is live.
     pub(super) fn set_live(&self, live: bool) {
         self.state().live = live;
     }

@@ -1,5 +1,5 @@
-//! Responses of the API server, read piece by piece. `kube` would hold a response in memory up to three times before it is
-//! parsed.
+//! Responses of the API server, processed piece by piece as they arrive. `kube` would hold a response in memory up to three times
+//! before parsing it.
 
 use std::io;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::k8s::json_list::ListSplitter;
 /// Sends a request and passes the pieces of its response to `take` as they arrive.
 ///
 /// # Errors
-/// If the response is not a success, is incomplete, or pauses for longer than `silence`; or the error of `take`.
+/// If the response is not a success, is incomplete, or pauses for longer than `silence`. Errors of `take` are returned too.
 pub(super) async fn receive(
     client: &Client,
     request: http::Request<Vec<u8>>,

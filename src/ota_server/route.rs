@@ -1,42 +1,42 @@
-//! Routes of requests. A pure function from a method, a path and a query to a [`Route`] or a [`Reject`].
+//! Routes of requests: a pure function maps a method, a path and a query to a [`Route`] or a [`Reject`].
 
 use http::{Method, StatusCode};
 
 use super::pod::PodKey;
 
-/// Requested operation.
+/// Operation that a request asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Route {
     /// `GET /pods`: all pods of this node.
     Pods,
-    /// `GET /yurt-ds/v1/upgrades`: the changes of available upgrades.
+    /// `GET /yurt-ds/v1/upgrades`: available upgrades with their images.
     Upgrades,
     /// `POST …/upgrade`: replace the pod.
     Upgrade {
-        /// The pod.
+        /// The pod to replace.
         key: PodKey,
         /// True to upgrade even if images are missing or a taint repels the new pod.
         force: bool,
     },
     /// `POST …/imagepull`: pull the images of the pod's new version.
     ImagePull {
-        /// The pod.
+        /// The pod whose new images are pulled.
         key: PodKey,
     },
-    /// `GET /live`: liveness of this program.
+    /// `GET /live`: reports that this program is running.
     Live,
-    /// `GET /ready`: ready if the pods are known.
+    /// `GET /ready`: succeeds if the pods of this node are known.
     Ready,
 }
 
 /// Reason why a request has no route.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Reject {
-    /// Unknown path.
+    /// The path is unknown.
     NotFound,
-    /// The path supports only these methods.
+    /// The path exists, but supports only these methods.
     Method(&'static str),
-    /// Invalid path or query, with a message.
+    /// The path or query is invalid, for the reason in the message.
     Bad(String),
 }
 
@@ -113,7 +113,7 @@ fn read(method: &Method) -> Result<(), Reject> {
     }
 }
 
-/// Rejects a path that a proxy, a file system or a careless program could read in two ways.
+/// Rejects a path that two programs, such as a proxy and this server, could interpret differently.
 fn clean(path: &str) -> Result<(), Reject> {
     let bad = |why: &str| Err(Reject::Bad(format!("The path {path} {why}")));
     if path.contains('%') {
@@ -152,7 +152,7 @@ fn key(namespace: &str, name: &str) -> Result<PodKey, Reject> {
     Ok(PodKey::new(namespace, name))
 }
 
-/// Returns true if the name is valid in Kubernetes as a name with dots (RFC 1123), except for its length.
+/// Returns true if the name is a DNS subdomain (RFC 1123), as Kubernetes requires. The length is not checked.
 pub(super) fn is_subdomain(name: &str) -> bool {
     name.split('.').all(is_label)
 }
@@ -166,7 +166,7 @@ fn is_label(word: &str) -> bool {
     fits(*first) && fits(*last) && bytes.iter().all(|byte| fits(*byte) || *byte == b'-')
 }
 
-/// Returns the value of `force`. Other keys are ignored.
+/// Returns the value of the query parameter `force`. Other parameters are ignored.
 fn force(query: Option<&str>) -> Result<bool, Reject> {
     let mut found = None;
     for pair in query.unwrap_or_default().split('&') {

@@ -1,11 +1,11 @@
 //! Last known state on disk, so that pods can be listed after a restart without the cloud.
 //!
 //! One file contains the node, the time of the last confirmation by the API server, and the pods. It is replaced atomically: a
-//! temporary file in the same directory is written, synced and renamed, and the directory is synced. So a kill at any moment
-//! leaves the previous state or the new one.
+//! temporary file is written, synced and renamed, and the directory is synced. If the process is killed, either the previous or
+//! the new state remains.
 //!
-//! A temporary file is locked while it is written. A file without a lock was left by a killed process and is removed at the next
-//! start.
+//! A temporary file is locked while it is written. A temporary file without a lock was left by a killed process and is removed
+//! before the next write.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -25,37 +25,37 @@ use super::pod::NodePod;
 use super::pod_cache::{LentPods, PodCache};
 use crate::k8s::json_list::ListSplitter;
 
-/// Name of the file in the directory.
+/// Name of the state file in the directory.
 const FILE: &str = "pods.json";
 /// Prefix and suffix of temporary files.
 const TEMPORARY: (&str, &str) = (".pods-", ".tmp");
-/// Version of the file format. A file with an unknown version is kept until there is newer data to write.
+/// Version of the file format. A file with an unknown version is ignored, and kept until new data is written.
 const FORM: u32 = 1;
-/// Maximum size. A larger file was not written by this program.
+/// Maximum size of the state file. A larger file was not written by this program and is ignored.
 const LONGEST: u64 = 256 << 20;
 /// Minimum time between two writes, because flash memory wears out.
 const PAUSE: Duration = Duration::from_secs(10);
-/// Interval of saving the time of the last confirmation if nothing else changed.
+/// Interval at which the time of the last confirmation is saved if no pod changed.
 const REFRESH: Duration = Duration::from_secs(600);
-/// Longest time of the last write.
+/// Time limit for the last write at shutdown.
 const LAST_WRITE: Duration = Duration::from_secs(3);
 
-/// Store of the state of one node in one directory.
+/// Store on disk for the pods of one node.
 #[derive(Clone)]
 pub(super) struct StateStore {
-    /// Directory.
+    /// Directory of the state file.
     pub(super) directory: PathBuf,
     /// Name of the node.
     pub(super) node: String,
-    /// Pods to save.
+    /// Cache of the pods that are saved.
     pub(super) pod_cache: PodCache,
-    /// Age of the pods.
+    /// Time at which the API server last confirmed the pods.
     pub(super) last_sync: LastSync,
-    /// Last written state. Locked while writing.
+    /// Last written state. It is locked during a write.
     pub(super) written: Arc<Mutex<WrittenState>>,
 }
 
-/// Last written state.
+/// Version of the state that was last written, to skip writes without a change.
 #[derive(Debug, Default)]
 pub(super) struct WrittenState {
     number: u64,
@@ -66,7 +66,7 @@ pub(super) struct WrittenState {
 #[derive(Deserialize)]
 struct StateDocument {
     form: u32,
-    /// Fields of one version of the format.
+    /// Fields that depend on the version of the format.
     #[serde(flatten)]
     rest: serde_json::Map<String, serde_json::Value>,
 }
@@ -75,7 +75,7 @@ struct StateDocument {
 struct StateFile {
     node: String,
     heard: Timestamp,
-    /// The splitter removes the items, so only an empty array remains.
+    // The splitter removes the items before parsing, so the array is always empty.
     #[serde(rename = "items")]
     _items: [(); 0],
 }
@@ -102,7 +102,7 @@ impl StateStore {
         }
     }
 
-    /// Writes changes until dropped.
+    /// Writes the state after each change, until dropped.
     pub(super) async fn run(self) {
         let mut changes = self.pod_cache.changes();
         loop {
@@ -117,7 +117,7 @@ impl StateStore {
         }
     }
 
-    /// Writes the state for the last time if it changed.
+    /// Writes the state for the last time, if it changed.
     pub(super) async fn finish(&self) {
         if tokio::time::timeout(LAST_WRITE, self.save()).await.is_err() {
             warn!("The state could not be written before the end");
@@ -135,7 +135,7 @@ impl StateStore {
         };
         let directory = self.directory.clone();
         let node = self.node.clone();
-        // The task keeps the lock. If the wait for it is given up, the next write still waits for its end.
+        // The task holds the lock until the write ends, even if `save` is canceled. So two writes never overlap.
         let writing = tokio::task::spawn_blocking(move || {
             let saved = prepare(&directory)
                 .and_then(|()| replace(&directory, &head(&node, heard), &pods, &mut |_| Ok(())));
@@ -158,12 +158,12 @@ impl StateStore {
     }
 }
 
-/// Returns the text before the pods. Node names and times need no escapes.
+/// Returns the file's text before the pods. Node names and times contain no characters that JSON must escape.
 fn head(node: &str, heard: Timestamp) -> String {
     format!("{{\"form\":{FORM},\"node\":\"{node}\",\"heard\":\"{heard}\",\"items\":[")
 }
 
-/// Reads the state from a file; `None` if it does not exist.
+/// Reads the state from a file; `None` if the file does not exist.
 fn read(path: &Path, node: &str) -> io::Result<Option<(Timestamp, Vec<NodePod>)>> {
     let length = match std::fs::metadata(path) {
         Ok(metadata) if metadata.is_file() => metadata.len(),
@@ -194,7 +194,7 @@ fn read(path: &Path, node: &str) -> io::Result<Option<(Timestamp, Vec<NodePod>)>
     Ok(Some((state.heard, pods)))
 }
 
-/// Returns the fields besides the pods, if the format is known and the state belongs to the node.
+/// Returns all fields except the pods, if the format is known and the state belongs to this node.
 fn of_node(document: StateDocument, node: &str) -> io::Result<StateFile> {
     if document.form != FORM {
         return Err(io::Error::other(format!(
@@ -222,7 +222,7 @@ fn prepare(directory: &Path) -> io::Result<()> {
         let name = name.to_string_lossy();
         if name.starts_with(TEMPORARY.0) && name.ends_with(TEMPORARY.1) {
             let path = entry.path();
-            // A file that is locked is being written, and a missing one was removed by another process. Both are fine.
+            // A locked file is being written, and a missing file was removed by another process: leave both alone.
             if File::open(&path).is_ok_and(|file| file.try_lock().is_ok()) {
                 let _gone = std::fs::remove_file(&path);
             }
@@ -231,7 +231,7 @@ fn prepare(directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Step of a write after which a process may be killed.
+/// Step of a write. Tests stop the write after each step, as if the process were killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WriteStep {
     Created,
@@ -241,8 +241,8 @@ enum WriteStep {
     Renamed,
 }
 
-/// Replaces the file atomically, written pod by pod. Calls `reached` after each step; an error of it ends the write as a kill
-/// would.
+/// Replaces the file atomically, written pod by pod. Calls `reached` after each step; if it returns an error, the write stops as
+/// if the process were killed.
 fn replace(
     directory: &Path,
     head: &str,
@@ -301,7 +301,7 @@ mod tests {
         "2030-01-01T00:00:00.5Z".parse().unwrap()
     }
 
-    /// Writes a state with these pods.
+    /// Writes a state file with these pods.
     fn write(
         directory: &Path,
         pods: &[&str],
@@ -313,7 +313,7 @@ mod tests {
         replace(directory, &head("edge", at()), &pods, reached)
     }
 
-    /// Returns the names of the saved pods.
+    /// Returns the names of the pods in the state file.
     fn found(directory: &Path) -> Vec<String> {
         let (heard, pods) = read(&directory.join(FILE), "edge").unwrap().unwrap();
         assert_eq!(heard, at());

@@ -1,10 +1,10 @@
-//! Watch of the pods of this node. It keeps the cache up to date and reports if it is live.
+//! Watch of the pods of this node. It updates the cache and reports if the watch is live.
 //!
-//! It lists once and then watches from there; a watch that ends is resumed without a list. Objects are kept as the bytes
-//! received, and a list is read object by object, because one object can have a megabyte.
+//! It lists once and then watches. A watch that ends is resumed from the last version, without a list. Pods are kept as the
+//! received bytes, and a list is parsed pod by pod, because one pod can have a megabyte.
 //!
-//! `kube`'s own watcher is not used, because it doesn't report that a watch is live before the first event. On a quiet node,
-//! there may be no event for hours.
+//! `kube`'s own watcher is not used, because it reports a live watch only with the first event. On a quiet node, the first event
+//! may come hours later.
 
 mod turns;
 
@@ -27,18 +27,18 @@ use super::received::receive;
 use crate::k8s::client::{self, CallError, WATCH_TIMEOUT_SECONDS};
 use crate::k8s::json_list::ListSplitter;
 
-/// Pods per page of a list: more than a kubelet runs, because each page is a request that [`Turns`] may delay.
+/// Pods per page of a list. A kubelet runs fewer, so that a list is a single request: [`Turns`] may delay each request.
 const PAGE: usize = 500;
-/// Longest time of a page. The API server itself stops after a minute.
+/// Time limit for receiving a page. The API server itself stops after a minute.
 const LIST_DEADLINE: Duration = Duration::from_secs(75);
-/// Longest pause in a page.
+/// Maximum time without data while a page is received.
 const LIST_SILENCE: Duration = Duration::from_secs(30);
-/// Longest time until a watch begins.
+/// Time limit until the response to a watch request begins.
 const WATCH_DEADLINE: Duration = Duration::from_secs(10);
-/// Longest silence of a watch. The server ends it before that.
+/// Maximum time without data in a watch. It is longer than the timeout after which the API server ends the watch.
 const SILENCE: Duration = Duration::from_secs(WATCH_TIMEOUT_SECONDS as u64 + 10);
-/// Time after which a watch counts as working. One that ends sooner may come from a proxy that accepts and closes connections.
-/// Until then, earlier failures still count.
+/// Duration after which a watch counts as working and resets the number of failures. A shorter watch may come from a proxy that
+/// accepts connections and closes them.
 ///
 /// It is longer than the minimum time between two requests, and much shorter than a usual watch.
 const LASTING: Duration = Duration::from_secs(10);
@@ -62,15 +62,15 @@ pub(super) struct NodeWatch {
 /// Reason why a watch is not live.
 #[derive(Debug)]
 enum WatchError {
-    /// The server no longer has the missed events: list again.
+    /// The API server no longer has the missed events, so the pods must be listed again.
     Gone,
-    /// The API server rejects the request or responds with nonsense: resume.
+    /// The API server rejected the request or sent an unreadable response. The watch is resumed.
     Refused(Refusal),
-    /// No response: resume.
+    /// There was no response. The watch is resumed.
     Silent(Refusal),
 }
 
-/// Details of a failure.
+/// Details of a failed list or watch.
 #[derive(Debug)]
 struct Refusal {
     error: String,
@@ -106,16 +106,16 @@ impl WatchError {
 
 /// Position from which the watch continues.
 struct Position {
-    /// Last seen version; `None`: list.
+    /// Last seen resourceVersion; `None` if the pods must be listed.
     version: Option<String>,
-    /// True if missed events were lost since a watch last worked.
+    /// True if the API server reported missed events since a watch last worked.
     gone: bool,
-    /// Pods per page of the next list.
+    /// Maximum number of pods per page of the next list.
     page: usize,
 }
 
 impl NodeWatch {
-    /// Watches until dropped.
+    /// Keeps the cache up to date until dropped.
     pub(super) async fn run(self) {
         let known = self.pod_cache.is_known();
         let mut turns = Turns::new(&self.node, self.cloud.clone(), known);
@@ -132,7 +132,7 @@ impl NodeWatch {
         }
     }
 
-    /// Notes why the watch is not live, and prepares the next attempt.
+    /// Records why the watch is not live, and prepares the next attempt.
     fn note(&self, lost: WatchError, position: &mut Position, turns: &mut Turns) {
         match &lost {
             WatchError::Silent(_) => self.cloud.lost(),
@@ -141,7 +141,8 @@ impl NodeWatch {
         match lost {
             WatchError::Gone => {
                 position.version = None;
-                // A list is the next step, unless the previous one had the same reason.
+                // The list follows without a backoff. If the watch after a list is gone again, it counts as a failure and is
+                // delayed.
                 if std::mem::replace(&mut position.gone, true) {
                     turns.note_failure(Duration::ZERO);
                 }
@@ -156,7 +157,7 @@ impl NodeWatch {
         }
     }
 
-    /// Lists if there is nothing to resume from, then watches until the server ends it.
+    /// Lists the pods if there is no version to resume from, then watches until the API server ends the watch.
     async fn follow(&self, position: &mut Position, turns: &mut Turns) -> Result<(), WatchError> {
         let from = match &position.version {
             Some(version) => version.clone(),
@@ -210,8 +211,8 @@ impl NodeWatch {
 
     /// Lists all pods of this node and returns the version from which to watch.
     ///
-    /// Over a thin tunnel, a page of large pods can take longer than the API server allows. If a page is cut off, the next pages
-    /// have half as many pods as had arrived.
+    /// Over a slow connection, a page of large pods can take longer than the API server allows. If a page is cut off, the next
+    /// pages have half as many pods as had arrived.
     async fn list(&self, page: &mut usize, turns: &mut Turns) -> Result<String, WatchError> {
         let mut params = ListParams::default().fields(&self.selector());
         let mut relist = self.pod_cache.relist();
@@ -276,7 +277,7 @@ impl NodeWatch {
                 }
                 seen
             }
-            // The cached version of the pod is outdated.
+            // The changed pod cannot be parsed, so the cached version is outdated: remove it.
             Err(stub) => {
                 if let Some(key) = stub.key() {
                     self.pod_cache.delete(&key);
@@ -295,14 +296,14 @@ impl NodeWatch {
     }
 }
 
-/// Ends the count of failures after a watch has worked for a while.
+/// Resets the number of failures after a watch has worked for a while.
 fn note_lasting(turns: &mut Turns) {
     if turns.note_lasting() {
         info!("The watch of this node's pods stands again");
     }
 }
 
-/// Parses the fields of a page besides the pods.
+/// Parses the fields of a page except the pods.
 fn finish(page: ListSplitter) -> Result<Page, CallError> {
     let page = page.finish().map_err(kube::Error::SerdeError);
     page.map_err(CallError::Kube)
@@ -313,7 +314,7 @@ fn odd(error: kube::core::request::Error) -> WatchError {
     WatchError::refused(error.to_string())
 }
 
-/// Parses a pod. An unreadable one is logged and affects only itself.
+/// Parses a pod. An unreadable pod is logged and doesn't affect other pods.
 fn read(raw: Box<RawValue>) -> Result<NodePod, PodStub> {
     NodePod::read_or_return(raw).map_err(|(error, raw)| {
         let stub: PodStub = serde_json::from_str(raw.get()).unwrap_or_default();
@@ -323,7 +324,7 @@ fn read(raw: Box<RawValue>) -> Result<NodePod, PodStub> {
     })
 }
 
-/// Readable fields of an unreadable pod.
+/// Fields of an unreadable pod that could still be parsed.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct PodStub {
@@ -350,17 +351,17 @@ impl PodStub {
     }
 }
 
-/// Deserializes a string; any other value is an empty one.
+/// Deserializes a string. Any other value results in an empty string.
 fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     let value = serde_json::Value::deserialize(deserializer)?;
     Ok(value.as_str().unwrap_or_default().to_owned())
 }
 
-/// The fields of a page besides the pods.
+/// The fields of a page except the pods.
 #[derive(Deserialize)]
 struct Page {
     metadata: PageMeta,
-    /// The splitter removes the items, so only an empty array remains.
+    // The splitter removes the items before parsing, so the array is always empty.
     #[serde(rename = "items", default)]
     _items: Option<[(); 0]>,
 }

@@ -1,4 +1,4 @@
-//! The connections of one listener, each served by its own task. All servers of this crate use it.
+//! The connections of one listener. Each is served by its own task. All servers of this crate use this module.
 
 use std::future::Future;
 use std::io;
@@ -9,18 +9,18 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tracing::warn;
 
-/// Pause after a failed accept, so that the loop doesn't spin. Accepting fails mostly because file descriptors have run out.
+/// Pause after accepting fails, usually because file descriptors have run out. Without a pause, the loop would use a whole CPU.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 
-/// Source of connections.
+/// Listener that accepts connections.
 pub(crate) trait Listener {
     /// Type of a connection.
     type Stream;
 
-    /// Waits for the next connection. Dropping the future loses no connection.
+    /// Waits for the next connection. No connection is lost if the future is dropped.
     fn next(&self) -> impl Future<Output = io::Result<Self::Stream>> + Send;
 
-    /// Returns the address of the peer; `None` if it has none.
+    /// Returns the peer's IP address; `None` for connections without one, such as those of a Unix socket.
     fn peer(stream: &Self::Stream) -> Option<IpAddr>;
 }
 
@@ -38,7 +38,7 @@ impl Listener for TcpListener {
     }
 }
 
-/// A listener and the tasks that serve its connections. Dropping it ends the tasks.
+/// A listener and the tasks that serve its connections. Dropping it aborts the tasks.
 #[derive(Debug)]
 pub(crate) struct Connections<L = TcpListener> {
     listener: L,
@@ -47,7 +47,7 @@ pub(crate) struct Connections<L = TcpListener> {
 }
 
 impl<L: Listener> Connections<L> {
-    /// Creates a set without connections.
+    /// Wraps a listener that has no connections yet.
     pub(crate) fn on(listener: L) -> Self {
         Self {
             listener,
@@ -56,10 +56,10 @@ impl<L: Listener> Connections<L> {
         }
     }
 
-    /// Accepts the next connection. Dropping the future loses no connection.
+    /// Accepts the next connection. No connection is lost if the future is dropped.
     ///
     /// # Errors
-    /// If accepting fails; returns after a pause. The log reports the first failure in a row.
+    /// If accepting fails; the error is returned after a pause. Of several failures in a row, only the first is logged.
     pub(crate) async fn accept(&mut self) -> io::Result<L::Stream> {
         let accepted = loop {
             tokio::select! {
@@ -87,7 +87,8 @@ impl<L: Listener> Connections<L> {
         self.tasks.spawn(connection);
     }
 
-    /// Closes the listener, runs `closing`, which asks the tasks to finish, and waits for them. After `grace` it aborts the rest.
+    /// Closes the listener, runs `closing`, which signals the tasks to finish, and waits for them. Aborts the remaining tasks
+    /// after `grace`.
     pub(crate) async fn end(self, grace: Duration, closing: impl Future<Output = ()>) {
         let Self {
             listener,

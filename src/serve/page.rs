@@ -1,4 +1,4 @@
-//! The page at `/metrics`, rendered at a bounded rate and shared by all answers.
+//! The page at `/metrics`. It is rendered at a limited rate, and all responses share it.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,10 +7,10 @@ use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
-/// Factor by which a page is kept longer than it took to render, so that rendering takes at most 5 % of the thread.
+/// Factor for caching: a page is kept 20 times as long as its rendering took, so rendering uses at most 5 % of the thread.
 const REST: u32 = 20;
 
-/// Maximum number of pages in memory: the newest, and older ones that slow readers are still reading.
+/// Maximum number of pages in memory: the newest, and older ones that are still being sent to slow clients.
 const PAGES: usize = 3;
 
 /// The page at `/metrics`. Cheap to clone; all clones share one page.
@@ -28,7 +28,7 @@ struct Rendered {
     fresh_until: Instant,
 }
 
-/// Text of a page. Its permit is released once no reader needs the page.
+/// Text of a page with its permit. The permit is released once the text is no longer needed for any response.
 struct Placed {
     text: String,
     _place: OwnedSemaphorePermit,
@@ -50,7 +50,7 @@ impl MetricsPage {
         }))
     }
 
-    /// Returns the page. Renders it unless the last one is fresh enough or slow readers hold too many older ones.
+    /// Returns the page. Renders a new one if the last one is too old, unless slow clients still need too many old pages.
     pub(super) fn bytes(&self) -> Bytes {
         let mut newest = self.0.newest.lock().unwrap_or_else(PoisonError::into_inner);
         let began = Instant::now();
@@ -58,7 +58,7 @@ impl MetricsPage {
             return page.bytes.clone();
         }
         let Ok(place) = self.0.places.clone().try_acquire_owned() else {
-            // The newest page holds one of the permits, so it exists.
+            // All permits are in use, so a page exists: the newest page also holds a permit.
             let newest = newest.as_ref().map(|page| page.bytes.clone());
             return newest.unwrap_or_default();
         };

@@ -1,9 +1,9 @@
-//! Permits for connections, and the order in which connections lose them if all are in use and a new connection arrives.
+//! Permits for connections. If all permits are in use and a new connection arrives, an old connection loses its permit.
 //!
-//! Connecting costs a client nothing, so a silent connection must not keep its permit. A new connection takes a permit from the
-//! peer address with the most connections: that of its oldest connection without work in progress. If all connections have work
-//! in progress, the new one is rejected. HTTP libraries have no such rule, and with a semaphore alone, silent connections would
-//! keep all others out.
+//! Connecting costs a client nothing, so a connection without requests must not keep its permit. A new connection takes the
+//! permit of the oldest connection without work in progress, among those of the peer address with the most connections. If all
+//! connections have work in progress, the new one is rejected. HTTP libraries have no such rule: with a plain semaphore, silent
+//! connections would keep out all others.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -12,14 +12,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
-/// State of a connection, in the order in which permits are revoked.
+/// State of a connection. Permits are revoked in this order of states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ConnectionState {
-    /// No request so far.
+    /// No request has been received yet.
     Silent,
-    /// A request was answered and none is in progress, or the client is reading the answer slowly.
+    /// No request is in progress, or the client is reading the response slowly.
     Idle,
-    /// The client is sending a body slowly.
+    /// The client is sending a request body slowly.
     Slow,
     /// A request is in progress.
     Busy,
@@ -36,12 +36,12 @@ pub(crate) enum PermitSignal {
     End,
 }
 
-/// Limit of connections, and the connections that hold permits. Cheap to clone; all clones share one limit.
+/// Limited number of permits, and the connections that hold them. Cheap to clone; all clones share one limit.
 #[derive(Clone, Debug)]
 pub(crate) struct ConnectionPermits {
     limit: usize,
     held: Arc<Mutex<Held>>,
-    /// Limit of connections that are closed slowly. Others are closed right after their answer.
+    /// Limits the connections that wait for the client to read the last response. Others are closed right after the response.
     lingering: Arc<Semaphore>,
 }
 
@@ -51,7 +51,7 @@ struct Held {
     holders: BTreeMap<u64, Holder>,
 }
 
-/// The server's side of a permit.
+/// Server's record of a connection that holds a permit.
 #[derive(Debug)]
 struct Holder {
     peer: Option<IpAddr>,
@@ -59,7 +59,7 @@ struct Holder {
     signal: watch::Sender<PermitSignal>,
 }
 
-/// Permit of a connection. Dropping it returns the permit.
+/// Permit of a connection. Dropping it makes the permit available again.
 #[derive(Debug)]
 pub(crate) struct ConnectionPermit {
     number: u64,
@@ -78,13 +78,14 @@ impl ConnectionPermits {
         }
     }
 
-    /// Returns a permit to close a connection slowly, so that the client can read the last answer; `None` if too many are being
-    /// closed.
+    /// Returns a permit to keep a connection open until the client has read the last response; `None` if too many connections
+    /// wait for that.
     pub(crate) fn linger(&self) -> Option<OwnedSemaphorePermit> {
         self.lingering.clone().try_acquire_owned().ok()
     }
 
-    /// Returns a permit for a connection from `peer`, revoking another one if necessary; `None` if all connections are busy.
+    /// Returns a permit for a connection from `peer`. If necessary, revokes another one; returns `None` if all connections are
+    /// busy.
     pub(crate) fn acquire(&self, peer: Option<IpAddr>) -> Option<ConnectionPermit> {
         let mut held = self.held();
         if held.holders.len() >= self.limit && !held.revoke_one() {
@@ -108,12 +109,12 @@ impl ConnectionPermits {
         })
     }
 
-    /// Revokes the permit of a connection without work in progress, if there is one. Used when accepting a connection fails.
+    /// Revokes the permit of a connection without work in progress. Used if accepting a connection fails.
     pub(crate) fn revoke_one(&self) {
         self.held().revoke_one();
     }
 
-    /// Signals the shutdown to all connections.
+    /// Signals the shutdown to all connections with a permit.
     pub(crate) fn end(&self) {
         for holder in self.held().holders.values() {
             holder.signal.send_replace(PermitSignal::End);
@@ -126,7 +127,7 @@ impl ConnectionPermits {
 }
 
 impl Held {
-    /// Revokes one permit. Returns false if all connections are busy or there are none.
+    /// Revokes one permit. Returns false if there is no connection without work in progress.
     fn revoke_one(&mut self) -> bool {
         let mut connections: BTreeMap<Option<IpAddr>, usize> = BTreeMap::new();
         for holder in self.holders.values() {
@@ -158,22 +159,22 @@ impl ConnectionPermit {
         }
     }
 
-    /// See [`ConnectionPermits::linger`].
+    /// Returns a permit to wait for the client; see [`ConnectionPermits::linger`].
     pub(crate) fn linger(&self) -> Option<OwnedSemaphorePermit> {
         self.permits.as_ref()?.linger()
     }
 
-    /// Returns the sender for the state of the connection; clones share one state.
+    /// Returns the sender of the connection's state. All clones share one state.
     pub(crate) fn state(&self) -> watch::Sender<ConnectionState> {
         self.state.clone()
     }
 
-    /// Returns the state of the connection, also after the permit was revoked.
+    /// Returns the state of the connection. It can also be read after the permit was revoked.
     pub(crate) fn current(&self) -> ConnectionState {
         *self.state.borrow()
     }
 
-    /// Waits for a signal to the connection.
+    /// Waits for a signal from the server.
     pub(crate) async fn signalled(&mut self) -> PermitSignal {
         let told = self
             .signal
@@ -182,7 +183,7 @@ impl ConnectionPermit {
         let told = told.map(|signal| *signal);
         match told {
             Ok(signal) => signal,
-            Err(_) => std::future::pending().await, // an unlimited permit has no sender
+            Err(_) => std::future::pending().await, // an unlimited permit has no server, so no signal comes
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Embedded API server: a Kubernetes API in memory.
 //!
-//! Ordinary clients use it. In this process they need no socket ([`Cluster::client`]), so tests control time. Over HTTP on
-//! loopback ([`Cluster::serve`]) kubectl works. An unsupported request gets the status of a real Kubernetes server and a message,
-//! never a false success.
+//! Ordinary clients use it: in this process without a socket ([`Cluster::client`]), so that tests control the time, or over HTTP
+//! on loopback ([`Cluster::serve`]), where kubectl works. An unsupported request gets the status that a real API server would
+//! send, and an explanation. It never appears to succeed.
 //!
 //! ```text
 //! request ─► faults ─► http (route, verb, body) ─► access ─► verbs ─► admission ─► store ─► watchers
@@ -10,8 +10,8 @@
 //!            counters ◄──────────────── present (object, table, metadata) ◄───────────────────┘
 //! ```
 //!
-//! All writes happen under one lock in order of arrival. Names, UIDs and resourceVersions are derived from the seed and that
-//! order.
+//! All writes happen under one lock, in order of arrival. Names, UIDs and resourceVersions depend only on the seed and that
+//! order, so runs are reproducible.
 
 pub mod faults;
 pub mod resources;
@@ -73,17 +73,17 @@ use crate::clock::Clock;
 /// Options of a cluster.
 #[derive(Clone, Debug)]
 pub struct ClusterOptions {
-    /// Source of the time.
+    /// Clock of the server.
     pub clock: Clock,
-    /// Seed of UIDs and generated names.
+    /// Seed from which UIDs and generated names are derived.
     pub seed: u64,
-    /// Number of events of each kind over which a watch can resume. Older requests are answered with 410.
+    /// Number of events of each kind that are kept, so that watches can resume. Resuming from an older version gets a 410.
     pub history: usize,
     /// True if the server supports streaming lists (`sendInitialEvents`), as Kubernetes does since 1.34.
     pub streaming_lists: bool,
-    /// Minor Kubernetes version that the server reports. kubectl warns if its own version differs by more than one.
+    /// Minor Kubernetes version that the server reports. kubectl warns if it differs from its own version by more than one.
     pub minor: u32,
-    /// True if the server has Advanced DaemonSets (`apps.kruise.io`) from the start.
+    /// True if the server has Advanced DaemonSets (`apps.kruise.io`) from its start.
     pub advanced: bool,
 }
 
@@ -100,7 +100,7 @@ impl ClusterOptions {
         }
     }
 
-    /// Adds Advanced DaemonSets.
+    /// Returns the options with Advanced DaemonSets.
     #[must_use]
     pub fn with_advanced(self) -> Self {
         Self {
@@ -110,20 +110,20 @@ impl ClusterOptions {
     }
 }
 
-/// Number of requests of one kind.
+/// Number of requests with the same client, verb, resource and status.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Count {
     /// Value of the `User-Agent` header.
     pub user_agent: String,
-    /// Verb, as in [`RequestInfo`].
+    /// Verb of the requests, as in [`RequestInfo`].
     pub verb: String,
-    /// Plural resource name; empty for paths outside of resources.
+    /// Plural resource name; empty for paths that name no resource.
     pub resource: String,
     /// Subresource; empty for the object itself.
     pub subresource: String,
-    /// HTTP status; 0 if there was no answer (a fault, or the server was stopped).
+    /// HTTP status; 0 if there was no response because of a fault or a stopped server.
     pub code: u16,
-    /// Number of requests.
+    /// Number of these requests.
     pub number: u64,
 }
 
@@ -161,14 +161,14 @@ impl Cluster {
         }
     }
 
-    /// Installs the definition of the Advanced DaemonSet (`apps.kruise.io`) and serves it from then on.
+    /// Installs the definition of the Advanced DaemonSet (`apps.kruise.io`). The server serves the resource from then on.
     pub fn install_advanced(&self) {
         self.server.custom.store(true, Ordering::Relaxed);
     }
 
-    /// Stores objects as they are, with names, UIDs, times and status.
+    /// Stores objects unchanged, with their names, UIDs, times and status.
     ///
-    /// Nothing is validated; the API server's defaults are filled in.
+    /// The objects are not validated. Missing fields get the API server's defaults.
     #[cfg(test)]
     pub(crate) fn restore(&self, storage: Storage, objects: impl IntoIterator<Item = Value>) {
         let mut store = lock(&self.server.store);
@@ -178,13 +178,13 @@ impl Cluster {
         }
     }
 
-    /// Fills in the fields that the API server sets when an object is written.
+    /// Fills in the defaults that the API server sets when an object is written.
     #[cfg(test)]
     pub(crate) fn complete(storage: Storage, object: &mut Value) {
         defaults::fill(storage, object);
     }
 
-    /// Returns a client in this process. It needs no socket and also works under paused time.
+    /// Returns a client in this process. It needs no socket, so it also works while tokio's time is paused.
     pub fn client(&self, user_agent: &str) -> kube::Client {
         let cluster = self.clone();
         let agent = ::http::HeaderValue::from_str(user_agent)
@@ -203,7 +203,7 @@ impl Cluster {
     ///
     /// # Errors
     ///
-    /// Fails if the connection breaks, because the server is stopped or by a fault rule.
+    /// Fails if the connection breaks, because the server is stopped or a fault is injected.
     pub async fn handle<B>(&self, request: Request<B>) -> io::Result<Response<Body>>
     where
         B: hyper::body::Body<Data = Bytes>,
@@ -273,7 +273,7 @@ impl Cluster {
         *lock(&self.counters).entry(key).or_default() += 1;
     }
 
-    /// Returns the requests so far, in order.
+    /// Returns the numbers of requests so far, sorted by client, verb and resource.
     pub fn requests(&self) -> Vec<Count> {
         lock(&self.counters)
             .iter()
@@ -290,40 +290,40 @@ impl Cluster {
             .collect()
     }
 
-    /// Returns the fault rules.
+    /// Returns the fault rules, to which tests add faults.
     pub fn faults(&self) -> &Faults {
         &self.faults
     }
 
     /// Denies requests that match `rule` until the guard is dropped.
     ///
-    /// They get a 403 with RBAC's message, and access reviews are denied.
+    /// A denied request gets a 403 with RBAC's message. Access reviews also report it as denied.
     pub fn deny(&self, rule: impl Fn(&RequestInfo) -> bool + Send + Sync + 'static) -> FaultGuard {
         self.server.access.deny(rule)
     }
 
-    /// Breaks the connection of every open watch.
+    /// Breaks the connections of all open watches.
     pub fn disconnect_watches(&self) {
         lock(&self.server.store).disconnect_watches();
     }
 
-    /// Clears the event log. Resuming an earlier watch or list is answered with 410.
+    /// Drops all stored events. Resuming an earlier watch or list gets a 410.
     pub fn compact(&self) {
         lock(&self.server.store).compact();
     }
 
-    /// Stops the server. Open connections break, and new ones are refused until [`Cluster::start`].
+    /// Stops the server. Open connections break, and new ones are rejected until [`Cluster::start`].
     pub fn stop(&self) {
         self.running.send_replace(false);
         self.disconnect_watches();
     }
 
-    /// Starts the server again with all its objects.
+    /// Starts the server again. All stored objects are kept.
     pub fn start(&self) {
         self.running.send_replace(true);
     }
 
-    /// Serves plain HTTP/1.1 until `shutdown` completes. Open requests then get a few seconds to end.
+    /// Serves plain HTTP/1.1 until `shutdown` completes. Requests in progress then have a few seconds to finish.
     ///
     /// # Errors
     ///
@@ -346,7 +346,7 @@ impl Cluster {
             "contexts": [{ "name": "sim", "context": { "cluster": "sim", "user": "sim" } }],
             "current-context": "sim",
         });
-        // JSON is valid YAML.
+        // kubectl accepts JSON, because JSON is valid YAML.
         format!("{config:#}\n")
     }
 
@@ -355,7 +355,7 @@ impl Cluster {
     }
 
     async fn stopped(&self) {
-        // The sender lives in `self`, so the wait cannot fail.
+        // The wait can only fail if the sender is dropped, but the sender belongs to `self`.
         let _ = self.running.subscribe().wait_for(|running| !running).await;
     }
 }

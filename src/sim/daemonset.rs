@@ -1,4 +1,4 @@
-//! Native DaemonSet controller as an ordinary client: one pod per eligible node, revisions, rolling update, status.
+//! Native DaemonSet controller as an ordinary client: one pod per eligible node, revisions, rolling update and status.
 //!
 //! ```text
 //! watches (DaemonSets, ControllerRevisions, Pods, Nodes) ─► caches ─► sync a DaemonSet: decide the next step
@@ -6,8 +6,8 @@
 //!                                                            └ responses ◄ writes
 //! ```
 //!
-//! Responses to its own writes update its caches directly, so it never repeats an action. The native controller uses expectations
-//! for this.
+//! Responses to the controller's own writes update its caches directly, so it never repeats an action. The native controller uses
+//! expectations instead.
 
 mod engine;
 mod history;
@@ -26,7 +26,7 @@ pub use self::options::DaemonSetsOptions;
 use crate::clock::Clock;
 use crate::task::Task;
 
-/// Starts the controller; it stops when the returned task is dropped.
+/// Starts the controller. It stops when the returned task is dropped.
 pub fn start(client: Client, clock: Clock, options: DaemonSetsOptions) -> Task {
     Task::spawn(DaemonSetsController::new(client, clock, options).run())
 }

@@ -1,6 +1,6 @@
-//! Randomness from a seed: equal seeds give equal results.
+//! Reproducible random numbers: equal seeds give equal numbers.
 
-/// Returns a well-mixed number (the finalizer of SplitMix64).
+/// Returns a number whose bits all depend on all bits of `number` (the finalizer of SplitMix64).
 pub fn mix(number: u64) -> u64 {
     let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,4 +1,4 @@
-//! Events as the native controllers write them: in the core group, and rate-limited after a burst about one object.
+//! Events of the native controllers, written in the core group. After a burst of Events about one object, their rate is limited.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,18 +10,18 @@ use kube::{Api, Client};
 
 use crate::clock::Clock;
 
-/// Largest number of Events in a burst about one object; one more is allowed every [`REFILL`] (the values of Kubernetes' own
-/// recorder).
+/// Maximum number of Events in a burst about one object. Afterwards, one Event is allowed every [`REFILL`]. Both values are those
+/// of Kubernetes' event recorder.
 const BURST: u32 = 25;
 const REFILL: SignedDuration = SignedDuration::from_mins(5);
 
-/// Writer of a component's Events.
+/// Writer of the Events of one component.
 #[derive(Clone)]
 pub(crate) struct EventSink {
     client: Client,
     clock: Clock,
     component: &'static str,
-    /// Remaining burst at its last change, by UID of the object.
+    /// Number of Events that remain allowed, and the time of the last change, by UID of the object.
     left: Arc<Mutex<BTreeMap<String, (u32, Timestamp)>>>,
 }
 
@@ -62,7 +62,7 @@ impl EventSink {
 }
 
 impl Recorder {
-    /// Writes an Event unless the object's limit is reached. Failures are ignored.
+    /// Writes an Event unless the object's limit is reached. Errors are ignored.
     pub(crate) async fn record(&self, kind: &str, reason: &str, note: &str) {
         let now = self.events.clock.now();
         let uid = self.about.uid.as_deref().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Reproducible hashes of texts, for names of revisions and digests of images.
+//! Reproducible hashes of texts, used for names of revisions and digests of images.
 
 /// Returns the 64-bit FNV-1a hash.
 pub(super) fn fnv(bytes: impl IntoIterator<Item = u8>) -> u64 {

@@ -1,7 +1,7 @@
-//! Garbage collection by owner references, with background, foreground and orphan deletion.
+//! Garbage collector for owner references, with background, foreground and orphan deletion.
 //!
-//! It knows the kinds that this project uses and assumes that owners of other kinds exist. This includes Advanced DaemonSets
-//! until the cluster serves them, which it checks periodically, as the native collector does.
+//! It watches the kinds that this project uses and assumes that owners of other kinds exist. It checks periodically if the
+//! cluster serves Advanced DaemonSets, as the native collector does for all kinds. Until then, they are assumed to exist too.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -25,40 +25,40 @@ use crate::sim::queue::Queue;
 use crate::sim::watched::{Cache, WatchedKey, WatchedWrites, events};
 use crate::task::Task;
 
-/// Delay before retrying a write that failed or had no effect yet.
+/// Delay before a write is retried that failed or left the object unchanged.
 const RETRY: Duration = Duration::from_secs(1);
-/// Interval between checks for Advanced DaemonSets (the native collector's value).
+/// Interval between checks for Advanced DaemonSets. It is the native collector's interval.
 const DISCOVERY: Duration = Duration::from_secs(30);
 const FOREGROUND: &str = "foregroundDeletion";
 const ORPHAN: &str = "orphan";
 
 type Meta = PartialObjectMeta<DynamicObject>;
-/// ID of an object.
+/// Identity of a watched object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Id {
-    /// Index of the kind.
+    /// Index of the object's kind.
     kind: usize,
     key: WatchedKey,
 }
 
-/// API, name and UID of an owner that is not in the caches.
+/// API, name and UID of an owner that is not in the caches, so that it must be read.
 type UnresolvedOwner = (Api<DynamicObject>, String, String);
 
-/// Starts the collector; it stops when the returned task is dropped.
+/// Starts the collector. It stops when the returned task is dropped.
 pub fn start(client: Client) -> Task {
     Task::spawn(Collector::new(client).run())
 }
 
 struct Collector {
     client: Client,
-    /// Kinds of objects; the last one is the Advanced DaemonSet.
+    /// Watched kinds. The last one is the Advanced DaemonSet.
     kinds: Vec<ApiResource>,
     objects: Vec<Cache<Meta>>,
-    /// Number of kinds that are served.
+    /// Number of watched kinds that the cluster serves.
     served: usize,
-    /// IDs by UID.
+    /// Identities of existing objects by UID.
     known: BTreeMap<String, Id>,
-    /// IDs of dependents by the UID of an owner.
+    /// Identities of dependents by the UID of their owner.
     dependents: BTreeMap<String, BTreeSet<Id>>,
     look_at: VecDeque<Id>,
     busy: BTreeSet<Id>,
@@ -66,7 +66,7 @@ struct Collector {
     writes: WatchedWrites<(Id, Result<(), Error>)>,
 }
 
-/// Write to an object.
+/// Write that the collector sends for an object.
 enum Write {
     Delete(PropagationPolicy),
     Patch(Value),
@@ -169,9 +169,9 @@ impl Collector {
         }
     }
 
-    /// Removes an old version from the indexes.
+    /// Removes the old version of a deleted or changed object from the indexes.
     ///
-    /// Its dependents and owners are checked, because it may have been their last owner or dependent.
+    /// Its dependents and owners are checked again: it may have been the last owner, or the last dependent.
     fn unlink(&mut self, id: &Id, before: &Meta) {
         self.known.remove(&uid(before));
         for owner in owners(before) {
@@ -188,7 +188,7 @@ impl Collector {
             .extend(dependents.into_iter().flatten().cloned());
     }
 
-    /// Performs the pending work for one object.
+    /// Does the work that is pending for one object: deletes it, removes missing owners, or processes its finalizers.
     fn collect(&mut self, id: Id) {
         let Some(object) = self.get(&id).filter(|_| !self.busy.contains(&id)) else {
             return;
@@ -219,7 +219,7 @@ impl Collector {
         self.write(id, write, doubted);
     }
 
-    /// Returns true if an owner exists. Owners of unwatched kinds are assumed to exist.
+    /// Returns true if an owner exists. Owners of kinds that are not watched are assumed to exist.
     fn exists(&self, owner: &OwnerReference, namespace: &str) -> bool {
         if self.known.contains_key(&owner.uid) {
             return true;
@@ -235,7 +235,7 @@ impl Collector {
         }
     }
 
-    /// Returns the API of an owner that is not in the caches.
+    /// Returns the API, name and UID of an owner, to read it; `None` if its kind is not watched.
     fn api_of(&self, owner: &OwnerReference, namespace: &str) -> Option<UnresolvedOwner> {
         let mut served = self.kinds[..self.served].iter();
         let kind = served.find(|kind| is_of(owner, kind))?;
@@ -246,7 +246,7 @@ impl Collector {
         Some((api, owner.name.clone(), owner.uid.clone()))
     }
 
-    /// Returns the deletion policy of an object without owners. Its own finalizers determine it.
+    /// Returns the policy for deleting an object whose owners are gone. It depends on the object's own finalizers.
     fn policy(&self, object: &Meta) -> PropagationPolicy {
         match (
             has_finalizer(object, ORPHAN),
@@ -312,7 +312,7 @@ impl Collector {
         self.write(id.clone(), Write::Patch(patch), Vec::new());
     }
 
-    /// Sends a write unless one of the owners that seem to be missing exists.
+    /// Sends a write, unless an owner in `doubted` turns out to exist.
     fn write(&mut self, id: Id, write: Write, doubted: Vec<UnresolvedOwner>) {
         let Some(object) = self.get(&id).filter(|_| !self.busy.contains(&id)) else {
             return;
@@ -335,7 +335,8 @@ impl Collector {
     }
 }
 
-/// Queries the API server directly, because a dependent can be seen before its owner.
+/// Returns true if any of these owners exists. Reads from the API server, because the watch may show a dependent before its
+/// owner.
 async fn any_exists(doubted: Vec<UnresolvedOwner>) -> Result<bool, Error> {
     for (api, name, uid) in doubted {
         let found = api.get_metadata_opt(&name).await?;
@@ -346,7 +347,7 @@ async fn any_exists(doubted: Vec<UnresolvedOwner>) -> Result<bool, Error> {
     Ok(false)
 }
 
-/// Returns true if the owner is of this kind, in any served version.
+/// Returns true if the owner is of this kind. For Advanced DaemonSets, any served version matches.
 fn is_of(owner: &OwnerReference, kind: &ApiResource) -> bool {
     let version = owner.api_version.as_str();
     let advanced = kind.group == KRUISE && ADVANCED_VERSIONS.contains(&version);
@@ -413,7 +414,7 @@ async fn send(
     }
 }
 
-/// Returns true if no relevant field has changed.
+/// Returns true if no field changed that is relevant for garbage collection.
 fn is_alike(before: &Meta, now: &Meta) -> bool {
     let (before, now) = (&before.metadata, &now.metadata);
     before.uid == now.uid

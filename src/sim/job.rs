@@ -1,7 +1,7 @@
-//! Job controller for Jobs that run a pod to completion: sufficient for image pre-pulls.
+//! Controller for Jobs whose pods run to completion, with the features that image pre-pulls need.
 //!
-//! Parallelism, completions, back-off limit, deadline, suspension and time to live work as in Kubernetes. The controller sets no
-//! finalizer on the pods, so a pod that is deleted before it was counted is not counted.
+//! Parallelism, completions, back-off limit, deadline, suspension and time to live work as in Kubernetes. Unlike in Kubernetes,
+//! pods get no finalizer, so a pod that is deleted before the controller has counted it is not counted.
 
 mod state;
 
@@ -29,7 +29,7 @@ use crate::task::Task;
 /// Delay before a failed write is retried.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Starts the controller; it stops when the returned task is dropped.
+/// Starts the controller. It stops when the returned task is dropped.
 pub fn start(client: Client, clock: Clock) -> Task {
     Task::spawn(Controller::new(client, clock).run())
 }
@@ -47,7 +47,7 @@ struct Controller {
     writes: WatchedWrites<(WatchedKey, Answer)>,
 }
 
-/// Result of a write.
+/// Result of a write of the controller.
 enum Answer {
     Job(Box<DynamicObject>),
     Pods(Vec<Pod>),
@@ -177,7 +177,7 @@ impl Controller {
     }
 }
 
-/// Returns UID and name of the Job that controls a pod.
+/// Returns UID and name of the Job that owns a pod.
 fn owner(pod: &Pod) -> Option<(String, String)> {
     let owners = pod.metadata.owner_references.as_ref()?;
     let job = owners.iter().find(|owner| owner.kind == "Job")?;

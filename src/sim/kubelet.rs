@@ -1,4 +1,4 @@
-//! Fake kubelets: nodes whose pods start, stop, restart and pull images as configured, for any API server.
+//! Fake kubelets for any API server. They start, stop and restart pods and pull images as configured.
 //!
 //! ```text
 //! Kubelets (handle) ── commands ──► one task for all nodes ── status patches, deletions ──► API server
@@ -6,8 +6,8 @@
 //!                                     └────────┴──────────── one watch of bound pods ◄──────┘
 //! ```
 //!
-//! They are ordinary clients: the same code runs on the embedded cluster and on a real kube-apiserver. They bind no pods; the
-//! scheduler does that. The behavior of containers is data ([`Behaviour`]), looked up by image and node.
+//! They are ordinary clients, so the same code runs on the embedded cluster and on a real kube-apiserver. The scheduler binds the
+//! pods. [`Behaviour`] describes how containers behave, by image and node.
 
 mod behaviour;
 mod engine;
@@ -34,12 +34,12 @@ use self::write::Ack;
 use crate::clock::Clock;
 use crate::task::Task;
 
-/// Size of the command queue. Commands come from users and scenarios, one at a time.
+/// Size of the command queue. Users and scenarios send one command at a time.
 const COMMANDS: usize = 64;
 
-/// Handle to the running kubelets. Clones share them; they stop when the last clone is dropped.
+/// Handle to the running kubelets. All clones control the same kubelets, which stop when the last clone is dropped.
 ///
-/// Every method returns after its effect was written to the API server.
+/// Every method returns after its effect has been written to the API server.
 ///
 /// # Errors
 ///
@@ -51,7 +51,7 @@ pub struct Kubelets {
 }
 
 impl Kubelets {
-    /// Starts without nodes.
+    /// Starts the task of the kubelets, without nodes.
     pub fn start(client: Client, clock: Clock, options: KubeletOptions) -> Self {
         let (commands, receiver) = mpsc::channel(COMMANDS);
         let engine = KubeletEngine::new(client, clock, options);
@@ -61,39 +61,39 @@ impl Kubelets {
         }
     }
 
-    /// Registers a node; its kubelet is online.
+    /// Registers a node. Its kubelet is online.
     pub async fn add_node(&self, node: FakeNodeSpec) -> anyhow::Result<()> {
         self.add_nodes(vec![node]).await
     }
 
-    /// Registers many nodes at once.
+    /// Registers several nodes at once. Their kubelets are online.
     pub async fn add_nodes(&self, nodes: Vec<FakeNodeSpec>) -> anyhow::Result<()> {
         self.ask(KubeletCommand::Add(nodes)).await
     }
 
-    /// Stops a node's kubelet and all activity on the node.
+    /// Takes a node offline: stops its kubelet and all activity on the node.
     pub async fn set_offline(&self, name: &str, how: Outage) -> anyhow::Result<()> {
         self.ask(KubeletCommand::Offline(name.to_owned(), how))
             .await
     }
 
-    /// Starts a node's kubelet again. It then processes the changes that it missed.
+    /// Brings a node back online. Its kubelet then processes the changes that it missed.
     pub async fn set_online(&self, name: &str) -> anyhow::Result<()> {
         self.ask(KubeletCommand::Online(name.to_owned())).await
     }
 
-    /// Removes a node permanently: its kubelet and the Node object. The pod garbage collector deletes its pods.
+    /// Removes a node permanently, with its kubelet and Node object. The pod garbage collector deletes its pods.
     pub async fn remove_node(&self, name: &str) -> anyhow::Result<()> {
         self.ask(KubeletCommand::Remove(name.to_owned())).await
     }
 
-    /// Takes a node offline and online repeatedly until `set_online` or `set_offline`.
+    /// Takes a node offline and online repeatedly, until `set_online` or `set_offline` is called.
     pub async fn flap(&self, name: &str, up: Duration, down: Duration) -> anyhow::Result<()> {
         self.ask(KubeletCommand::Flap(name.to_owned(), up, down))
             .await
     }
 
-    /// Sets the behavior of containers whose image matches `image` (`*` for any text), on every node.
+    /// Sets the behavior of containers on all nodes whose image matches `image`. `*` matches any text.
     pub async fn behaviour(&self, image: &str, behaviour: Behaviour) -> anyhow::Result<()> {
         let node = "*".to_owned();
         let image = image.to_owned();
@@ -110,7 +110,7 @@ impl Kubelets {
         self.ask(KubeletCommand::Rule(rule)).await
     }
 
-    /// Sets the time that containers on this node take to end.
+    /// Sets the time that the containers on a node take to end.
     pub async fn terminate_in(&self, name: &str, time: Duration) -> anyhow::Result<()> {
         self.ask(KubeletCommand::Terminate(name.to_owned(), time))
             .await

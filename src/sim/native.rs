@@ -1,4 +1,4 @@
-//! All native controllers, each with the user agent of its Kubernetes original.
+//! Starts all native controllers, with the user agents that they have in Kubernetes.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use super::{daemonset, gc, job, node_lifecycle, scheduler};
 use crate::clock::Clock;
 use crate::task::Task;
 
-/// Starts the controllers of kube-controller-manager and kube-scheduler; they stop when the tasks are dropped.
+/// Starts the controllers of kube-controller-manager and kube-scheduler. They stop when the tasks are dropped.
 ///
-/// `client` creates a client with a user agent. `pulse` has the silent nodes and is shared with the fake kubelets. `grace` is the
-/// time that a node may be silent.
+/// `client` creates a client with the given user agent. `pulse` reports silent nodes and is shared with the fake kubelets.
+/// `grace` is the time for which a node may be silent.
 pub fn start(
     client: impl Fn(&str) -> Client,
     clock: &Clock,

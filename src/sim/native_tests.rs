@@ -28,7 +28,7 @@ struct World {
 }
 
 impl World {
-    /// Returns a cluster with nodes n1, n2, … and the controllers.
+    /// Returns a cluster with the native controllers and the nodes n1, n2, ….
     async fn with_nodes(count: usize) -> Self {
         let clock = Clock::starting_at(Timestamp::UNIX_EPOCH);
         let cluster = Cluster::new(ClusterOptions::new(clock.clone(), 1));
@@ -89,7 +89,7 @@ impl World {
         self.patch(json!({ "spec": spec })).await;
     }
 
-    /// Returns all pods as (node, pod), sorted by node.
+    /// Returns all pods with the names of their nodes, sorted by node.
     async fn list(&self) -> Vec<(String, Pod)> {
         let pods = self.pods().list(&ListParams::default()).await.unwrap();
         let node = |pod: &Pod| pod.spec.as_ref().unwrap().node_name.clone();
@@ -129,7 +129,7 @@ impl World {
         all
     }
 
-    /// Returns the status of a node's Ready condition, and its taints.
+    /// Returns the status of a node's Ready condition, and the node's taints.
     async fn node(&self, name: &str) -> (String, Vec<String>) {
         let api: Api<Node> = Api::all(self.client.clone());
         let node = api.get(name).await.unwrap();

@@ -1,4 +1,5 @@
-//! Node states for the view: verdicts of the same `decide` that the controller uses, based on separate watches.
+//! States of nodes for the live view of a play. They are verdicts of the controller's `decide`, but computed from separate
+//! watches.
 
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,7 +21,7 @@ use crate::task::Task;
 
 type PictureEvents = BoxStream<'static, Result<PictureEvent, watcher::Error>>;
 
-/// Follows one DaemonSet; it ends when dropped.
+/// Observer of one DaemonSet. It stops when dropped.
 pub(crate) struct ClusterPicture {
     index: Arc<Mutex<Index>>,
     key: SetKey,
@@ -28,14 +29,14 @@ pub(crate) struct ClusterPicture {
     _task: Task,
 }
 
-/// Snapshot of the state.
+/// Snapshot of the DaemonSet's rollout.
 #[derive(Clone, Debug)]
 pub(crate) struct ClusterLook {
     /// Nodes with their verdicts.
     pub(crate) nodes: Vec<(String, Verdict)>,
-    /// Complete plan.
+    /// Plan that contains the verdicts.
     pub(crate) plan: Plan,
-    /// True if the controller reports the rollout as complete, with its message.
+    /// Status and message of the condition that reports a complete rollout; `None` if the controller has not set it.
     pub(crate) complete: Option<(bool, String)>,
 }
 
@@ -47,7 +48,7 @@ enum PictureEvent {
 }
 
 impl ClusterPicture {
-    /// Starts to follow the DaemonSet.
+    /// Starts to observe the DaemonSet. `labels` selects its pods.
     pub(crate) fn start(client: Client, clock: Clock, key: SetKey, labels: &str) -> Self {
         let index = Arc::new(Mutex::new(Index::default()));
         let follow = follow(
@@ -65,7 +66,7 @@ impl ClusterPicture {
         }
     }
 
-    /// Returns the current state; `None` if data is missing or yurt-ds does not manage the DaemonSet.
+    /// Returns the current snapshot; `None` if objects are missing or yurt-ds does not manage the DaemonSet.
     pub(crate) fn look(&self) -> Option<ClusterLook> {
         let now = self.clock.now();
         let mut index = lock(&self.index);
@@ -87,7 +88,7 @@ impl ClusterPicture {
 }
 
 impl ClusterLook {
-    /// Returns true if a node returned a moment ago and has not been updated yet.
+    /// Returns true if a node that returned a moment ago is waiting for its update.
     pub(crate) fn is_settling(&self) -> bool {
         let settling =
             |verdict: &Verdict| matches!(verdict, Verdict::Offline(Offline::Settling { .. }));
@@ -129,9 +130,9 @@ async fn follow(
     }
 }
 
-/// Returns the events of DaemonSets of a kind.
+/// Returns the events of all DaemonSets of a kind in the namespace.
 ///
-/// The followed DaemonSet is read first, because its pods could not be assigned otherwise.
+/// The observed DaemonSet is read before any event, because pods can only be assigned to a known DaemonSet.
 async fn sets<K>(client: Client, key: &SetKey, index: &Mutex<Index>) -> PictureEvents
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,

@@ -1,11 +1,11 @@
-//! Ordered queue of tasks that become due.
+//! Queue of tasks that are ordered by the time for which they are planned.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Tasks with their times. Tasks with the same time keep the order in which they were added.
+/// Tasks with their planned times. Tasks with equal times keep the order in which they were added.
 pub(crate) struct Queue<T> {
     entries: BTreeMap<(Instant, u64), T>,
     added: u64,
@@ -27,7 +27,7 @@ impl<T> Queue<T> {
             .insert((Instant::now() + delay, self.added), entry);
     }
 
-    /// Waits for the next task; waits indefinitely if there is none.
+    /// Waits until the time of the next task. Waits indefinitely if there is none.
     pub(crate) async fn wait(&self) {
         match self.entries.first_key_value() {
             Some((&(at, _), _)) => tokio::time::sleep_until(at).await,
@@ -35,7 +35,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Takes a task that is due.
+    /// Removes and returns a task whose time has come.
     pub(crate) fn take(&mut self) -> Option<T> {
         let entry = self.entries.first_entry()?;
         (entry.key().0 <= Instant::now()).then(|| entry.remove())

@@ -1,7 +1,7 @@
-//! Small scheduler: binds pods to the node in their affinity, or to the next node that fits.
+//! Simple scheduler. It binds a pod to the node in its affinity, or to the next node that fits.
 //!
-//! Node selectors, required node affinity and taints decide, as in the native scheduler. Resources are ignored, and there is no
-//! preemption. A pod that fits no node waits until the nodes change.
+//! A node fits if node selector, required node affinity and taints allow it, as in the native scheduler. Resources and priorities
+//! are ignored. A pod that fits no node waits until a node changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -24,10 +24,10 @@ use crate::task::Task;
 
 /// Delay before a failed binding is retried.
 const RETRY: Duration = Duration::from_secs(1);
-/// Largest number of bindings in flight.
+/// Maximum number of bindings in flight.
 const PARALLEL: usize = 64;
 
-/// Starts the scheduler; it stops when the returned task is dropped.
+/// Starts the scheduler. It stops when the returned task is dropped.
 pub fn start(client: Client) -> Task {
     Task::spawn(Scheduler::new(client).run())
 }
@@ -36,13 +36,13 @@ struct Scheduler {
     client: Client,
     pods: Cache<DynamicObject>,
     nodes: Cache<DynamicObject>,
-    /// Pods to schedule.
+    /// Pods that have no node yet.
     waiting: BTreeSet<WatchedKey>,
-    /// Pods whose binding is in flight or done.
+    /// Pods whose binding is in flight or done, with their nodes.
     bound: BTreeMap<WatchedKey, String>,
     under_way: FuturesUnordered<BoxFuture<'static, (WatchedKey, kube::Result<()>)>>,
     due: Queue<WatchedKey>,
-    /// Position in the round-robin over the nodes.
+    /// Position of the last chosen node, so that pods are distributed evenly.
     turn: usize,
 }
 
@@ -123,7 +123,7 @@ impl Scheduler {
         }
     }
 
-    /// Returns the node for a pod: the one in its affinity, or the next in the round-robin that fits.
+    /// Returns the node for a pod: the one that its affinity names, or else the next node in turn that fits.
     fn fitting(&self, spec: &Value) -> Option<String> {
         let scheduling = Scheduling::from_template(&json!({ "spec": spec }));
         let fits = |node: &DynamicObject| {
@@ -140,7 +140,7 @@ impl Scheduler {
     }
 }
 
-/// Returns the node that a daemon pod names in its affinity.
+/// Returns the node that the affinity of a DaemonSet's pod names.
 fn named(spec: &Value) -> Option<&str> {
     let required =
         &spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
@@ -153,7 +153,7 @@ fn named(spec: &Value) -> Option<&str> {
     names.next()?["values"][0].as_str()
 }
 
-/// Returns true if node selector and affinity match. Taints are ignored.
+/// Returns true if node selector and node affinity allow the node. Taints are ignored.
 fn attracted(scheduling: &Scheduling, node: &DynamicObject) -> bool {
     let labels = node.metadata.labels.iter().flatten();
     let labels: Labels = labels
@@ -167,7 +167,7 @@ fn attracted(scheduling: &Scheduling, node: &DynamicObject) -> bool {
     scheduling.targeting(&facts) == Targeting::Run
 }
 
-/// Returns the first taint that these tolerations don't tolerate.
+/// Returns the first taint that keeps a pod with these tolerations off the node.
 pub(crate) fn untolerated<'a>(tolerations: &Value, node: &'a DynamicObject) -> Option<&'a Value> {
     let taints = node.data["spec"]["taints"].as_array().into_iter().flatten();
     let mut repelling = taints.filter(|taint| taint["effect"] != "PreferNoSchedule");

@@ -1,4 +1,4 @@
-//! Shared parts of the native controllers: a cache that is fed by a watch and by responses to the controller's own writes.
+//! Shared code of the native controllers: caches that are updated by watches and by responses to the controller's own writes.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::k8s::client::WATCH_TIMEOUT_SECONDS;
 
-/// Largest number of requests that one controller has in flight.
+/// Maximum number of requests that one controller has in flight.
 const PARALLEL: usize = 64;
 
 /// Key of an object in a [`Cache`].
@@ -49,10 +49,10 @@ pub(crate) fn key<K: Resource>(object: &K) -> WatchedKey {
     }
 }
 
-/// Endless watch that reconnects automatically.
+/// Watch without an end. It reconnects automatically.
 pub(crate) type WatchEvents<K> = Pin<Box<dyn Stream<Item = Event<K>> + Send>>;
 
-/// Watches all objects of `api` that `fields` selects; an empty selector selects all.
+/// Watches the objects of `api` that the field selector `fields` selects. An empty selector selects all objects.
 pub(crate) fn events<K>(api: Api<K>, fields: &str) -> WatchEvents<K>
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
@@ -70,10 +70,11 @@ where
     }))
 }
 
-/// Delays the events of a watch like a busy controller whose queue is client-go's `DeltaFIFO` (Kubernetes before 1.33).
+/// Delays the events of a watch. This simulates a busy controller whose queue is client-go's `DeltaFIFO` (before Kubernetes
+/// 1.33).
 ///
-/// It delivers one object every `pace`, in the order of first changes, with all pending changes of that object. So a later change
-/// can be delivered before an earlier one of another object.
+/// It delivers one object per `pace`, with all pending events of that object. Objects are ordered by their first pending event,
+/// so a later event can be delivered before an earlier event of another object.
 pub(crate) fn backlog<K>(events: WatchEvents<K>, pace: Duration) -> WatchEvents<K>
 where
     K: Resource + Send + 'static,
@@ -93,12 +94,12 @@ where
 struct Backlog<K> {
     events: WatchEvents<K>,
     pace: Duration,
-    /// Changed objects in the order of their first changes.
+    /// Changed objects, ordered by their first pending event.
     turns: VecDeque<WatchedKey>,
     changes: BTreeMap<WatchedKey, Vec<Event<K>>>,
-    /// Events of the current object, ready for delivery.
+    /// Events of the current object that remain to be delivered.
     told: VecDeque<Event<K>>,
-    /// Time at which the next object is delivered.
+    /// Time at which the events of the next object are delivered.
     next: Instant,
 }
 
@@ -137,19 +138,19 @@ impl<K: Resource> Backlog<K> {
     }
 }
 
-/// Objects by key. Versions only increase; outdated ones are ignored.
+/// Cache of objects by key. Objects that are older than the cached version are ignored.
 #[derive(Debug)]
 pub(crate) struct Cache<K> {
     objects: BTreeMap<WatchedKey, K>,
-    /// Keys that have not been seen since a relist began.
+    /// Keys of cached objects that a relist in progress has not contained yet; `None` if there is no relist.
     unseen: Option<BTreeSet<WatchedKey>>,
     /// True once the first list is complete.
     synced: bool,
-    /// UIDs of deleted objects that pending responses may still contain.
+    /// UIDs of deleted objects. Responses to pending writes with these UIDs are outdated and ignored.
     gone: BTreeSet<String>,
 }
 
-/// Effect of an event: the object before it. The cache has the object after it, if any.
+/// Change of the cache: the key of an object and its old version. The new version, if any, is in the cache.
 #[derive(Debug)]
 pub(crate) struct WatchedChange<K> {
     pub(crate) key: WatchedKey,
@@ -168,7 +169,7 @@ impl<K> Default for Cache<K> {
 }
 
 impl<K: Resource + Clone> Cache<K> {
-    /// Applies an event of the watch.
+    /// Updates the cache with an event of the watch.
     pub(crate) fn event(&mut self, event: Event<K>) -> Vec<WatchedChange<K>> {
         match event {
             Event::Init => {
@@ -201,7 +202,7 @@ impl<K: Resource + Clone> Cache<K> {
         }
     }
 
-    /// Applies the response to one of the controller's own writes.
+    /// Updates the cache with the response to one of the controller's own writes.
     pub(crate) fn answer(&mut self, object: K) -> Option<WatchedChange<K>> {
         let uid = object.meta().uid.as_deref().unwrap_or_default();
         if self.gone.contains(uid) {
@@ -211,7 +212,7 @@ impl<K: Resource + Clone> Cache<K> {
         }
     }
 
-    /// Clears the deleted UIDs when no own write is in flight, because no response can contain them any more.
+    /// Clears the UIDs of deleted objects. Called when no write is in flight, because no outdated response can then arrive.
     pub(crate) fn quiet(&mut self) {
         self.gone.clear();
     }
@@ -260,7 +261,7 @@ fn version<K: Resource>(object: &K) -> u64 {
     version.and_then(|v| v.parse().ok()).unwrap_or(u64::MAX)
 }
 
-/// Object of any kind of which only a part is decoded.
+/// Object of any kind, of which only the needed fields of spec and status are decoded.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(bound = "S: Deserialize<'de> + Default, T: Deserialize<'de> + Default")]
 pub(crate) struct WatchedPart<S, T> {
@@ -301,7 +302,7 @@ impl<S, T> Resource for WatchedPart<S, T> {
     }
 }
 
-/// Requests with a limit on the number in flight.
+/// Requests in flight, with a limit on their number.
 pub(crate) struct WatchedWrites<T> {
     waiting: VecDeque<BoxFuture<'static, T>>,
     under_way: FuturesUnordered<BoxFuture<'static, T>>,
@@ -321,7 +322,7 @@ impl<T> WatchedWrites<T> {
         self.waiting.push_back(Box::pin(write));
     }
 
-    /// Returns the next response; waits indefinitely if there is no request.
+    /// Returns the result of the next request that completes. Waits indefinitely if there is none.
     pub(crate) async fn next(&mut self) -> T {
         while self.under_way.len() < PARALLEL
             && let Some(write) = self.waiting.pop_front()

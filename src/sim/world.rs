@@ -1,4 +1,4 @@
-//! Complete cluster in this process: API server, native controllers, kubelets and, optionally, the yurt-ds controller.
+//! Complete cluster in one process: API server, native controllers, kubelets and, optionally, the yurt-ds controller.
 //!
 //! ```text
 //!                    ┌─ scheduler, DaemonSets, Jobs, node lifecycle, garbage collection   (as in any cluster)
@@ -25,38 +25,38 @@ use crate::task::Task;
 /// User agent of the native controllers.
 const NATIVE: &str = "kube-controller-manager (sim)";
 
-/// Time for which the native DaemonSet controller collects changes, so that it doesn't sync for each of a thousand pods.
+/// Time for which the native DaemonSet controller collects changes, so that a thousand changed pods don't cause a thousand syncs.
 const GATHER: Duration = Duration::from_millis(20);
 
-/// Settings of a world.
+/// Settings with which a world is started.
 #[derive(Clone, Debug)]
 pub struct WorldSetup {
     /// Source of the time.
     pub clock: Clock,
-    /// Seed of all generated names and random decisions.
+    /// Seed from which generated names and random decisions are derived.
     pub seed: u64,
-    /// Options of the kubelets; their pulse is set automatically.
+    /// Options of the fake kubelets. `pulse` is set automatically.
     pub kubelets: kubelet::KubeletOptions,
-    /// True if the yurt-ds controller runs.
+    /// True to run the yurt-ds controller.
     pub controller: bool,
-    /// True if the cluster has Advanced DaemonSets.
+    /// True to serve Advanced DaemonSets.
     pub advanced: bool,
 }
 
-/// Running cluster; dropping it stops all parts immediately.
+/// Running cluster. Dropping it stops all parts immediately.
 pub struct World {
-    /// API server.
+    /// API server of the cluster.
     pub cluster: Cluster,
-    /// Fake kubelets.
+    /// Handle to the fake kubelets.
     pub kubelets: Kubelets,
-    /// Clock of the world.
+    /// Clock that all parts of the world use.
     pub clock: Clock,
     controller: Option<(shutdown::Trigger, JoinHandle<()>)>,
     _native: Vec<Task>,
 }
 
 impl World {
-    /// Starts all parts, without nodes.
+    /// Starts all parts. The cluster has no nodes yet.
     pub fn start(setup: WorldSetup) -> Self {
         let clock = setup.clock;
         let options = cluster::ClusterOptions::new(clock.clone(), setup.seed);
@@ -110,7 +110,7 @@ impl World {
         }
     }
 
-    /// Returns a client of the simulator itself, for user actions and outside observers.
+    /// Returns a client with the simulator's user agent, for actions of users and for observers.
     pub fn client(&self) -> Client {
         self.cluster.client(&Role::Sim.user_agent())
     }
@@ -124,7 +124,7 @@ impl World {
     }
 }
 
-/// Starts the yurt-ds controller on a client of an embedded cluster, for DaemonSets of these kinds.
+/// Starts the yurt-ds controller for DaemonSets of these kinds, with a client of an embedded cluster.
 pub(crate) fn start_controller(
     client: Client,
     clock: Clock,
@@ -141,7 +141,7 @@ pub(crate) fn start_controller(
             renew_deadline: Duration::from_secs(10),
             renew_every: Duration::from_secs(5),
         },
-        elects: false, // there is only one replica
+        elects: false, // no leader election, because there is only one replica
         metrics: metrics::Metrics::new(),
         readiness: ReadinessHandle::default(),
         gathering: controller::WakeupBatching::default(),

@@ -1,7 +1,7 @@
-//! Changes of single conditions in an object's status, without touching the others.
+//! Changes of single conditions in an object's status, without changing the other conditions.
 //!
-//! A strategic merge patch finds each condition by its type. So it keeps what the kubelet or a native controller writes at the
-//! same time. The UID in the patch protects another object with the same name.
+//! A strategic merge patch identifies each condition by its type. So conditions that the kubelet or a native controller writes at
+//! the same time are kept. The patch contains the UID, so that it cannot change another object with the same name.
 
 use kube::api::{Patch, PatchParams};
 use kube::core::{Request, request};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::core::message_of;
 use crate::core::names::{POD_IMAGE_READY, WAIT_PULL_IMAGE};
 
-/// Creates a patch of the given conditions, for the object with this name and UID.
+/// Creates a patch that sets the given conditions of the object with this name and UID.
 pub(crate) fn patch_conditions(
     requests: &Request,
     name: &str,
@@ -26,8 +26,8 @@ pub(crate) fn patch_conditions(
     requests.patch_subresource("status", name, &parameters, &Patch::Strategic(&patch))
 }
 
-/// Returns a `PodImageReady` condition that requests the images of a revision. When its status changes, the caller adds the
-/// transition time.
+/// Returns a `PodImageReady` condition that requests the images of a revision. The caller adds `lastTransitionTime` if the status
+/// changes.
 pub(crate) fn image_request(revision: &str) -> Value {
     json!({
         "type": POD_IMAGE_READY,

@@ -1,4 +1,4 @@
-//! Evictions: the request, and the reason of a refusal.
+//! Evictions: the request, and the reason why a PodDisruptionBudget rejects it.
 
 use std::sync::Arc;
 
@@ -11,25 +11,25 @@ use super::CallError;
 use crate::core::{Obstruction, PodRef, Refusal};
 use crate::k8s::pod::Pod;
 
-/// Reason of the cause that names a disruption budget (`DisruptionBudgetCause` in `k8s.io/api/policy/v1`).
+/// Value of `reason` in the cause that names a budget (`DisruptionBudgetCause` in `k8s.io/api/policy/v1`).
 const CAUSE: &str = "DisruptionBudget";
-/// Beginning of that cause's message, followed by the name of the budget.
+/// Beginning of the message in that cause. The name of the budget follows.
 const ABOUT: &str = "The disruption budget ";
-/// Message while the API server has not processed the latest version of the budget.
+/// Part of the message while the disruption controller has not processed the latest version of the budget.
 const NOT_PROCESSED: &str = "still being processed";
-/// Message if the budget cannot be computed.
+/// Part of the message if the budget cannot be computed.
 const NOT_COMPUTED: &str = "failed sync";
-/// Message for a pod that several budgets select. The response has no cause.
+/// Part of the message for a pod that several budgets select. The response then contains no cause.
 const SEVERAL: &str = "more than one PodDisruptionBudget";
 
-/// Creates a request to evict exactly this pod, identified by its UID.
+/// Creates a request to evict exactly the pod with this UID.
 ///
-/// Built by hand: `kube` writes `delete_options`, which the API server ignores, so it would not check the preconditions. It
-/// checks them after the budget. So a request for a pod that was replaced a moment ago uses one disruption of the budget for two
-/// minutes. That is rare and safe.
+/// The body is built here, because `kube` writes a field `delete_options`, which the API server ignores along with the
+/// preconditions in it. The API server checks preconditions after the budget: if the pod was replaced just before, the request
+/// fails, but uses up one allowed disruption for two minutes. This is rare and harmless.
 ///
 /// # Errors
-/// If the namespace or the name is not valid in a path.
+/// If the namespace or the name is not valid in a URL path.
 pub(crate) fn eviction(
     namespace: &str,
     pod: &PodRef,
@@ -52,7 +52,7 @@ pub(crate) fn eviction(
         .map_err(request::Error::BuildRequest)
 }
 
-/// Returns the refusal of a disruption budget; `None` for any other error.
+/// Returns the reason if a disruption budget rejected the eviction; `None` for any other error.
 pub(crate) fn refusal(error: &CallError) -> Option<Refusal> {
     match error {
         CallError::Kube(kube::Error::Api(status)) => refusal_in(status),
@@ -69,7 +69,7 @@ pub(super) fn refusal_in(status: &Status) -> Option<Refusal> {
     }
     let details = status.details.as_ref()?;
     let named = |name: &str| Some(Arc::from(name)).filter(|_| !name.is_empty());
-    // The budget tracks a limited number of evictions in progress, and that limit is reached.
+    // 403: the budget tracks a limited number of evictions in progress, and this number is reached.
     if status.code == 403 && details.group == "policy" {
         return Some(Refusal {
             budget: named(&details.name),
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
     use serde_json::{Value, from_value};
 
-    /// Responses of Kubernetes 1.36, except the one that failed to sync, which is from 1.37.
+    /// The test cases are responses of Kubernetes 1.36, and one with "failed sync" of Kubernetes 1.37.
     #[test]
     fn a_refusal_names_the_budget_and_tells_what_it_lacks() {
         let case = |status: Value, expected: Option<(Option<&str>, Obstruction)>| {
@@ -145,7 +145,7 @@ mod tests {
             }),
             Some((Some("web"), Obstruction::Exhausted)),
         );
-        // Priority and fairness, a missing permission, an internal error.
+        // Errors without a budget: priority and fairness, a missing permission, an internal error.
         case(
             json!({
                 "status": "Failure", "code": 429, "reason": "TooManyRequests", "message": "Too many requests",

@@ -6,16 +6,16 @@
 //! groups  (watches of pods, revisions)    16 watches per connection, 16 connections; more watches are spread evenly over them
 //! ```
 //!
-//! `kube` uses only HTTP/1.1, where each concurrent request needs its own connection and TLS handshake. Here, a batch of
-//! deletions shares one connection. Watches have other connections than writes and Lease renewals, because unread watch events
-//! fill the window of a connection.
+//! `kube` supports only HTTP/1.1, where each concurrent request needs its own connection and TLS handshake. With HTTP/2, many
+//! concurrent deletions share one connection. Watches use other connections than writes and Lease renewals, because unread watch
+//! events use up the flow-control window of a connection.
 //!
-//! API servers and proxies limit the streams of a connection, and a request above the limit waits without an error. Many
-//! DaemonSets must not block the watch of Nodes. So it shares a connection with two other watches, never with those of the
-//! groups. A watch that waits for its response is counted and logged.
+//! API servers and proxies limit the streams of a connection, and a request above the limit waits without an error. Watches of
+//! many DaemonSets' pods must not block the watch of Nodes. So the watches of Nodes and DaemonSets have their own connection. A
+//! watch that waits for its response is counted and logged.
 //!
-//! Pings detect a connection that died silently. If requests wait on it, they detect it within the time of one write. A
-//! connection is opened when its first request is sent.
+//! Pings detect dead connections: on the connection for calls, within the deadline of a write. A connection is opened when its
+//! first request is sent.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -40,43 +40,45 @@ use tracing::warn;
 /// Ping settings of a connection.
 #[derive(Clone, Copy)]
 struct Ping {
-    /// Silence after which a ping is sent.
+    /// Time without data after which a ping is sent.
     interval: Duration,
-    /// Time limit for the answer.
+    /// Time limit for the response to a ping.
     timeout: Duration,
 }
 
-/// Pings on connections for calls. Interval and timeout together are shorter than [`WRITE_DEADLINE`](super::WRITE_DEADLINE).
+/// Ping settings of the connection for calls. Interval and timeout together are shorter than
+/// [`WRITE_DEADLINE`](super::WRITE_DEADLINE).
 const PING: Ping = Ping {
     interval: Duration::from_millis(1500),
     timeout: Duration::from_secs(2),
 };
-/// Pings on connections with only watches, which can be silent for long.
+/// Ping settings of connections for watches, which may receive no data for a long time.
 const WATCH_PING: Ping = Ping {
     interval: Duration::from_secs(30),
     timeout: Duration::from_secs(15),
 };
-/// Receive windows of a stream and of a connection, in bytes. They limit the memory for unread data of a fast server.
+/// Receive windows of a stream and of a connection, in bytes. They limit the memory for received data that was not read yet.
 ///
 /// With a quarter of these sizes, a streaming list of 50,000 pods takes twice as long, because the thread sleeps between reads
 /// (see [`WakeupBatching`](crate::controller::WakeupBatching)).
 const WINDOWS: (u32, u32) = (1 << 20, 2 << 20);
 
-/// Watches of groups per connection. Servers and proxies usually allow 100 streams or more (kube-apiserver, HAProxy: 100; nginx,
-/// AWS: 128). Hardened installations may have lower limits.
+/// Maximum number of group watches per connection. Most servers and proxies allow 100 streams or more (kube-apiserver, HAProxy:
+/// 100; nginx, AWS: 128). Hardened installations may allow fewer.
 const GROUP_STREAMS: usize = 16;
-/// Maximum number of connections for watches of groups. With [`GROUP_STREAMS`] they suffice for 128 groups, and with 100 streams
-/// each for 800.
+/// Maximum number of connections for group watches. With [`GROUP_STREAMS`] watches each they suffice for 128 groups; with 100
+/// streams each they suffice for 800.
 const GROUP_CONNECTIONS: usize = 16;
-/// Time after which a watch without a response counts as waiting. An API server responds as soon as the watch has begun.
+/// Time after which a watch without a response counts as waiting. An API server normally responds as soon as the watch has begun.
 const LATE: Duration = Duration::from_secs(5);
 
 type Connector = TimeoutConnector<HttpsConnector<HttpConnector>>;
 type Http = HttpClient<Connector, Body>;
 
-/// Creates a client for the API server of `config`, and sends no request. `waiting` counts watches without a response.
+/// Creates a client for the API server of `config` without sending a request. The gauge `waiting` counts watches without a
+/// response.
 ///
-/// Lists are not compressed: close to the API server, compression costs both sides more than it saves.
+/// Lists are not compressed: near the API server, compression costs more CPU on both sides than it saves.
 ///
 /// # Errors
 /// If the certificates or headers of `config` cannot be used.
@@ -97,30 +99,30 @@ pub(super) fn client(config: &Config, waiting: Gauge) -> Result<Client> {
     Ok(Client::new(stack, config.default_namespace.clone()))
 }
 
-/// All connections of a client.
+/// All connections of one client.
 struct Connections {
     connector: Connector,
     calls: Http,
-    /// Connection for watches of the whole cluster.
+    /// Connection for watches of resources in the whole cluster.
     cluster: WatchConnection,
-    /// Connections for watches of groups, opened on demand.
+    /// Connections for watches of groups (pods and revisions). They are opened when needed.
     groups: Mutex<Vec<WatchConnection>>,
     watches: Builder,
     waiting: Gauge,
     late: Duration,
 }
 
-/// A connection for watches. When the server closes it, it briefly overlaps with its replacement.
+/// A connection for watches. If the server closes the connection, a new one replaces it while the old one is still closing.
 #[derive(Clone)]
 struct WatchConnection {
     http: Http,
     /// Number of requested or open watches.
     open: Arc<AtomicUsize>,
-    /// Number of watches that wait for their response.
+    /// Number of watches that have waited too long for a response.
     late: Arc<AtomicUsize>,
 }
 
-/// Counts one watch until dropped.
+/// Counts one watch in a counter until dropped.
 struct Counted(Arc<AtomicUsize>);
 
 impl Counted {
@@ -136,7 +138,7 @@ impl Drop for Counted {
     }
 }
 
-/// Counts one waiting watch in the gauge until dropped.
+/// Counts one waiting watch in the client's gauge until dropped.
 struct Waiting<'a>(&'a Gauge);
 
 impl Drop for Waiting<'_> {
@@ -145,7 +147,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// Connection for a request.
+/// Connection on which a request is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Calls,
@@ -212,7 +214,7 @@ impl Connections {
         Ok(response.map(|body| holding(body, Some(watch))))
     }
 
-    /// Begins a watch of a group on the first connection with room, on a new one, or on the least used one.
+    /// Begins a watch of a group: on the first connection with room, on a new connection, or on the least used one.
     fn group(&self) -> (WatchConnection, Counted) {
         let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
         let chosen = match groups.iter().find(|connection| connection.has_room()) {
@@ -224,7 +226,7 @@ impl Connections {
             }
             None => {
                 let least = groups.iter().min_by_key(|connection| connection.load());
-                least.unwrap_or(&self.cluster) // there is at least one
+                least.unwrap_or(&self.cluster) // never empty: there are GROUP_CONNECTIONS connections
             }
         };
         chosen.begin()
@@ -244,20 +246,20 @@ impl WatchConnection {
         (self.clone(), Counted::new(&self.open))
     }
 
-    /// Returns the number of waiting watches and of all watches.
+    /// Returns the number of watches that wait for a response, and the number of all watches.
     fn load(&self) -> (usize, usize) {
         let now = |count: &AtomicUsize| count.load(Ordering::Relaxed);
         (now(&self.late), now(&self.open))
     }
 
-    /// Returns true if another watch may use the connection. A connection with a waiting watch counts as full.
+    /// Returns true if another watch may use the connection. A connection on which a watch waits counts as full.
     fn has_room(&self) -> bool {
         let (late, open) = self.load();
         late == 0 && open < GROUP_STREAMS
     }
 }
 
-/// Returns the body of a response, which counts as an open watch until its end.
+/// Returns the body of a response. A body with a watch keeps the watch counted as open until the body is dropped.
 fn holding(
     body: Incoming,
     watch: Option<Counted>,
@@ -276,7 +278,7 @@ fn builder(ping: Ping) -> Builder {
         .pool_timer(TokioTimer::new())
         .http2_keep_alive_interval(ping.interval)
         .http2_keep_alive_timeout(ping.timeout)
-        // Until the server announces its limit, since it would reject streams above that.
+        // One stream until the server announces its limit, because the server rejects streams above the limit.
         .http2_initial_max_send_streams(1)
         .http2_initial_stream_window_size(window)
         .http2_initial_connection_window_size(connection_window);
@@ -334,17 +336,17 @@ mod tests {
         }
     }
 
-    /// An API server that answers watches at once and ends them only on request.
+    /// An API server that responds to watches at once and ends them only when told to.
     struct Server {
         address: std::net::SocketAddr,
-        /// Open watches, by path and number of the connection.
+        /// Open watches: path, and number of the connection.
         open: Arc<Mutex<Vec<(String, usize)>>>,
-        /// Ends all open watches.
+        /// Sending a message ends all open watches.
         end: tokio::sync::watch::Sender<()>,
         accepted: Arc<AtomicUsize>,
     }
 
-    /// Starts a server that allows this many streams per connection.
+    /// Starts a server that allows `streams` streams per connection.
     async fn serve(streams: u32) -> Server {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let server = Server {
@@ -383,7 +385,7 @@ mod tests {
     }
 
     impl Server {
-        /// Returns connections to this server by HTTP/2 without TLS.
+        /// Returns HTTP/2 connections without TLS to this server.
         fn connections(&self, late: Duration) -> Arc<Connections> {
             let mut config = Config::new(format!("http://{}", self.address).parse().unwrap());
             config.root_cert = Some(Vec::new());
@@ -410,7 +412,7 @@ mod tests {
         }
     }
 
-    /// Begins a watch and reads it to its end.
+    /// Begins a watch and reads its events to the end.
     fn watch(connections: &Arc<Connections>, server: &Server, path: &str) {
         let sent = connections.clone().send(server.request(path));
         tokio::spawn(async move {
@@ -476,7 +478,7 @@ mod tests {
             usize::try_from(connections.waiting.get()) == Ok(groups - served)
         })
         .await;
-        // The server answers no watch on the full connections, but this one at once.
+        // The connections for groups are full, but the watch of Nodes has its own connection and gets a response at once.
         let nodes = connections.clone().send(server.request(NODES));
         let answer =
             tokio::time::timeout(Duration::from_secs(5) * crate::machine::BUSY, nodes).await;
@@ -486,7 +488,7 @@ mod tests {
             server.accepted.load(Ordering::Relaxed),
             GROUP_CONNECTIONS + 1
         );
-        // A watch that ends makes room for a waiting one.
+        // Each watch that ends frees a stream for a waiting one.
         for round in 2.. {
             server.end.send_replace(());
             let expected = (served * round).min(groups) + 1;
@@ -498,7 +500,7 @@ mod tests {
         until("none waits", || connections.waiting.get() == 0).await;
     }
 
-    /// The server's limit is lower than the client's: a connection with waiting watches gets no further watches.
+    /// The server allows fewer streams than the client assumes: a connection with waiting watches gets no further watches.
     #[tokio::test]
     async fn a_connection_on_which_watches_wait_is_full() {
         let server = serve(4).await;
@@ -511,7 +513,7 @@ mod tests {
         assert_eq!(server.accepted.load(Ordering::Relaxed), 2);
     }
 
-    /// A write can be reported as unanswered in time, and the next one gets a working connection.
+    /// A dead connection must be detected before the deadline of a write, so that the next write gets a new connection.
     #[test]
     fn a_dead_connection_is_given_up_within_the_time_of_a_write() {
         assert!(PING.interval + PING.timeout < super::super::WRITE_DEADLINE);

@@ -22,7 +22,7 @@ fn a_revision_that_is_nested_too_deep_is_named_with_its_owner() {
     assert_eq!(unreadable.metadata.namespace.as_deref(), Some("tenant"));
     let owners = unreadable.metadata.owner_references.unwrap();
     assert_eq!(owners[0].uid, "w");
-    // Moderately deep, and without a template.
+    // Data that is nested less deep than the limit, without a template, is readable.
     let json = format!(r#"{{"metadata":{{"name":"flat"}},"data":{}}}"#, deep(100));
     assert!(read::<ControllerRevision>(json.as_bytes()).is_ok());
 }
@@ -187,7 +187,7 @@ fn the_template_of_a_daemonset_that_is_not_ours_is_skipped() {
     assert_eq!(set.spec.update_strategy.kind.as_deref(), Some("OnDelete"));
 }
 
-/// Arbitrary JSON with some of the keys that the parser reads.
+/// Generates arbitrary JSON that contains some of the keys that the parser reads.
 fn any_json() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),

@@ -1,4 +1,4 @@
-//! Checks from the cache before a request reaches the API server. Almost only pods of this node that can be replaced pass.
+//! Checks on cached pods, before a request reaches the API server. They reject nearly all requests that cannot succeed.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use crate::ota_server::answer::Answer;
 use crate::ota_server::cloud::is_silent;
 use crate::ota_server::pod::{NodePod, PodKey};
 
-/// Time by which the cache may lag behind a change that the caller has already seen elsewhere.
+/// Maximum lag of the cache behind a change that the caller has seen in the API.
 const LAG: Duration = Duration::from_millis(100);
 
-/// A pod that may be replaced as far as its own fields tell, and its owner.
+/// A pod that passed checks 3 to 9, and its owner.
 #[derive(Debug)]
 pub(super) struct Admitted {
     pub(super) pod: NodePod,
@@ -23,7 +23,7 @@ pub(super) struct Admitted {
 }
 
 impl Actions {
-    /// Returns the pod if it may be replaced, as far as the cache or a single read tells.
+    /// Runs checks 1 to 9 on the cached pod, or on a single live read if the cache doesn't suffice, and returns the pod.
     pub(super) async fn admit(&self, verb: ActionVerb, key: &PodKey) -> Result<Admitted, Answer> {
         let known = self.setup.pod_cache.pod(key);
         if self.setup.cloud.is_throttled() {
@@ -44,7 +44,7 @@ impl Actions {
                 }
                 self.admit_unknown(verb, key).await
             }
-            // The cache may be stale, so the pod is read from the API server.
+            // Without a live watch the cache may be stale, so read the pod from the API server.
             (false, Some(_)) => {
                 let pod = self.live.pod(key).await;
                 self.admit_read(verb, pod.map_err(|error| text::not_read(&error))?)
@@ -61,7 +61,8 @@ impl Actions {
             Ok(owner) => return Ok(Admitted { pod, owner }),
             Err(refusal) => refusal,
         };
-        // A condition may have been set just now. A pod that is terminating or has another kind of owner stays that way.
+        // Wait shortly for the cache: the pod's condition may have changed just now. Deletion and the owner's kind cannot change
+        // back.
         let has_daemonset = pod
             .controller()
             .is_some_and(|owner| owner.kind == "DaemonSet");
@@ -78,11 +79,11 @@ impl Actions {
         self.admit_read(verb, pod.ok_or(refusal)?)
     }
 
-    /// Looks up a pod that is not in the cache, within limits.
+    /// Looks up a pod that is not in the cache. The number of such look-ups is limited.
     async fn admit_unknown(&self, verb: ActionVerb, key: &PodKey) -> Result<Admitted, Answer> {
         let look = async || {
             if self.setup.cloud.is_lost() {
-                return Err(text::disconnected(Reason::Disconnected)); // the previous look-up has found that out
+                return Err(text::disconnected(Reason::Disconnected)); // the previous look-up lost the connection
             }
             match self.live.pod(key).await {
                 Ok(pod) => Ok(Some(pod)),
@@ -96,7 +97,8 @@ impl Actions {
             .await?
         {
             PodLookup::Found(pod) => self.admit_read(verb, pod),
-            // The pod is not on this node. Without a live watch, not even that is certain.
+            // The look-up limit is reached. With a live watch, a pod that is not cached is not on this node. Without one, it may
+            // be.
             PodLookup::Refused if self.setup.pod_cache.is_live() && !self.setup.cloud.is_lost() => {
                 Err(text::not_found(key))
             }
@@ -110,7 +112,8 @@ impl Actions {
         Ok(Admitted { pod, owner })
     }
 
-    /// Checks if a lost cloud has returned. One call does this, at most every five seconds; the others wait for its result.
+    /// Checks if the lost API server answers again. One call sends a request, at most every five seconds; concurrent calls wait
+    /// for its result.
     async fn seek_cloud(&self, key: &PodKey) -> Result<(), Answer> {
         let result = match self.probe.try_lock() {
             Ok(_turn) if self.setup.cloud.may_be_sought() => self.live.pod(key).await.map(drop),

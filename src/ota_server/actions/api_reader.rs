@@ -1,8 +1,8 @@
 //! Reads of a pod, its DaemonSet and the revisions from the API server, before anything is written.
 //!
-//! The conditions that offer an upgrade can be stale if the controller is away, and the cache can lag behind. So the objects
-//! themselves are evaluated again, with the controller's own code. A write follows only after an answer, so that a hanging server
-//! executes nothing later.
+//! `PodNeedUpgrade` can be stale if the controller is down, and the cache can lag behind. So the DaemonSet and its revisions are
+//! evaluated with the controller's own code. Nothing is written until all reads have succeeded, so that a hanging API server
+//! doesn't execute a write later.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -30,17 +30,18 @@ use crate::ota_server::pod::{NodePod, PodKey};
 use crate::ota_server::pod_cache::PodCache;
 use crate::ota_server::received::{receive, receive_items};
 
-/// Longest time of the reads in a request. The reference documents it too.
+/// Time limit for reading a pod, and for reading a DaemonSet with its revisions. The reference documents it too.
 pub(super) const DEADLINE: Duration = Duration::from_secs(2);
-/// Longest time of a write, after all reads have been answered. An admission webhook may take ten seconds by default, and an
-/// abandoned write may still be applied.
+/// Time limit for a write, after all reads have succeeded. It covers the default timeout of an admission webhook (10 s), because
+/// an abandoned write may still be applied.
 pub(super) const WRITE_DEADLINE: Duration = Duration::from_secs(10);
-/// Size from which a pod counts as large, in bytes. Only two are read at once, because each is in memory twice during the read.
+/// Size from which a pod counts as large, in bytes. At most two large pods are read at once, because each is in memory twice
+/// during the read.
 const LARGE: usize = 128 << 10;
 const LARGE_AT_ONCE: usize = 2;
-/// Manifests that grant the agent's permissions.
+/// Manifests that grant the agent's permissions, for error texts.
 const BASE: &str = "manifests/base/ota-server";
-/// Maximum number of cached selectors. A node has fewer DaemonSets.
+/// Maximum number of cached selectors. A node runs fewer DaemonSets.
 const SELECTORS: usize = 256;
 
 /// Reader of the API server. Cheap to clone; all clones share their state.
@@ -49,33 +50,33 @@ pub(super) struct ApiReader {
     client: Client,
     cloud: Cloud,
     pod_cache: PodCache,
-    /// Limits concurrent reads of large pods.
+    /// Limits concurrent reads of large pods, to save memory.
     large: Arc<Semaphore>,
-    /// Selectors by UID of the DaemonSet. A selector never changes.
+    /// Selectors by UID of the DaemonSet. They can be cached because a DaemonSet's selector is immutable.
     selectors: Arc<Mutex<BTreeMap<String, String>>>,
 }
 
-/// A pod and the objects by which it is evaluated, read together.
+/// A pod with its DaemonSet and revisions, read together.
 pub(super) struct JudgedPod {
-    /// The pod.
+    /// The pod, or the error of reading it.
     pub(super) pod: Result<NodePod, CallError>,
-    /// Its DaemonSet and the revisions.
+    /// The pod's DaemonSet and the revisions, or the error of reading them.
     pub(super) set: Result<(DaemonSet, Vec<ControllerRevision>), CallError>,
 }
 
-/// Result of evaluating a pod.
+/// Result of evaluating a pod's revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum LiveJudgement {
-    /// The pod is outdated. Contains the current revision.
+    /// The pod is outdated. Contains the revision that replaces it.
     Outdated(Revision),
-    /// The pod is not outdated, or this cannot be determined.
+    /// The pod is not outdated, or its revision cannot be determined.
     Refused(Reason),
-    /// The objects don't fit together; one of them may have changed between the reads.
+    /// The pod, DaemonSet and revisions contradict each other: one may have changed between the reads.
     InDoubt,
 }
 
 impl ApiReader {
-    /// Creates a reader. Sends no request.
+    /// Creates a reader without sending a request.
     pub(super) fn new(client: Client, cloud: Cloud, pod_cache: PodCache) -> Self {
         Self {
             client,
@@ -86,13 +87,13 @@ impl ApiReader {
         }
     }
 
-    /// Reads the pod.
+    /// Reads a pod from the API server.
     pub(super) async fn pod(&self, key: &PodKey) -> Result<NodePod, CallError> {
         let request = requests::<k8s::Pod>(&key.namespace).get(&key.name, &GetParams::default());
         self.call(DEADLINE, self.fetch_pod(key, request)).await
     }
 
-    /// Reads any other object in the namespace.
+    /// Reads an object of any kind in the namespace.
     pub(super) async fn get<K>(&self, namespace: &str, name: &str) -> Result<K, CallError>
     where
         K: Resource<DynamicType = ()> + DeserializeOwned,
@@ -130,17 +131,18 @@ impl ApiReader {
 
     /// Reads the pod, its DaemonSet and the revisions, concurrently if possible.
     ///
-    /// The revisions may come from the API server's cache. For the newest list, it waits up to 100 ms after any write, since
-    /// Kubernetes 1.31. Pod and DaemonSet are always the newest. If the revisions don't fit them, the result is `InDoubt`.
+    /// Pod and DaemonSet are always the newest versions. The revisions may come from the API server's cache, because a list of
+    /// the newest ones waits up to 100 ms after any write (since Kubernetes 1.31). If they contradict the pod, [`judge`] returns
+    /// `InDoubt`.
     pub(super) async fn look(&self, key: &PodKey, owner: &OwnerReference) -> JudgedPod {
         let set = self.set(&key.namespace, owner, ListParams::default().match_any());
         let (pod, set) = tokio::join!(self.pod(key), set);
         JudgedPod { pod, set }
     }
 
-    /// Reads the newest version of the same objects, one after the other.
+    /// Reads the newest pod, and then its DaemonSet and revisions.
     ///
-    /// So no pod that was read runs a revision that was created after the list.
+    /// In this order, the list contains the revision of the pod that was read, unless the revision was deleted.
     pub(super) async fn look_again(&self, key: &PodKey, owner: &OwnerReference) -> JudgedPod {
         let pod = self.pod(key).await;
         let set = self.set(&key.namespace, owner, ListParams::default());
@@ -185,7 +187,7 @@ impl ApiReader {
                     index.apply_set(&set);
                     let key = SetKey::of_kind(kind, namespace, &owner.name);
                     let Some(selector) = index.set(&key).map(|set| set.selector.clone()) else {
-                        return Ok((set, Vec::new())); // yurt-ds does not manage it, whatever its revisions are
+                        return Ok((set, Vec::new())); // yurt-ds does not manage this DaemonSet, so its revisions don't matter
                     };
                     self.remember(&set, &selector);
                     let revisions = list(selector).await?;
@@ -196,7 +198,7 @@ impl ApiReader {
         self.call(DEADLINE, both).await
     }
 
-    /// Reads a pod, and returns the cached one if both are equal. Only a few large pods are read at once.
+    /// Reads a pod, and returns the cached one if both are equal. At most two large pods are read at once.
     async fn fetch_pod(
         &self,
         key: &PodKey,
@@ -247,7 +249,8 @@ impl ApiReader {
         if let Err(error) = &result
             && error.lacks_permission()
         {
-            // The API server quotes the group: `in API group "apps.kruise.io"`.
+            // The error names the API group only if the permission for Advanced DaemonSets is missing: `in API group
+            // "apps.kruise.io"`.
             let apply = if error.to_string().contains(KRUISE_GROUP) {
                 ADVANCED_RBAC
             } else {
@@ -279,7 +282,7 @@ pub(super) fn requests<K: Resource<DynamicType = ()>>(namespace: &str) -> Reques
     Request::new(K::url_path(&(), Some(namespace)))
 }
 
-/// Evaluates a pod by its DaemonSet and the revisions. `last`: nothing will be read again.
+/// Evaluates a pod by its DaemonSet and the revisions. `last`: the objects will not be read again, so doubts must be settled.
 pub(super) fn judge(
     pod: &NodePod,
     owner: &OwnerReference,
@@ -323,7 +326,7 @@ pub(super) fn judge(
     match pods.next().map(|pod| pod.revision) {
         Some(PodRevision::Outdated) => Outdated(target),
         Some(PodRevision::Current) => Refused(Reason::NotOutdated),
-        // The pod has another owner now than in the cache.
+        // The index has no such pod, or not its revision: the pod has another owner now than in the cache.
         Some(PodRevision::Unknown) | None => Refused(Reason::NativeControllerBehind),
     }
 }
@@ -345,8 +348,8 @@ fn index(
     Some((index, key))
 }
 
-/// Settles doubts that remain after two reads. A missing revision counts as deleted, and the one with the highest number as
-/// current.
+/// Settles contradictions that remain after the second read. A revision that is missing counts as deleted, and the revision with
+/// the highest number counts as the current one.
 fn settle(index: &mut Index, key: &SetKey, now: Timestamp) {
     let mismatch = RevisionState::Unknown(RevisionUnknown::Mismatch);
     if index

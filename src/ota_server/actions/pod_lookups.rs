@@ -1,8 +1,8 @@
-//! Limited look-ups of pods that run on other nodes, so that the answer can name the node.
+//! Limited look-ups of pods that run on other nodes, so that the answer can name the pod's node.
 //!
-//! A pod that is not in the cache is not on this node, and the request is rejected without a look-up. Only a name that a
-//! DaemonSet of this node could have given to a pod is looked up, and only at a limited rate. Invented names of that form use up
-//! the rate limit, and then are rejected like all others.
+//! A pod that is not in the cache is not on this node, and the request is rejected. Only a name that a DaemonSet of this node
+//! could have generated is looked up, at a limited rate. Invented names of that form use up the limit; after that, requests for
+//! them are rejected like all others.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,13 +14,13 @@ use tokio::time::Instant;
 use crate::ota_server::pod::{NodePod, PodKey};
 use crate::ota_server::route::is_subdomain;
 
-/// Number of look-ups in a burst after a quiet time.
+/// Maximum number of look-ups in a burst.
 const BURST: u32 = 3;
-/// Time until one more look-up is allowed.
+/// Time after which one more look-up is allowed.
 const REFILL: Duration = Duration::from_secs(5);
-/// Time for which a result is cached. A pod doesn't move, and an unused name is unlikely to be used soon.
+/// Lifetime of a cached result. Pods don't move to other nodes, and the API server is unlikely to generate an unused name soon.
 const BELIEVED: Duration = Duration::from_secs(30);
-/// Maximum number of cached results. The rate limit keeps their number below it.
+/// Maximum number of cached results. The rate limit normally keeps their number below it.
 const REMEMBERED: usize = 16;
 /// Characters of the suffixes that Kubernetes generates.
 const ALPHABET: &str = "bcdfghjklmnpqrstvwxz2456789";
@@ -41,9 +41,9 @@ struct Inner {
 
 #[derive(Debug, Default)]
 struct LookupState {
-    /// Time at which the token bucket is full. Each look-up moves it forward.
+    /// Time at which the token bucket is full again. Each look-up takes a token and moves this time forward.
     full_at: Option<Instant>,
-    /// Results and the times at which they expire.
+    /// Results with their expiry times.
     answers: BTreeMap<PodKey, (Option<NodePod>, Instant)>,
 }
 
@@ -54,12 +54,12 @@ pub(super) enum PodLookup {
     Found(NodePod),
     /// No pod has the name.
     Absent,
-    /// Not looked up, because the rate limit is used up.
+    /// No look-up was made, because the rate limit is used up.
     Refused,
 }
 
 impl PodLookups {
-    /// Looks up a pod, one caller at a time. A pod on `node` is not cached, because it changes.
+    /// Looks up a pod, one caller at a time. A pod on `node` (this node) is not cached, because its state changes.
     pub(super) async fn look_up<E>(
         &self,
         node: &str,
@@ -112,7 +112,7 @@ impl From<Option<NodePod>> for PodLookup {
     }
 }
 
-/// Returns true if a DaemonSet of one of `pods` could have given the name to a pod of another node.
+/// Returns true if a DaemonSet that has a pod in `pods` could have a pod with this name on another node.
 pub(super) fn could_be_named(key: &PodKey, pods: &[NodePod]) -> bool {
     let same_namespace = pods
         .iter()
@@ -131,7 +131,7 @@ fn is_generated(name: &str, daemonset: &str) -> bool {
     random.len() == RANDOM && random.chars().all(|letter| ALPHABET.contains(letter))
 }
 
-/// Returns true if a name is valid in a request.
+/// Returns true if Kubernetes allows the text as a pod's name or namespace, so that a request for it is useful.
 pub(super) fn is_name(name: &str) -> bool {
     name.len() <= 253 && is_subdomain(name)
 }
@@ -210,6 +210,6 @@ mod tests {
             pod_lookups.look_up("n1", &key("a"), look).await.unwrap();
             tokio::time::advance(Duration::from_secs(10)).await;
         }
-        assert_eq!(looks, 3); // at 0, 30 and 60 seconds
+        assert_eq!(looks, 3); // at 0, 30 and 60 seconds, because results expire after 30 seconds
     }
 }

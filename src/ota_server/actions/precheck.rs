@@ -1,7 +1,8 @@
-//! Checks 3 to 9 of docs/reference/node-api.md, in order. They decide from the pod itself if it may be replaced or its images
-//! pulled.
+//! Checks 3 to 9 of docs/reference/node-api.md, in order. They decide from the pod's own fields if the pod may be replaced or its
+//! images pulled.
 //!
-//! They run twice: on the cached pod, so that invalid requests cost nothing, and on the pod as read from the API server.
+//! They run twice: first on the cached pod, so that invalid requests cost no API request, then on the pod read from the API
+//! server.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
@@ -11,14 +12,14 @@ use crate::core::names::{KRUISE_GROUP, PULL_IMAGE_FAIL, UNTOLERATED_TAINT};
 use crate::ota_server::answer::Answer;
 use crate::ota_server::pod::{NodePod, NodePodCondition, PodDetails, PodKey};
 
-/// Owner that creates a pod again after its deletion.
+/// Owner that creates the pod again after its deletion.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum PodOwner {
-    /// The DaemonSet.
+    /// A native or Advanced DaemonSet.
     DaemonSet(OwnerReference),
-    /// The kubelet, from a static manifest.
+    /// The kubelet, which creates static pods from manifest files.
     Node {
-        /// Name of the pod without the name of the node.
+        /// Name of the pod without the node's name, which the kubelet appends.
         name: String,
     },
 }
@@ -53,13 +54,14 @@ pub(super) fn needs_upgrade(facts: &PodDetails) -> bool {
         .is_some_and(NodePodCondition::is_true)
 }
 
-/// Returns true if the node would repel a new pod. The controller, which reads the Node, reports this as the condition's reason.
+/// Returns true if the node would repel a new pod. The controller reads the Node's taints and reports them as reason of
+/// `PodNeedUpgrade`.
 pub(super) fn is_repelled(facts: &PodDetails) -> bool {
     let announced = facts.need_upgrade.as_ref();
     announced.is_some_and(|told| told.is_true() && told.reason == UNTOLERATED_TAINT)
 }
 
-/// Returns the pre-pull condition, unless it is for another revision than the offered one.
+/// Returns the condition `PodImageReady`, unless it names another revision than `PodNeedUpgrade`.
 pub(super) fn image_of(facts: &PodDetails) -> Option<&NodePodCondition> {
     let target = facts.need_upgrade.as_ref().and_then(NodePodCondition::hash);
     let image = facts.image_ready.as_ref()?;
@@ -74,7 +76,7 @@ pub(super) fn is_failed(image: &NodePodCondition) -> bool {
     !image.is_true() && image.reason == PULL_IMAGE_FAIL
 }
 
-/// Rejects an upgrade that would leave the node without a pod, which is worse than an old pod.
+/// Rejects an upgrade if the node would repel the new pod: an old pod is better than no pod.
 fn check_node(key: &PodKey, facts: &PodDetails) -> Result<(), Answer> {
     if is_repelled(facts) {
         Err(text::repelled(key))
@@ -83,7 +85,7 @@ fn check_node(key: &PodKey, facts: &PodDetails) -> Result<(), Answer> {
     }
 }
 
-/// Rejects an upgrade if a requested pull is not complete. Pulls are optional.
+/// Rejects an upgrade if a requested pull is not complete. Without a requested pull, the upgrade is allowed.
 fn check_image(key: &PodKey, facts: &PodDetails) -> Result<(), Answer> {
     match image_of(facts) {
         Some(image) if !image.is_true() => Err(text::image_not_ready(key, image, is_failed(image))),
@@ -120,8 +122,7 @@ fn owner(verb: ActionVerb, node: &str, pod: &NodePod) -> Result<PodOwner, Answer
     }
 }
 
-/// Returns the name of a static pod without the name of the node, which the kubelet appends. The node's name may also occur
-/// earlier.
+/// Returns the name of a static pod without the node's name. Removes only the last occurrence, which the kubelet appended.
 fn static_name<'a>(name: &'a str, node: &str) -> Option<&'a str> {
     let name = name.strip_suffix(node)?.strip_suffix('-')?;
     (!name.is_empty()).then_some(name)

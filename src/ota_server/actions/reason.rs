@@ -1,15 +1,16 @@
-//! Values of the header `X-OTA-Reason`. They let programs distinguish the many cases that OpenYurt answers with 403 and 500.
+//! Values of the header `X-OTA-Reason`. Programs need them because OpenYurt uses the statuses 403 and 500 for many different
+//! cases.
 
 use crate::core::names::UNTOLERATED_TAINT;
 
-/// Reason of an answer. The list is closed: a new reason is a new variant.
+/// Reason of an answer. docs/reference/node-api.md documents the complete list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reason {
     /// 503: the API server does not answer.
     Disconnected,
     /// 503: the API server asks for fewer requests.
     Throttled,
-    /// 500: the pod does not exist or is not on this node.
+    /// 500: the pod does not exist, or is not on this node.
     NotFound,
     /// 500: the API server answered a read with an error.
     ReadFailed,
@@ -17,23 +18,23 @@ pub(super) enum Reason {
     Forbidden,
     /// 500: an admission policy, a webhook or a quota rejected the write.
     Refused,
-    /// 500: the pods of this node are not known yet.
+    /// 500: the agent has not received the pods of this node yet.
     NothingKnownYet,
     /// 403: the pod is being deleted.
     Deleting,
     /// 403: the pod runs on another node.
     OtherNode,
-    /// 403: there is no new version for this pod.
+    /// 403: no new version is available for this pod.
     NotUpgradable,
-    /// 403: its DaemonSet was deleted or recreated.
+    /// 403: the pod's DaemonSet was deleted or recreated.
     DaemonSetGone,
-    /// 403: its DaemonSet is not in OTA mode, or its settings are invalid.
+    /// 403: the pod's DaemonSet is not in OTA mode, or its settings are invalid.
     ModeChanged,
-    /// 403: its DaemonSet is paused.
+    /// 403: the pod's DaemonSet is paused.
     Paused,
     /// 403: the native controller has not observed the latest change of the DaemonSet.
     NativeControllerBehind,
-    /// 403: the pod runs the current revision, regardless of its condition.
+    /// 403: the pod runs the current revision, although `PodNeedUpgrade` may be `True`.
     NotOutdated,
     /// 409: the node would repel a new pod.
     UntoleratedTaint,
@@ -47,9 +48,9 @@ pub(super) enum Reason {
     UnsupportedKind,
     /// 500: the name of a static pod doesn't end in the name of the node.
     StaticPodName,
-    /// 403: a static pod without its ConfigMap.
+    /// 403: the static pod has no ConfigMap with a manifest.
     ConfigMapMissing,
-    /// 500: the ConfigMap doesn't contain the manifest of that pod.
+    /// 500: the ConfigMap doesn't contain a manifest of this pod.
     ManifestInvalid,
     /// 500: the write was rejected or not answered.
     ApplyFailed,

@@ -6,7 +6,7 @@
 //!                           guard (new pod not Ready in time?) ──────┘ restores the backup
 //! ```
 //!
-//! OpenYurt's YurtStaticSet controller sets their `PodNeedUpgrade` and writes the ConfigMap.
+//! OpenYurt's YurtStaticSet controller sets `PodNeedUpgrade` on static pods and writes the ConfigMap with the new manifest.
 
 mod folder;
 mod guard;
@@ -28,7 +28,7 @@ use crate::k8s::client::{CallError, Failure};
 use crate::ota_server::answer::Answer;
 use crate::ota_server::pod::{NodePod, PodKey};
 
-/// Prefix of the names of the ConfigMaps (OpenYurt).
+/// Prefix of the names of OpenYurt's ConfigMaps with manifests.
 const CONFIG_MAP_PREFIX: &str = "yurt-static-set-";
 
 impl Actions {
@@ -95,7 +95,7 @@ impl Actions {
     }
 }
 
-/// Returns the answer if the ConfigMap could not be read: check 10, check 11, or a failed read.
+/// Returns the answer to the node owner if the ConfigMap could not be read: check 10, check 11, or a failed read.
 fn not_given(verb: ActionVerb, key: &PodKey, config_map: &str, error: &CallError) -> Answer {
     match error.failure() {
         Failure::Gone => {

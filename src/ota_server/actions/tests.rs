@@ -1,4 +1,4 @@
-//! Actions on the embedded cluster with its native controllers, kubelets and the yurt-ds controller, in virtual time.
+//! Actions of node owners on the embedded cluster with native controllers, kubelets and the yurt-ds controller, in virtual time.
 
 mod faults;
 mod junk;
@@ -24,10 +24,10 @@ use crate::sim::world::{self, World as Sim};
 
 /// User agent of the agent in these tests.
 const AGENT: &str = "ota-server";
-/// Long enough for native controllers, kubelets and the yurt-ds controller to finish.
+/// Time within which native controllers, kubelets and the yurt-ds controller finish their work.
 const A_MOMENT: Duration = Duration::from_secs(60);
 
-/// A cluster of two nodes, and the agent of the first.
+/// A cluster of two nodes, and the agent of node n1.
 struct World {
     sim: Sim,
     client: Client,
@@ -35,7 +35,7 @@ struct World {
 }
 
 impl World {
-    /// Starts with `default/web` in OTA mode on n1 and n2, with its first version.
+    /// Starts the world with the first version of `default/web`, in OTA mode on n1 and n2.
     async fn start() -> Self {
         let epoch: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
         let clock = Clock::starting_at(epoch);
@@ -66,7 +66,7 @@ impl World {
         world
     }
 
-    /// Starts, then changes the image: every pod has `PodNeedUpgrade` `True`.
+    /// Starts and changes the image, so that every pod has `PodNeedUpgrade` `True`.
     async fn outdated() -> Self {
         let world = Self::start().await;
         world.set_image("web", "nginx:2").await;
@@ -74,13 +74,13 @@ impl World {
         world
     }
 
-    /// Waits until all components have finished, and updates the agent's cache.
+    /// Waits until all components have finished their work, and updates the agent's cache.
     async fn settle(&self) {
         sleep(A_MOMENT).await;
         self.refresh().await;
     }
 
-    /// Updates the cache with the pods of n1, as the watch does.
+    /// Updates the agent's cache with the pods of n1, as its watch would.
     async fn refresh(&self) {
         let params = ListParams::default().fields("spec.nodeName=n1");
         let request = kube::core::Request::new("/api/v1/pods").list(&params);
@@ -131,7 +131,7 @@ impl World {
         self.patch_set(name, json!({ "spec": spec })).await;
     }
 
-    /// Creates a minimal pod on n1, merged with these fields.
+    /// Creates a minimal pod on n1, merged with the fields in `change`.
     async fn create_pod(&self, name: &str, change: Value) -> PodKey {
         let mut pod = json!({
             "metadata": { "name": name },
@@ -187,7 +187,7 @@ impl World {
             .cloned()
     }
 
-    /// Returns verb and resource of all requests of the agent so far.
+    /// Returns verb and resource of each request that the agent has sent.
     fn asked(&self) -> Vec<String> {
         let counts = self.sim.cluster.requests().into_iter();
         let mine = counts.filter(|count| count.user_agent == AGENT);
@@ -201,12 +201,12 @@ impl World {
         .collect()
     }
 
-    /// Stops the yurt-ds controller: only the agent and the test write conditions.
+    /// Blocks the yurt-ds controller's requests, so that only the agent and the test write conditions.
     fn without_controller(&self) -> FaultGuard {
         self.without("yurt-ds/")
     }
 
-    /// Injects a fault into the agent's requests with this verb, or into all if it is empty.
+    /// Injects a fault into the agent's requests with this verb; into all its requests if `verb` is empty.
     fn agent_meets(&self, verb: &'static str, fault: Fault) -> FaultGuard {
         let faults = self.sim.cluster.faults();
         faults.add(move |request| {
@@ -250,7 +250,7 @@ fn told(answer: &Answer, status: u16, reason: Reason, text: &str) {
     );
 }
 
-/// Text of check 5 for upgrade.
+/// Text of check 5 in the answer to an upgrade.
 fn row_5(key: &PodKey) -> String {
     format!(
         "Pre check update pod failed, Failed to check pod {key} status, error: Pod: {key} update status is False, can \
@@ -258,12 +258,12 @@ fn row_5(key: &PodKey) -> String {
     )
 }
 
-/// Text of check 3 for upgrade.
+/// Text of check 3 in the answer to an upgrade.
 fn row_3(key: &PodKey) -> String {
     format!(
         "Pre check update pod failed, Failed to check pod {key} status, error: Pod {key} is deleting, can not be updated"
     )
 }
 
-/// Text of check 1.
+/// Text of check 1 in the answer to both actions.
 const ROW_1: &str = "OTA upgrade is not allowed when node is disconnected to cloud";

@@ -1,4 +1,4 @@
-//! Answers of both actions, byte for byte as documented (docs/reference/node-api.md).
+//! Texts of the answers of both actions, byte for byte as documented (docs/reference/node-api.md).
 
 use http::StatusCode;
 
@@ -11,20 +11,20 @@ use crate::ota_server::pod::{NodePodCondition, PodKey};
 /// Maximum length of an admission message in an answer, in characters.
 const LONGEST: usize = 400;
 
-/// Requested action.
+/// Action that a node owner requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ActionVerb {
-    /// Replace the pod.
+    /// Replace the pod with one of the new version.
     Upgrade {
-        /// Ignore missing images and taints.
+        /// True to ignore missing images and taints.
         force: bool,
     },
-    /// Pull its images.
+    /// Pull the images of the pod's new version.
     ImagePull,
 }
 
 impl ActionVerb {
-    /// Returns the answer of check 12: the action is done or in progress.
+    /// Returns the answer of check 12: the action has been done or is in progress.
     pub(super) fn accepted(self, key: &PodKey, reason: Reason) -> Answer {
         let text = match self {
             Self::Upgrade { .. } => format!("Start updating pod {key}"),
@@ -45,7 +45,7 @@ impl ActionVerb {
         self.refused(key, Reason::OtherNode, &detail)
     }
 
-    /// Returns the answer of check 5: no new version waits for the pod. `reason` names the cause.
+    /// Returns the answer of check 5: no new version is available for the pod. `reason` names the cause.
     pub(super) fn not_upgradable(self, key: &PodKey, reason: Reason) -> Answer {
         let detail = format!("Pod: {key} update status is False, can not be updated");
         self.refused(key, reason, &detail)
@@ -66,7 +66,8 @@ impl ActionVerb {
         answer(StatusCode::INTERNAL_SERVER_ERROR, reason, self.failed())
     }
 
-    /// Returns the answer of check 11 if admission rejects the write. Its message follows the text that programs know.
+    /// Returns the answer of check 11 if admission rejects the write. The admission message is appended to OpenYurt's text, which
+    /// existing programs parse.
     pub(super) fn refused_by_admission(self, said: &str) -> Answer {
         let words: Vec<&str> = said.split_whitespace().collect();
         let said: String = words.join(" ").chars().take(LONGEST).collect();
@@ -113,7 +114,8 @@ pub(super) fn not_read(error: &CallError) -> Answer {
     }
 }
 
-/// Returns the answer of check 6: the images are missing. After a failed pull, a remedy follows the text that programs know.
+/// Returns the answer of check 6: the images are missing. After a failed pull, a remedy is appended to OpenYurt's text, which
+/// existing programs parse.
 pub(super) fn image_not_ready(key: &PodKey, image: &NodePodCondition, failed: bool) -> Answer {
     let (reason, cure) = if failed {
         (
@@ -131,10 +133,10 @@ pub(super) fn image_not_ready(key: &PodKey, image: &NodePodCondition, failed: bo
     answer(StatusCode::FORBIDDEN, reason, text)
 }
 
-/// Reason why the node would have no pod after an upgrade.
+/// Explanation why the node would have no pod after an upgrade.
 pub(super) const REPELLED: &str = "this node has a taint of effect NoSchedule that its DaemonSet does not tolerate, so no new pod would come";
 
-/// Returns the answer if the node would have no pod afterwards. OpenYurt has no such check.
+/// Returns the answer if the node would repel the new pod. OpenYurt has no such check.
 pub(super) fn repelled(key: &PodKey) -> Answer {
     let text = format!(
         "Pre check update pod failed, Pod: {key} is not replaced: {REPELLED}. Take the taint away first, or ask for the \
@@ -155,7 +157,7 @@ pub(super) fn unsupported(kind: &str) -> Answer {
     answer(StatusCode::BAD_REQUEST, Reason::UnsupportedKind, text)
 }
 
-/// Returns the answer of check 9: a static pod whose name doesn't end in the name of the node.
+/// Returns the answer of check 9: the static pod's name doesn't end in the name of the node.
 pub(super) fn static_name() -> Answer {
     let text = "Static pod pre-check failed";
     answer(
@@ -165,7 +167,7 @@ pub(super) fn static_name() -> Answer {
     )
 }
 
-/// Creates an answer.
+/// Creates an answer with the reason in its header.
 pub(super) fn answer(status: StatusCode, reason: Reason, text: impl Into<String>) -> Answer {
     Answer::new(status, reason.word(), text)
 }

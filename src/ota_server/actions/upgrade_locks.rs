@@ -1,4 +1,4 @@
-//! Locks that allow one action per pod at a time, and one deletion per pod.
+//! Locks that allow one action per pod at a time, and prevent a second deletion of a pod.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +9,7 @@ use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 use crate::ota_server::pod::{NodePod, PodKey};
 use crate::ota_server::pod_cache::PodCache;
 
-/// Locks by UID of the pod. They also mark deleted pods until the cache shows the deletion.
+/// Locks by UID of the pod. A lock also marks its pod as deleted until the cache shows the deletion.
 #[derive(Clone, Debug, Default)]
 pub(super) struct UpgradeLocks(Arc<Mutex<BTreeMap<String, Arc<LockState>>>>);
 
@@ -20,11 +20,11 @@ struct LockState {
     deleted: AtomicBool,
 }
 
-/// Lock of one call on a pod; the next call waits for its end.
+/// Lock of one call on a pod. The next call for the pod waits until it is dropped.
 #[derive(Debug)]
 pub(super) struct UpgradeLock {
     slot: Arc<LockState>,
-    /// True if another call held the lock before.
+    /// True if the caller had to wait for another call.
     pub(super) waited: bool,
     _turn: OwnedMutexGuard<()>,
 }
@@ -68,13 +68,13 @@ impl UpgradeLock {
         self.slot.deleted.load(Ordering::Relaxed)
     }
 
-    /// Notes that the API server accepted the deletion, which is final.
+    /// Notes that the API server accepted the deletion, so that no later call deletes the pod again.
     pub(super) fn deleted(&self) {
         self.slot.deleted.store(true, Ordering::Relaxed);
     }
 }
 
-/// Returns true if the cache itself shows the pod as deleted or terminating.
+/// Returns true if a live cache shows the pod as deleted or terminating.
 fn is_shown(pod_cache: &PodCache, key: &PodKey, uid: &str) -> bool {
     pod_cache.is_live()
         && pod_cache.pod(key).is_none_or(|pod| {

@@ -21,16 +21,16 @@ use crate::ota_server::answer::Answer;
 use crate::ota_server::cloud::SPACING;
 use crate::ota_server::pod::NodePod;
 
-/// Maximum number of cached revisions: a few for each DaemonSet of a node.
+/// Maximum number of cached revisions. Each DaemonSet of a node has a few.
 const REVISIONS: usize = 256;
 /// Time until a revision that was not found is read again.
 const ABSENT: Duration = Duration::from_secs(30);
 
-/// Images of revisions. Cheap to clone; all clones share one cache.
+/// Cache of the images of revisions. Cheap to clone; all clones share one cache.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Revisions(Arc<Mutex<BTreeMap<RevisionKey, CachedRevision>>>);
 
-/// UID of the DaemonSet, and the hash.
+/// UID of the DaemonSet, and hash of the revision.
 type RevisionKey = (String, String);
 
 #[derive(Clone, Debug)]
@@ -39,7 +39,7 @@ enum CachedRevision {
     AbsentUntil(Instant),
 }
 
-/// A container of a template or a pod.
+/// A container of a pod template or a pod, with its type.
 #[derive(Clone, Debug)]
 struct ListedContainer {
     container: Container,
@@ -53,7 +53,7 @@ fn in_order(spec: PodSpec) -> impl Iterator<Item = ListedContainer> {
     init.chain(spec.containers.into_iter().map(listed(false)))
 }
 
-/// The fields of a revision that a node owner needs.
+/// The fields of a ControllerRevision that a node owner needs.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 struct Revision {
@@ -95,7 +95,7 @@ impl Actions {
     /// Returns the available upgrades as a document.
     ///
     /// # Errors
-    /// If the pods of this node are not known yet.
+    /// If the agent has not received the pods of this node yet.
     pub(in crate::ota_server) async fn upgrades(&self) -> Result<Value, Answer> {
         let Some(mut pods) = self.setup.pod_cache.pods() else {
             let (status, text) = (StatusCode::INTERNAL_SERVER_ERROR, "Get pod list failed");
@@ -134,10 +134,11 @@ impl Actions {
         })
     }
 
-    /// Reads all missing revisions concurrently. Those without an answer stay unknown and are not read again at once.
+    /// Reads all missing revisions concurrently. After a failed read, the revision stays unknown; it is read again in a later
+    /// call.
     async fn learn(&self, pods: &[NodePod]) {
         if self.setup.cloud.is_throttled() || self.setup.cloud.is_lost() {
-            return; // the reader of the list must not wait for answers that don't come
+            return; // without the cloud, reads would time out and delay the caller
         }
         let wanted = pods
             .iter()
@@ -208,14 +209,14 @@ fn daemonset(pod: &NodePod) -> Option<&OwnerReference> {
     pod.controller().filter(|owner| owner.kind == "DaemonSet")
 }
 
-/// Returns the revision that a pod would be upgraded to; `None` if its condition names no valid one.
+/// Returns the revision to which a pod would be upgraded; `None` if its condition names no valid revision.
 fn revision_of(pod: &NodePod) -> Option<RevisionKey> {
     let hash = pod.facts().need_upgrade.as_ref()?.hash()?;
     let is_label = hash.len() <= 63 && hash.bytes().all(|byte| byte.is_ascii_alphanumeric());
     is_label.then_some((daemonset(pod)?.uid.clone(), hash.to_owned()))
 }
 
-/// Returns the containers of a pod and those of its new revision. `new`: containers of the revision, if known.
+/// Returns the containers of a pod with their present and new images. `new`: containers of the new revision, if known.
 fn containers(pod: &NodePod, new: Option<&[ListedContainer]>) -> Vec<Value> {
     let running: k8s::Pod = serde_json::from_str(pod.raw()).unwrap_or_default();
     let mut statuses = running.status.init_container_statuses;

@@ -1,5 +1,5 @@
-//! One connection. `hyper` speaks HTTP, the permit decides when the connection must end, and this module answers where `hyper`
-//! doesn't.
+//! One connection. `hyper` implements HTTP, the permit decides when the connection must end, and this module sends the error
+//! responses that `hyper` cannot send.
 
 use std::convert::Infallible;
 use std::pin::{Pin, pin};
@@ -23,28 +23,28 @@ use super::super::origin::Endpoint;
 use super::super::reply::{self, Reply};
 use crate::serve::permits::{ConnectionPermit, ConnectionState, PermitSignal};
 
-/// Longest time for a request head, from the start of the connection or the end of the previous answer.
+/// Time limit for a request head, from the start of the connection or the end of the previous answer.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
-/// Longest time without progress of an answer.
+/// Maximum time without progress while an answer is sent.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Maximum size of a request head, in bytes. Browsers also send the cookies of all other programs on localhost.
+/// Maximum size of a request head, in bytes. It is not smaller, because browsers send the cookies of all programs on localhost.
 const HEAD_LIMIT: usize = 16 << 10;
-/// Longest time for the last answer and for the rest of the request. Unread bytes must be read first, because closing a socket
-/// with unread bytes discards the answer at the client.
+/// Time limit for sending the last answer and reading the rest of the request. The rest must be read, because closing a socket
+/// with unread bytes makes the client lose the answer.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// First bytes of a client that assumes HTTP/2.
+/// First bytes that a client sends if it assumes that the server supports HTTP/2.
 const HTTP_2: &[u8] = b"PRI * HTTP/2.0";
 
 /// Way in which a connection ends.
 enum End {
-    /// All requests are answered.
+    /// All requests have been answered.
     Answered,
-    /// This error remains to be sent.
+    /// An error answer must still be sent.
     Error(Answer),
 }
 
-/// Serves one connection to its end.
+/// Serves one connection until it is closed.
 pub(super) async fn serve<IO>(
     io: IO,
     agent: Agent,
@@ -80,7 +80,7 @@ pub(super) async fn serve<IO>(
         match signal {
             PermitSignal::Stay => {}
             PermitSignal::Leave if is_unheard(permit.current()) => break,
-            // A request that was received is still answered.
+            // Stop accepting requests, but answer one that was received completely.
             PermitSignal::Leave | PermitSignal::End => {
                 is_ending = true;
                 Pin::new(&mut connection).graceful_shutdown();
@@ -96,7 +96,7 @@ pub(super) async fn serve<IO>(
         Some(_) => End::Answered,
     };
     let linger = permit.linger();
-    drop(permit); // the last answer doesn't need a permit
+    drop(permit); // the permit is not needed for sending the last answer
     let response = match end {
         End::Answered => Bytes::new(),
         End::Error(answer) => error_response(reply::words(&answer)).await,
@@ -104,7 +104,7 @@ pub(super) async fn serve<IO>(
     close(parts.io.into_inner(), response, linger).await;
 }
 
-/// Returns true if no request has been read completely, so that the client can safely repeat it.
+/// Returns true if no request has been read completely. The client can then repeat its request safely.
 fn is_unheard(state: ConnectionState) -> bool {
     matches!(state, ConnectionState::Silent | ConnectionState::Slow)
 }
@@ -125,10 +125,10 @@ async fn answer(
     Ok(reply)
 }
 
-/// Returns the last answer of a connection as bytes.
+/// Returns the last response of a connection as bytes.
 pub(super) async fn error_response(reply: Reply) -> Bytes {
     let (head, body) = reply.into_parts();
-    // A text body never fails.
+    // A body made of a text never fails.
     let body = body.collect().await.map(Collected::to_bytes);
     let body = body.unwrap_or_default();
     let mut text = BytesMut::with_capacity(512 + body.len());
@@ -150,7 +150,8 @@ pub(super) async fn error_response(reply: Reply) -> Bytes {
     text.freeze()
 }
 
-/// Sends a response and closes the connection. With a permit to linger, waits until the client has read it.
+/// Sends a response and closes the connection. With `linger`, first reads until the client closes its side, so that the response
+/// is not lost.
 pub(super) async fn close<IO: AsyncRead + AsyncWrite + Unpin>(
     io: IO,
     response: Bytes,
@@ -183,7 +184,7 @@ fn version() -> Answer {
     )
 }
 
-/// Returns the answer to a connection that lost its permit.
+/// Returns the answer to a connection that lost its permit to a new connection.
 fn crowded() -> Answer {
     Answer::new(
         StatusCode::SERVICE_UNAVAILABLE,

@@ -1,4 +1,4 @@
-//! TCP port that serves only the peers for which it was opened.
+//! TCP port. A port on a loopback address serves only loopback peers.
 
 use std::io;
 use std::net::IpAddr;
@@ -10,9 +10,8 @@ use tracing::{debug, warn};
 use crate::serve::Listener;
 
 /// A TCP listener. On a loopback address, it closes connections from other peers before it reads from them.
-///
-/// The kernel normally drops packets from other machines to 127.0.0.1. It delivers them if `route_localnet` is set on an
-/// interface, as kube-proxy does (CVE-2020-8558).
+/// The kernel normally drops packets from other machines to 127.0.0.1, but delivers them if `route_localnet` is set on an
+/// interface. kube-proxy sets it (CVE-2020-8558).
 #[derive(Debug)]
 pub(super) struct Port {
     listener: TcpListener,
@@ -28,7 +27,7 @@ impl Port {
         }
     }
 
-    /// Logs a rejected peer, the first one as a warning.
+    /// Logs a rejected peer: the first one as a warning, later ones at debug level.
     fn refuse(&self, peer: IpAddr) {
         if self.warned.swap(true, Ordering::Relaxed) {
             debug!(%peer, "Closed a connection to the loopback port from another machine");
@@ -52,7 +51,7 @@ impl Listener for Port {
             match Self::peer(&stream) {
                 Some(peer) if may_connect(local, peer) => return Ok(stream),
                 Some(peer) => self.refuse(peer),
-                None => {} // the peer has disconnected
+                None => {} // the peer has disconnected in the meantime
             }
         }
     }
@@ -62,7 +61,7 @@ impl Listener for Port {
     }
 }
 
-/// Returns true if a peer may connect to a listener at that address.
+/// Returns true if `peer` may connect to a listener at the address `listener`.
 fn may_connect(listener: IpAddr, peer: IpAddr) -> bool {
     !is_loopback(listener) || is_loopback(peer)
 }

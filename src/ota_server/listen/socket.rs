@@ -15,19 +15,19 @@ use tokio::net::{UnixListener, UnixStream};
 
 use crate::serve::Listener;
 
-/// Maximum number of connections that wait to be accepted, as in the standard library.
+/// Maximum number of connections that wait to be accepted, equal to the standard library's.
 const BACKLOG: i32 = 128;
 /// Maximum length of a socket's path, in bytes (unix(7)).
 const LONGEST: usize = 107;
-/// Longest time for a listener on an existing socket to accept. The kernel answers at once.
+/// Time limit for connecting to an existing socket to see if a process listens there. The kernel normally answers at once.
 const PROBE: Duration = Duration::from_secs(2);
 
 /// Path and permissions of a socket.
 #[derive(Clone, Debug)]
 pub(in crate::ota_server) struct SocketConfig {
-    /// Path.
+    /// Path of the socket file.
     pub(in crate::ota_server) path: PathBuf,
-    /// Permission bits.
+    /// Permission bits of the socket file.
     pub(in crate::ota_server) mode: u32,
     /// Number of the group; `None`: the group of the process.
     pub(in crate::ota_server) group: Option<u32>,
@@ -50,22 +50,22 @@ pub(in crate::ota_server) struct Socket {
     listener: UnixListener,
 }
 
-/// File of a socket that this process created.
+/// File of a socket that this process created. Dropping it removes the file, unless another process has replaced it.
 #[derive(Debug)]
 struct SocketFile {
     path: PathBuf,
-    /// Device and inode. The inode is not reused while the socket is open.
+    /// Device and inode, which identify the file. The inode is not reused while the socket is open.
     identity: (u64, u64),
 }
 
 impl Socket {
     /// Creates the socket. Mode and group are set before any process can connect.
     ///
-    /// Replaces a socket without a listener, left by a process that was killed.
+    /// An existing socket without a listener is replaced: a killed process left it behind.
     ///
     /// # Errors
-    /// If another process listens there or the path is not a socket. If the directory is missing or writable by other users. If
-    /// the group cannot be set.
+    /// If another process listens on the path, or the path is not a socket. If the directory is missing or other users can write
+    /// to it. If the group cannot be set.
     pub(in crate::ota_server) async fn open(config: &SocketConfig) -> Result<Self> {
         let path = &config.path;
         let opened = async {
@@ -98,7 +98,7 @@ impl Socket {
             })?;
         }
         fs::set_permissions(path, fs::Permissions::from_mode(*mode))?;
-        // Until now, the kernel rejects all connections.
+        // Listen only now: until then, the kernel rejects all connections, so no process connects before the mode is set.
         listen(&socket, BACKLOG)?;
         Ok(Self {
             _file: file,
@@ -129,7 +129,7 @@ impl Drop for SocketFile {
     }
 }
 
-/// Checks that the directory exists and other users cannot replace the socket in it.
+/// Checks that the directory exists and that other users cannot replace the socket in it.
 fn check_directory(path: &Path) -> Result<()> {
     let directory = match path.parent() {
         Some(parent) if parent != Path::new("") => parent,
@@ -152,7 +152,7 @@ fn check_directory(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Removes a socket without a listener.
+/// Removes an existing socket if no process listens on it.
 async fn make_room(path: &Path) -> Result<()> {
     let found = match fs::symlink_metadata(path) {
         Ok(found) => found,
@@ -255,7 +255,7 @@ mod tests {
         assert!(text.contains("another process listens there"), "{text}");
         assert!(StdStream::connect(&config.path).is_ok());
         drop(first);
-        // A process that is too busy to accept also counts.
+        // A process also counts as a listener if it is too busy to accept connections.
         let _busy = StdListener::bind(&config.path).unwrap();
         let mut waiting = Vec::new();
         while let Ok(Ok(stream)) =

@@ -1,25 +1,25 @@
-//! Snapshots of the pods for answers in progress. They share the newest pods with the cache, and the memory for older ones is
-//! limited.
+//! Snapshots of the pods for answers in progress. They share the newest version of each pod with the cache. The memory for older
+//! versions is limited.
 //!
-//! A reader can be arbitrarily slow while the pods change. Without a limit, each slow reader could use as much memory as all pods
-//! together.
+//! A client can read arbitrarily slowly while the pods change. Without a limit, each slow client could keep old versions of all
+//! pods in memory.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::ota_server::pod::NodePod;
 
-/// Maximum bytes of old pods kept for answers. Enough for some changes of the largest pods and for a hundred times as many of
-/// common pods.
+/// Maximum bytes of old pods kept for answers. Enough for a few changes of the largest pods, or hundreds of changes of typical
+/// pods.
 const OLD_AT_MOST: usize = 4 << 20;
 
-/// Pods that remain to be sent. The oldest answers lose them if too many of them are outdated.
+/// Pods that remain to be sent in one answer. They are reclaimed from the oldest answers if outdated pods use too much memory.
 #[derive(Debug)]
 pub(in crate::ota_server) struct LentPods(Arc<Mutex<Lent>>);
 
 #[derive(Debug)]
 struct Lent {
-    /// Remaining pods; `None`: reclaimed.
+    /// Remaining pods; `None` if they were reclaimed.
     pods: Option<VecDeque<NodePod>>,
 }
 
@@ -30,7 +30,7 @@ impl LentPods {
         Some(lent.pods.as_ref()?.iter().cloned().collect())
     }
 
-    /// Returns the next pod.
+    /// Returns the next pod to send.
     ///
     /// # Errors
     /// If the pods were reclaimed.
@@ -40,7 +40,7 @@ impl LentPods {
         Ok(pods.front().cloned())
     }
 
-    /// Removes the next pod after it was sent.
+    /// Removes the next pod, after it was sent.
     pub(in crate::ota_server) fn pop(&self) {
         if let Some(pods) = &mut lock(&self.0).pods {
             pods.pop_front();
@@ -48,11 +48,11 @@ impl LentPods {
     }
 }
 
-/// Error of an answer whose pods were reclaimed: they have changed, and its reader was too slow.
+/// Error of an answer whose pods were reclaimed: its client read too slowly while the pods changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::ota_server) struct TakenAway;
 
-/// All answers in progress, the oldest first.
+/// Snapshots of all answers in progress, the oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Lenders(Vec<Weak<Mutex<Lent>>>);
 
@@ -81,7 +81,7 @@ impl Lenders {
     }
 }
 
-/// Returns address and size of the outdated pods in a snapshot.
+/// Returns address and size of each outdated pod in a snapshot.
 fn old_in(lent: &Mutex<Lent>, is_newest: impl Fn(&NodePod) -> bool) -> Vec<(usize, usize)> {
     let lent = lock(lent);
     let old = lent.pods.iter().flatten().filter(|pod| !is_newest(pod));

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use super::PodCache;
 use crate::ota_server::pod::{NodePod, PodKey};
 
-/// A list in progress. If it fails, each pod stays as it was last received.
+/// A list in progress. If it fails, the cache keeps the newest received version of each pod.
 pub(in crate::ota_server) struct Relist<'a> {
     cache: &'a PodCache,
-    /// Pods listed so far. They are also in the cache, unless it was empty before: then readers must not see an incomplete list.
+    /// Pods listed so far. They are also in the cache, except during the first list, when clients must not see an incomplete
+    /// list.
     listed: BTreeMap<PodKey, NodePod>,
 }
 
@@ -20,7 +21,7 @@ impl<'a> Relist<'a> {
         }
     }
 
-    /// Adds the next pod.
+    /// Adds the next pod of the list.
     pub(in crate::ota_server) fn take(&mut self, pod: NodePod) {
         let pod = self.cache.shared(pod);
         if self.cache.is_known() {
@@ -30,8 +31,10 @@ impl<'a> Relist<'a> {
     }
 
     /// Adds a pod to the cache, and removes the cached pods that the list has skipped.
-    ///
-    /// The list is sorted, so the skipped pods no longer exist. If one does exist, it is added again when the list reaches it.
+    /// The list is sorted, so a cached pod that the list has skipped was deleted. If the pod still exists, it is added again when
+    /// the list reaches it.
+    /// The list is sorted, so a cached pod that the list has skipped was deleted. If it was recreated meanwhile, the watch adds
+    /// it.
     fn pass(&self, pod: &NodePod) {
         let is_passed =
             |key: &PodKey| key.in_list().lt(pod.key().in_list()) && !self.listed.contains_key(key);
@@ -42,7 +45,7 @@ impl<'a> Relist<'a> {
         });
     }
 
-    /// Ends the list and removes all pods that were not in it.
+    /// Completes the list and removes all pods that it didn't contain.
     pub(in crate::ota_server) fn finish(self) {
         self.cache.replace(self.listed.into_values());
     }
@@ -69,7 +72,7 @@ mod tests {
     #[test]
     fn a_list_replaces_pods_one_by_one_and_drops_those_that_it_passes_over() {
         let cache = PodCache::default();
-        // "-" sorts before "/", so the API server lists a-b before a.
+        // "-" sorts before "/", so the API server lists the namespace a-b before a.
         cache.replace(["a/1", "a/2", "a-b/1", "c/1", "d/1"].map(|key| pod(key, 1)));
         let same = cache.pod(pod("a/2", 1).key()).unwrap();
         let mut relist = cache.relist();

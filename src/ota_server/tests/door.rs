@@ -1,4 +1,4 @@
-//! Listeners and connections: bad requests, slow ones, and many.
+//! Listeners and connections under malformed requests, slow requests and many connections.
 
 use std::net::SocketAddr;
 
@@ -10,10 +10,10 @@ use super::*;
 use crate::machine::BUSY;
 use crate::shutdown;
 
-/// Longest time of a valid request: less than the five seconds for which a silent connection is kept.
+/// Maximum duration of a valid request. It is shorter than the five seconds for which an idle connection is kept.
 const HONEST: Duration = Duration::from_millis(200 * BUSY as u64);
 
-/// An agent on a port, with its shutdown trigger.
+/// An agent that serves a TCP port, with its shutdown trigger.
 struct Door {
     address: SocketAddr,
     trigger: shutdown::Trigger,
@@ -136,7 +136,7 @@ async fn bad_requests_are_answered_with_a_sentence_and_without_the_api_server() 
             format!("POST {pod}/upgrade HTTP/1.1\r\nreferer: http://evil.example/\r\n{close}\r\n"),
             403,
         ),
-        // Rejected before the body is read, also if it is only announced.
+        // Requests that are rejected before their body is read, even if it was only announced.
         (
             format!(
                 "POST {pod}/upgrade HTTP/1.1\r\norigin: null\r\ncontent-length: 9\r\n{own}\r\n"
@@ -163,14 +163,14 @@ async fn bad_requests_are_answered_with_a_sentence_and_without_the_api_server() 
             ),
             400,
         ),
-        // A missing pod is rejected from the cache.
+        // The pod does not exist, so the request is rejected from the cache.
         (format!("POST {pod}x/upgrade HTTP/1.1\r\n{close}\r\n"), 500),
         (
             format!("POST {pod}x/imagepull HTTP/1.1\r\n{close}\r\n"),
             500,
         ),
     ];
-    // hyper answers malformed requests with a status only.
+    // For malformed requests, hyper sends only a status without a text, or nothing.
     let without_words = [
         format!("GET /{huge} HTTP/1.1\r\n{close}\r\n"),
         format!("GET /pods HTTP/1.1\r\nx: {huge}\r\n{close}\r\n"),
@@ -227,7 +227,7 @@ async fn five_hundred_silent_connections_keep_nobody_out() {
     assert!(first.contains("connect again to ask"), "{first}");
 }
 
-/// Opens one connection without a socket, in virtual time.
+/// Opens one in-memory connection to an agent, in virtual time.
 async fn line(room: usize) -> (World, DuplexStream) {
     let world = World::new();
     for name in ["a", "b", "c"] {

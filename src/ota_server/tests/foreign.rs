@@ -1,4 +1,4 @@
-//! Hostile text in pods, and the agent's answers.
+//! Hostile text in pods must not appear unescaped in the agent's answers.
 
 use super::*;
 use crate::core::testing::{HOSTILE, assert_safe};

@@ -12,23 +12,23 @@ const ODD: &str =
     r#"{"metadata":{"name":"odd","namespace":"n","resourceVersion":"6","ownerReferences":7}}"#;
 const EMPTY: &str = r#"{"metadata":{"resourceVersion":"4"},"items":[]}"#;
 
-/// Response of a server to one request.
+/// Response of the test server to one request.
 #[derive(Clone, Debug)]
 enum Says {
-    /// Status 200 with this text, then the end.
+    /// Status 200 with this text; then the response ends.
     Text(String),
     /// Another status with this text.
     Status(u16, String),
-    /// No connection.
+    /// The connection is refused.
     Nothing,
-    /// No response, forever.
+    /// The connection is accepted, but there is never a response.
     Silence,
 }
 
-/// Times and URIs of requests.
+/// Times and URIs of received requests.
 type Asked = Arc<Mutex<Vec<(Instant, String)>>>;
 
-/// Starts an API server. `says` returns its response from the URI and the number of earlier requests.
+/// Starts an API server. `says` computes each response from the URI and the number of earlier requests.
 fn server(says: impl Fn(&str, usize) -> Says + Send + Sync + 'static) -> (Client, Asked) {
     let asked = Asked::default();
     let (asking, says) = (asked.clone(), Arc::new(says));
@@ -82,7 +82,7 @@ fn names(pod_cache: &PodCache) -> Vec<String> {
     pods.iter().map(|pod| pod.key().name.clone()).collect()
 }
 
-/// Returns the requests within that time, in seconds since the start.
+/// Returns the requests of the first `minutes`, with their times in seconds since the start.
 async fn asked_in(
     minutes: u64,
     says: impl Fn(&str, usize) -> Says + Send + Sync + 'static,
@@ -99,8 +99,8 @@ async fn asked_in(
         .collect()
 }
 
-/// Expects at least five seconds between requests, except before the second one, and about one attempt per minute with `requests`
-/// requests.
+/// Expects at least five seconds between two requests, except before the second one. Expects about one attempt per minute, each
+/// with `requests` requests.
 #[track_caller]
 fn is_patient(asked: &[(f64, String)], minutes: u64, requests: usize) {
     for (number, pair) in asked.windows(2).enumerate() {
@@ -172,7 +172,7 @@ async fn a_server_that_never_answers_is_asked_once_a_minute() {
     is_patient(&asked.await, 60, 1);
 }
 
-/// A tunnel without its other end, or a load balancer without a backend.
+/// The server behaves like a tunnel without its other end, or a load balancer without a backend.
 #[tokio::test(start_paused = true)]
 async fn a_proxy_that_accepts_and_closes_is_asked_once_a_minute() {
     let asked = asked_in(
@@ -186,7 +186,7 @@ async fn a_proxy_that_accepts_and_closes_is_asked_once_a_minute() {
     is_patient(&asked, 60, 1);
 }
 
-/// The list returns a version that the watch never knows.
+/// The list always returns a version that is too old for the watch.
 #[tokio::test(start_paused = true)]
 async fn a_watch_that_is_always_gone_costs_a_list_and_a_watch_a_minute() {
     let asked = asked_in(60, |uri, _| {
@@ -210,7 +210,7 @@ async fn a_watch_that_is_always_gone_costs_a_list_and_a_watch_a_minute() {
     is_patient(&asked, 60, 1);
 }
 
-/// A new list follows soon. This is not a failure: the agents of a fleet were spread before.
+/// A list follows after five seconds. Losing the events is not a failure, and the agents of a fleet are already spread over time.
 #[tokio::test(start_paused = true)]
 async fn a_watch_that_cannot_be_resumed_is_followed_by_a_list_after_five_seconds() {
     let (client, asked) = server(|uri, number| match (is_watch(uri), number) {
@@ -282,7 +282,7 @@ async fn a_server_that_asks_for_fewer_requests_is_left_alone_for_as_long_as_it_s
     );
 }
 
-/// If a large list is cut off, the next pages are smaller.
+/// The pages after a page that was cut off are smaller.
 #[tokio::test(start_paused = true)]
 async fn a_list_that_breaks_off_on_the_way_is_asked_for_in_smaller_pages() {
     let broken =

@@ -1,12 +1,12 @@
-//! Schedule of all lists and watches, which decides when the API server may be asked again.
+//! Schedule of all lists and watches. It decides when the agent may send the next request to the API server.
 //!
-//! Ten thousand agents can lose their API server in the same second, and all of them ask again when it returns. Two rules hold
-//! for every response:
+//! Ten thousand agents can lose their API server in the same second, and all of them retry when it returns. Two rules limit their
+//! requests:
 //!
 //! - An agent waits at least five seconds between two requests. Only its second request, the watch after the first list, follows
 //!   at once.
-//! - After an outage, the first requests are spread over a minute. Each node has its own time in that minute for the first retry,
-//!   and further retries follow a minute apart. So whenever the API server returns, the next retries are spread evenly over the
+//! - After an outage, the first requests are spread over a minute. The first retry of each node comes at a different time within
+//!   that minute, and further retries follow a minute apart. So whenever the API server returns, retries arrive evenly over the
 //!   next minute.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -16,14 +16,15 @@ use tokio::time::{Instant, sleep_until};
 
 use super::super::cloud::{Cloud, SPACING};
 
-/// Time over which the requests of a fleet are spread after an outage. Also the longest time between two attempts.
+/// Time over which a fleet's requests are spread after an outage. It is also the longest time between two attempts.
 pub(super) const SPREAD: Duration = Duration::from_secs(60);
-/// Time over which the first requests are spread if the pods are known from disk.
+/// Time over which the first requests are spread if the agent has saved pods on disk.
 ///
-/// A power cut starts all agents at once. Most of them have saved their state, serve it, and can wait some seconds. An agent
-/// without state asks at once: otherwise its owner would see no pods, and a new DaemonSet starts its pods one by one anyway.
+/// A power cut starts all agents at once. Most of them have saved pods, serve them, and can wait some seconds. An agent without
+/// saved pods lists at once, because the node owner would see no pods. Such agents don't start together: a new DaemonSet starts
+/// its pods gradually.
 const START: Duration = Duration::from_secs(10);
-/// Longest pause that an API server can ask for.
+/// Maximum pause that is honored if the API server asks for one.
 const ASKED_AT_MOST: Duration = Duration::from_secs(300);
 
 /// Schedule of the requests of one agent.
@@ -31,24 +32,24 @@ const ASKED_AT_MOST: Duration = Duration::from_secs(300);
 pub(super) struct Turns {
     node: String,
     cloud: Cloud,
-    /// Number of requests so far.
+    /// Number of requests sent so far.
     number: u64,
-    /// Time of the last request.
+    /// Time at which the last request was sent.
     last: Option<Instant>,
-    /// Time of the next request, unless the cloud returns earlier.
+    /// Planned time of the next request. It is sent earlier if the API server answers a node owner's call.
     due: Instant,
-    /// Earliest time of the next request, as the API server asked for.
+    /// Earliest time of the next request that the API server allows.
     asked: Instant,
-    /// Number of failures since a watch worked.
+    /// Number of failures since a watch last worked.
     failures: u32,
-    /// True if the last request worked, however it ended.
+    /// True if the last request was a watch that worked, however it ended.
     lasted: bool,
-    /// True until the watch after the first list.
+    /// True until the first list has failed or the watch after it was sent.
     first: bool,
 }
 
 impl Turns {
-    /// Creates the schedule of a node. `known`: its pods are known from disk.
+    /// Creates the schedule of a node. `known`: the node's pods are known from disk.
     pub(super) fn new(node: &str, cloud: Cloud, known: bool) -> Self {
         let now = Instant::now();
         let wait = if known {
@@ -73,7 +74,8 @@ impl Turns {
     pub(super) async fn next(&mut self) {
         tokio::select! {
             () = sleep_until(self.due) => {}
-            // A request of the node owner was answered. Such requests are few and not synchronized, so no spreading is needed.
+            // A node owner's call was answered, so the API server has returned. Such calls are few and not synchronized: no
+            // spreading is needed.
             () = self.cloud.returned() => {}
         }
         sleep_until(self.earliest()).await;
@@ -96,8 +98,8 @@ impl Turns {
         std::mem::take(&mut self.failures) > 0
     }
 
-    /// Notes that the last request failed, and the pause that the API server asked for. A watch that has worked is resumed at
-    /// once and is not a failure.
+    /// Notes that the last request failed, and the pause that the API server asked for. The end of a watch that has worked is not
+    /// a failure: it is resumed without a backoff.
     pub(super) fn note_failure(&mut self, asked: Duration) {
         let now = Instant::now();
         self.first = false;
@@ -111,13 +113,13 @@ impl Turns {
         self.failures = self.failures.saturating_add(1);
     }
 
-    /// Returns true if there was no failure since a watch worked.
+    /// Returns true if no request has failed since a watch last worked.
     pub(super) fn is_well(&self) -> bool {
         self.failures == 0
     }
 }
 
-/// Returns the time between two attempts after `failures` earlier failures.
+/// Returns the time between two attempts, after `failures` earlier failures.
 fn pause(node: &str, number: u64, failures: u32) -> Duration {
     match failures {
         0 => SPACING + part(SPREAD - SPACING, node, number),
@@ -125,7 +127,7 @@ fn pause(node: &str, number: u64, failures: u32) -> Duration {
     }
 }
 
-/// Returns a part of `whole` that differs by node and number, and is the same in every run.
+/// Returns a part of `whole`. It depends on node and number, and is the same in every run.
 fn part(whole: Duration, node: &str, number: u64) -> Duration {
     let mut hasher = DefaultHasher::new();
     (node, number).hash(&mut hasher);
@@ -142,7 +144,7 @@ mod tests {
         (0..NODES).map(|number| format!("edge-{number}"))
     }
 
-    /// Returns the largest share of requests in one second, and the seconds between the first and the last.
+    /// Returns the largest share of requests within one second, and the number of seconds from the first to the last request.
     fn spread(moments: &[Duration]) -> (f64, u64) {
         let mut seconds: Vec<u64> = moments.iter().map(Duration::as_secs).collect();
         seconds.sort_unstable();
@@ -151,7 +153,7 @@ mod tests {
         (share, seconds[seconds.len() - 1] - seconds[0])
     }
 
-    /// Returns the time between the API server's return and the first attempt of a node.
+    /// Returns the time from the API server's return to the first attempt of a node.
     fn first_try(node: &str, outage: Duration, tries_before: u64) -> Duration {
         let (mut at, mut failures) = (Duration::ZERO, 0);
         while at < outage {
@@ -240,7 +242,7 @@ mod tests {
         turns.next().await;
         turns.note_failure(Duration::ZERO);
         turns.next().await;
-        turns.note_failure(Duration::ZERO); // a minute from now
+        turns.note_failure(Duration::ZERO); // the next attempt is a minute later
         cloud.lost();
         let found = async {
             tokio::time::sleep(Duration::from_secs(1)).await;

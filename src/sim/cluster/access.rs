@@ -41,7 +41,7 @@ impl AccessRules {
         self.rules.judge(request) == Fault::Pass
     }
 
-    /// Refuses denied requests with RBAC's message.
+    /// Returns a 403 with RBAC's message for a denied request.
     pub(crate) fn check(&self, request: &RequestInfo) -> Result<(), ApiFailure> {
         if self.allows(request) {
             return Ok(());
@@ -71,7 +71,7 @@ impl AccessRules {
         Err(failure.saying(format!("{subject}{name} is forbidden: {why}")))
     }
 
-    /// Answers a SelfSubjectAccessReview.
+    /// Processes a SelfSubjectAccessReview: reports if the requested access is allowed.
     pub(crate) fn review(&self, mut review: Value) -> Result<WriteOutcome, ApiFailure> {
         let attributes = &review["spec"]["resourceAttributes"];
         let asked = RequestInfo {

@@ -1,4 +1,4 @@
-//! Admission: namespaces, quotas, Pod Security, and the fields that it adds to pods and Jobs.
+//! Admission: checks of namespaces, quotas and Pod Security, and fields that admission adds to pods and Jobs.
 
 use serde_json::{Map, Value, json};
 
@@ -13,7 +13,7 @@ use super::{compute_quota, pod_security};
 ///
 /// # Errors
 ///
-/// Returns a 404 if the namespace does not exist, a 403 if it is being deleted or a quota is exhausted.
+/// Returns a 404 if the namespace does not exist. Returns a 403 if the namespace is being deleted or a quota is exhausted.
 pub(crate) fn admit(store: &Store, target: &Target, object: &Value) -> Result<(), ApiFailure> {
     let resource = target.resource;
     if !resource.namespaced || resource.storage == Storage::Nothing {
@@ -50,7 +50,7 @@ pub(crate) fn admit(store: &Store, target: &Target, object: &Value) -> Result<()
     within_quota(store, target, object)
 }
 
-/// Adds the pull secrets of its service account to a pod that has none.
+/// Adds the pull secrets of the pod's service account to a pod without pull secrets.
 pub(crate) fn take_pull_secrets(store: &Store, pod: &mut Value) {
     let key = ObjectKey {
         namespace: pod.namespace().to_owned(),
@@ -131,7 +131,7 @@ fn limit(quota: &Value, name: &str) -> Option<u64> {
     quota["spec"]["hard"][name].as_str()?.parse().ok()
 }
 
-/// Counts objects for a quota. `pods` counts running pods; `count/pods` counts all.
+/// Counts objects for the quota `name`. `pods` counts only running pods; `count/pods` counts all pods.
 fn count(store: &Store, storage: Storage, namespace: &str, name: &str) -> u64 {
     let filter = Filter {
         namespace: namespace.to_owned(),
@@ -143,7 +143,7 @@ fn count(store: &Store, storage: Storage, namespace: &str, name: &str) -> u64 {
     counted.count() as u64
 }
 
-/// Updates the status of the quotas in a namespace; writes only changes.
+/// Updates the status of the quotas in a namespace. Only changed quotas are written.
 pub(crate) fn count_quotas(store: &mut Store, namespace: &str) {
     let filter = Filter {
         namespace: namespace.to_owned(),
@@ -172,7 +172,7 @@ pub(crate) fn count_quotas(store: &mut Store, namespace: &str) {
     }
 }
 
-/// Adds the fields that admission plugins and the server's strategies set on a new object.
+/// Adds the fields that admission plugins and kube-apiserver's create strategies set on a new object.
 pub(crate) fn complete(storage: Storage, object: &mut Value) {
     match storage {
         Storage::Pods => pod(object.entry_object("spec")),
@@ -211,7 +211,7 @@ fn pod(spec: &mut Map<String, Value>) {
     }
 }
 
-/// Adds a selector by UID to a Job without its own selector.
+/// Adds a selector by UID to a Job, unless the Job has a manual selector.
 fn job(job: &mut Value) {
     let (uid, name) = (job.uid().to_owned(), job.name().to_owned());
     if job["spec"]["manualSelector"] == true {
@@ -231,14 +231,14 @@ fn job(job: &mut Value) {
     ] {
         labels[key] = value.as_str().into();
     }
-    // A Job without labels gets the labels of its pods.
+    // As in Kubernetes, a Job without labels gets the labels of its pod template.
     let labels = labels.clone();
     default(job.metadata_mut(), "labels", labels);
 }
 
 const TEMPLATE_GENERATION: &str = crate::core::names::TEMPLATE_GENERATION_ANNOTATION;
 
-/// Counts the changes of a DaemonSet's template in an annotation. Clients can only choose its first value.
+/// Counts the changes of a DaemonSet's template in an annotation. A client can set only the initial value.
 pub(crate) fn set_template_generation(object: &mut Value, old: Option<&Value>) {
     let read = |object: &Value| -> i64 {
         object["metadata"]["annotations"][TEMPLATE_GENERATION]

@@ -1,7 +1,8 @@
-//! Advanced DaemonSet (`apps.kruise.io`) as its definition makes the API server treat it: fields, defaults and validation.
+//! Advanced DaemonSet (`apps.kruise.io`), treated as the API server treats it by its definition: fields, defaults and validation.
 //!
-//! Each error message states the valid form. Both versions have all fields, so nothing is converted between them. The template's
-//! shape covers only the checked fields. All other fields in it are kept as written, without defaults.
+//! Each error message describes a valid value. Both versions have the same fields, so objects are not converted between them. The
+//! schema of the template contains only fields that are checked. All other fields of the template are kept as written, without
+//! defaults.
 
 use serde_json::{Value, json};
 
@@ -164,7 +165,7 @@ fn instant(text: &str) -> Option<&'static str> {
         .map(|_| "must be a time, for example 2026-01-01T00:00:00Z")
 }
 
-/// Returns the requirement unless the value is a nonnegative number of nodes or a percentage of at most 100.
+/// Returns the violated requirement unless the value is a nonnegative number of nodes or a percentage up to 100.
 fn share(value: &Value) -> Option<&'static str> {
     let fits = match amount(value) {
         Some((number, false)) => i32::try_from(number).is_ok(),
@@ -176,9 +177,9 @@ fn share(value: &Value) -> Option<&'static str> {
     )
 }
 
-/// Returns the requirement unless the value is valid for `burstReplicas`.
+/// Returns the violated requirement unless the value is valid for `burstReplicas`.
 ///
-/// With 0, nothing would ever happen, and nothing would report the reason.
+/// 0 is invalid, because the rollout would never progress and nothing would report the reason.
 fn burst(value: &Value) -> Option<&'static str> {
     let fits = match amount(value) {
         Some((number, false)) => number >= 1 && i32::try_from(number).is_ok(),
@@ -191,7 +192,7 @@ fn burst(value: &Value) -> Option<&'static str> {
     )
 }
 
-/// Returns a number, and true if it is a percentage.
+/// Parses a number or a percentage. Returns true with the number if it is a percentage.
 fn amount(value: &Value) -> Option<(u64, bool)> {
     match value {
         Value::String(text) => {
@@ -203,12 +204,12 @@ fn amount(value: &Value) -> Option<(u64, bool)> {
     }
 }
 
-/// Removes fields that an Advanced DaemonSet does not have.
+/// Removes fields that the schema of the Advanced DaemonSet does not contain.
 pub(super) fn prune(object: &mut Value) {
     OBJECT.prune(object);
 }
 
-/// Fills in the defaults.
+/// Fills in the default values of an Advanced DaemonSet.
 pub(super) fn fill(object: &mut Value) {
     let Some(Value::Object(spec)) = object.get_mut("spec") else {
         return;
@@ -226,7 +227,7 @@ pub(super) fn fill(object: &mut Value) {
     }
 }
 
-/// Checks an object; `old` is the version that it replaces. Unchanged parts are not checked again.
+/// Checks an object. `old` is the version that it replaces; parts that are unchanged since then are not checked again.
 pub(super) fn check(object: &Value, old: Option<&Value>, causes: &mut Vec<StatusCause>) {
     let mut found = Vec::new();
     let mut changed = object.clone();
@@ -240,7 +241,7 @@ pub(super) fn check(object: &Value, old: Option<&Value>, causes: &mut Vec<Status
     } else if let Some(status) = changed.get("status") {
         STATUS.check(status, "status", &mut found);
     }
-    // The rules require objects of the right shape.
+    // The following checks assume that all values have the right types.
     if found.is_empty() {
         distinct_conditions(&changed, &mut found);
         if has_new_spec {
@@ -294,7 +295,7 @@ fn rules(spec: &Value, old: Option<&Value>, causes: &mut Vec<StatusCause>) {
             &spec["template"]["metadata"]["labels"],
             "its labels must match the selector: change template.metadata.labels until all that the selector says holds",
         ),
-        // A selector that cannot be parsed was already refused above.
+        // A selector that matches the template is valid. One that cannot be parsed was reported above.
         Ok(_) | Err(_) => {}
     }
     pods(&spec["template"]["spec"], &mut refuse);
@@ -313,7 +314,7 @@ fn rules(spec: &Value, old: Option<&Value>, causes: &mut Vec<StatusCause>) {
     rolling_update(&spec["updateStrategy"], &mut refuse);
 }
 
-/// Checks the parts of a selector.
+/// Checks the requirements of a label selector.
 fn expressions(path: &str, selector: Option<&Value>, refuse: &mut impl FnMut(&str, &Value, &str)) {
     let selector = selector.unwrap_or(&Value::Null);
     let labels = selector["matchLabels"].as_object();
@@ -346,7 +347,7 @@ fn expressions(path: &str, selector: Option<&Value>, refuse: &mut impl FnMut(&st
     }
 }
 
-/// Checks the pod template. Pods of a DaemonSet must never end.
+/// Checks the pod template. Pods of a DaemonSet must restart always, because they must never end.
 fn pods(pod: &Value, refuse: &mut impl FnMut(&str, &Value, &str)) {
     if !matches!(pod.text("/restartPolicy"), "" | "Always") {
         refuse(
@@ -375,7 +376,7 @@ fn pods(pod: &Value, refuse: &mut impl FnMut(&str, &Value, &str)) {
     }
 }
 
-/// Checks the combination of the rollout settings, but only where they take effect.
+/// Checks the combination of the rollout settings if the update strategy is `RollingUpdate`.
 fn rolling_update(strategy: &Value, refuse: &mut impl FnMut(&str, &Value, &str)) {
     let rolling = &strategy["rollingUpdate"];
     if strategy["type"] != "RollingUpdate" || rolling.is_null() {
@@ -385,7 +386,7 @@ fn rolling_update(strategy: &Value, refuse: &mut impl FnMut(&str, &Value, &str))
     let is_more = |field: &str| amount(&rolling[field]).is_some_and(|(number, _)| number > 0);
     let (unavailable, surge) = (is_more("maxUnavailable"), is_more("maxSurge"));
     let surging = rolling["rollingUpdateType"] == "Surging";
-    // `Surging` without maxSurge has its own default budget.
+    // `Surging` without maxSurge is valid, because maxSurge then has a default.
     let has_budget = surging && !is_set("maxSurge");
     let why = if unavailable && surge {
         "maxUnavailable and maxSurge cannot both be more than 0: the new pod of a node starts either after the old one \

@@ -1,8 +1,8 @@
-//! Server-side apply: a manager declares the fields that it wants, and owns them.
+//! Server-side apply: a manager declares the fields that it wants and becomes their manager.
 //!
-//! Fields that differ and belong to another manager are a conflict (409) unless the apply is forced. Fields that the manager no
-//! longer declares are removed unless another manager also owns them. Owners are tracked from the first apply to an object on. As
-//! in Kubernetes, earlier fields belong to `before-first-apply`.
+//! If a declared field has another value and another manager, the apply is a conflict (409) unless it is forced. Fields that the
+//! manager no longer declares are removed unless another manager also manages them. Managers are tracked from the first apply to
+//! an object on. As in Kubernetes, fields from before that belong to `before-first-apply`.
 
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ use super::store::Store;
 use super::verbs;
 use super::write::{WriteContext, WriteOutcome};
 
-/// Applies a configuration (PATCH with `application/apply-patch+yaml`).
+/// Processes a server-side apply (PATCH with `application/apply-patch+yaml`).
 pub(crate) fn apply(
     store: &mut Store,
     parsed: &Parsed,
@@ -119,7 +119,7 @@ fn checked(
     Ok((schema::restrict(canonical, &config), warnings))
 }
 
-/// Returns the paths whose values would change although they belong to another manager.
+/// Returns the paths of fields that belong to another manager and whose values would change.
 fn conflicts(
     me: &FieldOwner,
     wanted: &Paths,
@@ -177,14 +177,14 @@ fn conflict(conflicts: &[(fields::Path, FieldOwner)]) -> ApiFailure {
     failure
 }
 
-/// Removes the fields that the manager no longer declares, unless another manager also owns them.
+/// Removes the fields that the manager no longer declares, unless they also belong to another manager.
 fn drop_abandoned(object: &mut Value, me: &FieldOwner, wanted: &Paths, owners: &FieldOwners) {
     let named = owners
         .iter()
         .find(|(owner, _)| owner == me)
         .map(|(_, paths)| paths.clone())
         .unwrap_or_default();
-    // In this order, a list entry is removed before its fields.
+    // Paths are sorted, so a list entry is removed before the fields in it.
     for path in named.difference(wanted) {
         let shared = owners
             .iter()

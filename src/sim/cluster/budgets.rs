@@ -1,7 +1,7 @@
 //! Native disruption controller, which maintains the status of PodDisruptionBudgets.
 //!
-//! It counts after every write without a delay. Like the real controller, it finds no scale for the pods of a DaemonSet. For
-//! those pods, `maxUnavailable` and percentages fail, and no disruption is allowed.
+//! The status is updated immediately after every write. Like the real controller, this one finds no scale for pods of a
+//! DaemonSet. So `maxUnavailable` and percentages cause an error for such pods, and no disruption is allowed.
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
@@ -12,7 +12,7 @@ use super::store::{Filter, Store};
 use super::write::seconds;
 use crate::core::selector::Selector;
 
-/// Time for which an evicted pod counts as missing although it is not deleted (Kubernetes, `DeletionTimeout`).
+/// Time for which an evicted pod counts as disrupted although it was not deleted (`DeletionTimeout` in Kubernetes).
 const EXPECTED: SignedDuration = SignedDuration::from_secs(120);
 
 pub(super) fn budgets(store: &Store, namespace: &str) -> Vec<Value> {
@@ -30,7 +30,7 @@ pub(super) fn selector(budget: &Value) -> Selector {
     Selector::from_json(&budget["spec"]["selector"]).unwrap_or_default()
 }
 
-/// Updates the status of the budgets in a namespace; writes only changes.
+/// Updates the status of the budgets in a namespace. Only changed budgets are written.
 pub(crate) fn count(store: &mut Store, namespace: &str, now: Timestamp) {
     for mut budget in budgets(store, namespace) {
         let status = match tally(store, &budget, now) {
@@ -44,7 +44,7 @@ pub(crate) fn count(store: &mut Store, namespace: &str, now: Timestamp) {
     }
 }
 
-/// Returns the status while counting fails: no disruptions are allowed, other fields are unchanged.
+/// Returns the status of a budget that cannot be computed: no disruptions are allowed, and other fields are unchanged.
 fn failed(budget: &Value, why: &str, now: Timestamp) -> Value {
     let mut status = budget["status"].clone();
     status["disruptionsAllowed"] = 0.into();
@@ -52,7 +52,7 @@ fn failed(budget: &Value, why: &str, now: Timestamp) -> Value {
     status
 }
 
-/// Returns the status of a budget.
+/// Computes the status of a budget from the pods that it selects.
 fn tally(store: &Store, budget: &Value, now: Timestamp) -> Result<Value, String> {
     let filter = Filter {
         namespace: budget.namespace().to_owned(),
@@ -104,7 +104,7 @@ fn tally(store: &Store, budget: &Value, now: Timestamp) -> Result<Value, String>
     Ok(status)
 }
 
-/// Returns the expected number of pods and the number that must be healthy.
+/// Returns the expected number of pods, and the number of them that must be healthy.
 fn wanted(spec: &Value, pods: &[&Value]) -> Result<(i64, i64), String> {
     match (&spec["minAvailable"], &spec["maxUnavailable"]) {
         (Value::Number(least), _) => {
@@ -123,9 +123,9 @@ fn wanted(spec: &Value, pods: &[&Value]) -> Result<(i64, i64), String> {
     }
 }
 
-/// Returns the number of pods that the controllers of these pods want.
+/// Returns the desired number of pods, according to the controllers of these pods.
 ///
-/// No controller in this cluster has a scale, so this fails. Pods without a controller count as zero.
+/// Pods without a controller count as zero. With a controller this fails, because no controller in this cluster has a scale.
 fn scale(pods: &[&Value]) -> Result<i64, String> {
     let owners = |pod: &Value| pod["metadata"]["ownerReferences"].clone();
     let lists = pods.iter().map(|pod| owners(pod));
@@ -143,7 +143,7 @@ fn scale(pods: &[&Value]) -> Result<i64, String> {
     }
 }
 
-/// Sets the condition that shows whether disruptions are allowed.
+/// Sets the condition that reports if disruptions are allowed.
 fn allow(
     status: &mut Value,
     told: &str,
@@ -181,12 +181,12 @@ pub(super) fn is_ready(pod: &Value) -> bool {
         .any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
 }
 
-/// Returns a number, or 0 if it is missing.
+/// Returns the value as a number, or 0 if it is missing.
 pub(super) fn number(value: &Value) -> i64 {
     value.as_i64().unwrap_or(0)
 }
 
-/// Returns a number, or a percentage of `whole`, rounded up.
+/// Returns a number unchanged, or a percentage of `whole` rounded up.
 fn scaled(value: &Value, whole: i64) -> i64 {
     match value {
         Value::Number(number) => number.as_i64().unwrap_or(0),

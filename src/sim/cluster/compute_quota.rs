@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::object::Object;
 
-/// Quota names, with the list and the resource in a container that they count.
+/// Names in quotas, each with the field (`requests` or `limits`) and the resource of a container that it limits.
 const COUNTED: [(&str, &str, &str); 8] = [
     ("cpu", "requests", "cpu"),
     ("memory", "requests", "memory"),
@@ -20,7 +20,7 @@ const COUNTED: [(&str, &str, &str); 8] = [
     ("limits.ephemeral-storage", "limits", "ephemeral-storage"),
 ];
 
-/// Returns the reason why a quota forbids a new pod in addition to the running ones; `None` if it is allowed.
+/// Returns the reason if a quota forbids a new pod in addition to the running pods; `None` if the pod is allowed.
 pub(super) fn objection(quota: &Value, pod: &Value, running: &[&Value]) -> Option<String> {
     let (name, hard) = (quota.name(), &quota["spec"]["hard"]);
     let counted = || COUNTED.iter().filter(|(key, ..)| hard.get(*key).is_some());

@@ -1,6 +1,6 @@
-//! Defaults that a server fills in, so that stored objects don't depend on the client.
+//! Defaults that the API server fills in, so that stored objects don't depend on the client that sent them.
 //!
-//! The comparison of a DaemonSet with its ControllerRevisions relies on this: equal intent must be equal JSON.
+//! A DaemonSet is compared with its ControllerRevisions as JSON. So two templates with the same meaning must be equal JSON.
 
 use serde_json::{Map, Value, json};
 
@@ -10,7 +10,7 @@ use super::resources::Storage;
 
 type Fields = Map<String, Value>;
 
-/// Fills in the defaults of a kind.
+/// Fills in the default values of an object.
 pub(crate) fn fill(storage: Storage, object: &mut Value) {
     match storage {
         Storage::Pods => {
@@ -30,7 +30,7 @@ pub(crate) fn fill(storage: Storage, object: &mut Value) {
     }
 }
 
-/// Fills in the defaults of a native DaemonSet, for tests.
+/// Fills in the default values of a native DaemonSet, for tests.
 #[cfg(test)]
 pub(crate) fn fill_daemonset(object: &mut Value) {
     fill(Storage::DaemonSets, object);
@@ -87,7 +87,7 @@ fn template(spec: &mut Fields) {
     pod_spec(child(child(spec, "template"), "spec"));
 }
 
-/// Fills in the defaults of a pod or a template.
+/// Fills in the default values of a pod's or template's spec.
 fn pod_spec(spec: &mut Fields) {
     default(spec, "restartPolicy", "Always");
     default(spec, "dnsPolicy", "ClusterFirst");
@@ -102,7 +102,7 @@ fn pod_spec(spec: &mut Fields) {
     each(spec, "volumes").for_each(volume);
 }
 
-/// Synchronizes two names of one field; the newer one wins.
+/// Gives the old and the new name of the service account field the same value. If they differ, the newer name's value is used.
 fn service_account(spec: &mut Fields) {
     let name = spec
         .get("serviceAccountName")
@@ -141,7 +141,7 @@ fn container(fields: &mut Fields, host_network: bool) {
     }
 }
 
-/// Returns the default pull policy: `latest` is always pulled, any other tag only if it is missing.
+/// Returns the default pull policy: `Always` for the tag `latest`, `IfNotPresent` for any other tag.
 fn pull_policy(image: &str) -> &'static str {
     let last = image.rsplit('/').next().unwrap_or(image);
     let latest = !image.contains('@') && (!last.contains(':') || last.ends_with(":latest"));
@@ -255,7 +255,7 @@ fn service(spec: &mut Fields) {
     });
 }
 
-/// Adds fields that Go writes even if they are empty.
+/// Adds the fields of an Event that Go encodes even if they are empty.
 fn event(object: &mut Value) {
     if let Value::Object(fields) = object {
         for field in ["reportingComponent", "reportingInstance"] {

@@ -4,9 +4,9 @@ use serde_json::{Value, json};
 
 use super::resources::{self, Resource};
 
-/// Returns the response of Kubernetes 1.`minor` to a path outside of resources; `None` if the path is unknown.
+/// Returns the response of Kubernetes 1.`minor` to a path that names no resource; `None` if the path is unknown.
 ///
-/// `custom` is true if custom resources are served.
+/// `custom` is true if Advanced DaemonSets are installed.
 pub(crate) fn answer(path: &str, aggregated: bool, minor: u32, custom: bool) -> Option<Value> {
     let segments: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
     match segments.as_slice() {
@@ -73,7 +73,7 @@ fn version(minor: u32) -> Value {
     })
 }
 
-/// Returns the named groups, without core.
+/// Returns the API groups except core, each with its versions.
 fn groups(custom: bool) -> impl Iterator<Item = (&'static str, Vec<&'static str>)> {
     resources::groups(custom)
         .into_iter()
@@ -143,7 +143,7 @@ fn subresource_kind(resource: &Resource, name: &str) -> (&'static str, &'static 
     }
 }
 
-/// Returns `apidiscovery.k8s.io/v2`: all groups in two requests instead of one request per group.
+/// Returns discovery in the format `apidiscovery.k8s.io/v2`. Clients need two requests for it, instead of one request per group.
 fn aggregated_groups(core: bool, custom: bool) -> Value {
     let of_version = |group: &str, version: &str| {
         let resources = of_group(group, version, custom).map(aggregated_resource);

@@ -16,7 +16,7 @@ use super::write::{DeleteOptions, WriteContext, WriteOutcome, seconds};
 /// Error message for an eviction that the budget does not allow.
 const VIOLATES: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
 
-/// Evicts a pod (POST `pods/NAME/eviction`): a deletion that disruption budgets may forbid.
+/// Evicts a pod (POST `pods/NAME/eviction`). An eviction is a deletion that disruption budgets may forbid.
 pub(crate) fn evict(
     store: &mut Store,
     target: &Target,
@@ -32,11 +32,11 @@ pub(crate) fn evict(
     let phase = pod.text("/status/phase");
     let goes = matches!(phase, "Failed" | "Succeeded" | "Pending") || pod.is_terminating();
     if !goes {
-        // Evicted pods that still exist after the timeout count again.
+        // Update the budgets first: evicted pods that still exist after the timeout no longer count as disrupted.
         count(store, pod.namespace(), writing.now);
         spend(store, pod, writing)?;
     }
-    // Checked after the budget, as in Kubernetes: an eviction with outdated preconditions uses up a disruption.
+    // As in Kubernetes, preconditions are checked after the budget: a failed precondition still uses up a disruption.
     verbs::check_preconditions(&pods, pod, options)?;
     if !writing.dry_run {
         let mut target = pod.clone();
@@ -52,7 +52,7 @@ pub(crate) fn evict(
     Ok(WriteOutcome::new(201, success(json!({}))))
 }
 
-/// Sets the condition with the reason of the eviction.
+/// Sets the pod's condition `DisruptionTarget`, which names the eviction as the reason.
 fn mark(pod: &mut Value, now: Timestamp) {
     let condition = json!({
         "type": "DisruptionTarget",
@@ -70,7 +70,7 @@ fn spend(store: &mut Store, pod: &Value, writing: &WriteContext) -> Result<(), A
     let budgets: Vec<Value> = budgets(store, pod.namespace())
         .into_iter()
         .filter(|budget| {
-            // Budgets that select everything are ignored here.
+            // As in Kubernetes, budgets with an empty selector are ignored for evictions.
             !selector(budget).is_empty() && selects(&selector(budget), pod)
         })
         .collect();

@@ -1,45 +1,45 @@
-//! Faults as values: a rule looks at a request and returns its fault. The rule is removed when its guard is dropped.
+//! Faults that tests inject: a rule returns the fault for a request. The rule is removed when its guard is dropped.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-/// Properties of a request that a rule can use.
+/// Properties of a request from which a rule decides.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RequestInfo {
     /// Value of the `User-Agent` header.
     pub user_agent: String,
-    /// Verb: `get`, `list`, `watch`, `create`, `update`, `patch`, `delete` or `deletecollection`; the lower-case HTTP method for
-    /// paths outside of resources.
+    /// Verb: `get`, `list`, `watch`, `create`, `update`, `patch`, `delete` or `deletecollection`. For paths that name no
+    /// resource, the lower-case HTTP method.
     pub verb: String,
     /// API group; empty for core.
     pub group: String,
-    /// Plural resource name; empty for paths outside of resources.
+    /// Plural resource name; empty for paths that name no resource.
     pub resource: String,
     /// Subresource: `status`, `eviction`, `binding`, or empty.
     pub subresource: String,
-    /// Namespace; empty for cluster-wide requests.
+    /// Namespace; empty for requests across all namespaces.
     pub namespace: String,
     /// Name of the object; empty for lists and creations.
     pub name: String,
 }
 
-/// Fault of a request.
+/// Fault that is injected into a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// No fault; later rules may still apply.
+    /// No fault from this rule. Later rules may still return one.
     Pass,
-    /// Delays the request by this time.
+    /// Delays the request by this duration.
     Delay(Duration),
-    /// Refuses the request with this status, and `Retry-After` in seconds.
+    /// Rejects the request with this status. The number is the value of `Retry-After` in seconds.
     Status(u16, Option<u32>),
-    /// Refuses the request like an admission policy, with this message after the name of the object.
+    /// Rejects the request like an admission policy. The message follows the name of the object.
     Denied(Arc<str>),
-    /// Breaks the connection before the request is carried out.
+    /// Breaks the connection before the request is executed.
     ResetBefore,
-    /// Carries the request out but loses the response.
+    /// Executes the request and breaks the connection before the response.
     ResetAfter,
-    /// Never answers the request.
+    /// Never responds to the request and does not execute it.
     Hang,
 }
 
@@ -60,7 +60,7 @@ pub struct FaultGuard {
 }
 
 impl Faults {
-    /// Adds a rule. Rules apply in the order of their addition; the first fault other than [`Fault::Pass`] wins.
+    /// Adds a rule. For each request, the first fault other than [`Fault::Pass`] is used, in the order in which rules were added.
     pub fn add(&self, rule: impl Fn(&RequestInfo) -> Fault + Send + Sync + 'static) -> FaultGuard {
         let mut rules = lock(&self.rules);
         let id = rules.keys().next_back().map_or(0, |last| last + 1);

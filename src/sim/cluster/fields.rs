@@ -1,7 +1,7 @@
 //! Ownership of fields: the sets of paths in `metadata.managedFields`.
 //!
-//! A path consists of steps: fields (`f:spec`), list entries by key (`k:{"name":"c"}`) and values of sets (`v:"x"`). A set
-//! contains the ends of paths. An atomic list or map ends a path.
+//! A path consists of steps: fields (`f:spec`), entries of keyed lists (`k:{"name":"c"}`) and values of sets (`v:"x"`). A set of
+//! paths contains only the innermost steps. A list or map that is replaced as a whole ("atomic") is such an innermost step.
 
 use std::collections::BTreeSet;
 
@@ -10,36 +10,36 @@ use serde_json::{Map, Value, json};
 use super::patch::{ListKind, list_kind};
 use super::resources::KRUISE;
 
-/// Path in the steps of `fieldsV1`.
+/// Path as a list of steps in the notation of `fieldsV1`.
 pub(crate) type Path = Vec<String>;
 
 /// Ordered set of paths.
 pub(crate) type Paths = BTreeSet<Path>;
 
-/// Step that marks a list entry itself as part of the set, in addition to its contents.
+/// Last step of a path that stands for the list entry itself, apart from its contents.
 const SELF: &str = ".";
 
-/// Returns the step to an entry of a list; `None` for an entry without its key.
+/// Function that returns the step to an entry of a list; `None` if the entry lacks its key.
 type StepOf<'a> = Box<dyn Fn(&Value) -> Option<String> + 'a>;
 
-/// Structure of a value for field ownership.
+/// Structure of a value: managers own its fields, its entries or the whole value.
 enum Shape<'a> {
     Fields(&'a Map<String, Value>),
     Entries(Vec<(String, &'a Value)>),
     Whole,
 }
 
-/// Placeholder for the names of a field and its parent where no schema defines the merge of lists.
+/// Placeholder for a field's and its parent's name where no schema defines how lists are merged.
 ///
-/// Lists are then atomic, and maps are merged field by field.
+/// Such lists are atomic, and maps are merged field by field.
 const UNTYPED: &str = "*";
 
-/// Names that determine how a field is merged: its own and its parent's.
+/// Name of a field and of its parent. They determine how the field is merged.
 #[derive(Clone, Copy)]
 struct Names<'a> {
     parent: &'a str,
     field: &'a str,
-    /// True in an Advanced DaemonSet, whose schema does not describe the template.
+    /// True inside an Advanced DaemonSet, whose schema does not describe the template.
     custom: bool,
 }
 
@@ -53,7 +53,7 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// Returns the names of a field inside this one.
+    /// Returns the names for the field `name` inside this field.
     fn inside(self, name: &'a str) -> Self {
         let is_template = self.custom && self.field == "spec" && name == "template";
         let (parent, field) = if self.field == UNTYPED || is_template {
@@ -69,7 +69,7 @@ impl<'a> Names<'a> {
     }
 }
 
-/// Returns true for maps that are atomic in the API types.
+/// Returns true for maps that the API types define as atomic.
 fn is_atomic(field: &str) -> bool {
     matches!(
         field,
@@ -100,7 +100,7 @@ fn shape<'a>(names: Names<'_>, value: &'a Value) -> Shape<'a> {
     }
 }
 
-/// Returns the step of a list entry. Ports and spread constraints have a second key.
+/// Returns the step to a list entry. Ports and spread constraints have a second key field.
 fn key_step(field: &str, key: &str, item: &Value) -> Option<String> {
     let mut keys = Map::new();
     keys.insert(key.to_owned(), item.get(key)?.clone());
@@ -116,11 +116,11 @@ fn key_step(field: &str, key: &str, item: &Value) -> Option<String> {
     Some(format!("k:{}", Value::Object(keys)))
 }
 
-/// Metadata fields that can be owned.
+/// Metadata fields that managers can own. The server manages all others.
 pub(crate) const OWNED_METADATA: [&str; 4] =
     ["labels", "annotations", "finalizers", "ownerReferences"];
 
-/// Returns the paths of all fields in an object that can be owned.
+/// Returns the paths of all fields of an object that managers can own.
 pub(crate) fn paths(object: &Value) -> Paths {
     let mut paths = Paths::new();
     let Value::Object(fields) = object else {
@@ -188,7 +188,7 @@ pub(crate) fn value<'a>(object: &'a Value, path: &[String]) -> Option<&'a Value>
     let (mut place, mut names) = (object, Names::root(object));
     for step in path {
         if step == SELF {
-            // Only the existence of the entry is owned.
+            // The path means the entry itself, whose existence is owned but not its contents.
             return Some(&Value::Null);
         }
         place = match step.strip_prefix("f:") {
@@ -207,7 +207,7 @@ pub(crate) fn value<'a>(object: &'a Value, path: &[String]) -> Option<&'a Value>
     Some(place)
 }
 
-/// Removes the value at the end of a path, and the lists and maps that become empty.
+/// Removes the value at the end of a path. Also removes the lists and maps that become empty.
 pub(crate) fn remove(object: &mut Value, path: &[String]) {
     let names = Names::root(object);
     remove_in(object, path, names);
@@ -254,7 +254,7 @@ pub(crate) fn holds(paths: &Paths, path: &[String]) -> bool {
     paths.iter().any(|have| have.starts_with(place))
 }
 
-/// Returns true if the field is the key of a list entry. It is removed only with its entry.
+/// Returns true if the field is a key of its list entry. A key field is only removed together with the entry.
 pub(crate) fn is_key(path: &[String]) -> bool {
     let [.., entry, field] = path else {
         return false;
@@ -274,7 +274,7 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// Applies a configuration to an object. Fields of the configuration are set; all others are kept.
+/// Sets all fields of `config` in an object, and keeps all other fields.
 pub(crate) fn overlay(object: &mut Value, config: &Value) {
     let Value::Object(fields) = config else {
         return;
@@ -287,7 +287,7 @@ pub(crate) fn overlay(object: &mut Value, config: &Value) {
 
 fn overlay_at(place: &mut Value, config: &Value, names: Names<'_>) {
     match shape(names, config) {
-        // An empty list or map adds nothing if other owners have entries in it; they keep them.
+        // An empty list or map removes nothing: entries that other managers own are kept.
         Shape::Whole if is_empty(config) && has_owners_inside(names, place) => {}
         Shape::Whole => *place = config.clone(),
         Shape::Fields(map) => {
@@ -324,7 +324,7 @@ fn overlay_at(place: &mut Value, config: &Value, names: Names<'_>) {
     }
 }
 
-/// Converts paths to `fieldsV1`.
+/// Encodes paths as `fieldsV1`.
 pub(crate) fn to_json(paths: &Paths) -> Value {
     let mut tree = json!({});
     for path in paths {
@@ -339,7 +339,7 @@ pub(crate) fn to_json(paths: &Paths) -> Value {
     tree
 }
 
-/// Parses `fieldsV1`.
+/// Decodes `fieldsV1` to paths.
 pub(crate) fn from_json(tree: &Value) -> Paths {
     fn walk(tree: &Value, path: &Path, paths: &mut Paths) {
         let Some(map) = tree.as_object().filter(|map| !map.is_empty()) else {
@@ -359,7 +359,7 @@ pub(crate) fn from_json(tree: &Value) -> Paths {
     paths
 }
 
-/// Formats a path for people: `.spec.template.spec.containers[name="c"].image`.
+/// Formats a path for messages: `.spec.template.spec.containers[name="c"].image`.
 pub(crate) fn display(path: &[String]) -> String {
     let mut text = String::new();
     for step in path {

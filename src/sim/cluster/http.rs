@@ -1,4 +1,4 @@
-//! Handling of HTTP requests: verbs, bodies, options, lists and watches.
+//! Processing of HTTP requests: verbs, bodies, options, lists and watches.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -29,16 +29,16 @@ use crate::clock::Clock;
 /// Body of a response.
 pub type Body = UnsyncBoxBody<Bytes, std::io::Error>;
 
-/// Largest request body in bytes, as in kube-apiserver.
+/// Maximum size of a request body in bytes, as in kube-apiserver.
 const BODY_LIMIT: usize = 3 * 1024 * 1024;
 
-/// Duration of a watch without a timeout parameter.
+/// Duration of a watch if the request has no timeout parameter.
 const WATCH_TIME: Duration = Duration::from_secs(40 * 60);
 
-/// State of the server that requests use.
+/// State of the server.
 #[derive(Clone, Debug)]
 pub(crate) struct ApiServer {
-    /// Stored objects.
+    /// Store of the objects.
     pub(crate) store: Arc<Mutex<Store>>,
     /// Clock of the server.
     pub(crate) clock: Clock,
@@ -46,17 +46,17 @@ pub(crate) struct ApiServer {
     pub(crate) streaming_lists: bool,
     /// Minor Kubernetes version that the server reports.
     pub(crate) minor: u32,
-    /// True once custom resources are installed.
+    /// True after the definition of the Advanced DaemonSet was installed.
     pub(crate) custom: Arc<AtomicBool>,
     /// Rules that deny requests.
     pub(crate) access: access::AccessRules,
 }
 
-/// Reads a body up to the limit.
+/// Reads a request body up to the size limit.
 ///
 /// # Errors
 ///
-/// Returns a 413 if the body is longer, a 400 if it ends early.
+/// Returns a 413 if the body is too long, a 400 if it ends early.
 pub(crate) async fn read<B>(request: Request<B>) -> Result<Bytes, ApiFailure>
 where
     B: hyper::body::Body<Data = Bytes>,
@@ -75,7 +75,7 @@ where
 }
 
 impl ApiServer {
-    /// Answers a request.
+    /// Processes a request and returns its response.
     pub(crate) fn answer(&self, parsed: &Parsed, body: &Bytes) -> Response<Body> {
         let answer = match &parsed.route {
             ApiRoute::Other => other(parsed, self.minor, self.serves_custom()),
@@ -84,7 +84,7 @@ impl ApiServer {
         answer.unwrap_or_else(|failure| refusal(&failure))
     }
 
-    /// Returns true if custom resources are served.
+    /// Returns true if Advanced DaemonSets are served.
     pub(crate) fn serves_custom(&self) -> bool {
         self.custom.load(Ordering::Relaxed)
     }
@@ -135,7 +135,7 @@ impl ApiServer {
         Ok(())
     }
 
-    /// Returns the error for a missing subresource. Its message explains subresources that need a kubelet.
+    /// Returns the error for a missing subresource. For subresources that need a real kubelet, the message says so.
     fn missing_subresource(&self, target: &Target) -> ApiFailure {
         const OF_KUBELETS: &[&str] = &[
             "log",
@@ -256,7 +256,7 @@ impl ApiServer {
         Ok(answer(200, Body::new(body)))
     }
 
-    /// Parses `sendInitialEvents`. Refuses it like an older server if streaming lists are disabled.
+    /// Parses the parameter `sendInitialEvents`. Rejects it, as an older server does, if streaming lists are disabled.
     fn initial_events(&self, query: &Query) -> Result<Option<bool>, ApiFailure> {
         let asked = query.optional_flag("sendInitialEvents");
         if asked.is_none() {
@@ -418,7 +418,7 @@ fn other(parsed: &Parsed, minor: u32, custom: bool) -> Result<Response<Body>, Ap
     Ok(plain_answer(kind, found.to_string().into()))
 }
 
-/// Start and size limit of a list.
+/// Position and size of a page of a list.
 struct Page {
     limit: Option<usize>,
     after: Option<ObjectKey>,
@@ -505,7 +505,7 @@ fn decode_body(content: &str, body: &Bytes) -> Result<Value, ApiFailure> {
     }
 }
 
-/// Decodes the options of a deletion; empty if there is no body.
+/// Decodes the options of a deletion; they are empty if the request has no body.
 fn decode_options(content: &str, body: &Bytes) -> Result<Value, ApiFailure> {
     if body.is_empty() {
         return Ok(Value::Null);
@@ -513,7 +513,7 @@ fn decode_options(content: &str, body: &Bytes) -> Result<Value, ApiFailure> {
     decode_body(content, body)
 }
 
-/// Applies the dry-run option of a deletion's body.
+/// Returns the write context, with the dry-run option from a deletion's body.
 fn as_asked(writing: WriteContext, body: &Value) -> WriteContext {
     WriteContext {
         dry_run: writing.dry_run || body["dryRun"] == json!(["All"]),
@@ -579,7 +579,7 @@ const PATCH_TYPES: &[&str] = &[
     "application/apply-patch+yaml",
 ];
 
-/// Not supported for custom resources, because their schema has no merge keys for lists.
+/// Patch type that custom resources don't support, because their schema has no merge keys for lists.
 const STRATEGIC_MERGE_PATCH: &str = "application/strategic-merge-patch+json";
 
 fn patch_object(
@@ -640,7 +640,7 @@ fn patch_object(
     })
 }
 
-/// Converts a 400 for an object to the 422 that a patch with the same error gets.
+/// Converts a 400 that was caused by the patched object to a 422, which Kubernetes returns for patches.
 fn as_invalid_patch(failure: ApiFailure) -> ApiFailure {
     if failure.code != 400 {
         return failure;
@@ -657,7 +657,7 @@ fn too_old(asked: u64, floor: u64) -> ApiFailure {
     ApiFailure::expired(format!("too old resource version: {asked} ({floor})"))
 }
 
-/// Returns a 200 with the error inside the stream, like a real server.
+/// Returns a 200 with the 410 as an event in the stream, like a real API server.
 fn expired_watch(asked: u64, floor: u64) -> Response<Body> {
     let line = json!({ "type": "ERROR", "object": too_old(asked, floor).to_json() });
     json_answer(200, format!("{line}\n").into())
@@ -679,7 +679,7 @@ fn outcome_answer(target: &Target, form: &Form, outcome: WriteOutcome) -> Respon
     response
 }
 
-/// Returns the response for a failed request.
+/// Returns the response that reports a failed request.
 pub(crate) fn refusal(failure: &ApiFailure) -> Response<Body> {
     let mut response = json_answer(failure.code, failure.to_json().to_string().into());
     if let Some(seconds) = failure.retry_after {
@@ -694,7 +694,7 @@ fn json_answer(code: u16, body: Bytes) -> Response<Body> {
     answer(code, whole(body))
 }
 
-/// Returns a body that is complete in memory.
+/// Returns a body from bytes that are already in memory.
 fn whole(body: Bytes) -> Body {
     Body::new(Full::new(body).map_err(|never| match never {}))
 }

@@ -1,4 +1,4 @@
-//! Owners of an object's fields (`metadata.managedFields`).
+//! Managers of an object's fields (`metadata.managedFields`).
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use super::object::Object;
 use super::request::Target;
 use super::write::{WriteContext, seconds};
 
-/// Manager, operation and place of a write.
+/// Manager of fields: the client, its operation, and the subresource and version that it wrote.
 #[derive(Clone, Debug)]
 pub(super) struct FieldOwner {
     pub(super) manager: String,
@@ -16,9 +16,9 @@ pub(super) struct FieldOwner {
     pub(super) version: String,
 }
 
-/// Compares owners.
+/// Compares managers.
 ///
-/// An applier is the same owner in every version of a resource; for other writes, each version has its own owner.
+/// A manager that applies is the same in all versions of a resource. For other writes, each version counts as another manager.
 impl PartialEq for FieldOwner {
     fn eq(&self, other: &Self) -> bool {
         self.manager == other.manager
@@ -59,7 +59,7 @@ impl FieldOwner {
     }
 }
 
-/// Returns the owners of an object. Without tracking, all fields belong to `before-first-apply`.
+/// Returns the managers of an object. If the object has no managedFields, all fields belong to `before-first-apply`.
 pub(super) fn owners(object: &Value) -> FieldOwners {
     let counted = object["metadata"]["managedFields"].as_array();
     match counted {
@@ -84,9 +84,9 @@ pub(super) fn owners(object: &Value) -> FieldOwners {
     }
 }
 
-/// Converts owners to `metadata.managedFields`.
+/// Encodes managers as `metadata.managedFields`.
 ///
-/// An entry with unchanged fields keeps its time, except the entry of the owner in `changed`.
+/// An entry whose fields are unchanged keeps its time. The entry of the manager in `changed` always gets the current time.
 pub(super) fn entries(
     owners: &FieldOwners,
     old: &Value,
@@ -113,7 +113,7 @@ pub(super) fn entries(
         .collect()
 }
 
-/// Updates the owners after a write without apply. Changed fields then belong to the writer.
+/// Updates the managers after a write that is not an apply. The changed fields then belong to the writer.
 pub(crate) fn track(target: &Target, old: &Value, object: &Value, writing: &WriteContext) -> Value {
     let (before, after) = (fields::paths(old), fields::paths(object));
     let changed: Paths = after
@@ -134,7 +134,7 @@ pub(crate) fn track(target: &Target, old: &Value, object: &Value, writing: &Writ
             !gone && !changed.contains(path)
         });
     }
-    // A new value is a change even in fields that the writer already owned.
+    // A write of new values updates the entry's time, even if the writer already managed the fields.
     let changes = (!changed.is_empty()).then(|| me.clone());
     match owners.iter_mut().find(|(owner, _)| *owner == me) {
         Some((_, paths)) => paths.extend(changed),

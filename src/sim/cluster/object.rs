@@ -1,4 +1,4 @@
-//! Reads and writes the JSON fields that every Kubernetes object has.
+//! Access to the JSON fields that all Kubernetes objects have.
 
 use std::collections::BTreeMap;
 
@@ -14,17 +14,17 @@ pub(crate) trait Object {
     fn namespace(&self) -> &str;
     /// Returns `metadata.uid`.
     fn uid(&self) -> &str;
-    /// Returns true if its deletion was requested.
+    /// Returns true if the deletion of the object was requested.
     fn is_terminating(&self) -> bool;
     /// Returns `metadata.finalizers`.
     fn finalizers(&self) -> Vec<&str>;
-    /// Returns the labels, or another map of strings, at a pointer.
+    /// Returns the map of strings at a JSON pointer, such as the labels.
     fn strings(&self, pointer: &str) -> BTreeMap<String, String>;
-    /// Returns `metadata`, which is created if it is missing.
+    /// Returns `metadata`. Creates it if it is missing.
     fn metadata_mut(&mut self) -> &mut Map<String, Value>;
-    /// Returns the object at `key`. It is created if it is missing or not an object.
+    /// Returns the JSON object at `key`. Creates it if the value is missing or not an object.
     fn entry_object(&mut self, key: &str) -> &mut Map<String, Value>;
-    /// Sets `key`, or removes it if there is no value.
+    /// Sets `key` to a value, or removes `key` for `None`.
     fn set_or_remove(&mut self, key: &str, value: Option<Value>);
 }
 
@@ -93,7 +93,7 @@ impl Object for Value {
     }
 }
 
-/// Sets a field of a map unless it has a value.
+/// Sets a field of a map if it is missing or null.
 pub(crate) fn default(map: &mut Map<String, Value>, key: &str, value: impl Into<Value>) {
     if map.get(key).is_none_or(Value::is_null) {
         map.insert(key.to_owned(), value.into());

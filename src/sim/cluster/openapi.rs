@@ -1,7 +1,7 @@
-//! OpenAPI v3, limited to the needs of kubectl: PATCH exists and supports `fieldValidation`.
+//! OpenAPI v3, limited to the parts that kubectl needs: PATCH exists and supports `fieldValidation`.
 //!
-//! The schemas describe no fields and state that for `kubectl explain`. Strategic merge patch is served but not listed among the
-//! bodies. As a result, kubectl uses the merge keys of its own types, which are the same, and doesn't search the schema.
+//! The schemas describe no fields, and `kubectl explain` shows a note about that. Strategic merge patch is supported, but not
+//! listed. So kubectl uses the merge keys of its own types, which are the same, and doesn't look for them in the schema.
 
 use serde_json::{Map, Value, json};
 
@@ -11,7 +11,8 @@ use super::resources::{group_versions, served};
 const NO_FIELDS: &str = "The embedded cluster checks fields but does not describe them: ask a real cluster, or see \
     https://kubernetes.io/docs/reference/kubernetes-api/";
 
-/// Returns the document at a path under `/openapi/`; `None` if there is none. `custom` is true if custom resources are served.
+/// Returns the document at a path under `/openapi/`; `None` if there is none. `custom` is true if Advanced DaemonSets are
+/// installed.
 pub(crate) fn answer(path: &str, custom: bool) -> Option<Value> {
     let rest = path.strip_prefix("/openapi/v3")?;
     match rest.trim_start_matches('/') {

@@ -6,23 +6,23 @@ use super::faults::RequestInfo;
 use super::request::{self, ApiRoute, Query, Target};
 use super::status::ApiFailure;
 
-/// Request with parsed path and query.
+/// Request with its parsed path and query.
 pub(crate) struct Parsed {
-    /// Target of the path.
+    /// Resource or other target that the path names.
     pub(crate) route: ApiRoute,
     /// Query parameters.
     pub(crate) query: Query,
-    /// Properties for fault and access rules.
+    /// Properties that fault and access rules can use.
     pub(crate) info: RequestInfo,
     /// HTTP method.
     pub(crate) method: Method,
-    /// Unparsed path.
+    /// Path as received.
     pub(crate) path: String,
     /// HTTP headers.
     pub(crate) headers: HeaderMap,
 }
 
-/// Parses the request line and headers. `custom` is true if the server has custom resources.
+/// Parses the request line and headers. `custom` is true if Advanced DaemonSets are installed.
 ///
 /// # Errors
 ///

@@ -1,14 +1,14 @@
 //! Patch types: JSON patch (RFC 6902), merge patch (RFC 7386), strategic merge patch.
 //!
-//! A strategic merge patch is a merge patch that knows which lists are sets or maps. [`merge_key`] has this knowledge, taken from
-//! the `patchMergeKey` tags of the Kubernetes API types.
+//! A strategic merge patch is a merge patch that treats some lists as sets or maps. [`merge_key`] defines these lists. They are
+//! taken from the `patchMergeKey` tags of the Kubernetes API types.
 
 use json_patch::{AddOperation, PatchOperation, ReplaceOperation};
 use serde_json::{Map, Value};
 
 use super::status::ApiFailure;
 
-/// Largest number of operations in a JSON patch, as in kube-apiserver.
+/// Maximum number of operations in a JSON patch, as in kube-apiserver.
 const JSON_PATCH_OPERATIONS: usize = 10_000;
 
 /// Applies a JSON patch.
@@ -35,7 +35,7 @@ pub(crate) fn json(object: &Value, patch: Value) -> Result<Value, ApiFailure> {
     Ok(patched)
 }
 
-/// Converts `replace` of a missing field to `add`, which kube-apiserver allows.
+/// Converts `replace` of a missing field to `add`, because kube-apiserver accepts such a `replace`.
 fn lenient(object: &Value, operation: PatchOperation) -> PatchOperation {
     let PatchOperation::Replace(ReplaceOperation { path, value }) = operation else {
         return operation;
@@ -145,18 +145,18 @@ fn merge_field(
     Ok(())
 }
 
-/// Merge strategy of a list.
+/// Way in which a strategic merge patch merges a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ListKind {
-    /// Replaced as a whole.
+    /// The patch replaces the whole list.
     Atomic,
-    /// Set of primitive values.
+    /// The list is a set of primitive values.
     Set,
-    /// Map of objects with this field as the key.
+    /// The list is a map of objects, with this field as the key.
     Map(&'static str),
 }
 
-/// Returns the merge strategy of the list `field` of the object in `parent`.
+/// Returns how the list `field` in the object `parent` is merged.
 pub(crate) fn list_kind(parent: &str, field: &str) -> ListKind {
     match field {
         "finalizers" | "podCIDRs" => ListKind::Set,
@@ -196,7 +196,7 @@ fn merge_key(parent: &str, field: &str) -> Option<&'static str> {
         ("status", "conditions" | "addresses") => "type",
         ("status", "podIPs" | "hostIPs") => "ip",
         ("status", "resourceClaimStatuses") => "name",
-        // ServiceAccount.secrets and imagePullSecrets are top-level fields.
+        // An empty parent stands for the object itself: these are top-level fields of a ServiceAccount.
         ("", "secrets") => "name",
         _ => return None,
     })
@@ -290,7 +290,7 @@ fn merge_item(
     }
 }
 
-/// Removes all fields that `$retainKeys` does not list.
+/// Removes all fields that are not in the patch's `$retainKeys`.
 fn retain_keys(fields: &mut Map<String, Value>, patch: &Map<String, Value>) {
     if let Some(Value::Array(keep)) = patch.get("$retainKeys") {
         fields.retain(|key, _| keep.iter().any(|kept| kept == key));
@@ -318,7 +318,7 @@ fn set_orders(
     }
 }
 
-/// Returns the identity of a list's elements: the value of the merge key, or the element itself.
+/// Returns a function that identifies list elements: by the value of the merge key, or by the whole element.
 fn identity(kind: ListKind) -> impl Fn(&Value) -> Value {
     move |item| match kind {
         ListKind::Map(merge_key) => item.get(merge_key).unwrap_or(item).clone(),
@@ -328,8 +328,8 @@ fn identity(kind: ListKind) -> impl Fn(&Value) -> Value {
 
 /// Orders a merged list as kube-apiserver does (`mergeSortedSlice`).
 ///
-/// Elements in the patch have the order of `wanted`, the others their order of `before`. One of the others comes first only if it
-/// preceded the next element of the patch.
+/// Elements in the patch have the order of `wanted`, and all other elements have their order in `before`. An element that is not
+/// in the patch precedes the next element of the patch only if it did so in `before`.
 fn reorder(
     list: &mut Vec<Value>,
     wanted: &[Value],
@@ -454,7 +454,7 @@ mod tests {
         );
     }
 
-    /// Expected orders were measured on Kubernetes 1.36.
+    /// The expected orders were measured on Kubernetes 1.36.
     #[test]
     fn a_strategic_patch_orders_what_it_lists() {
         fn order(before: &[&str], patch: &[&str], expected: &[&str]) {

@@ -1,6 +1,7 @@
 //! Pod Security standard `restricted`, for namespaces that enforce it.
 //!
-//! It has the rules that a pod without special volumes, ports or system settings can violate, with Kubernetes' messages.
+//! It contains the rules that a pod can violate without special volumes, ports or system settings, with Kubernetes' messages.
+//! own.
 
 use serde_json::Value;
 
@@ -9,7 +10,7 @@ use super::object::Object;
 /// Label by which a namespace enforces a standard.
 const ENFORCE: &str = "pod-security.kubernetes.io/enforce";
 
-/// Returns the violations of a pod in one sentence; `None` if it is allowed in the namespace.
+/// Returns a sentence with the pod's violations; `None` if the namespace allows the pod.
 pub(super) fn violation(namespace: &Value, pod: &Value) -> Option<String> {
     if namespace["metadata"]["labels"][ENFORCE] != "restricted" {
         return None;
@@ -77,7 +78,7 @@ fn breaking(spec: &Value, keeps: impl Fn(&Value) -> bool) -> Vec<String> {
         .collect()
 }
 
-/// Returns a setting of the container, or of its pod if the container has none.
+/// Returns a security setting of the container. If the container doesn't have it, returns the pod's setting.
 fn either<'a>(spec: &'a Value, container: &'a Value, path: &[&str]) -> &'a Value {
     let find = |object: &'a Value| {
         let mut value = &object["securityContext"];
@@ -108,7 +109,7 @@ mod tests {
     fn a_pod_that_says_nothing_breaks_four_rules_and_one_that_says_all_none() {
         let strict = json!({ "metadata": { "labels": { ENFORCE: "restricted" } } });
         let plain = json!({ "spec": { "containers": [{ "name": "prepull-0" }] } });
-        // As reported by a 1.36 API server.
+        // Message of a Kubernetes 1.36 API server.
         let said = "violates PodSecurity \"restricted:latest\": allowPrivilegeEscalation != false (container \
                     \"prepull-0\" must set securityContext.allowPrivilegeEscalation=false), unrestricted capabilities \
                     (container \"prepull-0\" must set securityContext.capabilities.drop=[\"ALL\"]), runAsNonRoot != true \

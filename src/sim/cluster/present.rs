@@ -1,4 +1,4 @@
-//! Representations of objects that a client can request: the objects, a table, or only their metadata.
+//! Representations of objects that clients can request: complete objects, a table, or only the metadata.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use serde_json::{Map, Value, json};
@@ -12,18 +12,18 @@ use crate::clock::Clock;
 /// Representation that the `Accept` header requests.
 #[derive(Clone, Debug)]
 pub(crate) enum Form {
-    /// Complete objects.
+    /// Objects with all fields.
     Object,
-    /// `meta.k8s.io/v1` Table, for `kubectl get`, with ages by this clock.
+    /// `meta.k8s.io/v1` Table for `kubectl get`. The clock is needed for ages.
     Table(Clock, Included),
-    /// `meta.k8s.io/v1` PartialObjectMetadata.
+    /// `meta.k8s.io/v1` PartialObjectMetadata, which has no spec and no status.
     Metadata,
 }
 
 impl Form {
     /// Parses `Accept` and returns the first supported representation.
     ///
-    /// `included` selects the object data in table rows. Clients that prefer protobuf get JSON.
+    /// `included` is the requested object data in table rows. Clients that prefer protobuf get JSON.
     pub(crate) fn new(accept: &str, included: &str, clock: &Clock) -> Result<Self, ApiFailure> {
         if accept.trim().is_empty() {
             return Ok(Self::Object);
@@ -56,7 +56,7 @@ impl Form {
         ))
     }
 
-    /// Returns one object as a body.
+    /// Returns the representation of one object as bytes.
     pub(crate) fn one(&self, resource: &Resource, stored: &Stored) -> Bytes {
         match self {
             Self::Object if resource.as_stored => stored.json().clone(),
@@ -64,7 +64,7 @@ impl Form {
         }
     }
 
-    /// Returns one object as a value, for the response to a write.
+    /// Returns the representation of one object as a JSON value, for the response to a write.
     pub(crate) fn shape(&self, resource: &Resource, object: &Value) -> Value {
         match self {
             Self::Object => outgoing(resource, object.clone()),
@@ -76,7 +76,7 @@ impl Form {
         }
     }
 
-    /// Returns a list with its own metadata.
+    /// Returns the representation of a list. `metadata` is that of the list.
     pub(crate) fn list(&self, resource: &Resource, items: &[&Stored], metadata: &Value) -> Bytes {
         if let Self::Table(clock, included) = self {
             let objects: Vec<&Value> = items.iter().map(|stored| &stored.value).collect();
@@ -107,12 +107,12 @@ impl Form {
         body.freeze()
     }
 
-    /// Returns the watch line for an existing object.
+    /// Returns the line of a watch for an object that exists when the watch starts.
     pub(crate) fn line(&self, resource: &Resource, change: StoreChange, stored: &Stored) -> Bytes {
         watch_line(change.word(), &self.one(resource, stored))
     }
 
-    /// Returns the watch line for an event. Watchers of complete objects share one body.
+    /// Returns the line of a watch for an event. All watchers of complete objects share the same bytes.
     pub(crate) fn event_line(
         &self,
         resource: &Resource,
@@ -125,7 +125,7 @@ impl Form {
         self.line(resource, change, event.shown(change))
     }
 
-    /// Returns a bookmark in this representation.
+    /// Returns a bookmark event's object in this representation.
     pub(crate) fn bookmark(&self, resource: &Resource, object: Value) -> Value {
         match self {
             Self::Object => object,
@@ -144,14 +144,14 @@ impl Form {
     }
 }
 
-/// Object data in each row of a table (`includeObject`).
+/// Object data that each row of a table contains (`includeObject`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Included {
-    /// None.
+    /// No object data.
     Nothing,
-    /// Metadata of the object; the default.
+    /// Metadata of the object, which is the default.
     Metadata,
-    /// Complete object. kubectl sorts by its fields and shows nothing without it.
+    /// Complete object. `kubectl get --sort-by` needs its fields and shows nothing without them.
     Object,
 }
 
@@ -184,7 +184,7 @@ fn metadata_only(object: &Value) -> Value {
     })
 }
 
-/// Field names of an Event in `events.k8s.io` and in core.
+/// Pairs of field names of an Event: in `events.k8s.io`, and in the core group.
 const EVENT_FIELDS: &[(&str, &str)] = &[
     ("regarding", "involvedObject"),
     ("note", "message"),
@@ -195,7 +195,7 @@ const EVENT_FIELDS: &[(&str, &str)] = &[
     ("deprecatedCount", "count"),
 ];
 
-/// Converts a stored object to the form of this resource.
+/// Converts a stored object to the requested group and version.
 pub(crate) fn outgoing(resource: &Resource, mut object: Value) -> Value {
     if resource.as_stored {
         return object;
@@ -213,7 +213,7 @@ pub(crate) fn outgoing(resource: &Resource, mut object: Value) -> Value {
     renamed(object, "events.k8s.io/v1", names)
 }
 
-/// Converts an object in the form of this resource to its stored form.
+/// Converts an object from the group and version of the request to its stored form.
 pub(crate) fn incoming(resource: &Resource, object: Value) -> Value {
     let foreign = object["apiVersion"] == "events.k8s.io/v1" && object["kind"] == "Event";
     if resource.as_stored || !foreign {

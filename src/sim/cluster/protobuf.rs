@@ -1,8 +1,8 @@
-//! Protobuf bodies, which kubectl sends for `create namespace`, `drain`, `auth can-i` and other typed commands.
+//! Decoder for protobuf bodies, which kubectl sends in `create namespace`, `drain`, `auth can-i` and other commands.
 //!
-//! A body is the magic `k8s\0`, then an envelope with apiVersion and kind around the message. [`MESSAGES`] has the fields of the
-//! messages that those commands send. An unlisted field with a value is refused with 415, so that no data is silently lost.
-//! Responses are always JSON.
+//! A body starts with `k8s\0`, followed by an envelope that contains apiVersion, kind and the message. [`MESSAGES`] defines the
+//! fields of the messages that these commands send. An unlisted field with a value is rejected with a 415, so that no data is
+//! silently lost. Responses are always JSON.
 
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -11,10 +11,10 @@ use super::status::ApiFailure;
 
 const MAGIC: &[u8] = b"k8s\0";
 
-/// Messages, one per line: the name, then `number:field=type`.
+/// Definitions of messages, one per line: the name, then `number:field=type` for each field.
 ///
-/// `[]` is a repeated field, `{}` a map from strings. `?` marks a number or flag for which zero differs from absent. A type that
-/// ends in `!` is skipped, because the server sets the field.
+/// `[]` marks a repeated field, and `{}` a map from strings. `?` marks a number or flag whose zero value differs from a missing
+/// field. `!` at the end of a type marks a field that is skipped, because the server sets it.
 const MESSAGES: &str = "\
 Envelope 1:typeMeta=TypeMeta 2:raw=bytes 3:contentEncoding=string 4:contentType=string
 TypeMeta 1:apiVersion=string 2:kind=string
@@ -67,7 +67,7 @@ NonResourceAttributes 1:path=string 2:verb=string
 ///
 /// # Errors
 ///
-/// Returns a 400 for invalid bytes, a 415 for unknown kinds and fields.
+/// Returns a 400 for invalid bytes, and a 415 for unknown kinds or fields.
 pub(crate) fn decode(body: &[u8]) -> Result<Value, ApiFailure> {
     let envelope = body.strip_prefix(MAGIC).ok_or_else(broken)?;
     let mut version = Value::Null;
@@ -99,7 +99,7 @@ fn unknown(what: &str) -> ApiFailure {
     ))
 }
 
-/// Value in wire format.
+/// Value of a field in protobuf's wire format.
 enum Wire<'a> {
     Number(u64),
     Bytes(&'a [u8]),

@@ -1,25 +1,25 @@
-//! Target of a request: its path and its query, parsed once.
+//! Parsed path and query of a request.
 
 use std::collections::BTreeMap;
 
 use super::resources::{self, Resource};
 use super::status::{ApiFailure, StatusCause};
 
-/// Target of a path.
+/// Part of the API that a path names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ApiRoute {
-    /// Resource, one of its objects, or a subresource.
+    /// Collection of a resource, one object, or a subresource.
     Resource(Target),
-    /// Anything else, such as discovery, health or an unknown path.
+    /// Path that names no resource, such as discovery, health or an unknown path.
     Other,
 }
 
-/// Resource in a path.
+/// Resource and object that a path names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
     /// Kind of the resource.
     pub(crate) resource: &'static Resource,
-    /// Namespace; empty for a cluster-wide request.
+    /// Namespace; empty for a request across all namespaces.
     pub(crate) namespace: String,
     /// Name of the object; empty for the collection.
     pub(crate) name: String,
@@ -28,22 +28,22 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// Returns a 404 for the object in the path.
+    /// Returns a 404 that says that the object in the path does not exist.
     pub(crate) fn not_found(&self) -> ApiFailure {
         ApiFailure::not_found(self.resource.group, self.resource.plural, &self.name)
     }
 
-    /// Returns a 422 for the object in the path.
+    /// Returns a 422 that says that the object in the path is invalid.
     pub(crate) fn invalid(&self, causes: &[StatusCause]) -> ApiFailure {
         ApiFailure::invalid(self.resource.group, self.resource.kind, &self.name, causes)
     }
 }
 
-/// Parses a path. `custom` is true if custom resources are served.
+/// Parses a path. `custom` is true if Advanced DaemonSets are installed.
 ///
 /// # Errors
 ///
-/// Returns a 400 for an invalid escape.
+/// Returns a 400 for an invalid percent escape.
 pub(crate) fn route(path: &str, custom: bool) -> Result<ApiRoute, ApiFailure> {
     let segments: Option<Vec<String>> = path
         .split('/')
@@ -94,11 +94,11 @@ fn resource(group: &str, version: &str, rest: &[&str], custom: bool) -> Option<T
 pub(crate) struct Query(BTreeMap<String, String>);
 
 impl Query {
-    /// Parses the text after the question mark.
+    /// Parses the query, which is the text after the question mark.
     ///
     /// # Errors
     ///
-    /// Fails on an invalid escape.
+    /// Fails if a percent escape is invalid.
     pub(crate) fn parse(text: &str) -> Result<Self, ApiFailure> {
         let mut parameters = BTreeMap::new();
         for pair in text.split('&').filter(|pair| !pair.is_empty()) {
@@ -114,12 +114,13 @@ impl Query {
         Ok(Self(parameters))
     }
 
-    /// Returns a parameter; empty if it is missing.
+    /// Returns the value of a parameter; empty if the parameter is missing.
     pub(crate) fn get(&self, key: &str) -> &str {
         self.0.get(key).map_or("", String::as_str)
     }
 
-    /// Returns true if a Boolean parameter is set. Like in Go, any value except `false` and `0` is true, even an empty one.
+    /// Returns true if a Boolean parameter is set. As in kube-apiserver, any value except `false` and `0` is true, even an empty
+    /// one.
     pub(crate) fn flag(&self, key: &str) -> bool {
         matches!(self.optional_flag(key), Some(true))
     }
@@ -130,7 +131,7 @@ impl Query {
         Some(!matches!(value.to_lowercase().as_str(), "false" | "0"))
     }
 
-    /// Returns a whole number.
+    /// Returns the value of a parameter as a whole number; `None` if the parameter is missing.
     ///
     /// # Errors
     ///
@@ -146,7 +147,7 @@ impl Query {
         }
     }
 
-    /// Returns the resourceVersion; `None` if it is missing.
+    /// Returns the parameter `resourceVersion`; `None` if it is missing.
     ///
     /// # Errors
     ///
@@ -162,11 +163,11 @@ impl Query {
         }
     }
 
-    /// Checks the combination of resourceVersion, resourceVersionMatch and continue token in a list.
+    /// Checks the combination of the parameters resourceVersion, resourceVersionMatch and continue of a list.
     ///
     /// # Errors
     ///
-    /// Returns a 422 with the violated rule.
+    /// Returns a 422 that names the violated rule.
     pub(crate) fn check_version_match(&self) -> Result<(), ApiFailure> {
         let (version, rule) = (
             self.get("resourceVersion"),

@@ -1,11 +1,11 @@
 //! Table of the served resources: groups, kinds, names, verbs and subresources.
 
-/// Kind of object in one group and version.
+/// Kind of object in one API group and version, with its properties.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Resource {
     /// API group; empty for core.
     pub group: &'static str,
-    /// API version.
+    /// Name of the API version, such as `v1`.
     pub version: &'static str,
     /// Plural name in paths.
     pub plural: &'static str,
@@ -13,23 +13,23 @@ pub struct Resource {
     pub singular: &'static str,
     /// Name of the kind.
     pub kind: &'static str,
-    /// Short names for kubectl.
+    /// Short names that kubectl accepts.
     pub short: &'static [&'static str],
-    /// True if objects are namespaced.
+    /// True if objects of this kind belong to a namespace.
     pub namespaced: bool,
     /// Categories for kubectl, such as `all`.
     pub categories: &'static [&'static str],
     /// Subresources with their verbs.
     pub subresources: &'static [(&'static str, &'static [&'static str])],
-    /// True if `metadata.generation` is maintained.
+    /// True if the server counts changes in `metadata.generation`.
     pub generation: bool,
     /// True if PUT may create an object.
     pub create_on_update: bool,
-    /// True if PUT needs no resourceVersion.
+    /// True if a PUT without a resourceVersion is allowed.
     pub unconditional_update: bool,
-    /// Collection that holds the objects. It is named after the plural and group of the stored resource.
+    /// Collection that contains the objects. It is named after the plural and group of the resource in which they are stored.
     pub storage: Storage,
-    /// True if objects are stored in this form. If the same objects have several forms, exactly one is stored.
+    /// True if objects are stored in this group and version. Of the resources that share a collection, exactly one has this.
     pub as_stored: bool,
     /// True for a custom resource, which is served only once its definition is installed.
     pub custom: bool,
@@ -57,7 +57,7 @@ pub enum Storage {
     Leases,
     PodDisruptionBudgets,
     AdvancedDaemonSets,
-    /// Requests are answered directly and never stored.
+    /// No collection: requests are answered directly, and nothing is stored.
     Nothing,
 }
 
@@ -101,7 +101,7 @@ const ADVANCED_DAEMON_SET: Resource = Resource {
     ..PLAIN
 };
 
-/// All resources in discovery order. Custom resources are served only once they are installed ([`served`]).
+/// All resources in discovery order. Custom resources are served only after their definition was installed ([`served`]).
 pub const RESOURCES: &[Resource] = &[
     Resource {
         plural: "namespaces",
@@ -258,7 +258,7 @@ pub const RESOURCES: &[Resource] = &[
         ..PLAIN
     },
     ADVANCED_DAEMON_SET,
-    // Only the version differs; the objects are the same.
+    // The second version shares the objects of the first.
     Resource {
         version: "v1alpha1",
         as_stored: false,
@@ -275,7 +275,7 @@ impl Resource {
         }
     }
 
-    /// Returns the verbs of the resource.
+    /// Returns the verbs that the resource supports.
     pub fn verbs(&self) -> &'static [&'static str] {
         if self.storage == Storage::Nothing {
             return CREATE;
@@ -292,18 +292,18 @@ impl Resource {
         ]
     }
 
-    /// Returns the verbs of a subresource; `None` if it does not exist.
+    /// Returns the verbs that a subresource supports; `None` if the subresource does not exist.
     pub fn subresource(&self, name: &str) -> Option<&'static [&'static str]> {
         let found = self.subresources.iter().find(|(sub, _)| *sub == name)?;
         Some(found.1)
     }
 
-    /// Returns true if the status is a separate subresource.
+    /// Returns true if the resource has the subresource `status`.
     pub fn has_status(&self) -> bool {
         self.subresource("status").is_some()
     }
 
-    /// Returns the `apiVersion` of stored objects.
+    /// Returns the `apiVersion` in which the objects are stored.
     pub fn stored_version(&self) -> String {
         stored(self.storage).api_version()
     }
@@ -316,14 +316,14 @@ pub fn served(custom: bool) -> impl Iterator<Item = &'static Resource> {
         .filter(move |resource| custom || !resource.custom)
 }
 
-/// Returns the resource at a path.
+/// Returns the served resource with this group, version and plural.
 pub fn find(group: &str, version: &str, plural: &str, custom: bool) -> Option<&'static Resource> {
     served(custom).find(|resource| {
         resource.group == group && resource.version == version && resource.plural == plural
     })
 }
 
-/// Returns the resource whose form a collection stores (core for Events).
+/// Returns the resource in which a collection stores its objects. For Events, it is the one of the core group.
 pub fn stored(storage: Storage) -> &'static Resource {
     RESOURCES
         .iter()

@@ -1,7 +1,7 @@
-//! Schemas of the kinds, taken from the API types of k8s-openapi: decoding with field checks, and canonical JSON.
+//! Schemas of the kinds, taken from k8s-openapi's types. They are used to check fields and to convert objects to canonical JSON.
 //!
-//! Each incoming object is converted to its typed form and back. The result has the field names, times and numbers of the types.
-//! A field that is lost in the conversion is unknown.
+//! Each incoming object is converted to its Rust type and back. The result has the type's field names, times and numbers. A field
+//! that is lost in the conversion is reported as unknown.
 
 use k8s_openapi::api::{
     apps::v1::{ControllerRevision, DaemonSet},
@@ -21,15 +21,15 @@ use super::advanced;
 use super::resources::{Resource, Storage};
 use super::status::ApiFailure;
 
-/// Object in canonical form, and the paths of its unknown fields.
+/// Object in canonical form, with the paths of the unknown fields that were removed.
 pub(crate) struct Decoded {
-    /// Canonical object.
+    /// Object in canonical form.
     pub(crate) object: Value,
     /// Paths of unknown fields, such as `spec.colour`.
     pub(crate) unknown: Vec<String>,
 }
 
-/// Decodes `object` as the kind of `resource`.
+/// Decodes `object` as the resource's kind.
 pub(crate) fn decode(resource: &Resource, mut object: Value) -> Result<Decoded, ApiFailure> {
     if !resource.custom {
         numbers_to_quantities(&mut object);
@@ -67,7 +67,7 @@ pub(crate) fn decode(resource: &Resource, mut object: Value) -> Result<Decoded, 
     })
 }
 
-/// Returns the fields of `canonical` that `given` has: a partial object without the required fields around it.
+/// Returns those fields of `canonical` that `given` has. For a partial object, this removes required fields that the type added.
 pub(crate) fn restrict(canonical: Value, given: &Value) -> Value {
     match (canonical, given) {
         (Value::Object(canonical), Value::Object(given)) => canonical
@@ -93,7 +93,7 @@ fn through<K: DeserializeOwned + Serialize>(object: &Value) -> Result<Value, ser
     Ok(canonical)
 }
 
-/// Decodes a custom resource. Only its metadata has a type here; fields outside its schema are removed.
+/// Decodes a custom resource. Only its metadata has a Rust type; fields that its schema lacks are removed.
 fn custom(object: &Value, prune: impl Fn(&mut Value)) -> Result<Value, serde_json::Error> {
     let mut canonical = object.clone();
     if let Some(metadata) = object.get("metadata") {
@@ -103,7 +103,7 @@ fn custom(object: &Value, prune: impl Fn(&mut Value)) -> Result<Value, serde_jso
     Ok(canonical)
 }
 
-/// Removes empty lists and maps. Go omits them, but the types here keep `Some` with an empty value.
+/// Removes empty lists and maps. Go omits them when it encodes an object, but the Rust types keep `Some` of an empty value.
 fn without_empty(value: &mut Value) {
     if let Value::Object(fields) = value {
         for list in [
@@ -122,7 +122,7 @@ fn without_empty(value: &mut Value) {
                 fields.remove(list);
             }
         }
-        // The data of a ControllerRevision is kept byte for byte.
+        // Skip the data of a ControllerRevision, which must be kept unchanged.
         fields
             .iter_mut()
             .filter(|(key, _)| *key != "data")
@@ -130,7 +130,7 @@ fn without_empty(value: &mut Value) {
     }
 }
 
-/// Collects the fields of `given` that `kept` lacks.
+/// Adds the paths of fields that `given` has and `kept` lacks to `unknown`.
 fn compare(path: &str, given: &Value, kept: &Value, unknown: &mut Vec<String>) {
     match (given, kept) {
         (Value::Object(given), Value::Object(kept)) => {
@@ -164,7 +164,7 @@ fn is_nothing(value: &Value) -> bool {
     }
 }
 
-/// Converts quantities that are written as numbers (`cpu: 1`) to text.
+/// Converts quantities that are written as numbers (`cpu: 1`) to text, because the Rust types accept only text.
 fn numbers_to_quantities(value: &mut Value) {
     match value {
         Value::Object(map) => {

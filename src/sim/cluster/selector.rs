@@ -1,4 +1,4 @@
-//! Selectors of lists and watches: label selectors in the project's common syntax, and field selectors.
+//! Label and field selectors of lists and watches. Label selectors are evaluated by the same code as those of DaemonSets.
 
 use serde_json::Value;
 
@@ -47,7 +47,7 @@ pub(crate) fn check_label_value(value: &str) -> Result<(), String> {
     ))
 }
 
-/// Field requirements that must all match. The default selects everything.
+/// Field selector: requirements that must all match. The default selects everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldSelector(Vec<(String, bool, String)>);
 
@@ -89,7 +89,7 @@ impl FieldSelector {
             .all(|(key, equal, value)| (field(object, key) == value.as_str()) == *equal)
     }
 
-    /// Returns the value that a field must have; `None` if no value is required.
+    /// Returns the value that the selector requires for a field; `None` if it requires none.
     pub(crate) fn required(&self, key: &str) -> Option<&str> {
         self.0
             .iter()
@@ -97,13 +97,14 @@ impl FieldSelector {
             .map(|(_, _, value)| value.as_str())
     }
 
-    /// Returns true if it selects everything.
+    /// Returns true if the selector selects all objects.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
-/// Returns the stored name of a field. `events.k8s.io` uses newer names, such as `regarding`, than the stored core form.
+/// Returns the name under which a field is stored. Events are stored in their core form; `events.k8s.io` has newer names, such as
+/// `regarding`.
 fn stored_name(key: &str) -> String {
     match key.strip_prefix("regarding.") {
         Some(rest) => format!("involvedObject.{rest}"),

@@ -1,4 +1,4 @@
-//! Cluster on a socket: HTTP/1.1 with a timeout for request headers and a graceful shutdown.
+//! HTTP/1.1 server for a cluster, with a timeout for request headers and a graceful shutdown.
 
 use std::future::Future;
 use std::io;
@@ -12,10 +12,10 @@ use tokio::net::{TcpListener, TcpStream};
 use super::Cluster;
 use crate::serve::Connections;
 
-/// Timeout for request headers. No expected client is slower.
+/// Time limit for receiving request headers. Local clients are much faster.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Time that open requests get at shutdown.
+/// Time limit for requests in progress at shutdown.
 const GRACE: Duration = Duration::from_secs(3);
 
 /// Accepts connections until `shutdown` completes.
@@ -33,7 +33,7 @@ pub(crate) async fn serve(
             accepted = connections.accept() => accepted,
         };
         match accepted {
-            // While the server is stopped, a new connection is dropped immediately.
+            // While the cluster is stopped, new connections are closed immediately.
             Ok(stream) if cluster.is_running() => {
                 connections.spawn(connection(cluster.clone(), stream, closing.subscribe()));
             }
@@ -75,7 +75,7 @@ async fn connection(
     tokio::pin!(connection);
     tokio::select! {
         () = cluster.stopped() => return,
-        // A connection error concerns only the client: it disconnected or does not use HTTP.
+        // Ignore connection errors: the client disconnected or doesn't use HTTP.
         _ = connection.as_mut() => return,
         _ = closing.wait_for(|closing| *closing) => connection.as_mut().graceful_shutdown(),
     }

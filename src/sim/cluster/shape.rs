@@ -1,45 +1,45 @@
-//! Shapes of custom resources: the part of a structural schema that the embedded cluster needs.
+//! Schemas of custom resources, reduced to the features of structural schemas that the embedded cluster needs.
 //!
-//! A shape first removes unknown fields, as the API server does on decoding. Then it reports values that don't match.
+//! A schema first removes unknown fields, as the API server does while decoding. Then it reports values that don't match.
 
 use serde_json::Value;
 
 use super::status::StatusCause;
 
-/// Shape of a value.
+/// Schema of a value.
 pub(super) enum Shape {
     /// Any value.
     Anything,
-    /// String.
+    /// Any string.
     Text,
-    /// String with a check. The function returns the requirement if the string violates it.
+    /// String that satisfies a check. The function returns the violated requirement.
     TextThat(fn(&str) -> Option<&'static str>),
-    /// One of these words.
+    /// One of these strings.
     Word(&'static [&'static str]),
-    /// Whole number in this inclusive range.
+    /// Whole number between these limits, inclusive.
     Number(i64, i64),
-    /// Number or string with a check. The function returns the requirement if the value violates it.
+    /// Number or string that satisfies a check. The function returns the violated requirement.
     NumberOrText(fn(&Value) -> Option<&'static str>),
     /// Boolean.
     Flag,
-    /// Map from strings to values of one shape.
+    /// Map from strings to values with this schema.
     Map(&'static Shape),
-    /// List of values of one shape, with a minimum length.
+    /// List of at least this many values with this schema.
     List(usize, &'static Shape),
-    /// Object with only these fields.
+    /// Object that may have only these fields.
     Fields(&'static [Field]),
-    /// Object with these fields and any others.
+    /// Object with these fields. Other fields are kept and not checked.
     OpenFields(&'static [Field]),
 }
 
-/// Field of an object.
+/// Field of an object, with its schema.
 pub(super) struct Field {
     name: &'static str,
     shape: Shape,
     required: bool,
 }
 
-/// Returns a field that must be set.
+/// Creates a field that must be set.
 pub(super) const fn required(name: &'static str, shape: Shape) -> Field {
     Field {
         name,
@@ -48,7 +48,7 @@ pub(super) const fn required(name: &'static str, shape: Shape) -> Field {
     }
 }
 
-/// Returns a field that may be missing.
+/// Creates a field that may be missing.
 pub(super) const fn optional(name: &'static str, shape: Shape) -> Field {
     Field {
         name,
@@ -58,7 +58,7 @@ pub(super) const fn optional(name: &'static str, shape: Shape) -> Field {
 }
 
 impl Shape {
-    /// Removes fields that the shape does not have.
+    /// Removes fields that are not in the schema.
     pub(super) fn prune(&self, value: &mut Value) {
         match (self, value) {
             (Self::Map(shape), Value::Object(map)) => {
@@ -81,7 +81,7 @@ impl Shape {
         }
     }
 
-    /// Adds a cause for every mismatch in the value at `path`.
+    /// Adds a cause for every value at or below `path` that doesn't match the schema.
     pub(super) fn check(&self, value: &Value, path: &str, causes: &mut Vec<StatusCause>) {
         match (self, value) {
             (Self::Anything, _) | (Self::Text, Value::String(_)) | (Self::Flag, Value::Bool(_)) => {
@@ -138,7 +138,7 @@ impl Shape {
         }
     }
 
-    /// Returns its type in the words of a schema.
+    /// Returns the name of the type as in a CustomResourceDefinition.
     fn word(&self) -> &'static str {
         match self {
             Self::Anything | Self::Fields(_) | Self::OpenFields(_) | Self::Map(_) => "object",

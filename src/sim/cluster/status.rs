@@ -1,8 +1,8 @@
-//! Error responses: a `v1` Status with code, reason and a message in kube-apiserver's words.
+//! Error responses: a `v1` Status with the code, reason and message of kube-apiserver.
 
 use serde_json::{Value, json};
 
-/// Refused request; it is sent as a `v1` Status.
+/// Error of a rejected request. It is sent as a `v1` Status.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ApiFailure {
     /// HTTP status.
@@ -11,13 +11,13 @@ pub struct ApiFailure {
     pub reason: &'static str,
     /// Message for a person.
     pub message: String,
-    /// Kind, name and causes, if known.
+    /// Kind and name of the object and causes of the error, if known.
     pub details: Option<Value>,
-    /// Seconds for the `Retry-After` header.
+    /// Value of the `Retry-After` header, in seconds.
     pub retry_after: Option<u32>,
 }
 
-/// Invalid field.
+/// Invalid field that caused the error.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StatusCause {
     /// Machine-readable reason, such as `FieldValueRequired`.
@@ -51,7 +51,7 @@ impl StatusCause {
         }
     }
 
-    /// Returns the cause for a field that may not be set (or changed) here.
+    /// Returns the cause for a field that must not be set or changed here.
     pub fn forbidden(field: impl Into<String>, detail: &str) -> Self {
         Self {
             reason: "FieldValueForbidden",
@@ -60,7 +60,7 @@ impl StatusCause {
         }
     }
 
-    /// Returns the cause for a value outside the allowed ones.
+    /// Returns the cause for a value that is not one of the allowed values.
     pub fn unsupported(field: impl Into<String>, value: &Value, allowed: &[&str]) -> Self {
         let allowed: Vec<String> = allowed.iter().map(|word| format!("{word:?}")).collect();
         Self {
@@ -73,7 +73,7 @@ impl StatusCause {
         }
     }
 
-    /// Returns the cause for a value that is in a list twice.
+    /// Returns the cause for a value that occurs twice in a list.
     pub fn duplicate(field: impl Into<String>, value: &Value) -> Self {
         Self {
             reason: "FieldValueDuplicate",
@@ -111,7 +111,7 @@ impl ApiFailure {
         Self::new(400, "BadRequest", message)
     }
 
-    /// Returns a 403: the request is not allowed. The message names the resource as `pods` or `daemonsets.apps`.
+    /// Returns a 403: the request is not allowed. The message contains the resource, such as `pods` or `daemonsets.apps`.
     pub fn forbidden(group: &str, plural: &str, name: &str, why: impl std::fmt::Display) -> Self {
         let resource = qualified(plural, group);
         let message = match name {
@@ -155,7 +155,7 @@ impl ApiFailure {
         Self::new(406, "NotAcceptable", message)
     }
 
-    /// Returns a 409: an object with this name exists.
+    /// Returns a 409: an object with this name already exists.
     pub fn already_exists(group: &str, plural: &str, name: &str) -> Self {
         let resource = qualified(plural, group);
         Self::new(
@@ -166,7 +166,7 @@ impl ApiFailure {
         .about(group, plural, name)
     }
 
-    /// Returns a 409: the object differs from the one that the client expects.
+    /// Returns a 409: the stored object is not the one that the client expects.
     pub fn conflict(group: &str, plural: &str, name: &str, why: impl std::fmt::Display) -> Self {
         let resource = qualified(plural, group);
         Self::new(
@@ -187,7 +187,7 @@ impl ApiFailure {
         )
     }
 
-    /// Returns a 410: the resourceVersion (or continue token) is older than the history.
+    /// Returns a 410: the events since this resourceVersion (or the continue token) have been dropped.
     pub fn expired(message: impl Into<String>) -> Self {
         Self::new(410, "Expired", message)
     }
@@ -201,7 +201,7 @@ impl ApiFailure {
         )
     }
 
-    /// Returns a 415: the content type is not supported here.
+    /// Returns a 415: the content type is not supported for this request.
     pub fn unsupported_media_type(message: impl Into<String>) -> Self {
         Self::new(415, "UnsupportedMediaType", message)
     }
@@ -232,7 +232,7 @@ impl ApiFailure {
         failure
     }
 
-    /// Returns a 422: the operation is impossible on this object.
+    /// Returns a 422: the operation cannot be applied to this object.
     pub fn unprocessable(why: String) -> Self {
         let mut failure = Self::new(
             422,
@@ -243,7 +243,7 @@ impl ApiFailure {
         failure
     }
 
-    /// Returns a 429: the client has to try again later.
+    /// Returns a 429: the client must try again later.
     pub fn too_many_requests(message: impl Into<String>, retry_after: Option<u32>) -> Self {
         let mut failure = Self::new(429, "TooManyRequests", message);
         failure.retry_after = retry_after;
@@ -254,12 +254,12 @@ impl ApiFailure {
         failure
     }
 
-    /// Returns a 500 without a reason, as a real server does with a raw error.
+    /// Returns a 500 with an empty reason, which kube-apiserver sends for unclassified errors.
     pub fn internal(message: impl Into<String>) -> Self {
         Self::new(500, "", message)
     }
 
-    /// Returns a 504: the requested resourceVersion is newer than the server's.
+    /// Returns a 504: the requested resourceVersion is newer than that of the server.
     pub fn too_large_resource_version(asked: u64, current: u64) -> Self {
         let message = format!("Too large resource version: {asked}, current: {current}");
         let mut failure = Self::new(504, "Timeout", format!("Timeout: {message}"));
@@ -271,7 +271,7 @@ impl ApiFailure {
         failure
     }
 
-    /// Returns an error with any status, as from a fault or a proxy.
+    /// Returns the error of an injected fault or a proxy, with any status.
     pub fn of_status(code: u16, retry_after: Option<u32>) -> Self {
         let (reason, message) = match code {
             400 => ("BadRequest", "the server rejected our request"),
@@ -312,14 +312,14 @@ impl ApiFailure {
         failure
     }
 
-    /// Replaces the message.
+    /// Returns the error with another message.
     #[must_use]
     pub fn saying(mut self, message: impl Into<String>) -> Self {
         self.message = message.into();
         self
     }
 
-    /// Returns the Status object.
+    /// Returns the error as a Status object.
     pub fn to_json(&self) -> Value {
         let mut status = json!({
             "kind": "Status",

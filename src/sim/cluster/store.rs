@@ -1,7 +1,7 @@
-//! Store of objects, the global resourceVersion, the event log and the watchers.
+//! Store: the objects, the global resourceVersion, the log of events, and the watchers.
 //!
-//! Every change goes through [`Store::put`] or [`Store::remove`]. Each assigns one resourceVersion and sends one event to the
-//! watchers on its routes. An event is serialized once, regardless of the number of watchers.
+//! Every change goes through [`Store::put`] or [`Store::remove`]. Each change gets the next resourceVersion and sends one event
+//! to the watchers that may need it. An event is serialized once for all watchers.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, OnceLock};
@@ -15,11 +15,11 @@ use super::resources::Storage;
 use super::selector::{FieldSelector, selects};
 use crate::core::selector::Selector;
 
-/// Number of events that may be queued for a slow watcher before its watch is ended. kube-apiserver has the same rule with a
-/// shorter queue.
+/// Maximum number of events that are queued for a slow watcher. If more arrive, its watch is ended. kube-apiserver has the same
+/// rule with a shorter queue.
 const WATCHER_QUEUE: usize = 10_000;
 
-/// Key of an object in its collection.
+/// Key of an object within its collection.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ObjectKey {
     /// Namespace; empty for cluster-scoped objects.
@@ -38,12 +38,12 @@ impl ObjectKey {
     }
 }
 
-/// Stored object. It is never changed, only replaced.
+/// Stored object. It is immutable; a change stores a new one.
 #[derive(Debug)]
 pub(crate) struct Stored {
     /// Content of the object.
     pub(crate) value: Value,
-    /// resourceVersion of the object.
+    /// resourceVersion of the object as a number.
     pub(crate) version: u64,
     json: OnceLock<Bytes>,
 }
@@ -60,7 +60,7 @@ impl Stored {
         })
     }
 
-    /// Returns the object as JSON, which is serialized once.
+    /// Returns the object as JSON. It is serialized at the first call.
     pub(crate) fn json(&self) -> &Bytes {
         self.json.get_or_init(|| self.value.to_string().into())
     }
@@ -73,7 +73,7 @@ impl Stored {
     }
 }
 
-/// Object as text, shared with the watchers that received it. It takes a tenth of the memory of a tree.
+/// Stored object as JSON text, which takes a tenth of the memory of the parsed object.
 #[derive(Debug)]
 struct Text {
     version: u64,
@@ -90,14 +90,14 @@ impl Text {
     }
 }
 
-/// Kind of a change, either in the store or as seen by a watcher.
+/// Kind of a change. For a watcher with a selector, it can differ from the change in the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StoreChange {
-    /// New object (to this watcher).
+    /// The object was created, or a selector now selects it.
     Added,
-    /// Changed object.
+    /// The object was changed.
     Modified,
-    /// Deleted object (for this watcher).
+    /// The object was deleted, or a selector no longer selects it.
     Deleted,
 }
 
@@ -112,7 +112,7 @@ impl StoreChange {
     }
 }
 
-/// Entry of the log: an event as text. It is parsed again when a watch resumes from an earlier version.
+/// Entry of the log: an event whose objects are texts. They are parsed again when a watch resumes from an earlier version.
 #[derive(Debug)]
 struct Entry {
     change: StoreChange,
@@ -135,14 +135,14 @@ impl Entry {
     }
 }
 
-/// Change of an object.
+/// Event: the change of one object.
 #[derive(Debug)]
 pub(crate) struct Event {
     /// Kind of the change.
     pub(crate) change: StoreChange,
-    /// Object after the change. A deleted object has its last state and the resourceVersion of the deletion.
+    /// Object after the change. For a deletion: the last state of the object, with the resourceVersion of the deletion.
     pub(crate) object: Arc<Stored>,
-    /// Object before the change. It gets the resourceVersion of this event when the object left a selector.
+    /// Object before the change; `None` for a creation.
     pub(crate) previous: Option<Arc<Stored>>,
     left: OnceLock<Arc<Stored>>,
     lines: [OnceLock<Bytes>; 3],
@@ -159,7 +159,7 @@ impl Event {
         }
     }
 
-    /// Returns the change as seen by a watcher with this filter; `None` if the watcher does not see it.
+    /// Returns the change for a watcher with this filter; `None` if the filter selects neither the old nor the new object.
     pub(crate) fn seen_by(&self, filter: &Filter) -> Option<StoreChange> {
         let is = self.change != StoreChange::Deleted && filter.selects(&self.object.value);
         let was = self
@@ -174,7 +174,8 @@ impl Event {
         }
     }
 
-    /// Returns the object to send with `seen`. An object that left a selector is sent in its previous state.
+    /// Returns the object to send to a watcher for which the change is `seen`. If a selector no longer selects the object, it is
+    /// the previous state with the new resourceVersion.
     pub(crate) fn shown(&self, seen: StoreChange) -> &Arc<Stored> {
         match (&self.previous, seen, self.change) {
             (Some(previous), StoreChange::Deleted, StoreChange::Modified) => self
@@ -184,7 +185,7 @@ impl Event {
         }
     }
 
-    /// Returns the event as a line of JSON; all watchers share the same bytes.
+    /// Returns the event as a line of JSON. All watchers share the same bytes.
     pub(crate) fn line(&self, seen: StoreChange) -> Bytes {
         self.lines[seen as usize]
             .get_or_init(|| watch_line(seen.word(), self.shown(seen).json()))
@@ -192,7 +193,7 @@ impl Event {
     }
 }
 
-/// Returns `{"type":…,"object":…}` with a line end.
+/// Returns the JSON line `{"type":…,"object":…}` of a watch.
 pub(crate) fn watch_line(word: &str, object: &[u8]) -> Bytes {
     let mut line = Vec::with_capacity(object.len() + 40);
     line.extend_from_slice(b"{\"type\":\"");
@@ -203,14 +204,14 @@ pub(crate) fn watch_line(word: &str, object: &[u8]) -> Bytes {
     line.into()
 }
 
-/// Filter for the objects of a collection.
+/// Filter of a list or watch.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Filter {
-    /// Namespace; empty for all namespaces.
+    /// Namespace; empty for objects in all namespaces.
     pub(crate) namespace: String,
-    /// Label selector.
+    /// Label selector that the objects must match.
     pub(crate) labels: Selector,
-    /// Field selector.
+    /// Field selector that the objects must match.
     pub(crate) fields: FieldSelector,
 }
 
@@ -237,7 +238,8 @@ impl Filter {
     }
 }
 
-/// Narrowest route that carries all events for a watcher, so that a change of one pod does not wake a thousand kubelets.
+/// Group of watchers that an event is sent to. Each watcher registers for the narrowest group that covers its filter, so that a
+/// change of one pod doesn't wake a thousand kubelets.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Route {
     All,
@@ -263,11 +265,11 @@ fn routes(event: &Event) -> BTreeSet<Route> {
 /// Message to a watcher.
 #[derive(Debug)]
 pub(crate) enum StoreSignal {
-    /// Event to send, with the change as this watcher sees it.
+    /// Event to send, with the kind of change for this watcher.
     Event(StoreChange, Arc<Event>),
-    /// Bookmark: all events up to this resourceVersion were sent.
+    /// Bookmark to send: all events up to this resourceVersion were sent before.
     Bookmark(u64),
-    /// Break of the connection.
+    /// The connection must break.
     Disconnect,
 }
 
@@ -281,14 +283,14 @@ struct Watcher {
 struct Collection {
     objects: BTreeMap<ObjectKey, Arc<Stored>>,
     log: VecDeque<Entry>,
-    /// Events up to this resourceVersion are no longer in the log.
+    /// resourceVersion up to which events were dropped from the log.
     floor: u64,
     watchers: BTreeMap<u64, Watcher>,
     on_route: BTreeMap<Route, BTreeSet<u64>>,
 }
 
 impl Collection {
-    /// Drops the oldest events so that `left` remain.
+    /// Drops the oldest events of the log until `left` events remain.
     fn forget_events(&mut self, left: usize) {
         while self.log.len() > left {
             if let Some(old) = self.log.pop_front() {
@@ -331,7 +333,7 @@ impl Collection {
     }
 }
 
-/// All objects and watches of the server.
+/// Objects, watches and counters of the server.
 #[derive(Debug)]
 pub(crate) struct Store {
     version: u64,
@@ -341,15 +343,15 @@ pub(crate) struct Store {
     random: Random,
 }
 
-/// Newly opened watch: the initial events, then the queue.
+/// Newly opened watch. The client first gets the initial events, then the events in the queue.
 pub(crate) struct OpenedWatch {
     /// ID of the watcher, used to send bookmarks and to end the watch.
     pub(crate) id: u64,
-    /// Current objects, if the watch starts with them.
+    /// Current objects; empty if the watch starts from an earlier resourceVersion.
     pub(crate) present: Vec<Arc<Stored>>,
-    /// Events since the requested resourceVersion.
+    /// Events since the resourceVersion from which the watch starts.
     pub(crate) replay: Vec<(StoreChange, Arc<Event>)>,
-    /// Queue of later events.
+    /// Queue of the events that follow.
     pub(crate) queue: mpsc::Receiver<StoreSignal>,
     /// resourceVersion of the store when the watch was opened.
     pub(crate) version: u64,
@@ -367,12 +369,12 @@ impl Store {
         }
     }
 
-    /// Returns the global resourceVersion.
+    /// Returns the resourceVersion of the last change.
     pub(crate) fn version(&self) -> u64 {
         self.version
     }
 
-    /// Returns a new UID.
+    /// Returns a new UID, derived from the seed.
     pub(crate) fn uid(&mut self) -> String {
         let (high, low) = (self.random.next(), self.random.next());
         let (time_low, time_mid, time_high) = (high >> 32, (high >> 16) & 0xffff, high & 0x0fff);
@@ -380,7 +382,7 @@ impl Store {
         format!("{time_low:08x}-{time_mid:04x}-4{time_high:03x}-{clock:04x}-{node:012x}")
     }
 
-    /// Returns five characters for a generated name. Vowels are excluded so that no words appear.
+    /// Returns five random characters for a generated name. As in Kubernetes, there are no vowels, so that no words appear.
     pub(crate) fn suffix(&mut self) -> String {
         const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
         let mut bits = self.random.next();
@@ -400,7 +402,7 @@ impl Store {
 
     /// Returns the objects selected by a filter, ordered by namespace and name.
     ///
-    /// They start after `after`, or at the beginning if it is `None`.
+    /// The result starts after the key `after`, or with the first object if it is `None`.
     pub(crate) fn select<'a>(
         &'a self,
         storage: Storage,
@@ -439,7 +441,7 @@ impl Store {
         stored
     }
 
-    /// Removes an object. Watchers receive its last state with the resourceVersion of the removal.
+    /// Removes an object. Watchers get its last state, with the resourceVersion of the removal.
     pub(crate) fn remove(&mut self, storage: Storage, key: &ObjectKey) -> Option<Arc<Stored>> {
         let previous = self.collections.get_mut(&storage)?.objects.remove(key)?;
         self.version += 1;
@@ -459,11 +461,11 @@ impl Store {
         collection.forget_events(self.history);
     }
 
-    /// Opens a watch that starts after `since`, or with the current objects if it is `None`.
+    /// Opens a watch of the events after `since`. With `None`, it starts with the current objects.
     ///
     /// # Errors
     ///
-    /// Returns the oldest resourceVersion from which events are still known if `since` is older.
+    /// Returns the oldest resourceVersion from which a watch can start if `since` is older than that.
     pub(crate) fn watch(
         &mut self,
         storage: Storage,
@@ -516,7 +518,7 @@ impl Store {
         })
     }
 
-    /// Queues a bookmark after the events that are already queued.
+    /// Adds a bookmark to the queue of a watch. It is sent after the events that are queued.
     pub(crate) fn bookmark(&mut self, storage: Storage, id: u64) {
         let version = self.version;
         if let Some(watcher) = self
@@ -524,12 +526,12 @@ impl Store {
             .get(&storage)
             .and_then(|collection| collection.watchers.get(&id))
         {
-            // A full queue still has events to send; the next bookmark suffices.
+            // If the queue is full, skip this bookmark: the client still gets events, and the next bookmark suffices.
             let _ = watcher.queue.try_send(StoreSignal::Bookmark(version));
         }
     }
 
-    /// Ends a watch.
+    /// Ends a watch and removes its watcher.
     pub(crate) fn unwatch(&mut self, storage: Storage, id: u64) {
         if let Some(collection) = self.collections.get_mut(&storage) {
             collection.forget(id);
@@ -540,14 +542,14 @@ impl Store {
     pub(crate) fn disconnect_watches(&mut self) {
         for collection in self.collections.values_mut() {
             for watcher in std::mem::take(&mut collection.watchers).into_values() {
-                // A full queue also ends when its sender is dropped.
+                // If the queue is full, the message is lost, but dropping the sender also ends the watch.
                 let _ = watcher.queue.try_send(StoreSignal::Disconnect);
             }
             collection.on_route.clear();
         }
     }
 
-    /// Clears the log. A watch from an earlier version is answered with 410.
+    /// Drops all events from the log. Starting a watch from an earlier version then gets a 410.
     pub(crate) fn compact(&mut self) {
         let version = self.version;
         let storages: Vec<Storage> = self.collections.keys().copied().collect();
@@ -558,7 +560,7 @@ impl Store {
         }
     }
 
-    /// Returns the oldest resourceVersion from which a watch of the collection can resume.
+    /// Returns the oldest resourceVersion from which a watch of the collection can start.
     pub(crate) fn floor(&self, storage: Storage) -> u64 {
         self.collections
             .get(&storage)
@@ -566,7 +568,7 @@ impl Store {
     }
 }
 
-/// SplitMix64: small, fast, and reproducible for a given seed.
+/// Random numbers (SplitMix64): small, fast, and reproducible from a seed.
 #[derive(Debug)]
 struct Random(u64);
 

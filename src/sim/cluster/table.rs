@@ -1,4 +1,4 @@
-//! Tables for `kubectl get`: the columns of each kind and one row per object.
+//! Tables for `kubectl get`: columns for each kind, and one row per object.
 
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
@@ -40,7 +40,7 @@ const fn wide(name: &'static str, cell: fn(&Value) -> Value) -> Column {
     }
 }
 
-/// Creation time, shown as an age.
+/// Column with the creation time, which kubectl shows as an age.
 const AGE: Column = Column {
     name: "Age",
     kind: "date",
@@ -93,7 +93,7 @@ const DAEMON_SETS: &[Column] = &[
     }),
 ];
 
-/// Columns in the definition of the Advanced DaemonSet. For a list, a server shows the first entry.
+/// Columns from the definition of the Advanced DaemonSet. If a field is a list, a server shows only its first entry.
 const ADVANCED_DAEMON_SETS: &[Column] = &[
     NAME,
     number("DESIRED", |ds| {
@@ -265,9 +265,10 @@ fn columns(resource: &Resource) -> &'static [Column] {
     }
 }
 
-/// Renders a table of objects.
+/// Returns a Table object with a row for each object.
 ///
-/// `metadata` is that of their list, if there is one. Ages are relative to `now`. `included` returns the object data in a row.
+/// `metadata` is that of the list, if the objects are from a list. Ages are relative to `now`. `included` returns the object data
+/// that a row contains.
 pub(crate) fn render(
     resource: &Resource,
     objects: &[&Value],
@@ -315,7 +316,7 @@ fn row(columns: &[Column], object: &Value, now: Timestamp, included: Value) -> V
     json!({ "cells": cells, "object": included })
 }
 
-/// Formats an age as kubectl does: two units while the second is significant, then one.
+/// Formats an age like kubectl, with one or two units.
 fn age(instant: &str, now: Timestamp) -> String {
     let Ok(instant) = instant.parse::<Timestamp>() else {
         return "<unknown>".to_owned();
@@ -405,7 +406,7 @@ fn pod_restarts(pod: &Value) -> Value {
         .into()
 }
 
-/// Returns the pod status that kubectl shows: the most specific one of phase, reason and container states.
+/// Returns the status of a pod that `kubectl get` shows: the most specific one of its phase, reason and container states.
 fn pod_status(pod: &Value) -> Value {
     let mut reason = match pod.text("/status/reason") {
         "" => pod.text("/status/phase"),

@@ -1,4 +1,4 @@
-//! Cluster as seen by ordinary kube clients, in virtual time.
+//! The embedded cluster as ordinary `kube` clients see it, in virtual time.
 
 mod advanced;
 mod apply;

@@ -1,4 +1,4 @@
-//! Validation: missing, malformed or immutable fields of readable objects.
+//! Validation of decoded objects: missing, malformed or immutable fields.
 
 use serde_json::Value;
 
@@ -10,7 +10,7 @@ use super::selector::{check_label_key, check_label_value, selects};
 use super::status::{ApiFailure, StatusCause};
 use crate::core::selector::Selector;
 
-/// Checks an object; `old` is the version that it replaces.
+/// Checks an object. `old` is the version that it replaces, if there is one.
 ///
 /// # Errors
 ///
@@ -54,7 +54,7 @@ pub(crate) fn check(
     ))
 }
 
-/// Returns true for kinds whose names must have no dots and have a shorter limit.
+/// Returns true for kinds whose names must be DNS labels: shorter than other names, and without dots.
 fn is_label_name(storage: Storage) -> bool {
     matches!(storage, Storage::Namespaces | Storage::Services)
 }
@@ -118,7 +118,7 @@ fn labels_and_annotations(object: &Value, causes: &mut Vec<StatusCause>) {
     }
 }
 
-/// Checks that every owner has a name and a UID, and that at most one is the controller.
+/// Checks that every owner reference has a name and a UID, and that at most one has `controller: true`.
 fn owners(object: &Value, causes: &mut Vec<StatusCause>) {
     let field = "metadata.ownerReferences";
     let Some(owners) = object["metadata"]["ownerReferences"].as_array() else {
@@ -144,7 +144,7 @@ fn owners(object: &Value, causes: &mut Vec<StatusCause>) {
     }
 }
 
-/// Checks that finalizers are qualified names. In the core group they also need a domain, except Kubernetes' own finalizers.
+/// Checks that finalizers are qualified names. In the core group, finalizers other than Kubernetes' own must also have a domain.
 fn finalizers(resource: &Resource, object: &Value, causes: &mut Vec<StatusCause>) {
     const STANDARD: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
     for finalizer in object.finalizers() {
@@ -163,7 +163,7 @@ fn finalizers(resource: &Resource, object: &Value, causes: &mut Vec<StatusCause>
     }
 }
 
-/// Checks that an object that is being deleted gets no new finalizers.
+/// Checks that no finalizers are added to an object that is being deleted.
 fn new_finalizers(object: &Value, old: &Value, causes: &mut Vec<StatusCause>) {
     let known = old.finalizers();
     let new = object.finalizers().into_iter();
@@ -273,7 +273,7 @@ fn rolling_update(rolling: &Value, causes: &mut Vec<StatusCause>) {
     }
 }
 
-/// Parses a label selector. A missing one selects everything here.
+/// Parses a label selector. A missing selector selects everything.
 fn label_selector(selector: &Value) -> Result<Selector, String> {
     match selector {
         Value::Null => Ok(Selector::default()),
@@ -405,7 +405,7 @@ fn mounts(path: &str, container: &Value, spec: &Value, causes: &mut Vec<StatusCa
     }
 }
 
-/// Checks a pod. Only images, deadline, grace period and additional tolerations of its spec may change.
+/// Checks a pod. Of the spec of an existing pod, only images, deadline, grace period and additional tolerations may change.
 fn pod(object: &Value, old: Option<&Value>, causes: &mut Vec<StatusCause>) {
     let Some(old) = old else {
         pod_spec("spec", &object["spec"], causes);
@@ -555,7 +555,7 @@ fn disruption_budget(object: &Value, causes: &mut Vec<StatusCause>) {
     }
 }
 
-/// Checks an Event. The newer group has more required fields.
+/// Checks an Event. `events.k8s.io` has more required fields than the core group.
 fn event(resource: &Resource, object: &Value, old: Option<&Value>, causes: &mut Vec<StatusCause>) {
     let involved = object.text("/involvedObject/namespace");
     let cluster_wide = involved.is_empty() && object.namespace() == "default";

@@ -1,7 +1,7 @@
-//! Create, read, replace, patch and delete, and their effects on the store.
+//! The verbs create, get, replace, patch and delete, and their effects on the store.
 //!
-//! All of them run under one lock without waiting. So every write sees the latest state, and a patch never loses a race inside
-//! the server.
+//! Each verb holds the store's lock from start to end. So every write sees the latest state, and no other write can come between
+//! the read and the write of a patch.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::store::{Filter, ObjectKey, Store, Stored};
 use super::write::{DeleteOptions, WriteContext, WriteOutcome, seconds};
 use super::{admission, budgets, defaults, managed_fields, schema, validate};
 
-/// Decodes a body as the kind of the path and checks that it matches the path.
+/// Decodes a body as the kind that the path names, and checks that the body matches the path.
 pub(crate) fn decode(
     target: &Target,
     mut body: Value,
@@ -25,7 +25,7 @@ pub(crate) fn decode(
 ) -> Result<(Value, Vec<String>), ApiFailure> {
     let resource = target.resource;
     let expected = stored_form_version(target);
-    // The path defines a missing kind or version.
+    // A missing kind or version is taken from the path.
     if let Value::Object(fields) = &mut body {
         default(fields, "kind", resource.kind);
         default(fields, "apiVersion", expected.as_str());
@@ -58,7 +58,7 @@ pub(crate) fn decode(
     Ok((decoded.object, warnings))
 }
 
-/// Returns the version that a body must have. Events are stored in their core form, regardless of the group in the path.
+/// Returns the `apiVersion` that a body must have. Events in the body are in core form, whatever group the path names.
 fn stored_form_version(target: &Target) -> String {
     match target.resource.storage {
         Storage::Events => "v1".to_owned(),
@@ -110,8 +110,8 @@ pub(crate) fn create(
     if let Some(managed) = &writing.managed {
         metadata.insert("managedFields".to_owned(), managed.clone());
     }
-    // Other objects get managedFields with their first server-side apply. These kinds always need them: they show when a revision
-    // became the newest and which client wrote a template.
+    // These kinds get managedFields from their creation on: the controller reads when a revision became the newest and which
+    // client wrote a template. Other objects get managedFields at their first server-side apply.
     let is_counted = matches!(
         resource.storage,
         Storage::ControllerRevisions | Storage::DaemonSets | Storage::AdvancedDaemonSets
@@ -177,7 +177,7 @@ fn name_object(store: &mut Store, target: &Target, object: &mut Value) -> Result
             "name or generateName is required",
         )]));
     }
-    // As in Kubernetes: 63 characters including the suffix.
+    // As in Kubernetes, names have up to 63 characters including the suffix.
     let kept: String = prefix.chars().take(58).collect();
     let name = loop {
         let name = format!("{kept}{}", store.suffix());
@@ -193,7 +193,7 @@ fn name_object(store: &mut Store, target: &Target, object: &mut Value) -> Result
     Ok(())
 }
 
-/// Stores the object unless it is a dry run, and updates dependent objects.
+/// Stores the object, unless the request is a dry run, and updates dependent objects such as quotas.
 fn commit(store: &mut Store, target: &Target, object: Value, writing: &WriteContext) -> Value {
     if writing.dry_run {
         return object;
@@ -227,7 +227,7 @@ fn key(target: &Target) -> ObjectKey {
     }
 }
 
-/// Replaces an object or its status (PUT), or creates it where the kind allows that.
+/// Replaces an object or its status (PUT). If the object does not exist, creates it if the kind allows that.
 pub(crate) fn replace(
     store: &mut Store,
     target: &Target,
@@ -272,7 +272,7 @@ pub(crate) fn replace(
     })
 }
 
-/// Replaces `current` with `object`, for PUT and patches.
+/// Replaces `current` with `object`, for PUT and PATCH.
 pub(crate) fn update(
     store: &mut Store,
     target: &Target,
@@ -339,7 +339,7 @@ pub(crate) fn update(
     Ok(commit(store, target, object, writing))
 }
 
-/// Returns true if nothing keeps a terminating object.
+/// Returns true if the deletion of a terminating object can be completed, because it waits for nothing.
 fn is_finished(storage: Storage, object: &Value) -> bool {
     let waits_for_kubelet = storage == Storage::Pods
         && object["metadata"]["deletionGracePeriodSeconds"]
@@ -385,7 +385,7 @@ fn check_identity(target: &Target, old: &Value, new: &Value) -> Result<(), ApiFa
     Ok(())
 }
 
-/// Restores the metadata fields that only the server sets.
+/// Restores the metadata fields that only the server may set.
 fn keep_server_fields(old: &Value, object: &mut Value) {
     let metadata = &old["metadata"];
     let mut place = object["metadata"].take();
@@ -440,7 +440,7 @@ pub(crate) fn delete(
     Ok(WriteOutcome::new(200, body))
 }
 
-/// Returns the response for a deleted object: its last state for pods and service accounts, a Status for others.
+/// Returns the response to a deletion. For pods and service accounts, it is the last state of the object; for others, a Status.
 fn deleted(target: &Target, last: &Value) -> Value {
     if matches!(
         target.resource.storage,
@@ -491,7 +491,7 @@ pub(crate) fn check_preconditions(
     Ok(())
 }
 
-/// Returns the object marked as terminating, or `None` if nothing keeps it.
+/// Returns the object marked as terminating, or `None` if it can be removed immediately.
 fn mark(
     storage: Storage,
     object: &Value,
@@ -513,7 +513,7 @@ fn mark(
         .get("deletionGracePeriodSeconds")
         .and_then(Value::as_i64);
     match have {
-        // The grace period of a terminating object can only be shortened.
+        // The object is already terminating: a new grace period is used only if it is shorter.
         Some(have) if grace >= have => {}
         Some(have) => {
             let asked = object
@@ -544,7 +544,7 @@ fn mark(
     Some(marked)
 }
 
-/// Returns the grace period in seconds. It is zero except for pods on a node.
+/// Returns the grace period of a deletion in seconds. It is zero except for pods that are bound to a node and have not ended.
 fn grace(storage: Storage, object: &Value, options: &DeleteOptions) -> i64 {
     let ended = matches!(object.text("/status/phase"), "Failed" | "Succeeded");
     if storage != Storage::Pods || object.text("/spec/nodeName").is_empty() || ended {
@@ -552,7 +552,7 @@ fn grace(storage: Storage, object: &Value, options: &DeleteOptions) -> i64 {
     }
     let own = object["spec"]["terminationGracePeriodSeconds"].as_i64();
     match options.grace.or(own).unwrap_or(30) {
-        // A negative period means immediate deletion, but still through the kubelet.
+        // As in Kubernetes, a negative period becomes one second: the kubelet still stops the containers.
         negative if negative < 0 => 1,
         seconds => seconds,
     }
@@ -586,7 +586,7 @@ fn remove(store: &mut Store, storage: Storage, key: &ObjectKey, now: Timestamp) 
     after_write(store, &key.namespace, now);
 }
 
-/// Deletes each selected object of a collection (DELETE) individually.
+/// Deletes the objects of a collection that the filter selects (DELETE), one by one.
 pub(crate) fn delete_collection(
     store: &mut Store,
     target: &Target,
@@ -612,7 +612,7 @@ pub(crate) fn delete_collection(
     Ok(selected)
 }
 
-/// Deletes the contents of a terminating namespace. Pods keep their grace periods.
+/// Deletes all objects in a terminating namespace. Pods are deleted with their grace periods.
 fn empty_namespace(store: &mut Store, namespace: &str, writing: &WriteContext) {
     for resource in super::resources::RESOURCES {
         if !resource.namespaced || resource.storage == Storage::Nothing {
@@ -632,13 +632,13 @@ fn empty_namespace(store: &mut Store, namespace: &str, writing: &WriteContext) {
             propagation: "Background".to_owned(),
             ..DeleteOptions::default()
         };
-        // Without preconditions and waiting, no deletion can fail.
+        // Ignore the result: a deletion without preconditions cannot fail.
         let _ = delete_collection(store, &target, &filter, &options, writing);
     }
     finish_namespace(store, namespace);
 }
 
-/// Removes a terminating namespace once it is empty.
+/// Removes a terminating namespace if it is empty.
 fn finish_namespace(store: &mut Store, namespace: &str) {
     let key = ObjectKey {
         namespace: String::new(),

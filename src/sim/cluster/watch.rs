@@ -1,4 +1,4 @@
-//! Open watch as a stream of lines: current objects, missed events, new events, and regular bookmarks.
+//! Open watch, sent as lines: the current objects or the missed events, then new events and regular bookmarks.
 
 use std::collections::VecDeque;
 use std::io;
@@ -15,16 +15,16 @@ use super::present::Form;
 use super::resources::Resource;
 use super::store::{OpenedWatch, Store, StoreChange, StoreSignal, watch_line};
 
-/// Interval between bookmarks; kube-apiserver uses about a minute.
+/// Interval between bookmarks, about the same as in kube-apiserver.
 const BOOKMARK_PERIOD: Duration = Duration::from_secs(60);
 
-/// Form and options of a watch.
+/// Options of a watch.
 pub(crate) struct ObjectForm {
-    /// Resource that is watched.
+    /// Resource whose objects are watched.
     pub(crate) resource: &'static Resource,
-    /// Representation of its objects.
+    /// Representation in which objects are sent.
     pub(crate) form: Form,
-    /// True if the client wants bookmarks.
+    /// True if the client requested bookmarks.
     pub(crate) bookmarks: bool,
     /// True to send the bookmark that marks the end of the initial events.
     pub(crate) initial_end: bool,
@@ -32,7 +32,7 @@ pub(crate) struct ObjectForm {
     pub(crate) timeout: Duration,
 }
 
-/// Guard that removes the watcher when the client has disconnected.
+/// Guard that removes the watcher from the store when the client has disconnected.
 struct Registered {
     store: Arc<Mutex<Store>>,
     resource: &'static Resource,
@@ -57,7 +57,7 @@ struct Watch {
     end: Instant,
 }
 
-/// Returns the lines of a watch.
+/// Returns the stream of lines of a watch.
 pub(crate) fn lines(
     store: Arc<Mutex<Store>>,
     opened: OpenedWatch,
@@ -136,7 +136,7 @@ impl Watch {
         })
     }
 
-    /// Requests a bookmark. It arrives through the queue, so it cannot overtake an event.
+    /// Adds a bookmark to the watcher's queue, so that it is sent after all earlier events.
     fn ask_for_bookmark(&self) {
         let registered = &self.registered;
         registered

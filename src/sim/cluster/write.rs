@@ -7,9 +7,9 @@ use serde_json::Value;
 pub(crate) struct WriteOutcome {
     /// HTTP status.
     pub(crate) code: u16,
-    /// Object, or a Status.
+    /// Object after the write, or a Status.
     pub(crate) body: Value,
-    /// Warnings for the client.
+    /// Warnings that are sent to the client.
     pub(crate) warnings: Vec<String>,
 }
 
@@ -24,20 +24,20 @@ impl WriteOutcome {
     }
 }
 
-/// Context of a write.
+/// Context and options of a write.
 #[derive(Clone, Debug)]
 pub(crate) struct WriteContext {
-    /// Time of the server.
+    /// Current time of the server.
     pub(crate) now: Timestamp,
-    /// True to check everything but change nothing.
+    /// True for a dry run, which checks everything but changes nothing.
     pub(crate) dry_run: bool,
-    /// True if unknown fields are an error.
+    /// True if unknown fields are rejected.
     pub(crate) strict: bool,
-    /// True if unknown fields cause a warning.
+    /// True if the client is warned about unknown fields.
     pub(crate) warn: bool,
     /// Field manager: the parameter `fieldManager`, or the program in the user agent.
     pub(crate) manager: String,
-    /// Field ownership as computed by an apply; `None` for any other write.
+    /// New managedFields, computed by an apply; `None` for any other write.
     pub(crate) managed: Option<Value>,
 }
 
@@ -47,7 +47,7 @@ impl WriteContext {
     }
 }
 
-/// Formats a time as Kubernetes does.
+/// Formats a time like Kubernetes, in whole seconds.
 pub(crate) fn seconds(instant: Timestamp) -> String {
     k8s_openapi::jiff::fmt::strtime::format("%Y-%m-%dT%H:%M:%SZ", instant).unwrap_or_default()
 }
@@ -55,12 +55,12 @@ pub(crate) fn seconds(instant: Timestamp) -> String {
 /// Options of a deletion.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DeleteOptions {
-    /// Grace period of a pod in seconds; `None` for the pod's own.
+    /// Grace period in seconds; `None` for the pod's own grace period.
     pub(crate) grace: Option<i64>,
-    /// `Background`, `Foreground`, `Orphan` or empty.
+    /// Propagation policy: `Background`, `Foreground`, `Orphan`, or empty for the default.
     pub(crate) propagation: String,
-    /// UID that the object must have.
+    /// Precondition: UID that the object must have.
     pub(crate) uid: Option<String>,
-    /// resourceVersion that the object must have.
+    /// Precondition: resourceVersion that the object must have.
     pub(crate) version: Option<String>,
 }

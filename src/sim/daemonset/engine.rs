@@ -1,4 +1,4 @@
-//! Task of the DaemonSet controller. Watch events and responses update its caches; changed DaemonSets are synced again.
+//! Task of the DaemonSet controller. Watch events and responses update its caches, and changed DaemonSets are synced.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,12 +31,13 @@ use crate::sim::events::EventSink;
 use crate::sim::queue::Queue;
 use crate::sim::watched::{Cache, WatchedChange, WatchedKey, backlog, events, key};
 
-/// Largest number of pods that are created, or deleted, at once (the native controller's value).
+/// Maximum number of pods that one sync creates or deletes, as in the native controller.
 const BURST: usize = 250;
-/// First back-off after a failed write; it doubles.
+/// First back-off after a failed write. It doubles up to `RETRY_MAX`.
 const RETRY: Duration = Duration::from_millis(100);
 const RETRY_MAX: Duration = Duration::from_secs(15);
-/// First back-off before a failed pod on a node is deleted again; it doubles (the native controller's values).
+/// First back-off before a failed pod on the same node is deleted again. It doubles up to `FAILED_POD_MAX`, as in the native
+/// controller.
 const FAILED_POD: Duration = Duration::from_secs(1);
 const FAILED_POD_MAX: Duration = Duration::from_secs(15 * 60);
 
@@ -54,25 +55,25 @@ pub(super) struct DaemonSetsController {
     node_objects: Cache<Node>,
     nodes: BTreeMap<String, ManagedNode>,
     revisions: Cache<DynamicObject>,
-    /// Keys of pods by the UID of their controlling owner; pods without one are under "".
+    /// Keys of pods by the UID of their controlling owner. Pods without a controlling owner are under "".
     owned: BTreeMap<String, BTreeSet<WatchedKey>>,
     progress: BTreeMap<WatchedKey, Progress>,
-    /// Back-off of failed pods, by UID and generation of the DaemonSet and by node.
+    /// Time and back-off of deleted failed pods, by UID and generation of the DaemonSet and by node.
     failed: BTreeMap<(String, i64, String), (Instant, Duration)>,
     due: Queue<WatchedKey>,
     under_way: FuturesUnordered<BoxFuture<'static, Done>>,
 }
 
-/// Progress of the work on one DaemonSet.
+/// Progress of the syncs of one DaemonSet.
 #[derive(Default)]
 struct Progress {
     queued: bool,
-    /// True while writes are in flight.
+    /// True while writes for the DaemonSet are in flight.
     busy: bool,
-    /// True if something changed during the writes.
+    /// True if the DaemonSet changed during the writes, so that another sync is needed.
     again: bool,
     failures: u32,
-    /// Time until which no pods are created or deleted after a failure.
+    /// Time until which no pods are created or deleted, because a write failed.
     held: Option<Instant>,
 }
 
@@ -150,7 +151,7 @@ impl DaemonSetsController {
             && self.node_objects.is_synced()
     }
 
-    /// Syncs everything that was queued once the first lists are complete. Until then nothing is decided.
+    /// Syncs all DaemonSets once the first lists are complete. Before that, nothing is synced.
     fn look_at_all_once_synced(&mut self) {
         if self.is_synced() && self.progress.is_empty() {
             self.look_at_all();
@@ -163,14 +164,14 @@ impl DaemonSetsController {
         }
     }
 
-    /// Syncs a DaemonSet soon, so that changes at the same time cause one sync.
+    /// Plans a sync of a DaemonSet after a short delay, so that simultaneous changes cause a single sync.
     fn look_at(&mut self, key: &WatchedKey) {
         self.look_at_after(key, self.options.gather);
     }
 
     fn look_at_after(&mut self, key: &WatchedKey, delay: Duration) {
         if !self.is_synced() {
-            return; // all of them are synced once the lists are complete
+            return; // all DaemonSets are synced once the first lists are complete
         }
         let progress = self.progress.entry(key.clone()).or_default();
         let soon = delay <= self.options.gather;
@@ -322,7 +323,7 @@ impl DaemonSetsController {
         }));
     }
 
-    /// Returns the next step of the native sync: revisions, then pods, then old revisions, then status.
+    /// Returns the next step of a sync, in the native order: revisions, pods, old revisions, status.
     fn next(&self, set: &Set, held: bool) -> Next {
         let mut next = Next {
             generation: set.generation,
@@ -401,7 +402,7 @@ impl DaemonSetsController {
         next.writes = to_writes(view, &todo);
     }
 
-    /// Returns the pods of a DaemonSet and the writes that adopt or release pods.
+    /// Returns the pods of a DaemonSet, and the writes that adopt matching pods and release others.
     fn claim(&self, set: &Set) -> (Vec<&Pod>, Vec<DaemonSetWrite>) {
         let mut mine = Vec::new();
         let mut writes = Vec::new();
@@ -436,7 +437,8 @@ impl DaemonSetsController {
         (mine, writes)
     }
 
-    /// Moves the pods of a duplicate revision to the one that is kept.
+    /// Returns the writes that change the revision label of pods from a duplicate revision (`from`) to the one that is kept
+    /// (`to`).
     fn relabel(&self, set: &Set, from: &str, to: &str) -> Vec<DaemonSetWrite> {
         let keys = self.owned.get(&set.uid).into_iter().flatten();
         let pods = keys.filter_map(|key| self.pods.get(key));
@@ -448,7 +450,7 @@ impl DaemonSetsController {
             .collect()
     }
 
-    /// Applies the responses to the caches, then syncs the DaemonSet again.
+    /// Applies the responses of a sync's writes to the caches, then syncs the DaemonSet again.
     fn done(
         &mut self,
         key: WatchedKey,
@@ -514,7 +516,7 @@ impl DaemonSetsController {
 struct Next {
     generation: i64,
     writes: Vec<DaemonSetWrite>,
-    /// Nodes whose failed pod is deleted, with the UID of the DaemonSet.
+    /// Nodes whose failed pod is deleted in this step, with the UID of the pod's DaemonSet.
     failed: Vec<(String, String)>,
     look_again: Option<Duration>,
 }

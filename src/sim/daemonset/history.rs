@@ -1,4 +1,4 @@
-//! ControllerRevisions: finds the revision of the current template, and the writes that create or update it.
+//! ControllerRevisions: finds the revision of the current template, and the writes that create or update revisions.
 
 use kube::api::DynamicObject;
 use serde_json::json;
@@ -10,7 +10,7 @@ use crate::core::names::REVISION_HASH_LABEL;
 
 /// State of a DaemonSet's revisions, based on all revisions in its namespace.
 pub(super) enum History<'a> {
-    /// Writes that are needed first.
+    /// Writes that are needed before anything else.
     Write(Vec<DaemonSetWrite>),
     /// Hash of the revision with the current template, and the old revisions, oldest first.
     Known {
@@ -50,8 +50,8 @@ pub(super) fn read<'a>(
     let next = old.last().map_or(0, |revision| number(revision)) + 1;
     let Some(keep) = current.pop() else {
         let hash = template::hash(set);
-        // The name is in use. Kubernetes uses the existing revision if its content is the same, regardless of its owner
-        // (`snapshot` in `pkg/controller/daemon/update.go`).
+        // If a revision with this name and content exists, Kubernetes uses it, regardless of its owner (`snapshot` in
+        // `pkg/controller/daemon/update.go`).
         let named = format!("{}-{hash}", set.name);
         let is_same = |other: &&DynamicObject| name(other) == named && other.data["data"] == wanted;
         if others.iter().any(is_same) {
@@ -80,7 +80,7 @@ pub(super) fn read<'a>(
     }
 }
 
-/// Returns the deletions of old revisions beyond the limit, oldest first. Revisions that a pod still has are kept.
+/// Returns the deletions of the oldest revisions beyond the history limit. A revision is kept while a pod has its hash.
 pub(super) fn superfluous(
     set: &Set,
     old: &[&DynamicObject],

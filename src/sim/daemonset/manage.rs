@@ -1,4 +1,4 @@
-//! Selection of pods to create and delete: one pod per eligible node, and the rolling update.
+//! Decides which pods to create and delete: one pod per eligible node, and the rolling update.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::core::eligibility::{NodeFacts, Taint};
 use crate::core::names::REVISION_HASH_LABEL;
 use crate::k8s::Pod;
 
-/// Node, reduced to the fields that determine eligibility.
+/// Node, reduced to the fields that decide if it is eligible.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ManagedNode {
     pub(super) labels: Labels,
@@ -22,15 +22,15 @@ pub(super) struct ManagedNode {
 /// Pods to create and delete for one DaemonSet.
 #[derive(Debug, Default)]
 pub(super) struct ManagePlan<'a> {
-    /// Nodes that get a pod.
+    /// Nodes on which a pod is created.
     pub(super) create: Vec<&'a str>,
     /// Pods to delete.
     pub(super) delete: Vec<&'a Pod>,
-    /// Nodes of failed pods among the deleted ones; their replacement is subject to a back-off.
+    /// Nodes of the deleted pods that had failed. A node whose pods fail repeatedly waits for a back-off.
     pub(super) failed: Vec<&'a str>,
 }
 
-/// Input for the decisions about one DaemonSet.
+/// State of one DaemonSet from which its pods are decided.
 pub(super) struct ManagedView<'a> {
     pub(super) set: &'a Set,
     pub(super) hash: &'a str,
@@ -54,9 +54,9 @@ impl<'a> ManagedView<'a> {
         is_available(pod, self.set.min_ready, self.now)
     }
 
-    /// Ensures one pod on every eligible node and none on others.
+    /// Returns the pods to create and delete so that every eligible node has one pod and other nodes have none.
     ///
-    /// `may_retry` returns true if the back-off of a node's failed pod is over.
+    /// `may_retry` returns true if the back-off of a node's failed pod has ended.
     pub(super) fn manage(&self, mut may_retry: impl FnMut(&str) -> bool) -> ManagePlan<'a> {
         let mut todo = ManagePlan::default();
         for node in self.nodes.keys() {
@@ -90,7 +90,7 @@ impl<'a> ManagedView<'a> {
         todo
     }
 
-    /// Returns the pods of a node that are still running. Pods that have ended are added to the deletions.
+    /// Returns the running pods of a node, and adds the pods that have ended to the deletions.
     fn without_ended(
         &self,
         node: &'a str,
@@ -113,9 +113,9 @@ impl<'a> ManagedView<'a> {
         running
     }
 
-    /// Removes surplus pods.
+    /// Adds the surplus pods of a node to the deletions, for a rolling update with surge.
     ///
-    /// With surge, a node may have one old and one new pod; the old one is deleted when the new one is available.
+    /// A node may have one old and one new pod. The old pod is deleted once the new one is available or the old one is not Ready.
     fn surplus_of_surge(&self, running: &[&'a Pod], todo: &mut ManagePlan<'a>) {
         if running.len() <= 1 {
             return;
@@ -132,7 +132,7 @@ impl<'a> ManagedView<'a> {
         }
     }
 
-    /// Returns the next step of the native rolling update; empty for OnDelete.
+    /// Returns the next step of the native rolling update. It is empty for OnDelete.
     pub(super) fn roll(&self) -> ManagePlan<'a> {
         let NativeStrategy::RollingUpdate {
             max_unavailable,
@@ -150,8 +150,8 @@ impl<'a> ManagedView<'a> {
             0 if surge == 0 => 1,
             limit => limit,
         };
-        // The limit is a share of the nodes that should get a pod. Nodes that only keep theirs, such as unreachable ones, also
-        // count against it. Observed on 1.36.
+        // The limit is a share of the nodes that should get a pod. Nodes that may only keep their pod, such as unreachable ones,
+        // also use it up (observed on Kubernetes 1.36).
         nodes.retain(|node, targeting| match targeting {
             Targeting::Run => true,
             Targeting::Keep => self.pods.contains_key(node),
@@ -164,7 +164,7 @@ impl<'a> ManagedView<'a> {
         }
     }
 
-    /// Deletes old pods while fewer than `limit` nodes lack an available one. NotReady nodes count like all others.
+    /// Deletes old pods as long as fewer than `limit` nodes are without an available pod. NotReady nodes are counted too.
     fn replace(&self, nodes: &[&'a str], limit: usize) -> ManagePlan<'a> {
         let mut unavailable = 0;
         let mut broken = Vec::new();
@@ -188,7 +188,7 @@ impl<'a> ManagedView<'a> {
         }
     }
 
-    /// Adds new pods next to the old ones on at most `limit` nodes. The old pod is deleted when the new one is available.
+    /// Creates new pods next to old ones on at most `limit` nodes at a time. Deletes an old pod once the new one is available.
     fn surge(&self, nodes: &[&'a str], limit: usize) -> ManagePlan<'a> {
         let mut todo = ManagePlan::default();
         let mut candidates = Vec::new();
@@ -207,7 +207,8 @@ impl<'a> ManagedView<'a> {
         todo
     }
 
-    /// Returns the live old and new pod of a node; `None` if there are several old or several new ones.
+    /// Returns the old and the new pod of a node, ignoring deleted pods. Returns `None` if there are several old or several new
+    /// ones.
     fn old_and_new(&self, node: &str) -> Option<(Option<&'a Pod>, Option<&'a Pod>)> {
         let (mut old, mut new) = (None, None);
         let pods = self.pods.get(node).into_iter().flatten().copied();

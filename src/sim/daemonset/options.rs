@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
-/// Options of the controller.
+/// Options of the DaemonSet controller.
 #[derive(Clone, Debug)]
 pub struct DaemonSetsOptions {
-    /// Time for which changes are collected before a sync.
+    /// Time for which changes are collected before a DaemonSet is synced.
     pub gather: Duration,
-    /// Interval at which changed pods are processed one by one and out of order, like in Kubernetes before 1.33 under load.
+    /// Interval at which changed pods are processed one by one, out of order. It simulates a busy controller before Kubernetes
+    /// 1.33.
     ///
-    /// `None` to process them immediately and in order.
+    /// With `None`, changes are processed immediately and in order.
     pub backlog: Option<Duration>,
 }
 

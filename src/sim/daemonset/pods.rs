@@ -1,4 +1,4 @@
-//! Properties of a pod that the native controller uses.
+//! Properties of pods on which the native controller's decisions depend.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use super::set::Set;
 use crate::core::names::{REVISION_HASH_LABEL, TEMPLATE_GENERATION_LABEL};
 use crate::k8s::Pod;
 
-/// Pods of one DaemonSet by node, oldest first.
+/// Pods of one DaemonSet by node, each node's oldest pod first.
 pub(super) type ByNode<'a> = BTreeMap<&'a str, Vec<&'a Pod>>;
 
 pub(super) fn is_deleted(pod: &Pod) -> bool {
@@ -25,7 +25,7 @@ pub(super) fn label<'a>(pod: &'a Pod, key: &str) -> Option<&'a str> {
     labels.get(key).map(String::as_str)
 }
 
-/// Returns the UID of the controlling owner.
+/// Returns the UID of the pod's controlling owner.
 pub(super) fn owner(pod: &Pod) -> Option<&str> {
     let owners = pod.metadata.owner_references.as_ref()?;
     let controls = |owner: &&k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference| {
@@ -34,14 +34,14 @@ pub(super) fn owner(pod: &Pod) -> Option<&str> {
     owners.iter().find(controls).map(|owner| owner.uid.as_str())
 }
 
-/// Returns the time since which the pod is Ready, if it is.
+/// Returns the time at which the pod became Ready; `None` if it is not Ready.
 pub(super) fn ready_since(pod: &Pod) -> Option<Timestamp> {
     let ready = pod.status.conditions.iter().find(|c| c.kind == "Ready")?;
     let since = ready.last_transition.as_ref();
     (ready.status == "True").then(|| since.map_or(Timestamp::MAX, |time| time.0))
 }
 
-/// Returns the time at which the pod becomes available if it stays Ready; `None` if it is not Ready.
+/// Returns the time from which the pod counts as available if it stays Ready; `None` if it is not Ready.
 pub(super) fn available_at(pod: &Pod, min_ready: Duration) -> Option<Timestamp> {
     let since = ready_since(pod)?;
     if min_ready.is_zero() {
@@ -55,14 +55,14 @@ pub(super) fn is_available(pod: &Pod, min_ready: Duration, now: Timestamp) -> bo
     available_at(pod, min_ready).is_some_and(|at| at <= now)
 }
 
-/// Returns true if the pod was created from the current template, by its hash or generation.
+/// Returns true if the pod was created from the current template, according to its hash or template generation.
 pub(super) fn is_updated(pod: &Pod, set: &Set, hash: &str) -> bool {
     let generation = set.template_generation.as_deref();
     label(pod, REVISION_HASH_LABEL) == Some(hash)
         || generation.is_some() && label(pod, TEMPLATE_GENERATION_LABEL) == generation
 }
 
-/// Groups pods by the node that they run on or were created for. Deleted pods that have already ended are ignored.
+/// Groups pods by the node on which they run or for which they were created. Pods that were deleted and have ended are ignored.
 pub(super) fn by_node<'a>(pods: impl Iterator<Item = &'a Pod>) -> ByNode<'a> {
     let mut nodes = ByNode::new();
     for pod in pods.filter(|pod| !(is_deleted(pod) && is_terminal(pod))) {
@@ -76,7 +76,7 @@ pub(super) fn by_node<'a>(pods: impl Iterator<Item = &'a Pod>) -> ByNode<'a> {
     nodes
 }
 
-/// Returns the sort key of a pod: bound before unbound, then by age, then by name.
+/// Returns the sort key of a pod: bound pods first, then older ones, then by name.
 fn age(pod: &Pod) -> (bool, Option<Timestamp>, Option<&str>) {
     let bound = pod.spec.node_name.as_deref().unwrap_or_default();
     let created = pod.metadata.creation_timestamp.as_ref();

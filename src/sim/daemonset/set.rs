@@ -1,4 +1,4 @@
-//! DaemonSet as read by the native controller.
+//! DaemonSet as the native controller reads it.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::core::eligibility::Scheduling;
 use crate::core::names::TEMPLATE_GENERATION_ANNOTATION;
 use crate::core::selector::Selector;
 
-/// DaemonSet: the raw template, so that no field is lost, and the parsed rest.
+/// DaemonSet. Its template is kept as JSON, so that no field is lost; the other fields are parsed.
 #[derive(Clone, Debug)]
 pub(super) struct Set {
     pub(super) namespace: String,
@@ -21,7 +21,7 @@ pub(super) struct Set {
     pub(super) generation: i64,
     pub(super) template_generation: Option<String>,
     pub(super) template: Value,
-    /// Selector; `None` if it is invalid or selects everything. The native controller ignores such a DaemonSet.
+    /// Selector; `None` if it is invalid or selects everything. The native controller ignores a DaemonSet with such a selector.
     pub(super) selector: Option<Selector>,
     pub(super) scheduling: Scheduling,
     pub(super) strategy: NativeStrategy,
@@ -66,7 +66,7 @@ impl Set {
         }
     }
 
-    /// Returns the owner reference that makes it the controlling owner of an object.
+    /// Returns an owner reference that makes the DaemonSet the controlling owner of an object.
     pub(super) fn owner(&self) -> OwnerReference {
         OwnerReference {
             api_version: "apps/v1".to_owned(),
@@ -78,7 +78,7 @@ impl Set {
         }
     }
 
-    /// Returns true if a node may have two pods during an update.
+    /// Returns true if the rolling update uses surge, so that a node may have two pods.
     pub(super) fn surges(&self) -> bool {
         match &self.strategy {
             NativeStrategy::OnDelete => false,
@@ -102,7 +102,7 @@ fn strategy(strategy: &Value) -> NativeStrategy {
     }
 }
 
-/// Returns a number, or a percentage of `total` rounded up.
+/// Returns a number unchanged, or a percentage of `total` rounded up.
 pub(super) fn scaled(value: &Value, total: usize, default: usize) -> usize {
     let number = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
     match value {

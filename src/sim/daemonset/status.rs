@@ -1,4 +1,4 @@
-//! Counters in a DaemonSet's status.
+//! Numbers of pods in a DaemonSet's status.
 
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -7,14 +7,14 @@ use super::manage::ManagedView;
 use super::pods::{available_at, is_updated};
 use crate::core::Targeting;
 
-/// Counters of the native controller, and the time at which a count changes without a further event.
+/// Numbers for the status, and the time at which they change without an event.
 pub(super) struct Counted {
     pub(super) counters: Map<String, Value>,
-    /// Time at which the next pod becomes available.
+    /// Time at which the next Ready pod becomes available; `None` if there is none.
     pub(super) next: Option<Timestamp>,
 }
 
-/// Counts the pods. If a node has several pods, its oldest one is counted.
+/// Counts the pods for the status. If a node has several pods, only the oldest one is counted.
 pub(super) fn count(view: &ManagedView<'_>) -> Counted {
     let [
         mut desired,
@@ -63,7 +63,7 @@ pub(super) fn count(view: &ManagedView<'_>) -> Counted {
     }
 }
 
-/// Returns the counter, or null for some counters that are zero, because Go's client omits them.
+/// Returns the number as JSON. Zero becomes null in fields that Go's encoder omits if they are zero.
 fn number_or_nothing(key: &str, count: i32) -> Value {
     match key {
         "numberAvailable" | "numberUnavailable" | "updatedNumberScheduled" if count == 0 => {
@@ -73,9 +73,9 @@ fn number_or_nothing(key: &str, count: i32) -> Value {
     }
 }
 
-/// Returns the patch that updates the status; `None` if nothing differs.
+/// Returns the patch that updates the status; `None` if the numbers are unchanged.
 ///
-/// Conditions, both the native controller's own and others, are not changed.
+/// The patch doesn't change conditions, because other components write them.
 pub(super) fn patch(view: &ManagedView<'_>, counted: &Counted, observed: bool) -> Option<Value> {
     let mut status = counted.counters.clone();
     if observed {

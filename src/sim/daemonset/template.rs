@@ -7,7 +7,7 @@ use crate::core::names::{REVISION_HASH_LABEL, TEMPLATE_GENERATION_LABEL};
 use crate::sim::dice::mix;
 use crate::sim::fnv::fnv;
 
-/// Returns the pod for a node: the template with revision labels, owner, affinity to the node and additional tolerations.
+/// Returns the pod for a node, created from the template with revision labels, owner, affinity to the node, and tolerations.
 pub(super) fn pod(set: &Set, hash: &str, node: &str) -> Value {
     let meta = &set.template["metadata"];
     let mut labels = object(&meta["labels"]);
@@ -33,7 +33,7 @@ pub(super) fn pod(set: &Set, hash: &str, node: &str) -> Value {
     })
 }
 
-/// Returns the data of a revision, which contains the template.
+/// Returns the data of a ControllerRevision, which contains the template.
 pub(super) fn patch(set: &Set) -> Value {
     let mut template = set.template.clone();
     if let Value::Object(fields) = &mut template {
@@ -42,7 +42,7 @@ pub(super) fn patch(set: &Set) -> Value {
     json!({ "spec": { "template": template } })
 }
 
-/// Returns the revision object for the current template.
+/// Returns the ControllerRevision for the current template.
 pub(super) fn revision(set: &Set, hash: &str, number: i64) -> Value {
     let mut labels = object(&set.template["metadata"]["labels"]);
     labels.insert(REVISION_HASH_LABEL.to_owned(), json!(hash));
@@ -61,7 +61,7 @@ pub(super) fn revision(set: &Set, hash: &str, number: i64) -> Value {
     })
 }
 
-/// Returns ten characters derived from the template and the number of collisions. The alphabet cannot form words.
+/// Returns ten characters derived from the template and the collision count. Without vowels, they cannot form words.
 pub(super) fn hash(set: &Set) -> String {
     const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
     let text = set.template.to_string();
@@ -76,7 +76,7 @@ pub(super) fn hash(set: &Set) -> String {
     letters.collect()
 }
 
-/// Restricts a pod to one node. This replaces the template's node affinity.
+/// Restricts a pod to one node. Replaces the template's node affinity.
 fn pin(spec: &mut Value, node: &str) {
     let field = json!({ "key": "metadata.name", "operator": "In", "values": [node] });
     let term = json!({ "matchFields": [field] });
@@ -90,7 +90,7 @@ fn pin(spec: &mut Value, node: &str) {
         json!({ "nodeSelectorTerms": [term] });
 }
 
-/// Lets a pod run on nodes that are not ready, under pressure or cordoned.
+/// Adds tolerations, so that the pod can run on nodes that are not ready, under pressure or cordoned.
 fn tolerate(spec: &mut Value) {
     const NO_EXECUTE: [&str; 2] = ["not-ready", "unreachable"];
     const NO_SCHEDULE: [&str; 4] = [

@@ -1,4 +1,4 @@
-//! Writes of the DaemonSet controller, in groups whose responses update its caches.
+//! Writes of the DaemonSet controller. Their responses update its caches.
 
 use futures::future::join_all;
 use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet};
@@ -12,33 +12,33 @@ use serde_json::{Value, json};
 use crate::k8s::Pod;
 use crate::sim::events::Recorder;
 
-/// Write request.
+/// Write request of the controller.
 #[derive(Clone, Debug)]
 pub(super) enum DaemonSetWrite {
-    /// Creates a pod.
+    /// Create a pod.
     NewPod { object: Value },
-    /// Deletes a pod.
+    /// Delete a pod.
     DropPod { name: String, uid: String },
-    /// Patches the metadata of a pod.
+    /// Patch the metadata of a pod.
     Pod { name: String, patch: Value },
-    /// Creates a revision.
+    /// Create a revision.
     NewRevision { object: Value },
-    /// Patches a revision.
+    /// Patch a revision.
     Revision { name: String, patch: Value },
-    /// Deletes a revision.
+    /// Delete a revision.
     DropRevision { name: String },
-    /// Patches the status of the DaemonSet.
+    /// Patch the status of the DaemonSet.
     Status { patch: Value },
 }
 
-/// Result of a request.
+/// Result of a write request.
 pub(super) enum NativeWriteAnswer {
     Pod(Box<Pod>),
     PodGone(String),
     Revision(Box<DynamicObject>),
     RevisionGone(String),
     Set(Box<DynamicObject>),
-    /// Object that differs from the cached one; the watch will deliver it.
+    /// The object is gone or was replaced. The watch will report the change.
     Stale,
 }
 
@@ -51,11 +51,11 @@ pub(super) struct DaemonSetWriter {
     pub(super) recorder: Recorder,
 }
 
-/// Size of the first group of pods. Groups grow as 1, 2, 4 …, so a quota refuses only a few requests.
+/// Number of pods that are created first. Further groups have 2, 4, … pods, so that an exhausted quota rejects only few requests.
 const FIRST_GROUP: usize = 1;
 
 impl DaemonSetWriter {
-    /// Performs all writes. The first failed creation ends the creations.
+    /// Sends all writes. After a failed creation, no further pods are created.
     pub(super) async fn run(
         self,
         writes: Vec<DaemonSetWrite>,
@@ -175,8 +175,8 @@ impl DaemonSetWriter {
 
     /// Creates a revision.
     ///
-    /// An existing one with the same name but other content is a hash collision. It is counted, so that the next attempt uses
-    /// another name.
+    /// If a revision with this name has other content, this is a hash collision. The collision is counted in the status, so that
+    /// the next attempt uses another name.
     async fn new_revision(&self, object: Value) -> Result<NativeWriteAnswer, Error> {
         let api = self.revisions();
         let wanted: DynamicObject =
@@ -216,7 +216,7 @@ fn collect(
     }
 }
 
-/// Returns `None` if the object is gone or was replaced.
+/// Returns `None` if the object of a write is gone or was replaced.
 fn stale<T>(result: Result<T, Error>) -> Result<Option<T>, Error> {
     match result {
         Err(Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(None),
@@ -224,7 +224,7 @@ fn stale<T>(result: Result<T, Error>) -> Result<Option<T>, Error> {
     }
 }
 
-/// Returns the API server's message for an error.
+/// Returns the message of an error. For an API error, it is the API server's message.
 fn said(error: &Error) -> String {
     match error {
         Error::Api(status) => status.message.clone(),
@@ -232,7 +232,7 @@ fn said(error: &Error) -> String {
     }
 }
 
-/// Returns true if an existing revision has the data of the wanted one.
+/// Returns true if an existing revision has the same data as the wanted one.
 fn holds_the_same(existing: &DynamicObject, wanted: &Value) -> bool {
     existing.data["data"] == wanted["data"]
 }

@@ -1,4 +1,4 @@
-//! Decides the next step of a Job from its spec, its status and its pods.
+//! Decides the next step of a Job from its spec, status and pods.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::backoff;
 use crate::k8s::Pod;
 
-/// First back-off after a failed pod. It doubles up to `BACK_OFF_MAX` (the native controller's values).
+/// First back-off after a failed pod. It doubles up to `BACK_OFF_MAX`, as in the native controller.
 const BACK_OFF: Duration = Duration::from_secs(10);
 const BACK_OFF_MAX: Duration = Duration::from_secs(600);
 
@@ -18,7 +18,7 @@ const BACK_OFF_MAX: Duration = Duration::from_secs(600);
 #[derive(Debug, PartialEq)]
 pub(super) enum JobStep {
     Nothing,
-    /// Check again after this time.
+    /// Check the Job again after this time.
     Wait(Duration),
     /// Create this number of pods.
     Create {
@@ -27,12 +27,12 @@ pub(super) enum JobStep {
     },
     /// Delete the pods with these names.
     Delete(Vec<String>),
-    /// Write the status, and an Event if the Job ended.
+    /// Write the status. If the Job ended, also write an Event.
     Status {
         status: Value,
         event: Option<(&'static str, &'static str, &'static str)>,
     },
-    /// Delete the Job, because its time to live is over.
+    /// Delete the Job, because its time to live has passed.
     Remove,
 }
 
@@ -72,7 +72,7 @@ struct Counts {
     failed: usize,
 }
 
-/// Outcome of a Job.
+/// Way in which a Job ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Complete,
@@ -145,7 +145,7 @@ fn verdict(
     (counts.succeeded >= wanted).then_some(End::Complete)
 }
 
-/// Returns the status to write if it differs from the current one.
+/// Returns the new status; `None` if it equals the current one.
 fn status_if_new(old: &Value, counts: &Counts, end: Option<End>, now: Timestamp) -> Option<Value> {
     let some = |count: usize| (count > 0).then_some(count);
     let active = if end.is_some() { 0 } else { counts.active };
@@ -171,7 +171,7 @@ fn status_if_new(old: &Value, counts: &Counts, end: Option<End>, now: Timestamp)
     (differs || ready).then_some(status)
 }
 
-/// Returns the next step of an unfinished Job whose status is up to date.
+/// Returns the next step of a Job that has not ended and whose status is up to date.
 fn go_on(
     job: &DynamicObject,
     counts: &Counts,
@@ -247,7 +247,7 @@ fn pod(job: &DynamicObject) -> Value {
     })
 }
 
-/// Returns the time at which the Job ended, if it has.
+/// Returns the time at which the Job ended; `None` if it has not.
 fn ended(status: &Value) -> Option<Timestamp> {
     let conditions = status["conditions"].as_array()?;
     let end =
@@ -266,7 +266,7 @@ fn is_ready(pod: &Pod) -> bool {
     pod.status.conditions.iter().find(ready).is_some()
 }
 
-/// Returns the time of the latest pod failure, based on the Ready condition.
+/// Returns the time of the latest pod failure, taken from the failed pods' Ready conditions.
 fn last_failure(pods: &[&Pod]) -> Option<Timestamp> {
     let failed = pods.iter().filter(|pod| pod.status.phase == "Failed");
     let times = failed.flat_map(|pod| &pod.status.conditions);

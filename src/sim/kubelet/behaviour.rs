@@ -1,42 +1,44 @@
-//! Behavior of images on a fake kubelet: data, looked up by image and node.
+//! Behavior of containers on fake kubelets, selected by image and node.
 
 use std::time::Duration;
 
 /// Behavior of a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Behaviour {
-    /// Time that a node takes to pull an image that it lacks.
+    /// Time that a node needs to pull the image if it doesn't have it.
     pub pull: Duration,
-    /// Time from the end of the pull until the container runs.
+    /// Time from the end of the pull until the container is running.
     pub start: Duration,
-    /// Time from running until ready.
+    /// Time from the start of the container until it is ready.
     pub ready_after: Duration,
-    /// Running time after which it fails with exit code 1, repeatedly.
+    /// Time after each start at which the container fails with exit code 1; `None` if it never fails.
     pub crash_after: Option<Duration>,
-    /// Running time after which it ends with exit code 0.
+    /// Time after each start at which the container ends with exit code 0.
     ///
-    /// `None` means immediately for containers of pods that do not always restart, such as those of Jobs.
+    /// With `None`, it runs forever. In a pod that doesn't always restart its containers, such as that of a Job, it ends
+    /// immediately.
     pub completes_after: Option<Duration>,
     /// True if the registry does not have the image.
     pub image_error: bool,
-    /// True if the registry refuses connections. A hanging registry is modeled by an endless `pull`.
+    /// True if the registry rejects connections. For a registry that hangs, use an endless `pull` instead.
     pub registry_down: bool,
     /// Name of the pull secret that the registry requires.
     pub needs_secret: Option<String>,
-    /// True if the image contains only its own program, not even `true`. A container with another command fails to start.
+    /// True if the image contains only its own program, and not even `true`. A container that runs another command then fails to
+    /// start.
     pub no_shell: bool,
-    /// True if it runs but never becomes ready.
+    /// True if the container runs but never becomes ready.
     pub never_ready: bool,
-    /// Time after its start at which it takes the whole node down, like a kernel panic.
+    /// Time after the container's start at which it crashes the whole node, like a kernel panic; `None` if it doesn't.
     pub kills_node_after: Option<Duration>,
-    /// True if it takes the whole node down when it is stopped, like software that connects the node (CNI, VPN, tunnel).
+    /// True if stopping the container takes the node offline, as for software that connects the node (CNI, VPN, tunnel).
     pub kills_node_when_stopped: bool,
-    /// True if the kubelet evicts each pod with it immediately, because the node's disk is full.
+    /// True if the kubelet immediately evicts each pod with such a container, as if the node's disk were full.
     pub evicted: bool,
 }
 
 impl Default for Behaviour {
-    /// Returns the default: no pull, running and ready one second after the pod was bound.
+    /// Returns the default behavior: no time to pull, and running and ready one second after the pod was bound.
     fn default() -> Self {
         Self {
             pull: Duration::ZERO,
@@ -56,18 +58,18 @@ impl Default for Behaviour {
     }
 }
 
-/// Behavior with its scope. `*` in a pattern matches any text.
+/// Behavior of containers whose image and node match. `*` in a pattern matches any text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// Pattern of the image's name.
+    /// Pattern for the image of a container.
     pub image: String,
-    /// Pattern of the node's name.
+    /// Pattern for the name of a node.
     pub node: String,
     /// Behavior of matching containers.
     pub behaviour: Behaviour,
 }
 
-/// All rules; if several match, the latest one applies.
+/// All rules. If several match a container, the latest one applies.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rules {
     default: Behaviour,
@@ -97,7 +99,7 @@ impl Rules {
     }
 }
 
-/// Returns true if `text` matches `pattern`, in which `*` stands for any text.
+/// Returns true if `text` matches `pattern`. `*` in the pattern matches any text.
 fn matches(pattern: &str, text: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == text,

@@ -1,4 +1,4 @@
-//! Task that runs all kubelets. It receives commands, pod events, timers and responses, and sends requests.
+//! Task that runs all fake kubelets. It processes commands, pod events, timers and responses, and sends requests.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -25,7 +25,7 @@ use crate::sim::watched::events;
 /// Delay before a failed request is retried.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Command of a handle.
+/// Command of a [`Kubelets`](super::Kubelets) handle.
 pub(super) enum KubeletCommand {
     Add(Vec<FakeNodeSpec>),
     Offline(String, Outage),
@@ -36,7 +36,7 @@ pub(super) enum KubeletCommand {
     Terminate(String, Duration),
 }
 
-/// Task that becomes due at some time.
+/// Timer that fires at a planned time.
 enum Due {
     Pod(String, PodStep),
     Retry(String),
@@ -46,7 +46,7 @@ enum Due {
     Beat(String, u32),
 }
 
-/// State of all nodes and pods.
+/// State of all fake nodes and their pods.
 pub(super) struct KubeletEngine {
     client: Client,
     clock: Clock,
@@ -54,14 +54,14 @@ pub(super) struct KubeletEngine {
     rules: Rules,
     nodes: BTreeMap<String, KubeletNode>,
     pods: BTreeMap<String, KubeletPod>,
-    /// UIDs of the pods by node. They include pods on nodes without a fake kubelet, because the node may be added later.
+    /// UIDs of bound pods by node. Pods on nodes without a fake kubelet are included, because the node may be added later.
     bound: BTreeMap<String, BTreeSet<String>>,
     due: Queue<Due>,
     waiting: VecDeque<Request>,
     under_way: FuturesUnordered<Request>,
-    /// UIDs that have not been seen since a relist began.
+    /// UIDs of known pods that a relist in progress has not contained yet. They are removed when it ends.
     relist: Option<BTreeSet<String>>,
-    /// Counter for addresses, lives and random delays.
+    /// Counter from which addresses, life numbers and random delays are derived.
     count: u32,
 }
 
@@ -83,7 +83,7 @@ impl KubeletEngine {
         }
     }
 
-    /// Runs until every handle is dropped.
+    /// Runs until all handles are dropped.
     pub(super) async fn run(mut self, mut commands: mpsc::Receiver<(KubeletCommand, Ack)>) {
         let pods = Api::<PodView>::all(self.client.clone());
         let mut events = events(pods, "spec.nodeName!=");
@@ -145,7 +145,7 @@ impl KubeletEngine {
         }
     }
 
-    /// Returns the time of a node's clock.
+    /// Returns the time according to a node's clock.
     fn now(&self, node: &str) -> Timestamp {
         let skew = self
             .nodes
@@ -270,7 +270,7 @@ impl KubeletEngine {
         }
     }
 
-    /// Sets a node's state in the shared pulse, if there is one.
+    /// Records in the shared pulse that a node is alive or silent, if there is a pulse.
     fn alive(&self, name: &str, alive: bool) {
         if let Some(pulse) = &self.options.pulse {
             pulse.set(name, alive);
@@ -318,7 +318,7 @@ impl KubeletEngine {
         }
     }
 
-    /// Retries to write the status of a node.
+    /// Writes the status of a node again.
     fn report(&mut self, name: &str) {
         let now = self.now(name);
         if let Some(node) = self.nodes.get(name).filter(|node| node.online) {
@@ -409,7 +409,7 @@ impl KubeletEngine {
         }
     }
 
-    /// Runs an action on a pod of an online node, then plans its next steps and writes.
+    /// Runs an action on a pod if its node is online, then plans the pod's next steps and sends its status.
     fn with(&mut self, uid: &str, act: impl FnOnce(&mut KubeletPod, &mut NodeHandle<'_>)) {
         let Some(name) = self
             .pods
@@ -446,7 +446,7 @@ impl KubeletEngine {
         self.flush(uid);
     }
 
-    /// Returns a random delay that differs for each step and is reproducible for a given seed.
+    /// Returns a random delay. It differs for each step and is reproducible from the seed.
     fn jitter(&mut self) -> Duration {
         if self.options.jitter.is_zero() {
             return Duration::ZERO;
@@ -458,7 +458,7 @@ impl KubeletEngine {
             .mul_f64(f64::from(u16::try_from(dice >> 48).unwrap_or(0)) / 65536.0)
     }
 
-    /// Sends the pending write of a pod, one request at a time.
+    /// Sends the pending write of a pod, unless another write of this pod is in flight.
     fn flush(&mut self, uid: &str) {
         let Some(pod) = self.pods.get_mut(uid).filter(|pod| !pod.writing) else {
             return;
@@ -527,7 +527,7 @@ impl KubeletEngine {
     }
 }
 
-/// Returns the address with this number in a network.
+/// Returns the IP address with this number in a network.
 fn address([a, b]: [u8; 2], number: u32) -> String {
     let [_, high, middle, low] = number.to_be_bytes();
     format!("{a}.{}.{middle}.{low}", b.wrapping_add(high))

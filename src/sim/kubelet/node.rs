@@ -1,4 +1,4 @@
-//! Node objects of the fake kubelets.
+//! Node objects that the fake kubelets register and update.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -15,20 +15,20 @@ use super::pod::PodStep;
 pub struct FakeNodeSpec {
     /// Name of the node.
     pub name: String,
-    /// Labels of the node; hostname, os and arch are added automatically.
+    /// Labels of the node. Those for hostname, OS and architecture are added automatically.
     pub labels: BTreeMap<String, String>,
     /// Annotations of the node.
     pub annotations: BTreeMap<String, String>,
     /// Taints of the node.
     pub taints: Vec<Taint>,
-    /// Offset of its clock; positive values are ahead.
+    /// Offset of the node's clock; positive if it is ahead.
     pub skew: SignedDuration,
-    /// Time that its containers take to end; `None` for the default of all nodes.
+    /// Time that containers on the node take to end; `None` for the default of all nodes.
     pub terminate: Option<Duration>,
 }
 
 impl FakeNodeSpec {
-    /// Returns a plain node with this name.
+    /// Returns a node with this name and default settings.
     pub fn named(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -49,53 +49,53 @@ impl FakeNodeSpec {
     }
 }
 
-/// Effects of a node's outage in addition to the silence of its kubelet.
+/// Effects of a node's outage, in addition to its kubelet being silent.
 ///
-/// The node lifecycle controller causes both after its grace period. If that period is long, the fake kubelets can cause them
-/// immediately.
+/// Normally, the node lifecycle controller has these effects after its grace period. The fake kubelets can cause them
+/// immediately, so that tests don't need to wait for a long grace period.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outage {
-    /// True to set the node's Ready condition to `Unknown`.
+    /// True if the node's Ready condition becomes `Unknown`.
     pub mark_node: bool,
-    /// True to set the Ready condition of its pods to `False`.
+    /// True if the Ready condition of the node's pods becomes `False`.
     pub mark_pods: bool,
 }
 
 impl Outage {
-    /// Both marks: the state of an ordinary node after the grace period.
+    /// Outage of an ordinary node as it looks after the grace period: node and pods are marked.
     pub const MARKED: Self = Self {
         mark_node: true,
         mark_pods: true,
     };
-    /// Marks only the node, as for nodes with autonomy, whose pods keep serving.
+    /// Outage of a node with autonomy, whose pods stay Ready: only the node is marked.
     pub const AUTONOMOUS: Self = Self {
         mark_node: true,
         mark_pods: false,
     };
 }
 
-/// Node as its kubelet knows it.
+/// Node as its fake kubelet knows it.
 pub(super) struct KubeletNode {
     pub(super) spec: FakeNodeSpec,
     pub(super) online: bool,
-    /// True if the node crashed and has to boot. Its containers will restart.
+    /// True if the node crashed. When it comes back, its containers restart.
     pub(super) crashed: bool,
-    /// Number of the node's current life. Steps planned in an earlier life are ignored.
+    /// Number that changes each time the node comes online. Timers that were started before are ignored.
     pub(super) life: u32,
     pub(super) images: BTreeSet<String>,
     pub(super) ip: String,
     pub(super) ready_since: Timestamp,
-    /// Steps that became due while the node was offline.
+    /// Steps whose time came while the node was offline.
     pub(super) missed: Vec<(String, PodStep)>,
     pub(super) flap: Option<Flap>,
 }
 
-/// Schedule of a node that goes offline and returns repeatedly.
+/// Schedule of a node that repeatedly goes offline and returns.
 #[derive(Clone, Copy)]
 pub(super) struct Flap {
     pub(super) up: Duration,
     pub(super) down: Duration,
-    /// ID that distinguishes these steps from those of an earlier schedule.
+    /// Number of the schedule. Steps of an earlier schedule are ignored.
     pub(super) number: u32,
 }
 
@@ -114,7 +114,7 @@ impl KubeletNode {
         }
     }
 
-    /// Returns the object that the kubelet registers, including its status.
+    /// Returns the Node object that the kubelet registers, with its status.
     pub(super) fn object(&self, now: Timestamp) -> Value {
         let name = &self.spec.name;
         let mut labels = self.spec.labels.clone();
@@ -161,7 +161,7 @@ impl KubeletNode {
     }
 }
 
-/// Returns the status of a node with a silent kubelet, as the node lifecycle controller writes it.
+/// Returns the status that the node lifecycle controller writes for a node whose kubelet is silent.
 pub(crate) fn unknown(now: Timestamp) -> Value {
     json!({ "conditions": [{
         "type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown",

@@ -6,28 +6,28 @@ use super::behaviour::Behaviour;
 use super::node::Outage;
 use crate::sim::pulse::NodePulse;
 
-/// Defaults for all kubelets.
+/// Options that apply to all fake kubelets.
 #[derive(Clone, Debug)]
 pub struct KubeletOptions {
     /// Behavior of containers without a matching rule.
     pub behaviour: Behaviour,
-    /// Time that containers take to end after a deletion (at most the pod's grace period).
+    /// Time that containers take to end after a deletion, limited by the pod's grace period.
     pub terminate: Duration,
-    /// Effects when flapping or crashed nodes go offline, in addition to their silence.
+    /// Effects of an outage when a flapping or crashed node goes offline, in addition to its kubelet being silent.
     pub offline: Outage,
-    /// Method of writing pod status.
+    /// Way in which the status of pods is written.
     pub status_write: StatusWrite,
-    /// True to write the last status of a pod before its object is deleted, as kubelets do.
+    /// True to write the last status of a pod before its object is removed, as real kubelets do.
     pub final_status: bool,
     /// Interval between renewals of a node's Lease; `None` for clusters that don't use Leases.
     pub lease: Option<Duration>,
-    /// Heartbeats for the simulator's own node lifecycle controller, which cost no requests.
+    /// Heartbeats without requests, for the simulator's node lifecycle controller; `None` if it uses Leases.
     pub pulse: Option<NodePulse>,
-    /// Largest number of requests in flight.
+    /// Maximum number of requests in flight.
     pub parallel_writes: usize,
-    /// Largest random delay that is added to each step.
+    /// Maximum random delay that is added to each step.
     pub jitter: Duration,
-    /// Seed of the random delays.
+    /// Seed from which random delays are derived.
     pub seed: u64,
 }
 
@@ -48,19 +48,19 @@ impl Default for KubeletOptions {
     }
 }
 
-/// Method of writing a pod's status.
+/// Way in which the status of a pod is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StatusWrite {
-    /// Strategic merge patch of the kubelet's own conditions, as kubelets have done for years.
+    /// Strategic merge patch with only the kubelet's own conditions. Real kubelets write like this.
     #[default]
     Patch,
-    /// Complete status, based on a status that was read `age` earlier. Others may have written in the meantime.
+    /// Complete status, based on a pod that was read `age` earlier. Other components may have written in the meantime.
     Put {
-        /// Time between reading and writing.
+        /// Time between reading and writing the pod.
         age: Duration,
         /// True to write without a resourceVersion.
         ///
-        /// Writes of others in the meantime are then overwritten instead of causing a conflict.
+        /// The write then overwrites other components' changes, instead of failing with a conflict.
         blind: bool,
     },
 }

@@ -1,7 +1,7 @@
-//! State machine of one pod on its node, from bound to running to gone. Time passes between its steps.
+//! State machine of one pod on its node: bound, running, stopped, gone. Each step may be delayed.
 //!
-//! It has no I/O and no clock. The engine passes in events and the time of the node's clock. The pod returns its next steps and
-//! marks its status for writing. [`super::status`] builds the status object.
+//! It has no I/O and no clock. The engine calls it with events and the node's time. It returns the next steps and marks the
+//! status for writing. [`super::status`] builds the status object.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,17 +13,17 @@ use super::view::PodView;
 use crate::backoff;
 use crate::core::images::ImageKey;
 
-/// First back-off of a failing pull or container. It doubles up to [`BACK_OFF_MAX`] (the kubelet's values).
+/// First back-off of a failing pull or container. It doubles up to [`BACK_OFF_MAX`], as in the kubelet.
 const BACK_OFF: Duration = Duration::from_secs(10);
 const BACK_OFF_MAX: Duration = Duration::from_secs(300);
-/// Running time after which a container's back-off is reset (the kubelet's value).
+/// Running time after which a container's back-off is reset, as in the kubelet.
 const BACK_OFF_RESET: Duration = Duration::from_secs(600);
-/// Time for which the status shows a failure before it shows the back-off.
+/// Time for which the status contains a failure before it changes to the back-off.
 const FAILURE_SHOWN: Duration = Duration::from_secs(1);
 
-/// Pod as its kubelet knows it.
+/// Pod as its fake kubelet knows it.
 pub(super) struct KubeletPod {
-    /// Newest version that the watch delivered.
+    /// Newest version of the pod that the watch delivered.
     pub(super) seen: PodView,
     pub(super) stage: PodStage,
     pub(super) containers: Vec<KubeletContainer>,
@@ -33,13 +33,13 @@ pub(super) struct KubeletPod {
     pub(super) initialized: Flag,
     pub(super) containers_ready: Flag,
     pub(super) ready: Flag,
-    /// True if the status has to be written.
+    /// True if the status must be written.
     pub(super) dirty: bool,
-    /// True while a write is in flight; there is at most one.
+    /// True while a write of the status is in flight. There is at most one.
     pub(super) writing: bool,
-    /// resourceVersion of the last write. Older versions from the watch are outdated.
+    /// resourceVersion of the last status write. Older versions from the watch are ignored.
     pub(super) written: u64,
-    /// Generation of the object that the kubelet last observed (Kubernetes 1.34 and newer).
+    /// Generation that the kubelet last observed. Kubelets report it since Kubernetes 1.34.
     pub(super) observed: Option<i64>,
     /// True if the kubelet evicted the pod.
     pub(super) evicted: bool,
@@ -48,15 +48,15 @@ pub(super) struct KubeletPod {
 /// Stage of a pod's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PodStage {
-    /// Bound; the kubelet has not processed it yet.
+    /// The pod is bound, but the kubelet has not processed it yet.
     New,
-    /// Running: its containers start, run or have ended on their own.
+    /// The pod was started. Its containers start, run or have ended on their own.
     Live,
-    /// Being deleted: the containers are asked to end.
+    /// The pod was deleted, and its containers are ending.
     Stopping,
-    /// Stopped: its containers are gone, and the object is to be deleted.
+    /// All containers have ended. The pod object must be removed.
     Stopped,
-    /// Finished for the kubelet.
+    /// The pod object was removed, so the kubelet is done.
     Gone,
 }
 
@@ -77,31 +77,31 @@ impl Flag {
     }
 }
 
-/// Container of the pod.
+/// Container of a pod as its fake kubelet knows it.
 #[derive(Clone, Debug)]
 pub(super) struct KubeletContainer {
     pub(super) name: String,
-    /// Image that it runs, or will run next.
+    /// Image that the container runs or will run next.
     pub(super) image: String,
-    /// Image that it runs or ran last; `None` before the first start.
+    /// Image that the container runs or ran last; `None` before the first start.
     ///
-    /// A container that is about to be replaced still runs the old image.
+    /// It differs from `image` while a container whose image was changed has not been replaced yet.
     pub(super) ran_image: Option<String>,
-    /// `imageID` of `ran_image` as reported by another kubelet before this one took over.
+    /// `imageID` that another kubelet reported for `ran_image`, before this one took over the pod.
     ///
-    /// It is kept as long as the image stays the same.
+    /// It is reported as long as the image stays the same.
     pub(super) told_id: Option<String>,
     pub(super) state: PodState,
     pub(super) last: Option<PodExit>,
     pub(super) restarts: i32,
     pub(super) ready: bool,
-    /// True if it ran at least once.
+    /// True if the container ran at least once.
     pub(super) ran: bool,
-    /// Cause of the last failed pull.
+    /// Cause of the last pull, if it failed.
     pub(super) pull_error: Option<PullError>,
-    /// Number of consecutive failures, for the back-off.
+    /// Number of consecutive failures, from which the back-off is computed.
     failures: u32,
-    /// Number of the container's current life. Steps planned in an earlier life are ignored.
+    /// Number that grows each time the container ends or is replaced. Steps that were planned for an earlier life are ignored.
     life: u32,
 }
 
@@ -130,12 +130,12 @@ pub(super) struct PodExit {
     pub(super) finished: Timestamp,
 }
 
-/// Step that happens to a pod after a delay.
+/// Step of a pod that is planned for a later time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum PodStep {
-    /// Step of the container with this index, valid only in this life.
+    /// Action of the container with this index. It is ignored if the container's life has another number by then.
     Container(usize, u32, PodAct),
-    /// End of the containers after the pod's deletion.
+    /// End of all containers after the pod was deleted.
     End,
 }
 
@@ -146,30 +146,30 @@ pub(super) enum PodAct {
     BecomeReady,
     Fail,
     Complete,
-    /// Change of the status to backing off.
+    /// Change of the reported state from the failure to the back-off.
     BackOff,
     PullAgain,
-    /// End of a container whose image was changed in place.
+    /// End of the old container after its image was changed in place.
     Replaced,
-    /// Crash of the node, caused by the container.
+    /// Crash of the whole node, caused by the container.
     KillNode,
 }
 
-/// Actions that the pod requests after a step.
+/// Steps and actions that the pod requests from the engine.
 #[derive(Default)]
 pub(super) struct NextStep {
     pub(super) steps: Vec<(Duration, PodStep)>,
-    /// Delay until the node goes down.
+    /// Delay until the container crashes the node; `None` if it doesn't.
     pub(super) node_dies: Option<Duration>,
 }
 
-/// Access of a pod to its node.
+/// Node of a pod, as far as the pod needs it.
 pub(super) struct NodeHandle<'a> {
     pub(super) name: &'a str,
     pub(super) rules: &'a Rules,
     pub(super) images: &'a mut BTreeSet<String>,
     pub(super) terminate: Duration,
-    /// Time of the node's clock.
+    /// Current time according to the node's clock.
     pub(super) now: Timestamp,
     pub(super) next: &'a mut NextStep,
 }
@@ -206,7 +206,7 @@ impl KubeletContainer {
         matches!(self.state, PodState::Running { .. })
     }
 
-    /// Ends the container if it runs.
+    /// Ends the current life of the container. If the container runs, it exits with `code`.
     fn end(&mut self, code: i32, now: Timestamp) {
         self.life += 1;
         self.ready = false;
@@ -248,7 +248,7 @@ impl KubeletPod {
         }
     }
 
-    /// Aligns the pod with its object. Called for every new version and when the node returns.
+    /// Reacts to the current version of the pod object. Called for every new version and when the node returns.
     pub(super) fn sync(&mut self, host: &mut NodeHandle<'_>) {
         let observed = std::mem::replace(&mut self.observed, self.seen.metadata.generation);
         if self.stage == PodStage::Live && !self.seen.is_deleted() {
@@ -289,7 +289,7 @@ impl KubeletPod {
         }
     }
 
-    /// Continues a pod that an earlier run of this program started.
+    /// Takes over the running containers of a pod that an earlier kubelet started. Returns false if not all of them run.
     fn adopt(&mut self, host: &mut NodeHandle<'_>) -> bool {
         let status = &self.seen.status;
         let running = |c: &&super::view::ContainerStatusView| c.state.running.is_some();
@@ -338,7 +338,7 @@ impl KubeletPod {
         }
     }
 
-    /// Applies changes to a live pod's object: images, readiness gates, and status fields written by others.
+    /// Reacts to changes of a running pod's object: images, readiness gates, and a Ready condition that others overwrote.
     fn follow(&mut self, host: &mut NodeHandle<'_>) {
         if self.containers.is_empty() && self.seen.has_other_images() {
             self.begin(host);
@@ -399,7 +399,7 @@ impl KubeletPod {
         host.after(delay, PodStep::End);
     }
 
-    /// Performs a planned step. Steps of an earlier life do nothing.
+    /// Executes a planned step. Steps that were planned for an earlier life of the container do nothing.
     pub(super) fn step(&mut self, step: PodStep, host: &mut NodeHandle<'_>) {
         match step {
             PodStep::End => self.end(host.now),
@@ -436,7 +436,7 @@ impl KubeletPod {
         self.dirty |= ![PodAct::PullAgain, PodAct::KillNode].contains(&act);
     }
 
-    /// Pulls a container's image unless the node has it, then starts the container.
+    /// Pulls the image of a container if the node doesn't have it, then starts the container.
     fn pull(&mut self, index: usize, host: &mut NodeHandle<'_>) {
         let container = &mut self.containers[index];
         let behaviour = host.behaviour(&container.image);
@@ -457,7 +457,7 @@ impl KubeletPod {
         }
     }
 
-    /// Returns the error of pulling an image with the secrets of this pod, if any.
+    /// Returns the error that pulling an image causes with the pod's pull secrets; `None` if the pull succeeds.
     fn pull_error(&self, behaviour: &Behaviour) -> Option<PullError> {
         let secrets = &self.seen.spec.image_pull_secrets;
         let has = |name: &String| secrets.iter().any(|secret| secret.name == *name);
@@ -499,7 +499,7 @@ impl KubeletPod {
         host.after(start, PodStep::Container(index, life, PodAct::Start));
     }
 
-    /// Returns true if a container's command names a program that its image lacks.
+    /// Returns true if the command of a container runs a program that is not in its image.
     fn lacks_program(&self, index: usize, behaviour: &Behaviour) -> bool {
         let name = &self.containers[index].name;
         let mut wanted = self.seen.spec.containers.iter();
@@ -516,7 +516,7 @@ impl KubeletPod {
         let behaviour = host.behaviour(&self.containers[index].image);
         let container = &mut self.containers[index];
         let ran = container.ran_image.as_deref();
-        // After a restart it is the same image, regardless of the reference's spelling.
+        // Compare normalized names: the same image may be written differently, and its reported ID must then be kept.
         if ran.is_none_or(|ran| {
             ImageKey::from_reference(ran) != ImageKey::from_reference(&container.image)
         }) {
@@ -556,7 +556,7 @@ impl KubeletPod {
             (None, None) if !always => Some(plan(Duration::ZERO, PodAct::Complete)),
             (None, None) => None,
         };
-        // If the image changes before the delay ends, this step belongs to an earlier life and the node stays up.
+        // The crash is a step of this life: if the image changes before the delay ends, the step is ignored.
         let kills = behaviour.kills_node_after;
         let kills = kills.map(|delay| plan(delay, PodAct::KillNode));
         host.next.steps.extend(end.into_iter().chain(kills));
@@ -569,7 +569,7 @@ impl KubeletPod {
         }
     }
 
-    /// Plans the next start of a container that ended: immediately the first time, then with a growing back-off.
+    /// Plans the restart of a container that ended: immediately after the first failure, then with a growing back-off.
     fn restart_later(&mut self, index: usize, host: &mut NodeHandle<'_>) {
         let container = &mut self.containers[index];
         let lasted = match &container.state {
@@ -606,7 +606,7 @@ impl KubeletPod {
         }
     }
 
-    /// Restarts every container after a restart of the node.
+    /// Restarts all containers after the node has restarted.
     pub(super) fn reboot(&mut self, host: &mut NodeHandle<'_>) {
         if self.stage != PodStage::Live {
             return;
@@ -631,7 +631,7 @@ impl KubeletPod {
         self.judge(now);
     }
 
-    /// Recomputes the readiness conditions.
+    /// Updates the readiness conditions from the containers and the readiness gates.
     fn judge(&mut self, now: Timestamp) {
         let all = !self.containers.is_empty() && self.containers.iter().all(|c| c.ready);
         self.dirty |= self.containers_ready.set(all, now);
@@ -639,7 +639,7 @@ impl KubeletPod {
         self.dirty |= self.ready.set(ready, now);
     }
 
-    /// Returns the readiness gates whose condition is not `True`.
+    /// Returns the readiness gates whose condition is not `True`, which keep the pod from being Ready.
     pub(super) fn closed_gates(&self) -> impl Iterator<Item = &str> {
         let gates = self.seen.spec.readiness_gates.iter();
         gates
@@ -654,7 +654,7 @@ impl KubeletPod {
         )
     }
 
-    /// Returns the pod's phase as the kubelet computes it from the containers.
+    /// Returns the phase of the pod, computed from its containers as in the kubelet.
     pub(super) fn phase(&self) -> &'static str {
         if self.evicted {
             return "Failed";
@@ -685,7 +685,7 @@ fn exit_code(container: &KubeletContainer) -> Option<i32> {
     }
 }
 
-/// Shows the reason why a container waits. Its last exit is kept.
+/// Changes a container's state to waiting, for the given reason. Its last exit is kept.
 fn set_waiting(container: &mut KubeletContainer, reason: &'static str) {
     if let PodState::Terminated(exit) = &container.state {
         container.last = Some(exit.clone());

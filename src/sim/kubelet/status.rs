@@ -1,4 +1,4 @@
-//! Fields of `status` that a kubelet writes: conditions, container statuses, addresses.
+//! Builds the status that a kubelet writes: conditions, container statuses and addresses.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
@@ -30,7 +30,7 @@ pub(super) fn pod(pod: &KubeletPod, host_ip: &str) -> Value {
     })
 }
 
-/// Reason and message of a condition that is not `True`.
+/// Reason and message that explain why a condition is not `True`.
 #[derive(Clone, Default)]
 struct ConditionCause {
     reason: &'static str,
@@ -76,7 +76,7 @@ fn conditions(pod: &KubeletPod) -> Value {
     ])
 }
 
-/// Returns the kubelet's message about a readiness gate that is not `True`.
+/// Returns the kubelet's message for a readiness gate whose condition is not `True`.
 fn closed_gate(pod: &KubeletPod, gate: &str) -> String {
     match pod.seen.condition(gate) {
         None => {
@@ -89,7 +89,7 @@ fn closed_gate(pod: &KubeletPod, gate: &str) -> String {
     }
 }
 
-/// Returns a condition. The cause is included only while it is not `True`.
+/// Returns a condition. Reason and message are omitted if the condition is `True`.
 fn condition(kind: &str, flag: Flag, cause: ConditionCause) -> Value {
     let shown = |text: &str| (!flag.is && !text.is_empty()).then(|| text.to_owned());
     json!({
@@ -144,7 +144,7 @@ fn waiting(reason: &str, container: &KubeletContainer) -> Value {
     json!({ "reason": reason, "message": message })
 }
 
-/// Returns containerd's message (1.6 with a kubelet of 1.36).
+/// Returns the message of a failed pull, in the words of containerd 1.6 with a kubelet of Kubernetes 1.36.
 fn pull_error(container: &KubeletContainer) -> String {
     let image = &container.image;
     let (before, why) = match container.pull_error {
@@ -190,7 +190,7 @@ fn terminated(exit: &PodExit, container: &KubeletContainer) -> Value {
     })
 }
 
-/// Returns a container ID that differs for each start.
+/// Returns the ID of a container. It differs for each start.
 fn container_id(container: &KubeletContainer, started: Timestamp) -> String {
     format!(
         "fake://{:016x}",
@@ -198,7 +198,7 @@ fn container_id(container: &KubeletContainer, started: Timestamp) -> String {
     )
 }
 
-/// Returns the status of the init containers. They take no time here, so they have ended before the first status write.
+/// Returns the statuses of the init containers. They always have ended, because they take no time in the simulation.
 fn init_containers(pod: &KubeletPod) -> Value {
     let at = pod.started.unwrap_or(Timestamp::UNIX_EPOCH);
     let exit = json!({
@@ -216,7 +216,7 @@ fn init_containers(pod: &KubeletPod) -> Value {
     }
 }
 
-/// Returns a digest derived from the image's name, equal on every node.
+/// Returns an image digest that is derived from the image's name, so that it is equal on all nodes.
 fn image_id(image: &str) -> String {
     let repository = match image.rsplit_once(':') {
         Some((repository, tag)) if !tag.contains('/') => repository,
@@ -232,7 +232,7 @@ fn image_id(image: &str) -> String {
     )
 }
 
-/// Returns a hash of these texts and their order.
+/// Returns a hash of the two texts in this order.
 fn number(texts: [&str; 2]) -> u64 {
     fnv(texts.iter().flat_map(|text| text.bytes().chain([0])))
 }

@@ -1,4 +1,4 @@
-//! Pod as read by a kubelet: a slim type, which keeps the watch cheap with thousands of nodes.
+//! Pod as a fake kubelet reads it. The type has few fields, so that watching the pods of thousands of nodes is cheap.
 
 use std::borrow::Cow;
 
@@ -12,7 +12,7 @@ use crate::core::images::ImageKey;
 
 /// Fields of a Pod that a kubelet needs.
 ///
-/// The slim pod of `k8s` has the fields for decisions; this one has what is needed to start containers.
+/// The pod type in `k8s` has the fields that decisions need; this type has the fields that running the containers needs.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(super) struct PodView {
     #[serde(deserialize_with = "slim")]
@@ -101,9 +101,9 @@ pub(super) struct ContainerStatusView {
 }
 
 impl ContainerStatusView {
-    /// Returns true if it runs the image that a specification calls `image`.
+    /// Returns true if the container runs the image that a specification calls `image`.
     ///
-    /// Runtimes report full names, and know some images only by their digest.
+    /// Container runtimes report full names. They report some images only by digest, which is then assumed to match.
     pub(super) fn means(&self, image: &str) -> bool {
         self.image.starts_with("sha256:")
             || ImageKey::from_reference(&self.image) == ImageKey::from_reference(image)
@@ -121,7 +121,7 @@ pub(super) struct SeenRunning {
     pub(super) started_at: Option<Time>,
 }
 
-/// Metadata fields that a kubelet needs, as on the wire.
+/// Metadata fields that a kubelet needs, before conversion.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct SlimMeta {
@@ -161,7 +161,7 @@ impl PodView {
         self.metadata.namespace.as_deref().unwrap_or_default()
     }
 
-    /// Returns the resourceVersion as a number; versions only increase.
+    /// Returns the pod's resourceVersion as a number. A newer version has a higher number.
     pub(super) fn version(&self) -> u64 {
         version(&self.metadata)
     }
@@ -170,7 +170,7 @@ impl PodView {
         self.metadata.deletion_timestamp.is_some()
     }
 
-    /// Returns true if the spec has an image that the status does not contain.
+    /// Returns true if the spec contains an image that the status doesn't report.
     pub(super) fn has_other_images(&self) -> bool {
         let known = &self.status.container_statuses;
         let is_other = |wanted: &ContainerView| {
@@ -180,7 +180,7 @@ impl PodView {
         self.spec.containers.iter().any(is_other)
     }
 
-    /// Returns true if all its containers have ended permanently.
+    /// Returns true if all containers of the pod have ended and will not be restarted.
     pub(super) fn is_finished(&self) -> bool {
         matches!(self.status.phase.as_deref(), Some("Succeeded" | "Failed"))
     }
@@ -189,7 +189,7 @@ impl PodView {
         self.status.conditions.iter().find(|c| c.kind == kind)
     }
 
-    /// Returns true if the condition exists and is `True`.
+    /// Returns true if the pod has this condition with status `True`.
     pub(super) fn is_true(&self, kind: &str) -> bool {
         self.condition(kind).is_some_and(|c| c.status == "True")
     }

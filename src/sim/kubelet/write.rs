@@ -1,4 +1,4 @@
-//! Requests of the fake kubelets, and acknowledgements to the callers of commands.
+//! Requests of the fake kubelets, and acknowledgements for callers that wait for a command.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -16,10 +16,10 @@ use tokio::sync::oneshot;
 use super::options::StatusWrite;
 use super::view::{PodView, version};
 
-/// Timeout of a request.
+/// Time limit for a request.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// Subject of a request.
+/// Object that a request writes.
 #[derive(Clone, Debug)]
 pub(super) enum WriteSubject {
     /// Status of the pod with this UID.
@@ -28,24 +28,24 @@ pub(super) enum WriteSubject {
     Removal(String),
     /// Status of the node with this name.
     Node(String),
-    /// Write that needs no follow-up by the engine.
+    /// Object for which the result of the write needs no reaction.
     Other,
 }
 
 /// Result of a request.
 #[derive(Debug)]
 pub(super) enum StatusWriteOutcome {
-    /// Success, with the new resourceVersion.
+    /// The write succeeded. Contains the new resourceVersion.
     Done(u64),
-    /// Object that is gone or was replaced by another one.
+    /// The object is gone or was replaced, so the write is no longer needed.
     Moot,
-    /// Failure; the request has to be retried.
+    /// The write failed and must be retried.
     Failed,
 }
 
 pub(super) type Request = BoxFuture<'static, (WriteSubject, StatusWriteOutcome)>;
 
-/// Acknowledgement that completes when all requests of one command have ended.
+/// Acknowledgement of a command. It completes when all requests of the command have ended.
 #[derive(Clone)]
 pub(super) struct Ack(Arc<Shared>);
 
@@ -63,7 +63,7 @@ impl Drop for Shared {
         let result = failure.take().map_or(Ok(()), Err);
         let done = self.done.get_mut().unwrap_or_else(PoisonError::into_inner);
         if let Some(done) = done.take() {
-            // The caller may have stopped waiting.
+            // Ignore the error: the caller may have stopped waiting.
             let _ = done.send(result);
         }
     }
@@ -89,7 +89,7 @@ impl Ack {
     }
 }
 
-/// Address of a pod in a request.
+/// Namespace, name and UID of a pod.
 #[derive(Clone, Debug)]
 pub(super) struct PodAddress {
     namespace: String,
@@ -148,7 +148,7 @@ async fn write_status(
     Ok(version(pod.meta()))
 }
 
-/// Replaces the status of a pod that was read. Conditions of other writers are kept.
+/// Replaces the status of a pod that was read, but keeps conditions of types that `status` doesn't contain.
 fn put_into(pod: &mut Pod, status: Value) {
     let Ok(mut ours) = serde_json::from_value::<k8s_openapi::api::core::v1::PodStatus>(status)
     else {
@@ -165,7 +165,7 @@ fn put_into(pod: &mut Pod, status: Value) {
     pod.status = Some(ours);
 }
 
-/// Writes the last status of a pod whose containers have ended, then deletes the object.
+/// Writes the last status of a stopped pod, if given, and then removes the pod object.
 pub(super) fn pod_removal(client: Client, key: PodAddress, status: Option<Value>) -> Request {
     Box::pin(async move {
         let result = within(remove(&client, &key, status)).await;
@@ -189,7 +189,7 @@ async fn remove(client: &Client, key: &PodAddress, status: Option<Value>) -> kub
     api.delete(&key.name, &params).await.map(|_| 0)
 }
 
-/// Marks a pod as not ready in place of the node lifecycle controller.
+/// Sets a pod's Ready condition to `False`, like the node lifecycle controller.
 pub(super) fn mark_not_ready(client: Client, key: PodAddress, now: Timestamp, ack: Ack) -> Request {
     let condition = json!({ "type": "Ready", "status": "False", "lastTransitionTime": k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(now) });
     let status = json!({ "conditions": [condition] });
@@ -204,7 +204,7 @@ pub(super) fn mark_not_ready(client: Client, key: PodAddress, now: Timestamp, ac
     })
 }
 
-/// Registers a node. An existing node gets the labels and status of `object`.
+/// Registers a node. If the Node object exists, it gets the labels and status of `object`.
 pub(super) fn register(client: Client, name: String, object: Value, ack: Ack) -> Request {
     Box::pin(async move {
         let result = within(create_node(&client, &name, object)).await;
@@ -272,7 +272,7 @@ pub(super) fn delete_node(client: Client, name: String, ack: Ack) -> Request {
         let params = DeleteParams::default();
         let result = within(async { gone(nodes.delete(&name, &params).await.map(drop)) }).await;
         settle(&ack, &format!("delete node {name}"), &result);
-        // A real Lease is deleted with its node by owner reference; here the node may have had no Lease.
+        // The node may have no Lease. In a real cluster, the garbage collector deletes a node's Lease by its owner reference.
         let _ = within(async { gone(leases.delete(&name, &params).await.map(drop)) }).await;
         (WriteSubject::Other, outcome(result))
     })

@@ -1,13 +1,13 @@
 //! Native controllers, scheduler and kubelets with the pods of an Advanced DaemonSet.
 //!
-//! Its own controller does not run here: the tests create its pods.
+//! No controller of Advanced DaemonSets runs in these tests, so they create the pods themselves.
 
 use kube::api::{ApiResource, DynamicObject};
 
 use super::*;
 
 impl World {
-    /// Returns a cluster with nodes n1, n2, … in which Advanced DaemonSets are installed after the controllers started.
+    /// Returns a cluster with nodes n1, n2, …. Advanced DaemonSets are installed after the native controllers have started.
     async fn with_advanced(nodes: usize) -> Self {
         let world = Self::with_nodes(nodes).await;
         world.cluster.install_advanced();
@@ -30,7 +30,7 @@ impl World {
         Api::namespaced(self.client.clone(), "default")
     }
 
-    /// Creates an Advanced DaemonSet with the pods and the revision that its controller would create, and returns its UID.
+    /// Creates an Advanced DaemonSet, with the pods and the revision that its controller would create. Returns its UID.
     async fn make_advanced(
         &self,
         name: &str,
@@ -137,7 +137,7 @@ async fn what_it_owned_in_either_version_goes_with_it_in_the_background() {
 async fn what_nobody_serves_owns_what_it_says() {
     let world = World::with_nodes(1).await;
     world.cluster.install_advanced();
-    // The collector has not discovered the kind yet. With another version it never does.
+    // The owner reference has a version that is not served, so the garbage collector assumes that the owner exists.
     world.make_advanced("web", "v1", plain(), &["n1"]).await;
     world
         .advanced()
@@ -311,7 +311,7 @@ async fn an_image_is_changed_in_place_behind_a_closed_gate() {
         let status = statuses.unwrap()[0].clone();
         (status.image_id, status.image, status.restart_count)
     };
-    // As the controller does: first mark the pod not ready, also in its Ready condition; then change image and label.
+    // Like the controller of Advanced DaemonSets, first mark the pod as not ready (gate and Ready), then change image and label.
     let conditions = json!([
         { "type": "InPlaceUpdateReady", "status": "False", "reason": "StartInPlaceUpdate" },
         { "type": "Ready", "status": "False", "reason": "ReadinessGatesNotReady" },

@@ -30,7 +30,7 @@ use crate::sim::watched::{
 /// Delay before a failed write is retried.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Pod, reduced to the fields that concern its node.
+/// Pod, reduced to the fields that this controller needs.
 type ScheduledPod = WatchedPart<ScheduledPodSpec, ScheduledPodStatus>;
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -41,7 +41,7 @@ struct ScheduledPodSpec {
     tolerations: Vec<Value>,
 }
 
-/// Keeps only the tolerations that apply to the NoExecute effect.
+/// Deserializes tolerations. Keeps only tolerations that can apply to a taint with the effect NoExecute.
 fn of_ends<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Value>, D::Error> {
     let mut tolerations: Vec<Value> = nullable(deserializer)?;
     let concerns_ends = |effect: &Value| {
@@ -67,22 +67,22 @@ struct ScheduledPodCondition {
     status: String,
 }
 
-/// Lease; only the fact that it changed is relevant.
+/// Lease of a node. Only the fact that it changed is needed, so no fields are read.
 type Heartbeat = WatchedPart<IgnoredAny, IgnoredAny>;
 
-/// Task that becomes due at some time.
+/// Check or action that is planned for a later time.
 enum Due {
-    /// Check whether a node has exceeded its grace period.
+    /// Check if a node has been silent for longer than the grace period.
     Silent(String),
     /// Check the Leases of all nodes.
     Judge,
     /// Check a node's taints.
     Node(WatchedKey),
-    /// Check whether a pod may stay on its node.
+    /// Check if a pod may stay on its node.
     Pod(WatchedKey),
-    /// Retry to mark a pod as not ready.
+    /// Try again to mark a pod as not ready.
     Mark(WatchedKey),
-    /// Delete the pods of a vanished node.
+    /// Delete the pods of a node that no longer exists.
     Vanished(String),
 }
 
@@ -92,25 +92,25 @@ pub(super) struct NodeLifecycleController {
     options: NodeLifecycleOptions,
     nodes: Cache<DynamicObject>,
     pods: Cache<ScheduledPod>,
-    /// Keys of pods by node.
+    /// Keys of pods by the name of their node.
     lodgers: BTreeMap<String, BTreeSet<WatchedKey>>,
-    /// Time of each node's last heartbeat, if Leases are the source.
+    /// Time of each node's last Lease renewal. Unused if heartbeats come from a pulse.
     heard: BTreeMap<String, Instant>,
     /// Nodes with a write of this controller in flight.
     busy: BTreeSet<WatchedKey>,
-    /// Nodes that do not exist although pods are bound to them.
+    /// Names of nodes that don't exist although pods are bound to them.
     vanished: BTreeSet<String>,
     due: Queue<Due>,
     writes: WatchedWrites<Answer>,
 }
 
-/// Result of a write.
+/// Result of a write of the controller.
 enum Answer {
-    /// Write to a node, with the node's new state if known.
+    /// Write to a node. Contains the new Node object, if known.
     Node(WatchedKey, Option<Box<DynamicObject>>),
-    /// Failed write to the readiness of a pod.
+    /// Write of a pod's Ready condition that failed.
     Unmarked(WatchedKey),
-    /// Write to a pod: true if it was deleted, false if it has to be checked again.
+    /// Write to a pod. True if the pod was deleted, false if it must be checked again.
     Pod(WatchedKey, bool),
     Nothing,
 }
@@ -179,7 +179,7 @@ impl NodeLifecycleController {
         }
     }
 
-    /// Returns both sources of heartbeats; one of them is always silent.
+    /// Returns the watch of Leases and the receiver of the pulse. Only one of them delivers heartbeats, according to the options.
     fn heartbeats(
         &mut self,
     ) -> (
@@ -223,7 +223,7 @@ impl NodeLifecycleController {
         }
     }
 
-    /// Checks the Leases of all nodes.
+    /// Marks all nodes whose Lease was not renewed within the grace period.
     fn judge(&mut self) {
         self.due.add(self.options.period, Due::Judge);
         let now = Instant::now();
@@ -344,7 +344,7 @@ impl NodeLifecycleController {
         }
     }
 
-    /// Deletes a pod that may not stay on its node, or plans the next check.
+    /// Deletes a pod that may no longer stay on its node, or plans the next check.
     fn look_at_pod(&mut self, key: &WatchedKey) {
         let Some(pod) = self.pods.get(key) else {
             return;
@@ -369,7 +369,7 @@ impl NodeLifecycleController {
         }
     }
 
-    /// Plans the deletion of pods on a node that does not exist.
+    /// Plans the deletion of the pods of a node, if the node does not exist.
     fn check_vanished(&mut self, node: &str) {
         let synced = self.nodes.is_synced() && self.pods.is_synced();
         let exists = self.nodes.get(&WatchedKey::new("", node)).is_some();
@@ -380,7 +380,7 @@ impl NodeLifecycleController {
         }
     }
 
-    /// Deletes the pods of a node that does not exist.
+    /// Deletes the pods of a node, unless the node exists again.
     fn clear(&mut self, node: &str) {
         if self.vanished.remove(node) {
             for key in self.lodgers.get(node).cloned().unwrap_or_default() {

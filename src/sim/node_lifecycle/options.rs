@@ -4,16 +4,16 @@ use std::time::Duration;
 
 use crate::sim::pulse::NodePulse;
 
-/// Options of the controller.
+/// Options of the node lifecycle controller.
 #[derive(Clone, Debug)]
 pub struct NodeLifecycleOptions {
-    /// Time that a node may be silent (`--node-monitor-grace-period` in Kubernetes).
+    /// Time for which a node may be silent (`--node-monitor-grace-period` in Kubernetes).
     pub grace: Duration,
-    /// Source of heartbeats; `None` to use the Leases in `kube-node-lease`.
+    /// Source of heartbeats; `None`: the Leases in `kube-node-lease`.
     pub pulse: Option<NodePulse>,
     /// Interval between checks of the Leases (`--node-monitor-period` in Kubernetes).
     pub period: Duration,
-    /// Time for which the pods of a vanished node are kept.
+    /// Time after which the pods of a node that no longer exists are deleted.
     pub quarantine: Duration,
 }
 

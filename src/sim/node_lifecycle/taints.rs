@@ -1,4 +1,4 @@
-//! Taints that a node should have, and the time that a pod may stay on it.
+//! Taints that a node should have, and the time for which a pod may stay on a node.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::sim::scheduler::tolerates;
 
-/// Effect with which a taint evicts pods.
+/// Effect of taints that evict pods which don't tolerate them.
 pub(super) const NO_EXECUTE: &str = "NoExecute";
 
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
@@ -22,7 +22,7 @@ pub(super) fn readiness(node: &DynamicObject) -> Option<&str> {
     ready["status"].as_str()
 }
 
-/// Returns the taints that the node should have if they differ from its current ones.
+/// Returns the taints that the node should have; `None` if it has exactly these.
 pub(super) fn wanted(node: &DynamicObject, now: Timestamp) -> Option<Vec<Value>> {
     let has: Vec<Value> = current(node).cloned().collect();
     let ours = |taint: &Value| {
@@ -43,7 +43,7 @@ pub(super) fn wanted(node: &DynamicObject, now: Timestamp) -> Option<Vec<Value>>
     };
     if let Some(key) = unready {
         add(key, "NoSchedule");
-        // A node that has never reported only gets no new pods.
+        // A node without a Ready condition has never been ready: it gets no new pods, but no pods are evicted.
         if readiness(node).is_some() {
             add(key, NO_EXECUTE);
         }
@@ -63,7 +63,7 @@ fn current(node: &DynamicObject) -> impl Iterator<Item = &Value> {
     node.data["spec"]["taints"].as_array().into_iter().flatten()
 }
 
-/// Returns how much longer a pod with these tolerations may stay on the node; `None` if there is no limit.
+/// Returns the time for which a pod with these tolerations may stay on the node; `None` if it may stay indefinitely.
 pub(super) fn may_stay(
     tolerations: &[Value],
     node: &DynamicObject,

@@ -1,4 +1,4 @@
-//! Checks 3 to 9, in order: each pod fails all later checks too, so the first one has to answer.
+//! Checks 3 to 9, in order. Each test pod also fails all later checks, so the answer proves which check came first.
 
 use serde_json::{Value, json};
 
@@ -58,7 +58,7 @@ fn refused(verb: ActionVerb, pod: &NodePod, status: u16, reason: Reason, text: &
     );
 }
 
-/// Expects `detail` in the texts of upgrade and imagepull.
+/// Expects that upgrade and imagepull both reject the pod with `detail` in their texts.
 #[track_caller]
 fn refused_by_both(pod: &NodePod, reason: Reason, detail: &str) {
     let text = format!(
@@ -147,9 +147,9 @@ fn row_6_images_that_were_asked_for() {
         NEW,
         Some((Reason::ImageNotReady, "")),
     );
-    case("False", "", NEW, Some((Reason::ImageNotReady, ""))); // the reference gives no reason
+    case("False", "", NEW, Some((Reason::ImageNotReady, ""))); // OpenYurt may write no reason
     case("Unknown", "", NEW, Some((Reason::ImageNotReady, "")));
-    // A pull for another revision is ignored in every state.
+    // A pull for another revision never rejects the upgrade, whatever its state.
     for status in ["True", "False"] {
         case(status, "WaitPullImage", OLD, None);
         case(status, "PullImageFail", OLD, None);
@@ -224,7 +224,7 @@ fn row_8_a_pod_of_another_kind_of_owner() {
         let advanced = pod(|pod| owned_by(pod, &format!("apps.kruise.io/{version}"), "DaemonSet"));
         assert!(precheck(UPGRADE, "n1", &advanced).is_ok());
     }
-    // The controlling owner counts, at any position.
+    // The owner with `controller: true` decides, at any position in the list.
     let several = pod(|pod| {
         let owners = pod["metadata"]["ownerReferences"].as_array_mut().unwrap();
         owners.insert(
@@ -254,7 +254,7 @@ fn row_9_a_static_pod_is_named_after_its_node() {
         }
     }
     case("nginx-n1", "n1", Some("nginx"));
-    case("nginx-n1-n1", "n1", Some("nginx-n1")); // cut at the end, where the kubelet appended it
+    case("nginx-n1-n1", "n1", Some("nginx-n1")); // only the last "-n1" is removed, which the kubelet appended
     case("a-edge-a-edge", "a-edge", Some("a-edge"));
     case("nginx-n2", "n1", None);
     case("nginxn1", "n1", None);

@@ -1,7 +1,7 @@
 //! Folder from which the kubelet creates static pods.
 //!
-//! The kubelet reads every file whose name doesn't start with a dot, whenever one changes. So files are written under a hidden
-//! name and then renamed. There is never an incomplete manifest, nor two manifests of one pod.
+//! When a file changes, the kubelet reads every file whose name doesn't start with a dot. So files are written under a hidden
+//! name and then renamed. The kubelet never sees an incomplete manifest, nor two manifests of one pod.
 //!
 //! ```text
 //! nginx.yaml             the manifest
@@ -19,38 +19,39 @@ use serde::{Deserialize, Serialize};
 
 use super::manifest::Manifest;
 
-/// Maximum number of files to read. A node has a few dozen static pods at most.
+/// Maximum number of files in the folder. A node has a few dozen static pods at most.
 const FILES: usize = 512;
-/// Maximum size of a manifest: a ConfigMap cannot hold more.
+/// Maximum size of a manifest: the size limit of a ConfigMap.
 const LONGEST: u64 = 1 << 20;
-/// Maximum size of a note. It contains a manifest, in which JSON takes up to six bytes per byte.
+/// Maximum size of a `.pending` note. It contains a manifest as a JSON string, which takes up to six bytes per byte.
 const LONGEST_NOTE: u64 = 8 * LONGEST;
-/// Permissions of a new manifest, which may contain secrets.
+/// Permission bits of a new manifest. Other users cannot read it, because it may contain secrets.
 const MODE: u32 = 0o600;
 const BACKUP: &str = ".backup";
 const PENDING: &str = ".pending";
 
-/// The folder. Callers hold the lock of `guard`, so there is one change at a time.
+/// The folder. Callers hold the lock in `guard`, which allows one change at a time.
 #[derive(Clone, Debug)]
 pub(super) struct ManifestFolder {
-    /// Path of the folder.
+    /// Path of the folder with the manifests.
     pub(super) path: PathBuf,
 }
 
-/// Expected pod of a manifest that was replaced.
+/// The pod that a replaced manifest should result in.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Pending {
     /// Namespace of the pod.
     pub(super) namespace: String,
     /// Name of the mirror pod.
     pub(super) pod: String,
-    /// UIDs of the previous mirror pods, as read and as cached.
+    /// UIDs of the mirror pod before the change, as read from the API server and as cached. A pod with another UID is the new
+    /// one.
     pub(super) old: Vec<String>,
     /// Deadline for the new pod to become Ready.
     pub(super) until: String,
-    /// File name of the manifest.
+    /// File name of the replaced manifest.
     pub(super) file: String,
-    /// True if there was no manifest before.
+    /// True if the pod had no manifest before, so that a failure removes the file.
     pub(super) is_new: bool,
     /// Content that the agent wrote. If the file later has other content, the agent leaves it alone.
     pub(super) written: String,
@@ -59,14 +60,14 @@ pub(super) struct Pending {
 /// Result of replacing a manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum FolderOutcome {
-    /// The manifest already had this content.
+    /// The manifest already had this content, so nothing was written.
     Unchanged,
-    /// Written to the file with this name.
+    /// The manifest was written to the file with this name.
     Written(String),
 }
 
 impl ManifestFolder {
-    /// Writes `manifest` for its pod. `pending` describes the expected pod.
+    /// Writes `manifest`. `pending` describes the pod that should result from it.
     pub(super) fn replace(&self, manifest: &Manifest, pending: Pending) -> Result<FolderOutcome> {
         let present = self.find(manifest)?;
         if let Some((_, text)) = &present
@@ -79,7 +80,7 @@ impl ManifestFolder {
             None => self.unused(&format!("{}.yaml", manifest.name))?,
         };
         let earlier = self.read_pending(&file);
-        // If the present manifest is itself not proven yet, the existing backup remains the last good one.
+        // If the pod of the present manifest is not Ready yet, the backup still contains the last manifest that worked: keep it.
         let text = present.map(|(_, text)| text);
         let unproven = earlier.filter(|earlier| Some(&earlier.written) == text.as_ref());
         if let (Some(text), None) = (&text, &unproven) {
@@ -104,7 +105,7 @@ impl ManifestFolder {
         Ok(FolderOutcome::Written(file))
     }
 
-    /// Returns all expected pods.
+    /// Returns all expected pods that are not Ready yet.
     pub(super) fn pending(&self) -> Result<Vec<Pending>> {
         let mut found = Vec::new();
         let entries = match fs::read_dir(&self.path) {
@@ -121,7 +122,7 @@ impl ManifestFolder {
         Ok(found)
     }
 
-    /// Removes the note of an expected pod that is Ready.
+    /// Removes the note of an expected pod after the pod became Ready.
     pub(super) fn settle(&self, pending: &Pending) -> Result<()> {
         if self.read_pending(&pending.file).as_ref() == Some(pending) {
             self.remove(&hidden(&pending.file, PENDING))?;
@@ -129,7 +130,7 @@ impl ManifestFolder {
         Ok(())
     }
 
-    /// Restores the previous manifest. Returns false if the manifest was changed since.
+    /// Restores the previous manifest of an expected pod. Returns false if the manifest was changed since it was replaced.
     pub(super) fn restore(&self, pending: &Pending) -> Result<bool> {
         if self.read_pending(&pending.file).as_ref() != Some(pending) {
             return Ok(false);
@@ -147,7 +148,7 @@ impl ManifestFolder {
         Ok(is_ours)
     }
 
-    /// Returns name and content of the file with the present manifest of that pod.
+    /// Returns name and content of the file that contains the present manifest of the pod.
     fn find(&self, manifest: &Manifest) -> Result<Option<(String, String)>> {
         let what = || {
             format!(
@@ -161,12 +162,12 @@ impl ManifestFolder {
                 bail!("{} holds more than {FILES} files", self.path.display());
             }
             let Ok(file) = entry.with_context(what)?.file_name().into_string() else {
-                continue; // the agent writes the file again under this name, so the name must be text
+                continue; // the file would be written under this name, so a name that is not UTF-8 is not used
             };
             if file.starts_with('.') {
                 continue;
             }
-            // A directory, a file that is too large, or one that is not text is not the manifest of a pod.
+            // Skip what cannot be a pod's manifest: directories, files that are too large, and files that are not text.
             let Some(text) = self
                 .read(&file)
                 .ok()
@@ -215,7 +216,7 @@ impl ManifestFolder {
 
     fn read_at_most(&self, file: &str, most: u64) -> io::Result<String> {
         let path = self.path.join(file);
-        let meta = fs::metadata(&path)?; // opening a pipe would block
+        let meta = fs::metadata(&path)?; // check the type before opening, because opening a pipe would block
         if !meta.is_file() || meta.len() > most {
             return Err(io::ErrorKind::InvalidData.into());
         }
@@ -254,7 +255,7 @@ impl ManifestFolder {
     }
 }
 
-/// Returns a name that the kubelet ignores, for a file that belongs to a manifest.
+/// Returns the hidden name of a file that belongs to a manifest. The kubelet ignores hidden files.
 fn hidden(file: &str, ending: &str) -> String {
     if file.starts_with('.') {
         format!("{file}{ending}")
@@ -266,11 +267,11 @@ fn hidden(file: &str, ending: &str) -> String {
 fn write_whole(path: &Path, text: &str, mode: u32) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {} // possibly left behind by an agent that was killed
+        _ => {} // removed, or not found: a killed agent may have left the file behind
     }
     let mut options = OpenOptions::new();
     let mut file = options.write(true).create_new(true).mode(mode).open(path)?;
-    file.set_permissions(fs::Permissions::from_mode(mode))?; // independent of the umask
+    file.set_permissions(fs::Permissions::from_mode(mode))?; // set the mode again, because the umask limits the mode at creation
     file.write_all(text.as_bytes())?;
     file.sync_all()
 }

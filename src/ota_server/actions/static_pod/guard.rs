@@ -1,7 +1,7 @@
 //! Restores the previous manifest of a static pod if the new pod doesn't become Ready in time.
 //!
-//! The expected pods are stored in the folder itself, so they survive a restart of the agent. Only the API server's data counts:
-//! without a live watch, the agent cannot see that a pod is Ready, so it restores nothing.
+//! The expected pods are stored in the folder, so they survive a restart of the agent. While the watch is not live, the agent
+//! cannot see if a pod is Ready, so it restores nothing.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,10 +20,10 @@ use crate::ota_server::pod_cache::PodCache;
 
 /// Time for a new static pod to become Ready before the previous manifest is restored.
 pub(super) const PATIENCE: SignedDuration = SignedDuration::from_mins(5);
-/// Interval between checks while a pod is expected.
+/// Interval between checks while at least one pod is expected.
 const LOOK: Duration = Duration::from_secs(5);
-/// Time for which the watch must be live before a pod counts as not Ready. A kubelet that was disconnected first needs time to
-/// report.
+/// Time for which the watch must be live before a pod counts as not Ready. After an outage, the kubelet needs time to report that
+/// the pod is Ready.
 const SETTLE: Duration = Duration::from_secs(30);
 
 /// Folder of manifests with a lock. Cheap to clone; all clones share the lock.
@@ -42,7 +42,7 @@ struct AwaitedReturn {
 }
 
 impl GuardedManifest {
-    /// Creates a guard of a folder, which may be missing.
+    /// Creates a guard of a folder. The folder may be missing.
     pub(in crate::ota_server::actions) fn new(path: PathBuf) -> Self {
         Self {
             folder: ManifestFolder { path },
@@ -51,12 +51,12 @@ impl GuardedManifest {
         }
     }
 
-    /// Wakes the guard after a new pod is expected.
+    /// Wakes the guard after an expected pod was noted.
     pub(super) fn wake(&self) {
         self.awaited.notify_one();
     }
 
-    /// Runs `work` on the folder in a blocking thread. Work that has begun is finished, even if the caller is dropped.
+    /// Runs `work` on the folder in a blocking thread. `work` is always completed once started, even if the caller is dropped.
     pub(super) async fn with_folder<T: Send + 'static>(
         &self,
         work: impl FnOnce(&ManifestFolder) -> Result<T> + Send + 'static,
@@ -70,7 +70,7 @@ impl GuardedManifest {
         work.await.context("work on the manifests")?
     }
 
-    /// Watches replaced static pods until dropped, including those of an earlier run.
+    /// Watches replaced static pods until dropped, including pods that an earlier run of the agent replaced.
     pub(in crate::ota_server::actions) async fn watch(&self, pod_cache: &PodCache, clock: &Clock) {
         let mut awaited: Vec<AwaitedReturn> = Vec::new();
         let mut live_since = None;
@@ -132,7 +132,7 @@ impl GuardedManifest {
     }
 }
 
-/// Updates the expected pods from the notes in the folder. Pods that are already known keep their deadline.
+/// Updates `awaited` from the notes in the folder. Pods that are already in `awaited` keep their deadline.
 fn follow(awaited: &mut Vec<AwaitedReturn>, found: Vec<Pending>, now: Timestamp) {
     awaited.retain(|one| found.contains(&one.pending));
     for pending in found {
@@ -152,7 +152,7 @@ fn is_ready(pod_cache: &PodCache, pending: &Pending) -> bool {
     })
 }
 
-/// Returns the remaining time, limited at both ends so that a clock jump neither ends it at once nor extends it.
+/// Returns the remaining time, limited in both directions: a clock jump must neither end the wait at once nor prolong it.
 fn left(pending: &Pending, now: Timestamp) -> Duration {
     let until = pending.until.parse().unwrap_or(now);
     let left = Duration::try_from(until.duration_since(now)).unwrap_or(Duration::ZERO);

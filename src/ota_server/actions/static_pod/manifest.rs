@@ -1,17 +1,17 @@
-//! Manifest of a static pod: selects it from a ConfigMap and checks that it belongs to the pod.
+//! Manifest of a static pod: chosen from a ConfigMap and checked to belong to the pod.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// A manifest for the static pod for which it was chosen.
+/// Manifest of one static pod.
 #[derive(Clone, Debug)]
 pub(super) struct Manifest {
     /// Namespace of the pod.
     pub(super) namespace: String,
     /// Name of the pod, without the name of the node.
     pub(super) name: String,
-    /// Content of the file.
+    /// Content of the manifest file.
     pub(super) text: String,
     value: Value,
 }
@@ -20,7 +20,7 @@ impl Manifest {
     /// Chooses the manifest of a pod from the entries of a ConfigMap: the entry named like the pod, or else the only entry.
     ///
     /// # Errors
-    /// A sentence that tells what is missing, ambiguous or wrong.
+    /// A sentence that says what is missing, ambiguous or wrong.
     pub(super) fn choose(
         data: &BTreeMap<String, String>,
         namespace: &str,
@@ -53,18 +53,18 @@ impl Manifest {
         })
     }
 
-    /// Returns true if a file is a manifest of this pod.
+    /// Returns true if `text` is a manifest of this pod.
     pub(super) fn is_of_same_pod(&self, text: &str) -> bool {
         parse(text).is_some_and(|value| names(&value, &self.namespace, &self.name))
     }
 
-    /// Returns true if a file has the same content.
+    /// Returns true if `text` describes the same object, in any formatting.
     pub(super) fn says_the_same_as(&self, text: &str) -> bool {
         self.text == text || parse(text).is_some_and(|value| value == self.value)
     }
 }
 
-/// Returns a key without its file extension.
+/// Returns a ConfigMap key without its file extension.
 fn stem(key: &str) -> &str {
     let endings = [".yaml", ".yml", ".json"].iter();
     endings
@@ -78,7 +78,8 @@ fn parse(text: &str) -> Option<Value> {
     serde_saphyr::from_str(text).ok()
 }
 
-/// Returns true if `value` is the static pod with this namespace and name. Without a namespace, the kubelet uses `default`.
+/// Returns true if `value` is the static pod with this namespace and name. The kubelet uses `default` if the manifest has no
+/// namespace.
 fn names(value: &Value, namespace: &str, name: &str) -> bool {
     let meta = &value["metadata"];
     let placed = match &meta["namespace"] {

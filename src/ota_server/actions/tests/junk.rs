@@ -1,4 +1,5 @@
-//! Requests that don't name an outdated pod of this node: they are rejected from the cache, and look-ups are limited.
+//! Requests that don't name an outdated pod of this node: they are rejected from the cache, and the number of look-ups is
+//! limited.
 
 use super::*;
 
@@ -56,7 +57,7 @@ async fn names_that_imitate_those_of_a_daemonset_cost_three_reads() {
         told(&answer, 500, Reason::NotFound, &text);
     }
     assert_eq!(world.asked(), ["get pods"; 3]);
-    // A valid call is not blocked by these requests.
+    // The invented names don't block a valid call.
     let key = world.key_on("n1").await;
     assert_eq!(world.actions.upgrade(&key, false).await.status, 200);
 }
@@ -68,7 +69,7 @@ async fn pods_that_nobody_or_somebody_else_makes_are_refused_at_once() {
     let owner = json!({
         "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "r1", "controller": true,
     });
-    // Otherwise the garbage collector would delete the pod at once.
+    // Stop the garbage collector, which would delete the pod because its owner doesn't exist.
     let _still = world.without("kube-controller-manager");
     let replica = json!({ "metadata": { "ownerReferences": [owner] } });
     let replica = world.create_pod("replica", replica).await;

@@ -1,4 +1,4 @@
-//! Requests of image pulls: one condition, once per revision.
+//! Requests for image pulls: the condition is written once per revision.
 
 use super::*;
 
@@ -37,7 +37,7 @@ async fn images_are_asked_for_by_one_write_that_leaves_all_else() {
     );
     assert_eq!(image["message"], need["message"]);
     assert!(image["lastTransitionTime"].is_string());
-    // A strategic merge patch inserts new entries at the front.
+    // A strategic merge patch inserts new conditions at the front.
     expected.insert(0, image);
     assert_eq!(after["status"]["conditions"], json!(expected));
 }

@@ -1,4 +1,4 @@
-//! Static pods from ConfigMap to file, and back if they don't become Ready.
+//! Static pods: a manifest from a ConfigMap is written to its file, and the old one is restored if the pod doesn't become Ready.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ fn text(image: &str) -> String {
     )
 }
 
-/// A folder of manifests with `nginx.yaml`, and the agent of n1.
+/// A folder of manifests with `nginx.yaml`, and the agent of node n1.
 struct Statics {
     world: World,
     folder: tempfile::TempDir,
@@ -28,7 +28,7 @@ impl Statics {
             manifest_dir: folder.path().to_owned(),
             ..world.actions.setup.clone()
         });
-        // These tests write mirror pods to the cache themselves, so no other component may change them.
+        // The tests write the mirror pods to the cache themselves, so the guard sees exactly these pods.
         let statics = Self {
             world,
             folder,
@@ -38,7 +38,7 @@ impl Statics {
         statics
     }
 
-    /// Creates the mirror pod of the manifest, as the kubelet does, in the API and in the cache.
+    /// Creates the mirror pod of the manifest in the API, as the kubelet does, and adds it to the cache.
     async fn mirror(&self, uid: &str, ready: bool) {
         let node: Api<core_v1::Node> = Api::all(self.world.client.clone());
         let node = node.get("n1").await.unwrap().metadata.uid.unwrap();

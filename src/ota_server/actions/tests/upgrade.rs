@@ -1,4 +1,4 @@
-//! Replacing a pod: when it is allowed, and that it happens only once.
+//! Replacing a pod: the cases in which it is allowed, and that the pod is deleted only once.
 
 use super::*;
 
@@ -45,7 +45,7 @@ async fn ten_calls_at_once_delete_once() {
     }
     assert_eq!(world.writes(), ["delete pods"]);
     assert_eq!(world.asked().len(), 4);
-    // The cache still shows the pod alive; it isn't read again.
+    // The cache still shows the deleted pod as running. The agent remembers the deletion, so it sends no request.
     told(
         &world.actions.upgrade(&key, false).await,
         403,
@@ -120,7 +120,7 @@ async fn a_daemonset_that_is_paused_gone_or_rolled_by_others_refuses() {
     let strategy = json!({ "spec": { "updateStrategy": { "type": "RollingUpdate" } } });
     {
         let _frozen = world.sim.cluster.faults().add(|request| {
-            // Neither the native controller nor yurt-ds sees the change before the owner's request.
+            // Hang all other components, so that only the node owner's request sees the change.
             match request.user_agent.as_str() {
                 AGENT | "test" => Fault::Pass,
                 _ => Fault::Hang,
@@ -145,7 +145,7 @@ async fn a_daemonset_that_is_paused_gone_or_rolled_by_others_refuses() {
 async fn a_rollback_behind_our_back_restarts_nobody() {
     let world = World::outdated().await;
     let key = world.key_on("n1").await;
-    // The controller is away, so the condition stays True. The native controller makes the old revision current again.
+    // Without the controller, the condition stays True although the native controller makes the old revision current again.
     let _away = world.without_controller();
     world.set_image("web", "nginx:1").await;
     sleep(A_MOMENT).await;
@@ -181,7 +181,7 @@ async fn a_revision_that_was_deleted_by_hand_is_an_old_one() {
         .unwrap();
     let answer = world.actions.upgrade(&key, false).await;
     assert_eq!(answer.status, 200, "{answer:?}");
-    // Read twice: concurrent reads prove nothing.
+    // A missing revision is only trusted after a second, sequential read, because the first reads run concurrently.
     assert_eq!(world.asked().len(), 7, "{:?}", world.asked());
 }
 

@@ -1,4 +1,4 @@
-//! List of available upgrades.
+//! `GET /yurt-ds/v1/upgrades`: the list of available upgrades.
 
 use super::*;
 

@@ -48,7 +48,7 @@ fn counts() -> Value {
     })
 }
 
-/// Returns a cluster with an Advanced DaemonSet, and the DaemonSet.
+/// Returns a cluster that contains an Advanced DaemonSet, and this DaemonSet.
 async fn with_set() -> (Cluster, Value) {
     let cluster = served();
     let body = set("v1beta1", |_| {}).to_string();
@@ -61,7 +61,7 @@ async fn get(cluster: &Cluster, path: &str) -> Value {
     send(cluster, "GET", path, JSON, "").await.1
 }
 
-/// Returns the response to a successful write.
+/// Sends a write, expects success, and returns the response.
 async fn write(cluster: &Cluster, method: &str, path: &str, kind: &str, body: &Value) -> Value {
     let (code, answer) = send(cluster, method, path, kind, &body.to_string()).await;
     assert!(

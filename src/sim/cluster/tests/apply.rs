@@ -1,4 +1,4 @@
-//! Server-side apply: own, share, release and take over fields.
+//! Server-side apply: owning, sharing, releasing and taking over fields.
 
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -62,7 +62,7 @@ async fn another_value_for_a_field_of_somebody_else_is_a_conflict_unless_forced(
     );
     let taken = apply(&api, "two", true, json!({ "x": "2" })).await.unwrap();
     assert_eq!(data(&taken), [("x", "2")]);
-    // The first manager no longer owns the field, so an empty apply does not remove it.
+    // The first manager no longer owns the field, so its empty apply does not remove the field.
     let left = apply(&api, "one", false, json!({})).await.unwrap();
     assert_eq!(data(&left), [("x", "2")]);
 }

@@ -1,4 +1,4 @@
-//! Failures: faults, denied verbs, a stopped server, a compacted history. Also request counters.
+//! Injected faults, denied requests, a stopped server and dropped events. Also request counters.
 
 use std::time::Duration;
 

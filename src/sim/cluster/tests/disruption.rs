@@ -1,4 +1,4 @@
-//! Evictions, and the responses of Kubernetes 1.36 with disruption budgets.
+//! Evictions with disruption budgets. The expected responses are those of Kubernetes 1.36.
 
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
@@ -13,7 +13,7 @@ fn of<K: serde::de::DeserializeOwned>(value: Value) -> K {
     serde_json::from_value(value).unwrap()
 }
 
-/// Returns code and message of an error.
+/// Returns code and message of the error that the API server returned.
 fn refusal<T: std::fmt::Debug>(result: Result<T, kube::Error>) -> (u16, String) {
     match result.unwrap_err() {
         kube::Error::Api(status) => {
@@ -79,7 +79,7 @@ impl Stage {
             .unwrap();
     }
 
-    /// Returns the number of allowed disruptions and the reason.
+    /// Returns the number of disruptions that budget `b` allows, and the reason in its condition.
     async fn allowed(&self) -> (i32, String) {
         let status = self.budgets.get("b").await.unwrap().status.unwrap();
         let mut conditions = status.conditions.into_iter().flatten();

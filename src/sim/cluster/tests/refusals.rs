@@ -1,4 +1,4 @@
-//! Invalid requests and their responses, with the codes of kube-apiserver 1.36.
+//! Invalid requests. The expected response codes are those of kube-apiserver 1.36.
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
@@ -37,7 +37,7 @@ fn config_map(name: &str) -> String {
     json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name } }).to_string()
 }
 
-/// Returns a ConfigMap with these owners: their UIDs, and true for the controller.
+/// Returns a ConfigMap with owner references, given by UID and `controller`.
 fn owned(owners: &[(&str, bool)]) -> String {
     let owner = |(uid, controller): &(&str, bool)| json!({ "apiVersion": "v1", "kind": "ConfigMap", "name": "o", "uid": uid, "controller": controller });
     let owners: Vec<Value> = owners.iter().map(owner).collect();
@@ -93,7 +93,7 @@ fn daemon_set(change: impl Fn(&mut Value)) -> String {
     object.to_string()
 }
 
-/// `kubectl get --sort-by` requests a table with complete objects and sorts by their fields.
+/// `kubectl get --sort-by` requests a table with complete objects, because it sorts by their fields.
 #[tokio::test(start_paused = true)]
 async fn a_table_comes_with_what_is_asked_for_beside_its_rows() {
     let cluster = cluster();
