@@ -1,12 +1,12 @@
 //! Random faults in combination on real Kubernetes: `cargo bench --bench chaos`.
 //!
-//! Starts `../shared/control-plane` (or the folder in `CONTROL_PLANE`) with fake kubelets and two replicas of the controller, and
-//! plays random stories. They have DaemonSets with different strategies on the same nodes. Templates and settings change, nodes
+//! Starts `../shared/control-plane` (or the folder in `CONTROL_PLANE`) with fake kubelets and two replicas of the controller.
+//! Then plays random stories: DaemonSets with different strategies share the nodes, their templates and settings change, nodes
 //! leave, deletions are rejected, controllers are killed, and the API server freezes.
 //!
-//! A monitor records all changes in the order of the API (resourceVersion). `judge` checks the promises: budget, surge,
-//! partition, pause, OTA and invalid settings. Every DaemonSet must end complete, stopped with a reason, or waiting for something
-//! that its condition names.
+//! A monitor records all changes in the order of the API (resourceVersion). `judge` checks that the controller kept its promises
+//! about the budget, surge, partition, pauses, OTA and invalid settings. At the end of a story, every DaemonSet must be complete,
+//! stopped with a reason, or waiting for something that its condition names.
 //!
 //! A story that breaks a promise is replayed with fewer steps, a limited number of times. The shortest one that still breaks a
 //! promise is printed with its seed. Random choices are seeded but timing is not, so a story may not fail again.
@@ -78,7 +78,7 @@ async fn main() -> Result<()> {
 struct Options {
     lasts: Duration,
     seed: u64,
-    /// Number of the first story. If `only` is true, no other one is played.
+    /// Number of the first story to play. If `only` is true, it is the only one.
     first: u64,
     only: bool,
     nodes: usize,
@@ -118,7 +118,7 @@ fn number(name: &str, usual: usize) -> Result<usize> {
     }
 }
 
-/// Removes halves, then quarters, of the steps as long as the story still breaks a promise.
+/// Shortens a story: removes halves, then quarters, of its steps as long as it still breaks a promise.
 async fn shortest(
     stage: &mut Stage,
     mut story: Story,

@@ -1,13 +1,13 @@
-//! The time of a decision: `cargo bench --bench decide`.
+//! Duration of a decision of the engine: `cargo bench --bench decide`.
 //!
-//! The fleets have 1,000, 10,000 and 100,000 nodes, of which a fifth is offline. Each is measured in four states: in the middle
-//! of a rollout, at its start, complete, and OTA at its start. The first two are repeated with every setting, on nodes with
-//! labels. Some of these nodes have a hold or a maintenance window, and one in a hundred has a failing new pod. All these are
-//! full passes.
+//! The fleets have 1,000, 10,000 and 100,000 nodes, a fifth of which are offline. Each fleet is measured in the middle of a
+//! rollout, at its start, when it is complete, and at the start of an OTA rollout. The first two are repeated with every setting
+//! on labeled nodes: some of them have a hold or a maintenance window, and the new pod fails on one in a hundred. All these
+//! decisions evaluate the whole fleet.
 //!
-//! The next measurement is the controller's work after one event in the middle of a rollout, where only changes are evaluated.
-//! The last one is a whole rollout as `ctl plan` forecasts it. Prints the median and the best of many runs. On a busy machine the
-//! median is affected by other processes.
+//! The next measurement is the controller's work after one event in the middle of a rollout, where only changed nodes are
+//! evaluated. The last one is a whole rollout as `ctl plan` forecasts it. Prints the median and the minimum of many runs. Other
+//! processes on a busy machine affect the median.
 
 #[path = "decide/event.rs"]
 mod event;
@@ -30,7 +30,7 @@ use yurt_ds::core::{
 
 const SIZES: [usize; 3] = [1_000, 10_000, 100_000];
 const RUNS: usize = 31;
-/// Every setting that one DaemonSet can have at once. `IN_PLACE` and `SURGE` exclude each other, so one of them is added.
+/// Annotations for every setting that can be combined. `IN_PLACE` and `SURGE` exclude each other, so each run adds one of them.
 const SETTINGS: [(&str, &str); 17] = [
     ("update-strategy", "AdvancedRollingUpdate"),
     ("max-unavailable", "10%"),
@@ -55,10 +55,10 @@ const SETTINGS: [(&str, &str); 17] = [
 ];
 const IN_PLACE: (&str, &str) = ("rolling-update-type", "InPlaceIfPossible");
 const SURGE: (&str, &str) = ("max-surge", "5%");
-/// Two pools, one after the other, then the remaining nodes. The second wave is open.
+/// Two waves, `pool-0` and another pool, before the remaining nodes. The second wave is open.
 const WAVES: &str = r#"[{"name": "canary", "selector": "pool=pool-0", "maxUnavailable": "50%"},
     {"name": "field", "selector": "pool in (pool-1, pool-2, pool-3)", "soak": "10m"}]"#;
-/// Time long after all timestamps in the fleet.
+/// Present time for decisions, later than all timestamps in the fleet.
 const NOW: i64 = 2_000_000_000;
 
 fn main() {
@@ -107,7 +107,7 @@ fn main() {
     }
 }
 
-/// Forecasts a whole rollout as `ctl plan` does. Returns the time that it takes and the number of its steps.
+/// Forecasts a whole rollout as `ctl plan` does. Returns the duration of the forecast and the number of its steps.
 #[expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
 fn whole_rollout(size: usize) -> (Duration, usize) {
     let (strategy, fleet) = (strategy(Mode::AdvancedRollingUpdate), fleet(size, 0));
@@ -115,7 +115,7 @@ fn whole_rollout(size: usize) -> (Duration, usize) {
         .nodes
         .iter()
         .find_map(|node| node.pods.first().cloned());
-    // Nodes differ, so that their pods become Ready at different times.
+    // Give the nodes different speeds, so that their new pods become Ready at different times.
     let pace = |name: &NodeName| NodePace {
         end: Duration::from_millis(2_000),
         start: Duration::from_millis(2_000 + 10 * (name.as_str().len() as u64 % 7)),
@@ -152,7 +152,7 @@ fn print(name: &str, size: usize, times: &[Duration]) {
     );
 }
 
-/// Returns the times of all runs, the best first.
+/// Returns the durations of all runs, shortest first.
 #[expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
 fn measure(strategy: &Strategy, fleet: &Fleet) -> Vec<Duration> {
     let now = at(NOW);
@@ -179,7 +179,7 @@ fn strategy(mode: Mode) -> Strategy {
     }
 }
 
-/// Returns a strategy with every setting, parsed from annotations.
+/// Returns a strategy with every setting, parsed from annotations, and `and` in addition.
 fn every_setting(and: (&str, &str)) -> Strategy {
     let settings = SETTINGS.into_iter().chain([and]);
     let annotations =
@@ -203,7 +203,7 @@ fn every_setting(and: (&str, &str)) -> Strategy {
 /// Adds labels to all nodes, and a hold or a maintenance window to some.
 fn with_everything(mut fleet: Fleet) -> Fleet {
     let window = Arc::new(Windows::read("Mon-Fri 22:00-05:00 Europe/Berlin").expect("a window"));
-    // As in the controller, nodes share strings and pods share whole label sets.
+    // Share strings between nodes and label sets between pods, as the controller's cache does.
     let text = |text: String| -> Arc<str> { text.into() };
     let zones: Vec<Arc<str>> = (0..20).map(|i| text(format!("zone-{i:02}"))).collect();
     let pools: Vec<Arc<str>> = (0..7).map(|i| text(format!("pool-{i}"))).collect();

@@ -1,14 +1,14 @@
 //! The cost of a node's agent: `cargo bench --bench ota`.
 //!
 //! Starts `../shared/control-plane` (or the folder in `CONTROL_PLANE`), one node with thirty pods in OTA mode, and
-//! `yurt-ds ota-server` for it. It sends the requests of a node owner: reads, upgrades and pre-pulls, also during junk requests
-//! and with silent connections.
+//! `yurt-ds ota-server` for it. Then sends the requests of a node owner: reads, upgrades and pre-pulls. These are also measured
+//! while other clients send junk requests or keep silent connections open.
 //!
-//! Prints a table with the target, the measurement, and the value of OpenYurt's agent. CPU time and memory of the process come
-//! from the kernel, API requests from the API server's audit log. `-- --reads 2000` is a quick run. `YURT_DS` names another build
-//! of the program, such as the static one of the image.
+//! Prints a table with the target, the measurement, and the value of OpenYurt's agent. CPU time and memory come from the kernel,
+//! API requests from the API server's audit log. `-- --reads 2000` is a quick run. The environment variable `YURT_DS` names
+//! another yurt-ds binary to measure, such as the static one of the image.
 //!
-//! This is a benchmark, not a test. Machines are noisy, and owner and control plane share this one.
+//! This is a benchmark, not a test. Timings vary, because clients and control plane run on the same machine.
 
 #[path = "support/fleet.rs"]
 mod fleet;
@@ -30,14 +30,14 @@ use self::owner::{Owner, Times, request};
 use self::plane::{Plane, Requests, now};
 use self::process::Process;
 
-/// Time until the audit log is complete and the program is idle.
+/// Time until the audit log is complete and the agent is idle.
 const REST: Duration = Duration::from_secs(2);
-/// Number of POSTs for pods that don't exist, and of their connections.
+/// Number of POSTs for pods that don't exist, and of the connections that send them.
 const JUNK: usize = 300;
 const JUNK_CONNECTIONS: usize = 30;
 /// Number of connections that send nothing.
 const SILENT: usize = 500;
-/// Number of valid requests at the same time, each on a new connection.
+/// Number of valid requests that are sent in parallel, each on a new connection.
 const HONEST: usize = 100;
 
 #[tokio::main(flavor = "current_thread")]
@@ -61,7 +61,7 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-/// Returns the number of reads of the list in each case.
+/// Returns the number of reads per measurement: the value of `--reads`, or 20,000.
 fn reads() -> Result<usize> {
     let arguments: Vec<String> = std::env::args()
         .skip(1)
@@ -83,7 +83,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// Starts the server and waits until it knows its pods.
+    /// Starts the agent and waits until it has listed the node's pods.
     async fn start(plane: Plane) -> Result<Self> {
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
         let listen = address.to_string();
@@ -148,7 +148,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Repeats a read on one connection.
+    /// Measures a read that is repeated on one connection.
     async fn read(&self, what: &str, request: &str, reads: usize, status: u16) -> Result<()> {
         let cpu = self.server.cpu()?;
         let times = self.asked(vec![request.to_owned(); reads], status).await?;
@@ -181,7 +181,7 @@ impl Bench {
         self.write(fleet, "imagepull").await
     }
 
-    /// Sends one request for each pod, one after another.
+    /// Measures one request for each pod, sent one after another.
     async fn write(&self, fleet: &Fleet, verb: &str) -> Result<()> {
         let names = fleet.names().await?;
         let calls: Vec<String> = names.iter().map(|name| call(name, verb)).collect();
@@ -205,7 +205,8 @@ impl Bench {
         Ok(())
     }
 
-    /// Measures valid requests behind junk: names that no pod can have, and names that a pod could have.
+    /// Measures valid requests that follow junk requests, once with names that no pod can have and once with names that one could
+    /// have.
     async fn junk(&self, fleet: &Fleet) -> Result<()> {
         fleet.announce(&self.plane, "v4").await?;
         let names = fleet.names().await?;
@@ -229,7 +230,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Returns the time of the valid request after such junk, in milliseconds.
+    /// Sends junk requests for names with this prefix, then a valid request. Returns the time of the valid one in milliseconds.
     async fn behind(&self, prefix: &str, honest: String) -> Result<f64> {
         let (address, prefix) = (self.address, prefix.to_owned());
         blocking(move || {
@@ -250,7 +251,7 @@ impl Bench {
         .await
     }
 
-    /// Measures valid requests, each on a new connection, while other connections are open and send nothing.
+    /// Measures valid requests, each on a new connection, while many other connections are open and send nothing.
     async fn silence(&self, fleet: &Fleet) -> Result<()> {
         let address = self.address;
         let pull = call(&fleet.names().await?[2], "imagepull");
@@ -281,7 +282,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Sends these requests on one connection.
+    /// Sends these requests on one connection, one after another. Returns their response times.
     async fn asked(&self, requests: Vec<String>, expected: u16) -> Result<Times> {
         let address = self.address;
         blocking(move || {
@@ -291,20 +292,20 @@ impl Bench {
         .await
     }
 
-    /// Returns the server's requests to the API server so far.
+    /// Returns the number of requests from the agent to the API server so far.
     async fn requests(&self) -> Result<Requests> {
         tokio::time::sleep(REST).await;
         self.plane.requests("ota-server", "")
     }
 
-    /// Returns the number of those requests about this name.
+    /// Returns the number of requests from the agent to the API server that contain this name.
     async fn requests_about(&self, name: &str) -> Result<usize> {
         tokio::time::sleep(REST).await;
         Ok(self.plane.requests("ota-server", name)?.all)
     }
 }
 
-/// Changes every pod once a second and counts the rounds.
+/// Changes every pod once a second and counts how often it did so.
 async fn changing(
     fleet: &Fleet,
     names: &[String],
@@ -318,7 +319,7 @@ async fn changing(
     }
 }
 
-/// Runs blocking work outside the thread of the fake kubelets.
+/// Runs blocking work on another thread, so that the fake kubelets continue.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
@@ -326,13 +327,13 @@ async fn blocking<T: Send + 'static>(
 }
 
 fn call(pod: &str, verb: &str) -> String {
-    // As an owner would do without a pre-pull.
+    // `force=true` upgrades the pod without a pre-pull of its images.
     let query = if verb == "upgrade" { "?force=true" } else { "" };
     let path = format!("/openyurt.io/v1/namespaces/default/pods/{pod}/{verb}{query}");
     request("POST", &path, "content-length: 0\r\n")
 }
 
-/// Returns three letters of the alphabet that Kubernetes uses for generated names.
+/// Returns three letters for a pod name, from the alphabet that Kubernetes uses for generated names.
 fn letters(number: usize) -> String {
     let alphabet = b"bcdfghjklmnpqrstvwxz2456789";
     let letter = |digit: usize| char::from(alphabet[digit % alphabet.len()]);

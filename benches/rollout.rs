@@ -1,17 +1,17 @@
-//! The cost of a rollout on real Kubernetes: `cargo bench --bench rollout`.
+//! Cost of a rollout on real Kubernetes: `cargo bench --bench rollout`.
 //!
 //! Starts `../shared/control-plane` (or the folder in `CONTROL_PLANE`) with fake kubelets, creates one DaemonSet on many nodes,
 //! and rolls out new images at 10 %:
 //!
 //! - by the native controller;
-//! - by `yurt-ds controller` by deletion, and the same with every setting that is evaluated but writes nothing;
+//! - by `yurt-ds controller` by deletion, once as is and once with every setting that is evaluated but writes nothing;
 //! - by `yurt-ds controller` in place, with a surge of 10 %, and by deletion with a fifth of the nodes offline;
 //! - an Advanced DaemonSet on the same nodes, by a controller that serves only this kind: its first pods, by deletion, and with a
 //!   fifth of the nodes offline.
 //!
-//! Prints a table: wall time, API requests, writes per replaced pod, CPU time and peak memory of the controller's process.
-//! Requests are counted in the API server's audit log. For rollouts by deletion it also prints writes of the status, connections
-//! to the API server, and decisions from the controller's metrics. Flags after `--`:
+//! Prints a table with wall time, API requests, writes per replaced pod, and CPU time and peak memory of the controller. Requests
+//! are counted in the API server's audit log. Rollouts by deletion also show the writes of the status, the connections to the API
+//! server, and the decisions from the controller's metrics. Flags after `--`:
 //!
 //! ```text
 //! --nodes N[,N...]   number of nodes (1000); 200 for a quick run; several sizes also print the growth of memory with nodes
@@ -25,11 +25,11 @@
 //! --memory           no other flag: memory with 10,000 nodes and 100,000 pods of other owners (takes a quarter of an hour)
 //! ```
 //!
-//! All flags except `--nodes` skip the native controller and the settings, and so do several sizes. `YURT_DS=PATH` measures that
-//! binary instead of this build's.
+//! All flags except `--nodes` skip the rollouts by the native controller and with settings, and so do several sizes. The
+//! environment variable `YURT_DS` names another yurt-ds binary to measure instead of this build's.
 //!
-//! This is a benchmark, not a test. Machines are noisy, so quote the ratio to the native controller, or to the other binary, of
-//! the same run.
+//! This is a benchmark, not a test. Timings vary between machines and runs, so quote the ratio to the native controller, or to
+//! the other binary, within one run.
 
 #[path = "rollout/at_rest.rs"]
 mod at_rest;
@@ -87,7 +87,7 @@ async fn main() -> Result<()> {
     if options.measurement == Measurement::Memory {
         return memory::memory(&plane, &client).await;
     }
-    nodes::make_nodes(&client, options.nodes[0]).await?; // before the DaemonSets, which is faster
+    nodes::make_nodes(&client, options.nodes[0]).await?; // creating the nodes before the DaemonSets is faster
     let sets = Sets::create(&client, options.kind, options.daemonsets).await?;
     let bench = Bench {
         options,
@@ -98,7 +98,7 @@ async fn main() -> Result<()> {
     bench.run().await
 }
 
-/// Control plane with its DaemonSets, and the measurements on it.
+/// Control plane with DaemonSets, and the measurements on them.
 struct Bench {
     options: Options,
     plane: Plane,
@@ -123,7 +123,7 @@ impl Bench {
         cases::cases(binary, &self.plane, &self.client, &self.sets, nodes).await
     }
 
-    /// Measures one size after another on the same cluster.
+    /// Measures one fleet size after another on the same cluster.
     async fn sizes(&self) -> Result<()> {
         self.sets.take_over().await?;
         let mut versions = 2..;
@@ -189,11 +189,11 @@ impl Bench {
         churn::churn(binary, &self.plane, &self.client, &self.sets, nodes).await
     }
 
-    /// Creates nodes until there are that many, each with its pods.
+    /// Adds nodes until there are this many, and waits until each has its pods.
     async fn grow(&self, nodes: usize) -> Result<()> {
         nodes::make_nodes(&self.client, nodes).await?;
         let maker = match self.sets.kind {
-            Kind::Native => None, // Kubernetes creates them
+            Kind::Native => None, // Kubernetes creates the pods
             Kind::Advanced => {
                 let binary = &self.options.binaries[0];
                 Some(Controller::start(binary, &self.plane, Kind::Advanced).await?)

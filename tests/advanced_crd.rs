@@ -1,7 +1,7 @@
-//! The CRD of Advanced DaemonSets on a real API server: accepted and rejected objects, and conversion between both versions
-//! without loss. The embedded cluster doesn't validate schemas.
+//! The CRD of Advanced DaemonSets on a real API server: the schema accepts and rejects objects, and conversion between the two
+//! versions loses nothing. The embedded cluster doesn't validate schemas.
 //!
-//! Like the scenarios, this needs `YURT_DS_SUITE_KUBECONFIG`. `advanced-crd.sh` tests the CRD with `kubectl`.
+//! Like the scenarios, these tests need `YURT_DS_SUITE_KUBECONFIG`. `advanced-crd.sh` tests the CRD with `kubectl`.
 
 mod cases;
 mod server;
@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 use self::server::Server;
 use crate::support::real;
 
-/// Both versions of the API.
+/// Both versions of the Advanced DaemonSet API.
 const VERSIONS: [&str; 2] = ["v1alpha1", "v1beta1"];
 
-/// Returns a valid Advanced DaemonSet with this change. Null removes a field.
+/// Returns a valid Advanced DaemonSet, merged with this change. Null removes a field.
 fn web(change: &Value) -> Value {
     let mut set = json!({
         "kind": "DaemonSet",

@@ -1,4 +1,4 @@
-//! The real agent as a process, with faults of its API server, its disk and its clients.
+//! The real agent as a process, while its API server, its disk or its clients misbehave.
 
 use std::fs::Permissions;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -28,19 +28,19 @@ use crate::support::served::{NAMESPACE, Running, Served, node, path};
 
 const DISCONNECTED: &str = "OTA upgrade is not allowed when node is disconnected to cloud";
 
-/// Longest time of valid requests: 50 ms on a quiet machine.
+/// Time limit for the median of valid requests: 50 ms on a quiet machine.
 const HONEST: Duration = Duration::from_millis(50 * BUSY as u64);
 
-/// Longest time until a blocked request is answered with an error: five seconds on a quiet machine.
+/// Time limit for a request that can't succeed until it gets an error: five seconds on a quiet machine.
 const SOON: Duration = Duration::from_secs(5 * BUSY as u64);
 
-/// Time that an agent waits for a list of pods before it retries.
+/// Time that an agent waits for the response to a list of pods before it retries.
 const GIVEN_UP: Duration = Duration::from_secs(30);
 
-/// Longest time until an agent retries an unreachable API server: a minute, plus the answer.
+/// Longest time until an agent reaches an API server that is back: it retries once a minute.
 const RETURNED: Duration = Duration::from_secs(70);
 
-/// Longest time until an agent that has just started with pods from its disk asks the API server.
+/// Longest time until an agent that starts with pods from its disk also requests them from the API server.
 const STARTED: Duration = Duration::from_secs(10);
 
 fn play<F: Future<Output = anyhow::Result<()>>>(story: F) {
@@ -61,7 +61,7 @@ async fn read(agent: &Agent) -> anyhow::Result<Vec<String>> {
     Ok(items.iter().filter_map(name).collect())
 }
 
-/// Repeats a request until it gets this status, within [`SOON`].
+/// Repeats a request until the response has this status, for at most [`SOON`].
 async fn until(agent: &Agent, method: &str, path: &str, status: u16) -> anyhow::Result<Answer> {
     until_within(SOON, agent, method, path, status).await
 }
@@ -85,9 +85,9 @@ async fn until_within(
     }
 }
 
-/// Checks that reads work and actions are refused in time while `begin` has effect.
+/// Checks that reads succeed and actions are rejected in time while the fault that `begin` starts has an effect.
 ///
-/// After `end` everything works as before, and no refused action happens later.
+/// After `end` everything must work as before, and no rejected action may be carried out later.
 async fn holds_out<G>(
     begin: impl AsyncFnOnce(&Served) -> G,
     end: impl AsyncFnOnce(&Served, G),
@@ -323,7 +323,7 @@ fn killed_at_any_moment_it_starts_again_with_a_whole_state() {
         for round in 0..20 {
             served.link.set(Way::Open);
             let running = served.agent(&node(1), &node(1)).await?;
-            // Each round kills it a little later: during the start, the first write, or a later one.
+            // Kill the agent a little later in each round: during its start, its first write to disk, or a later write.
             tokio::time::sleep(Duration::from_millis(60 * round)).await;
             drop(running);
             served.link.set(Way::Cut);
@@ -343,7 +343,7 @@ fn killed_at_any_moment_it_starts_again_with_a_whole_state() {
     });
 }
 
-/// Returns the times that valid requests take while other work goes on.
+/// Measures valid requests, while the test sends other requests at the same time. Returns their sorted durations.
 async fn honest(running: &Running) -> anyhow::Result<Vec<Duration>> {
     let mut times = Vec::new();
     for _ in 0..40 {
@@ -371,12 +371,12 @@ fn five_hundred_silent_connections_keep_nobody_waiting() {
         for number in 0..500 {
             let mut stream = TcpStream::connect(running.address).await?;
             if number % 2 == 0 {
-                stream.write_all(b"POST /openyurt.io/v1/na").await?; // and nothing more
+                stream.write_all(b"POST /openyurt.io/v1/na").await?; // an incomplete request
             }
             silent.push(stream);
         }
         assert_quick(&honest(&running).await?);
-        // A connection that sends nothing for longer than the header timeout is closed.
+        // The agent must close a connection that doesn't send complete headers within the header timeout.
         tokio::time::sleep(Duration::from_secs(6)).await;
         for stream in &mut silent {
             let mut rest = Vec::new();
@@ -394,8 +394,8 @@ fn three_hundred_junk_requests_keep_nobody_waiting_and_cost_no_api_request() {
         let served = Served::start(2).await?;
         let running = served.ready_agent(1).await?;
         let before = served.asked();
-        // The agent rejects new connections while all 256 are busy. The semaphore keeps the test below that limit, even with
-        // connections that are about to close.
+        // The agent rejects new connections while all of its 256 seats are taken. This semaphore keeps the test well below that
+        // limit, even if some closed connections still count.
         let seats = Arc::new(Semaphore::new(100));
         let junk = (0..300).map(|number| {
             let (agent, seats) = (running.agent.clone(), seats.clone());
@@ -427,8 +427,8 @@ fn three_hundred_junk_requests_keep_nobody_waiting_and_cost_no_api_request() {
         let honest_answer = running.agent.call("POST", &pull, &[]).await?;
         let took = begin.elapsed();
         assert_eq!(honest_answer.status, 200, "{}", honest_answer.text());
-        // Client, junk, agent and API server share this machine. The limit only rules out that the request waits for all junk to
-        // end.
+        // Clients, agent and API server compete for this machine, so the limit is generous. It only proves that the request
+        // didn't wait until all junk requests had ended.
         assert!(took < SOON, "{took:?}");
         assert_quick(&honest(&running).await?);
         for answer in junk {
@@ -439,14 +439,14 @@ fn three_hundred_junk_requests_keep_nobody_waiting_and_cost_no_api_request() {
                 answer.status
             );
         }
-        // The valid request needs some reads and one write.
+        // The valid request takes a few API requests. Junk requests must not cause any.
         let asked = served.asked() - before;
         assert!(asked <= 4, "{asked} API requests");
         Ok(())
     });
 }
 
-/// Requests and the status of their answers.
+/// Invalid requests, each with its name and the expected status.
 const TABLE: [(&str, &str, u16); 20] = [
     ("no request", "\r\n\r\n", 408),
     ("not HTTP", "\x16\x03\x01\x02\x00\x01\r\n\r\n", 400),
@@ -571,7 +571,7 @@ fn what_cannot_be_meant_is_answered_with_its_status_and_costs_no_api_request() {
     });
 }
 
-/// Sends raw bytes. Returns the status of the answer.
+/// Sends raw bytes on a new connection. Returns the status of the response.
 async fn raw(running: &Running, request: &[u8]) -> anyhow::Result<Option<u16>> {
     let mut stream = TcpStream::connect(running.address).await?;
     let _refused_early = stream.write_all(request).await;
@@ -601,7 +601,7 @@ fn only_this_machine_reaches_it() {
     });
 }
 
-/// Starts the agent of a node on a socket in its home, without a TCP port. Waits until it knows its pods.
+/// Starts the agent of a node, which listens on a Unix socket in its home but on no TCP port. Waits until it has listed its pods.
 async fn at_socket(served: &Served, number: usize) -> anyhow::Result<(Agent, PathBuf, SocketAddr)> {
     let name = node(number);
     let (mut process, socket) = on_socket(served, number)?;
@@ -622,7 +622,7 @@ fn on_socket(served: &Served, number: usize) -> anyhow::Result<(Process, PathBuf
     Ok((process, socket))
 }
 
-/// Runs `ctl` with this socket. Returns its exit code and its output.
+/// Runs `yurt-ds ctl` with this socket, as this user if one is given. Returns the exit code and the output.
 fn ctl(
     program: &Path,
     socket: &Path,
@@ -666,7 +666,7 @@ fn a_socket_serves_without_the_port_what_the_port_serves() {
         );
         until_replaced(&served, 1, &before).await?;
 
-        // The port for probes offers no reads and no actions.
+        // The port for probes must not serve the list of pods or actions on them.
         let probes = Agent::at(probes, (), String::new);
         until(&probes, "GET", "/ready", 200).await?;
         until(&probes, "GET", "/live", 200).await?;
@@ -724,7 +724,7 @@ fn a_socket_is_replaced_after_a_kill_and_removed_at_the_end_and_taken_from_no_ag
         assert!(said.contains(&sentence), "{said}");
         assert!(said.contains("another process listens there"), "{said}");
         assert_eq!(read(&agent).await?.len(), 1);
-        drop(agent); // by SIGKILL
+        drop(agent); // kills the agent by SIGKILL, so that its socket file stays
         assert!(socket.exists());
         let (code, text) = ctl(Path::new(PROGRAM), &socket, "pods", None)?;
         assert_eq!(code, 7, "{text}");
@@ -749,9 +749,10 @@ fn the_mode_of_a_socket_keeps_other_users_out() {
         let (_agent, socket, _) = at_socket(&served, 1).await?;
         let directory = socket.parent().context("no directory")?;
         if std::fs::metadata(directory)?.uid() != 0 {
-            return Ok(()); // only root can run a program as another user
+            return Ok(()); // only root can run a program as another user, so skip the test
         }
-        // A directory that this user can enter, and a program that it can read.
+        // Copy socket and program into a directory that the other user can enter. Only the mode of the socket can then keep that
+        // user out.
         let open = tempfile::tempdir()?;
         std::fs::set_permissions(open.path(), Permissions::from_mode(0o755))?;
         let program = open.path().join("yurt-ds");
@@ -788,7 +789,7 @@ fn a_loopback_address_in_ipv6_form_serves_this_machine() {
     });
 }
 
-/// Waits for the port in the log of an agent that listens on an address in IPv6 form.
+/// Waits until the agent, which listens on an IPv6-mapped address, logs its port.
 async fn until_listening(process: &Process) -> anyhow::Result<u16> {
     let deadline = Instant::now() + SOON * 2;
     loop {

@@ -1,8 +1,8 @@
-//! Compares the answers of the embedded API server with those of a real one.
+//! Compares the responses of the embedded API server with those of a real one.
 //!
-//! The scenarios run on both. If only the embedded one accepted a request, or answered it differently, the tests on it could miss
-//! an error of the controller. So each request of [`requests`] goes to both, in order. Both must answer with the same code, the
-//! same reason, and the same [`shape`] of the object. [`KNOWN`] lists the accepted differences.
+//! The scenarios run on both API servers. If the embedded one accepted an invalid request or returned another error, they could
+//! miss a bug in the controller. So each request of [`requests`] goes to both, in order. Both must respond with the same code,
+//! the same reason, and the same [`shape`] of the object. [`KNOWN`] lists the accepted differences.
 //!
 //! `YURT_DS_SUITE_KUBECONFIG` names the real cluster. Without it the comparison is skipped.
 
@@ -25,7 +25,7 @@ const STRATEGIC: &str = "application/strategic-merge-patch+json";
 const MERGE: &str = "application/merge-patch+json";
 const JSON_PATCH: &str = "application/json-patch+json";
 
-/// Accepted differences by the name of the request, each with the reason why it doesn't affect controllers.
+/// Accepted differences, by the name of the request, each with the reason why it can't affect a controller.
 const KNOWN: &[(&str, &str)] = &[
     (
         "status: a negative number",
@@ -42,17 +42,17 @@ const KNOWN: &[(&str, &str)] = &[
     ("node: a time at the end of the calendar", "the same"),
 ];
 
-/// Request with its name.
+/// Named request to both API servers.
 struct Asked {
     name: &'static str,
     method: &'static str,
     path: String,
     kind: &'static str,
-    /// Body. `UID` in it stands for the UID of the object that the request named `pod` created.
+    /// Body of the request. `"UID"` in it is replaced by the UID of the object that the request named `pod` created.
     body: Value,
 }
 
-/// Returns the path of a core resource in the namespace.
+/// Returns the path of a core resource in the test's namespace.
 fn of_core(rest: &str) -> String {
     format!("/api/v1/namespaces/{NAMESPACE}/{rest}")
 }
@@ -114,7 +114,7 @@ fn owners(controllers: &[(&str, bool)]) -> Value {
     json!({ "metadata": { "ownerReferences": owners } })
 }
 
-/// Returns a patch with an image for each of these containers, in this order.
+/// Returns a patch with these containers and images, in this order.
 fn images(images: &[(&str, &str)]) -> Value {
     let image = |(name, image): &(&str, &str)| json!({ "name": name, "image": image });
     let images: Vec<Value> = images.iter().map(image).collect();
@@ -163,7 +163,7 @@ fn budget(name: &str, spec: Value) -> Value {
     object("policy/v1", "PodDisruptionBudget", name, spec)
 }
 
-/// Returns the requests to both servers, in order.
+/// Returns all requests to send to both API servers, in order.
 fn requests() -> Vec<Asked> {
     let mut all = Vec::new();
     let mut ask = |name, method, path: String, kind, body: Value| {
@@ -180,7 +180,7 @@ fn requests() -> Vec<Asked> {
     let status = of_core("pods/p1/status");
     let evict = of_core("pods/p1/eviction");
 
-    // Creation of pods.
+    // Requests that create pods.
     for (name, body) in [
         ("pod", pod("p1", json!({}))),
         ("pod: again", pod("p1", json!({}))),
@@ -228,7 +228,7 @@ fn requests() -> Vec<Asked> {
         ask(name, "POST", pods.clone(), JSON, body);
     }
 
-    // In-place updates, labels, ownership.
+    // Patches of pods: in-place updates, labels, owner references.
     for (name, body) in [
         ("patch: one image", images(&[("a", "i:2")])),
         (
@@ -346,7 +346,7 @@ fn requests() -> Vec<Asked> {
         ask(name, "PATCH", status.clone(), STRATEGIC, body);
     }
 
-    // Deletion of pods.
+    // Requests that delete or evict pods.
     ask(
         "evict: another UID",
         "POST",
@@ -411,7 +411,7 @@ fn requests() -> Vec<Asked> {
         json!({}),
     );
 
-    // DaemonSets and revisions.
+    // Requests about DaemonSets and ControllerRevisions.
     let sets = of("apps/v1", "daemonsets");
     let set = of("apps/v1", "daemonsets/d");
     for (name, body) in [
@@ -562,7 +562,7 @@ fn requests() -> Vec<Asked> {
         json!({ "revision": 7 }),
     );
 
-    // Leases, Events, Jobs, budgets, nodes.
+    // Requests about Leases, Events, Jobs, PodDisruptionBudgets and nodes.
     let leases = of("coordination.k8s.io/v1", "leases");
     for (name, body) in [
         (
@@ -663,7 +663,7 @@ fn requests() -> Vec<Asked> {
         json!({ "status": { "conditions": [far] } }),
     );
 
-    // Reads.
+    // Invalid reads: lists with bad parameters, and an object and a resource that don't exist.
     for (name, path) in [
         (
             "list: no label selector",
@@ -680,7 +680,7 @@ fn requests() -> Vec<Asked> {
     all
 }
 
-/// Answer: its code, its reason if it is an error, and the compared part of its object.
+/// Response to a request: the code, the reason of an error, and the compared part of the object.
 #[derive(Debug, PartialEq, Eq)]
 struct Answer {
     code: u16,
@@ -688,7 +688,8 @@ struct Answer {
     object: Value,
 }
 
-/// Returns the compared part of an object. Defaults, token names, times and versions differ between servers.
+/// Returns the part of an object that must be equal on both servers. Defaults, generated names, times and resource versions
+/// differ.
 fn shape(object: &Value) -> Value {
     let meta = &object["metadata"];
     let containers = object["spec"]["containers"].as_array();
@@ -696,7 +697,7 @@ fn shape(object: &Value) -> Value {
         let both = |one: &Value| json!([one["name"], one["image"]]);
         all.iter().map(both).collect::<Vec<_>>()
     });
-    // Controllers write the conditions of a Node at any moment.
+    // Skip the conditions of Nodes: the controllers of a real cluster may write them at any moment.
     let conditions = object["status"]["conditions"].as_array();
     let conditions = conditions.filter(|_| object["kind"] != "Node").map(|all| {
         let both = |one: &Value| json!([one["type"], one["status"]]);
@@ -722,10 +723,10 @@ fn shape(object: &Value) -> Value {
     })
 }
 
-/// API server under comparison.
+/// API server to compare.
 struct Server {
     client: Client,
-    /// UID of the pod.
+    /// UID of the pod that the request named `pod` created.
     uid: String,
 }
 
@@ -766,7 +767,7 @@ impl Server {
         }
     }
 
-    /// Creates the objects that the requests need.
+    /// Creates the namespace and the node that the requests refer to.
     async fn prepare(&self) -> anyhow::Result<()> {
         for (path, name) in [
             ("/api/v1/namespaces", NAMESPACE),
@@ -798,7 +799,8 @@ impl Server {
 async fn compare(mut real: Server, mut embedded: Server) -> anyhow::Result<Vec<String>> {
     real.prepare().await?;
     embedded.prepare().await?;
-    // Pods need the service account, which is created shortly after the namespace.
+    // Wait for the default service account: pods can't be created before it exists, and a controller creates it after the
+    // namespace.
     let account = of_core("serviceaccounts/default");
     for _ in 0..100 {
         let request = Request::get(account.as_str()).body(Vec::new())?;

@@ -1,4 +1,4 @@
-//! Shell completion in real shells: the script that `ctl completions` prints, and the program that it calls.
+//! Shell completion in real shells, with the script that `ctl completions` prints.
 //!
 //! Shells that are not installed are skipped, except bash.
 
@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-/// Path of the program.
+/// Path of the yurt-ds binary.
 const PROGRAM: &str = env!("CARGO_BIN_EXE_yurt-ds");
 
-/// Number of attempts per shell, one second apart. A cluster that has just started has no names yet.
+/// Number of attempts per shell, one second apart. A cluster that has just started has no objects to offer yet.
 const TRIES: usize = 60;
 
-/// Shell with a script that prints its completions for `$LINE`, whose last word is incomplete.
+/// Shell, and a script for it that prints the completions of `$LINE`. The last word of `$LINE` is incomplete.
 struct Shell {
     program: &'static str,
     flags: &'static [&'static str],
@@ -33,7 +33,7 @@ const BASH: Shell = Shell {
     "#,
 };
 
-/// The two functions stand for those of its completion system.
+/// Zsh without its completion system. The script defines the two functions of that system that the completion script calls.
 const ZSH: Shell = Shell {
     program: "zsh",
     flags: &["-f", "-c"],
@@ -53,7 +53,7 @@ const FISH: Shell = Shell {
 };
 
 impl Shell {
-    /// Returns the completions. `None` if the shell is not installed.
+    /// Returns the completions that the shell offers for a line, or `None` if it is not installed.
     fn offers(&self, line: &str, kubeconfig: &Path) -> Option<Vec<String>> {
         let folder = Path::new(PROGRAM).parent().expect("a folder");
         let out = Command::new(self.program)
@@ -75,7 +75,8 @@ impl Shell {
     }
 }
 
-/// Checks that every installed shell offers at least these words. A word that ends with `-` is only a prefix.
+/// Checks that every installed shell offers at least these words. A word that ends with `-` stands for any word that begins with
+/// it.
 #[track_caller]
 fn case(kubeconfig: &Path, line: &str, expected: &[&str]) {
     let is_meant = |offer: &str, word: &str| {
@@ -109,13 +110,13 @@ fn case(kubeconfig: &Path, line: &str, expected: &[&str]) {
 /// Embedded cluster with the DaemonSet `default/nginx-daemonset` and a node's agent.
 struct Cluster {
     serve: Child,
-    /// Kept open, because the program may print more.
+    /// Output of the cluster. Kept open, because the process may still write to it.
     _said: BufReader<ChildStdout>,
     folder: PathBuf,
 }
 
 impl Cluster {
-    /// Starts the cluster and waits until it answers. Returns it with the address of the agent.
+    /// Starts the cluster and waits until it responds. Also returns the address of the agent.
     fn start() -> (Self, String) {
         let folder = std::env::temp_dir().join(format!("yds-completion-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a folder");

@@ -1,5 +1,5 @@
-//! Tests that `docs/` is correct: every page's example is applied to the embedded cluster, its image changes, and the page's
-//! expectations must be met. `docs/README.md` describes how a page states them.
+//! Tests that `docs/` is correct. The example of every page is applied to an embedded cluster and its image changes. Then the
+//! expectations that the page states must be met. `docs/README.md` describes how a page states them.
 
 mod page;
 mod play;
@@ -42,7 +42,7 @@ fn quoted(line: &str) -> impl Iterator<Item = &str> {
     quoted.map(|text| text.strip_prefix(ANNOTATION_PREFIX).unwrap_or(text))
 }
 
-/// Returns the keys that the index itself describes: in "How to turn it on" and "Other keys".
+/// Returns the keys that the index describes without a separate page: those in "How to turn it on" and "Other keys".
 fn told_in(index: &str) -> impl Iterator<Item = &str> {
     let sections = index.split("\n## ");
     let has_keys = |text: &&str| {
@@ -94,7 +94,7 @@ fn every_annotation_has_a_page_or_a_line_in_the_index() {
     }
 }
 
-/// `ctl why` links the page of each verdict.
+/// Checks the links that `ctl why` prints for verdicts: page and section must exist.
 #[test]
 fn every_page_that_a_verdict_links_has_that_section() {
     let links = include_str!("../src/core/messages/pages.rs").split('"');

@@ -1,4 +1,4 @@
-//! The real controller as a process, with many clients at its ports.
+//! The real controller as a process, while many clients send requests to its ports.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -20,10 +20,10 @@ use crate::support::machine::BUSY;
 /// Timeout of a readiness probe, on a quiet machine.
 const PROBE: Duration = Duration::from_secs(BUSY as u64);
 
-/// Number of connections of a crowd.
+/// Number of simultaneous connections of a crowd.
 const CROWD: usize = 40;
 
-/// Cluster and controller with its ports.
+/// Cluster and controller, with the addresses of the controller's ports.
 struct Running {
     _world: World,
     _process: Process,
@@ -83,14 +83,14 @@ async fn start() -> anyhow::Result<Running> {
     })
 }
 
-/// Returns the address of the probes in a log.
+/// Finds the address of the probe port in a log.
 fn said(log: &str) -> Option<SocketAddr> {
     let line = log.lines().find(|line| line.contains("Answering probes"))?;
     let (_, address) = line.rsplit_once("address=")?;
     address.trim().parse().ok()
 }
 
-/// Sends a probe as a kubelet does.
+/// Sends a readiness or liveness probe as a kubelet does. The response must be 200.
 fn probe(address: SocketAddr, path: &str) -> anyhow::Result<()> {
     let mut stream = TcpStream::connect_timeout(&address, PROBE)?;
     stream.set_read_timeout(Some(PROBE))?;
@@ -107,7 +107,7 @@ fn probe(address: SocketAddr, path: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Clients that send a thousand requests per connection, never read, and reconnect after they are cut off.
+/// Clients that send a thousand requests per connection, never read a response, and reconnect when the connection is closed.
 struct Crowd {
     ends: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
@@ -129,7 +129,7 @@ impl Crowd {
     }
 }
 
-/// Runs one connection of a crowd to its end. A silent one sends nothing.
+/// Runs one connection of a crowd until it is closed. A silent connection sends nothing.
 fn ask(address: SocketAddr, path: &str, is_silent: bool, ends: &AtomicBool) {
     let Ok(mut stream) = TcpStream::connect(address) else {
         return;
@@ -157,7 +157,7 @@ impl Drop for Crowd {
     }
 }
 
-/// Checks that every probe succeeds while there is a crowd.
+/// Checks that every probe succeeds while a crowd sends requests to the chosen port.
 async fn holds_out(
     choose: impl Fn(&Running) -> SocketAddr,
     path: &'static str,
@@ -176,7 +176,7 @@ async fn holds_out(
     });
     tries.await??;
     drop(crowd);
-    // The other port also recovers immediately.
+    // Check that the metrics port also answers immediately after the flood.
     let metrics = running.metrics;
     tokio::task::spawn_blocking(move || probe(metrics, "/metrics")).await??;
     Ok(())

@@ -1,14 +1,14 @@
-//! Isolation, seen from outside the built controller. A bad object, peer or connection harms only itself, and stale data stops
-//! writes.
+//! Isolation of tenants, tested on the built controller from outside. A bad object, client or connection may only harm the tenant
+//! or client that it comes from, and a controller with stale data must not write.
 //!
-//! Each story has a neighbor: a tenant whose rollouts must complete in time during the fault, before and after a restart of the
-//! controller. The tests play the kubelets of all nodes.
+//! Each story has a neighbor: a second tenant whose rollouts must complete in time during the fault, before and after a restart
+//! of the controller. The tests also play the kubelets of all nodes.
 //!
 //! - `objects`: objects that can't be decoded, and floods of them.
-//! - `stale`: watches that stall while writes pass.
+//! - `stale`: watches that stall while writes succeed.
 //! - `network`: delays, resets and lost requests on the connection to the API server.
 //! - `memory`: large objects that the controller doesn't manage.
-//! - `connections`: clients that never read, and an API server that serves few streams per connection.
+//! - `connections`: clients that never read responses, and an API server that allows few streams per connection.
 //!
 //! The stories need a separate control plane, which `YURT_DS_ISOLATION_KUBECONFIG` names (`tests/isolation.sh` starts it).
 //! `YURT_DS_ISOLATION_ONLY` selects stories by the prefixes of their names, separated by commas. `YURT_DS_ISOLATION_BINARY` names
@@ -33,19 +33,19 @@ use tokio::time::Instant;
 use self::plane::Plane;
 use crate::support::machine::is_set;
 
-/// Environment variable with the kubeconfig of an administrator. The cluster must have no other controller.
+/// Environment variable with the kubeconfig of a cluster administrator. No other controller may run on the cluster.
 const KUBECONFIG: &str = "YURT_DS_ISOLATION_KUBECONFIG";
 
 /// Environment variable with the name prefixes of the stories to play, separated by commas.
 const ONLY: &str = "YURT_DS_ISOLATION_ONLY";
 
-/// Longest time of a neighbor's rollout: 30 s, and three times that on a busy machine.
+/// Time limit for a rollout of the neighbor: 30 s, and three times that on a busy machine.
 const PROMPT: Duration = Duration::from_secs(30 * BUSY);
 
-/// Longest time until an outage of a node is noticed: 5 s, and three times that on a busy machine.
+/// Time limit until the controller notices an outage of a node: 5 s, and three times that on a busy machine.
 const NOTICED: Duration = Duration::from_secs(5 * BUSY);
 
-/// Factor for a busy machine. It is small, so that a fault that delays others for minutes fails the test.
+/// Factor for time limits on a busy machine. It is small, so that a fault that delays a rollout for minutes fails the test.
 const BUSY: u64 = 3;
 
 /// Story with its name.
@@ -54,7 +54,7 @@ struct Entry {
     tell: fn(&Plane) -> LocalBoxFuture<'_, anyhow::Result<()>>,
 }
 
-/// Lists stories by their functions. Stories marked `both` are also tests on the embedded cluster.
+/// Declares stories by the functions that play them. Stories marked `both` also become tests on the embedded cluster.
 macro_rules! stories {
     ($($kind:ident $module:ident::$name:ident,)*) => {
         const ALL: &[Entry] = &[$(Entry {

@@ -1,21 +1,22 @@
-//! Every interleaving, for small fleets. A model checker (stateright) explores the actions of kubelets, native controller, owner
-//! and faults on a few nodes, with the real `core::decide`. It searches for a state that violates one of the design invariants 1
-//! to 8.
+//! Every interleaving on small fleets. A model checker (stateright) explores the actions of kubelets, native controller, operator
+//! and faults on a few nodes, together with the real `core::decide`. It searches for a state that violates one of the design
+//! invariants 1 to 8.
 //!
 //! ```text
 //! state: nodes, pods, DaemonSet, frozen watches, pending writes ── every possible step ──► states ── …
 //!            always: no violation        whenever no step is left: the fleet has converged
 //! ```
 //!
-//! Each test has a limit of states, so that all of them together take about a minute. `YURT_DS_DEEP=N` sets N times the limit of
-//! CI. `cargo test --test main model:: -- --nocapture` prints the extent of the exploration.
+//! Each test has a limit of states, so that all tests together take about a minute. `YURT_DS_DEEP=N` allows N times as many
+//! states as CI. `cargo test --test main model:: -- --nocapture` prints how many states were explored.
 //!
-//! - `rules`: parameters of a test; `state`: the cluster; `canonical`: equal values for equivalent states.
-//! - `steps`: possible steps; `view`: the controller's view; `judge`: its decisions and their checks; `writes`: their effects;
-//!   `search`: the exploration.
-//! - `upkeep`: the pods that the controller creates for an Advanced DaemonSet. Nodes join, leave, and change labels; pods fail,
-//!   are rejected, get no answer, are not seen yet, or are adopted.
-//! - `evictions`: a disruption budget that rejects; `denials`: a policy that rejects; `reversal`: reverts of pods.
+//! - `rules`: parameters of a test; `state`: the cluster; `canonical`: equivalent states as equal values.
+//! - `steps`: possible steps; `view`: the controller's view of the cluster; `judge`: its decisions and the checks on them;
+//!   `writes`: the effects of its writes; `search`: the exploration.
+//! - `upkeep`: the pods that the controller creates for an Advanced DaemonSet. Nodes join, leave and change their labels. Pods
+//!   fail or are adopted. Requests for pods are rejected, get no response, or show their result late.
+//! - `evictions`: a disruption budget that rejects evictions; `denials`: a policy that rejects writes; `reversal`: reverts of
+//!   pods.
 //! - `plain`, `surge`, `place`, `order`, `guard`, `evict`, `refuse`, `revert`, `advanced`: the tests.
 
 mod advanced;

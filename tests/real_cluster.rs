@@ -1,4 +1,4 @@
-//! All scenarios in parallel on a real control plane, in one test.
+//! All scenarios on a real control plane, in parallel, as a single test.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,17 +15,16 @@ use crate::support::story::{Pace, Scenario};
 use crate::support::suite::Entry;
 use crate::support::world::World;
 
-/// Number of scenarios that run at once. It keeps the control plane busy without too many watches.
+/// Number of scenarios that are played in parallel. More would need too many watches at once.
 const AT_ONCE: usize = 16;
 
-/// Longest time of a scenario. After that it counts as hung.
+/// Time limit for a scenario, after which it counts as hung.
 const LONGEST: Duration = Duration::from_secs(120 * BUSY as u64);
 
-/// Environment variable that limits the run to scenarios whose outcome may differ on an older Kubernetes.
+/// Environment variable that limits the run to scenarios whose outcome may depend on the version of Kubernetes.
 const VARYING: &str = "YURT_DS_SUITE_VARYING";
 
-/// Environment variable that limits the run. `alone` plays only scenarios that need the cluster to themselves, `together` only
-/// the others.
+/// Environment variable that limits the run: `alone` to scenarios that need the cluster for themselves, `together` to the others.
 const PART: &str = "YURT_DS_SUITE_PART";
 
 /// Returns the scenarios of all files.
@@ -188,7 +187,7 @@ async fn report(world: &World, entry: &Entry, scenario: Scenario) -> Result<(), 
     }
 }
 
-/// Returns the minor version of the cluster.
+/// Returns the minor version of the cluster's Kubernetes.
 async fn minor(world: &World) -> u32 {
     let version = world
         .client

@@ -1,18 +1,19 @@
-//! Finds broken promises, from the changes of objects and from the controller's actions in the audit log.
+//! Finds broken promises in the recorded changes of objects and in the controller's writes from the audit log.
 //!
-//! Only a write of the controller can break a promise. It decides on data that it has received, so a change that forbids a write
-//! counts after [`LAG`]. The controller's own writes count at once, because it knows them first.
+//! Only a write of the controller can break a promise. The controller decides on data that it has received: a pause or a smaller
+//! budget limits its writes only after [`LAG`]. The controller knows its own writes immediately, so they are counted without
+//! delay.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::monitor::{Entry, Fact, PodFact, Said};
 
-/// Longest delay between a change and the last write that was decided before it. It covers a late watch on a busy machine and the
-/// deadline of the write (four seconds).
+/// Longest time from a change until the controller's last write that ignores it. It covers a slow watch on a busy machine and the
+/// timeout of the write (four seconds).
 const LAG: Duration = Duration::from_secs(8);
 
-/// Actions of the controller, by pod name.
+/// Names of the pods that the controller deleted, patched or created.
 #[derive(Debug, Default)]
 pub(crate) struct Deeds {
     /// Deleted or evicted pods.
@@ -23,7 +24,7 @@ pub(crate) struct Deeds {
     pub(crate) made: BTreeSet<String>,
 }
 
-/// Settings during some time.
+/// Settings of a DaemonSet, and the time until which they applied. `None` for the present ones.
 #[derive(Clone, Debug)]
 struct Held {
     until: Option<Duration>,
@@ -34,13 +35,13 @@ struct Held {
 struct Set {
     held: Vec<Held>,
     pods: BTreeMap<String, PodFact>,
-    /// Newest revision.
+    /// Number and hash of the newest revision.
     newest: Option<(i64, String)>,
-    /// All revisions that were the newest at some time. `undone` is the revision that the last change rolled back, if it was a
-    /// rollback.
+    /// `known`: hashes of all revisions that have been the newest one. `undone`: the revision that the last change rolled back,
+    /// if it was a rollback.
     known: BTreeSet<String>,
     undone: Option<String>,
-    /// Nodes without an available pod since the controller ended theirs.
+    /// Nodes whose pod the controller ended and that have not had an available pod since.
     taken: BTreeSet<String>,
     conditions: Vec<Said>,
 }
@@ -51,19 +52,19 @@ struct Node {
     since: Duration,
 }
 
-/// Checks of a history.
+/// Checks the recorded changes of one story.
 pub(crate) struct Judge<'a> {
     deeds: &'a Deeds,
     nodes: BTreeMap<String, Node>,
     sets: BTreeMap<String, Set>,
     owners: BTreeMap<String, String>,
     broken: Vec<String>,
-    /// Number of the controller's deletions that were seen.
+    /// Number of recorded pod deletions by the controller.
     pub(crate) deletions: usize,
 }
 
 impl<'a> Judge<'a> {
-    /// Checks all entries.
+    /// Checks all recorded changes, in order.
     pub(crate) fn of(entries: &[Entry], deeds: &'a Deeds) -> Self {
         let mut judge = Self {
             deeds,
@@ -84,7 +85,7 @@ impl<'a> Judge<'a> {
         self.broken.clone()
     }
 
-    /// Returns the DaemonSets that are neither complete, nor stopped, nor waiting for something that they name.
+    /// Returns the DaemonSets that are neither complete nor stopped, and have no condition that says what they wait for.
     pub(crate) fn unsettled(&self) -> Vec<String> {
         let unsettled = self.sets.iter().filter(|(_, set)| !set.is_settled());
         unsettled
@@ -103,7 +104,7 @@ impl<'a> Judge<'a> {
             .collect()
     }
 
-    /// Returns the DaemonSets with a false report at the end of the story.
+    /// Returns the DaemonSets that report a complete rollout while Ready nodes are outdated.
     pub(crate) fn untrue(&self) -> Vec<String> {
         let complete = self.sets.iter().filter(|(_, set)| set.says("Complete"));
         let outdated = complete.filter_map(|(name, set)| {
@@ -201,7 +202,7 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// Checks a pod that the controller deleted or changed. `pod` is its state before that.
+    /// Checks a pod that the controller deleted or changed. `pod` is the state of the pod before that write.
     fn judge_removal(&mut self, pod: &PodFact, entry: &Entry, what: &str) {
         let Some(set) = self.sets.get_mut(&pod.set) else {
             return;
@@ -224,7 +225,8 @@ impl<'a> Judge<'a> {
         let nodes = self.nodes.len();
         let newest = set.newest.as_ref().map(|(_, hash)| hash.as_str());
         let is_old = |pod: &&PodFact| !pod.terminating && Some(pod.hash.as_str()) != newest;
-        // After a rollback, no pod has to stay on the revision that was rolled back.
+        // `partition` keeps pods on old revisions, except on the one that the last change rolled back: all of its pods may be
+        // replaced.
         if is_old(&pod) && set.undone.as_ref() != Some(&pod.hash) {
             let old: BTreeSet<&str> = set
                 .pods
@@ -314,7 +316,7 @@ impl<'a> Judge<'a> {
 }
 
 impl Set {
-    /// Returns the settings that were valid at any moment within the last [`LAG`].
+    /// Returns all settings that applied at some moment within the last [`LAG`].
     fn held_lately(&self, at: Duration) -> Vec<&BTreeMap<String, String>> {
         let lately = |held: &&Held| held.until.is_none_or(|until| until + LAG >= at);
         self.held
@@ -324,7 +326,7 @@ impl Set {
             .collect()
     }
 
-    /// Returns true if an available pod that is not terminating is on the node.
+    /// Returns true if the node has an available pod that is not terminating.
     fn serves(&self, node: &str) -> bool {
         let mut pods = self.pods.values();
         pods.any(|pod| pod.node == node && pod.ready && !pod.terminating)
@@ -373,7 +375,7 @@ impl Set {
     }
 }
 
-/// Returns the number of nodes that may lack an available pod. The default is a tenth.
+/// Returns the number of nodes that may lack an available pod. It defaults to 10 % of the nodes.
 fn budget(settings: &BTreeMap<String, String>, nodes: usize) -> usize {
     let value = settings.get("max-unavailable");
     count(value.map_or("10%", String::as_str), nodes).unwrap_or(0)

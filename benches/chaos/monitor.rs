@@ -9,7 +9,7 @@ use yurt_ds::core::names::{ANNOTATION_PREFIX, REVISION_HASH_LABEL};
 
 use super::history::{self, History, is_ready, node_of};
 
-/// Change of an object.
+/// Recorded change of an object.
 #[derive(Clone, Debug)]
 pub(crate) enum Fact {
     Pod(PodFact),
@@ -33,13 +33,13 @@ pub(crate) enum Fact {
 }
 
 impl Fact {
-    /// Returns true if it is a change of a pod.
+    /// Returns true for a change of a pod.
     pub(crate) fn is_of_pod(&self) -> bool {
         matches!(self, Self::Pod(_) | Self::PodGone { .. })
     }
 }
 
-/// Pod of a DaemonSet.
+/// State of a DaemonSet's pod.
 #[derive(Clone, Debug)]
 pub(crate) struct PodFact {
     pub(crate) set: String,
@@ -60,10 +60,10 @@ pub(crate) struct Said {
     pub(crate) message: String,
 }
 
-/// Fact with its position.
+/// Recorded change with its position in the order of the API.
 pub(crate) type Entry = history::Entry<Fact>;
 
-/// Watches that run until dropped.
+/// Watches that record changes until dropped.
 pub(crate) struct Monitor(History<Fact>);
 
 impl Monitor {
@@ -82,7 +82,7 @@ impl Monitor {
         Self(history)
     }
 
-    /// Returns all facts so far, in order.
+    /// Returns all changes so far, in the order of the API.
     pub(crate) fn entries(&self) -> Vec<Entry> {
         self.0.entries()
     }
@@ -131,7 +131,7 @@ fn of_set(set: &DaemonSet) -> Fact {
     }
 }
 
-/// Returns the change of a pod. It belongs to the DaemonSet in its label, because ownership of a surge pod is transferred later.
+/// Returns the change of a pod. The label `app` names the pod's DaemonSet, because a surge pod gets its owner reference later.
 fn of_pod(pod: &Pod, gone: bool) -> Option<Fact> {
     let uid = pod.uid()?;
     if gone {

@@ -1,4 +1,4 @@
-//! Plays stories on the control plane.
+//! Plays stories on a control plane and finds the promises that they break.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Seek, SeekFrom};
@@ -24,7 +24,7 @@ use super::plane::{Plane, Requests, now, wait};
 use super::process::Process;
 use super::story::{Settings, Step, Story, set_name};
 
-/// Replicas of the controller. Their Lease is short, because some are killed.
+/// Number of controller replicas. They use a short Lease, so that another one soon takes over from a killed leader.
 const REPLICAS: usize = 2;
 const CONTROLLER: [&str; 6] = [
     "controller",
@@ -35,29 +35,29 @@ const CONTROLLER: [&str; 6] = [
     "--lease-renew-every=2s",
 ];
 
-/// Longest time until a story becomes idle after all faults have ended.
+/// Longest time until pods stop changing after all faults of a story have ended.
 ///
 /// A rollout of 200 nodes, one at a time, takes seven minutes on a quiet machine.
 const REST: Duration = Duration::from_secs(900);
 
-/// Time without any change of a pod after which a story is idle. It is longer than a Lease duration and than every pause of a
-/// story.
+/// Time without any change of a pod after which a story has ended. It is longer than a Lease duration and than any pause in the
+/// steps of a story.
 const STILL: Duration = Duration::from_secs(60);
 
-/// Number of concurrent requests of the benchmark.
+/// Number of requests that the benchmark sends in parallel.
 const AT_ONCE: usize = 32;
 
-/// Control plane with its nodes and controllers.
+/// Control plane with the nodes and controllers for all stories.
 pub(crate) struct Stage {
     plane: Plane,
     client: Client,
     nodes: usize,
     replicas: Vec<Process>,
-    /// Requests of the controllers before the first story.
+    /// Count of the controllers' requests before the first story.
     before: Requests,
-    /// Number of stories so far, for the names of namespaces.
+    /// Number of stories played so far, which makes the names of namespaces unique.
     played: usize,
-    /// Number of the controller's deletions in the last story.
+    /// Number of pods that the controller deleted in the last story.
     pub(crate) deletions: usize,
 }
 
@@ -87,7 +87,7 @@ impl Stage {
         })
     }
 
-    /// Plays a story from its beginning until it is idle. Returns the broken promises.
+    /// Plays a story until its pods stop changing. Returns the broken promises.
     pub(crate) async fn play(&mut self, story: &Story) -> Result<Vec<String>> {
         self.played += 1;
         let namespace = format!("chaos-{}-{}", story.name, self.played);
@@ -108,7 +108,7 @@ impl Stage {
         broken
     }
 
-    /// Returns the cost of all stories for the controllers that are still running.
+    /// Returns the requests, CPU time and peak memory of the controllers. Killed replicas don't count for CPU and memory.
     pub(crate) fn cost(&self) -> Result<String> {
         let asked = self.plane.requests("controller", "")? - self.before;
         let (mut cpu, mut peak) = (0.0, 0.0_f64);
@@ -164,7 +164,7 @@ impl Stage {
     }
 
     fn kill(&mut self, replica: usize) -> Result<()> {
-        // The old replica must be dead before the new one starts.
+        // Dropping a replica kills its process. The next replica must not start before that.
         drop(self.replicas.remove(replica % REPLICAS));
         let next = Process::start(&CONTROLLER, &self.plane.kubeconfig())?;
         self.replicas.push(next);
@@ -189,7 +189,7 @@ impl Stage {
         self.plane.kubeconfig().with_file_name("audit.log")
     }
 
-    /// Returns the controller's actions in a namespace, from this position in the audit log.
+    /// Reads the controller's writes to pods of a namespace from the audit log, starting at this position.
     fn deeds(&self, from: u64, namespace: &str) -> Result<Deeds> {
         let mut log = std::fs::File::open(self.audit_log())?;
         log.seek(SeekFrom::Start(from))?;
@@ -218,12 +218,12 @@ impl Stage {
     }
 }
 
-/// Namespace of one story.
+/// Namespace, nodes and DaemonSets of one story.
 struct Scene {
     client: Client,
     namespace: String,
     nodes: usize,
-    /// Images of each DaemonSet, the present one last.
+    /// Images that each DaemonSet has had, the present one last.
     images: BTreeMap<usize, Vec<u64>>,
 }
 
@@ -236,7 +236,7 @@ impl Scene {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
-    /// Creates the DaemonSets and waits for all pods.
+    /// Creates the DaemonSets of a story and waits for all their pods.
     async fn open(&self, story: &Story) -> Result<()> {
         let parameters = PostParams::default();
         let namespace: Namespace =
@@ -305,7 +305,7 @@ impl Scene {
         }
     }
 
-    /// Ends all faults and removes everything that blocks a rollout.
+    /// Ends all faults and pauses of a story, and restores the original `max-unavailable`.
     async fn calm(&mut self, story: &Story) -> Result<()> {
         self.online(0, self.nodes, true).await?;
         for (number, settings) in story.sets.iter().enumerate() {
@@ -365,11 +365,12 @@ impl Scene {
         let patched = concerned.map(|pod| {
             let (pods, patch, parameters) = (pods.clone(), patch.clone(), parameters.clone());
             async move {
-                // The pod may be gone.
+                // Ignore errors: the pod may have been deleted since the list was read.
                 let name = pod.name_any();
                 let _patched = pods.patch(&name, &parameters, &patch).await;
                 if online {
-                    // During the outage Kubernetes marked the pod not Ready, and the fake kubelet doesn't check it again.
+                    // Kubernetes marked the pod not Ready during the outage. The fake kubelet doesn't probe it again, so set
+                    // Ready here.
                     let ready = Patch::Strategic(json!({ "status": { "conditions": [
                         { "type": "Ready", "status": "True", "reason": "", "message": "" },
                     ] } }));
@@ -434,7 +435,7 @@ impl Scene {
             .labels(&format!("app={}", set_name(set)))
             .fields(&format!("spec.nodeName={node}"));
         for pod in pods.list(&of_set).await? {
-            // The pod may be gone, or the deletion may be rejected.
+            // Ignore errors: the pod may have been deleted since the list was read, or an admission policy rejects the deletion.
             let _deleted = pods.delete(&pod.name_any(), &DeleteParams::default()).await;
         }
         Ok(())

@@ -1,10 +1,10 @@
-//! Random stories from a seed.
+//! Random stories, generated from a seed.
 
 use std::time::Duration;
 
 use yurt_ds::sim::dice::mix;
 
-/// Settings of a DaemonSet, without the prefix of their keys.
+/// Annotations of a DaemonSet as key and value. Keys have no prefix.
 pub(crate) type Settings = &'static [(&'static str, &'static str)];
 
 /// Rollout strategies. The DaemonSets of a story use them in turn, starting with a random one.
@@ -47,7 +47,7 @@ const BUDGETS: [&str; 5] = ["1", "2", "5", "10%", "30%"];
 /// Values that `partition` may change to.
 const PARTITIONS: [&str; 4] = ["0", "3", "50%", "90%"];
 
-/// Action of a user, or fault. Numbers of DaemonSets and nodes wrap around.
+/// Action of a user, or a fault. Numbers beyond the last DaemonSet or node start again at the first one.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
     /// The template gets this image.
@@ -60,7 +60,7 @@ pub(crate) enum Step {
     Leave(usize, usize),
     /// These nodes return.
     Return(usize, usize),
-    /// An admission policy starts or stops rejecting deletions of this DaemonSet's pods.
+    /// An admission policy starts (true) or stops (false) rejecting deletions of this DaemonSet's pods.
     Refuse(usize, bool),
     /// A user deletes the pod of this DaemonSet on this node.
     DeletePod(usize, usize),
@@ -70,14 +70,14 @@ pub(crate) enum Step {
     Freeze(u64),
 }
 
-/// Story of the benchmark.
+/// Story of the benchmark: DaemonSets and the steps that disturb their rollouts.
 #[derive(Clone, Debug)]
 pub(crate) struct Story {
-    /// Name that makes its namespace unique.
+    /// Name of the story, which makes its namespace unique.
     pub(crate) name: String,
     /// Strategy of each DaemonSet.
     pub(crate) sets: Vec<Settings>,
-    /// Steps with their time since all pods existed.
+    /// Steps, each with the time at which it starts, counted from the moment when all pods exist.
     pub(crate) steps: Vec<(Duration, Step)>,
 }
 
@@ -105,13 +105,13 @@ impl Dice {
 }
 
 impl Story {
-    /// Returns the story with this number.
+    /// Generates the story with this number. Equal seeds give equal stories.
     pub(crate) fn new(seed: u64, number: u64, sets: usize, steps: usize) -> Self {
         let mut dice = Dice(mix(seed) ^ number);
         let first = dice.index(STRATEGIES.len());
         let strategies = (0..sets).map(|at| STRATEGIES[(first + at) % STRATEGIES.len()]);
         let mut at = Duration::ZERO;
-        // Without a rollout there would be nothing to break.
+        // Roll out a new image of every DaemonSet at the start: faults can only break promises during a rollout.
         let mut told: Vec<(Duration, Step)> = (0..sets)
             .map(|set| (Duration::ZERO, Step::Image(set, 1)))
             .collect();

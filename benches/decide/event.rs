@@ -1,6 +1,7 @@
-//! The work after one event in the middle of a rollout, as in the controller's loop.
+//! The controller's work after one event in the middle of a rollout.
 //!
-//! The index stores that a new pod is Ready and collects the nodes that the decision needs. Then the engine decides.
+//! The event is a new pod that becomes Ready. The index stores it and collects the nodes that the decision needs. Then the engine
+//! decides.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -11,7 +12,7 @@ use serde_json::{Value, json};
 use yurt_ds::core::{Action, NodeName, ParsedSettings, Plan, Strategy, decide_in_view};
 use yurt_ds::index::{Index, SetKey, WriteAnswer};
 
-/// Rollout in which half of the nodes is done, a tenth is in progress, and a fifth is offline.
+/// Rollout in which half of the nodes are done, a tenth are in progress, and a fifth are offline.
 pub(crate) struct Rollout {
     index: Index,
     key: SetKey,
@@ -25,7 +26,7 @@ const BEGINNING: i64 = 1_900_000_000;
 const PODS_MADE: i64 = BEGINNING - 80_000;
 
 impl Rollout {
-    /// Returns a rollout with this many nodes.
+    /// Returns a rollout on this many nodes.
     pub(crate) fn new(nodes: usize) -> Self {
         let key = SetKey::new("edge", "agent");
         let mut index = Index::default();
@@ -60,7 +61,7 @@ impl Rollout {
             starting,
             clock: BEGINNING,
         };
-        // Use up the free budget first, batch after batch.
+        // Start updates until the budget is used up. The measured steps then begin with no free slot.
         loop {
             let plan = rollout.decide();
             if plan.actions.is_empty() {
@@ -70,7 +71,7 @@ impl Rollout {
         }
     }
 
-    /// Makes one more new pod Ready and decides again. Returns the duration and the number of pods that this replaces.
+    /// Makes one more new pod Ready and decides again. Returns the duration and the number of pods that the decision replaces.
     #[expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
     pub(crate) fn step(&mut self) -> (Duration, usize) {
         let i = self.starting.pop().expect("there are as many as steps");
@@ -96,7 +97,7 @@ impl Rollout {
         }
     }
 
-    /// Carries out the plan as if the API server accepted all writes.
+    /// Applies the actions of a plan to the fleet, as if the API server accepted all writes.
     fn carry_out(&mut self, plan: &Plan) {
         let now = at(self.clock);
         let set = self.index.set_mut(&self.key).expect("it was told");

@@ -1,4 +1,4 @@
-//! A start, and a minute without any change.
+//! Measures the start of a controller, and a minute in which nothing changes.
 
 use std::path::Path;
 use std::time::Duration;
@@ -14,7 +14,8 @@ use super::sets::Sets;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Starts that binary on DaemonSets without any report in their status.
+/// Measures a start of this binary and an idle minute. The DaemonSets have no conditions yet, so the controller writes all of
+/// them.
 pub(crate) async fn at_rest(binary: &Path, plane: &Plane, sets: &Sets) -> Result<Vec<Figure>> {
     sets.forget_reports().await?;
     wait_for_quiet(plane).await?;
@@ -51,7 +52,7 @@ pub(crate) async fn at_rest(binary: &Path, plane: &Plane, sets: &Sets) -> Result
     ])
 }
 
-/// Measures the cost of one list of all pods for the API server, in seconds of CPU time.
+/// Measures the CPU time of the API server for one list of all pods, in seconds.
 async fn plain_list(plane: &Plane) -> Result<f64> {
     let client = plane.client().await?;
     let before = api_server_cpu(plane)?;
@@ -60,7 +61,7 @@ async fn plain_list(plane: &Plane) -> Result<f64> {
     Ok(api_server_cpu(plane)? - before)
 }
 
-/// Waits until the API server is almost idle. The objects created for the measurement keep it busy for some time.
+/// Waits until the API server is almost idle. It is busy for some time after the objects of the measurement were created.
 async fn wait_for_quiet(plane: &Plane) -> Result<()> {
     const LOOK: Duration = Duration::from_secs(5);
     wait_within(

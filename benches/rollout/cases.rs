@@ -15,10 +15,10 @@ use super::plane::{Plane, now};
 use super::replacing::Rollout;
 use super::sets::Sets;
 
-/// Settings that are evaluated but block no node here. They must not cost a request.
+/// Settings that are evaluated but block no node in this benchmark. They must not cause any request.
 ///
-/// Settings that write (`lifecycle`, pre-pulls) have their own cost. Settings that pace (`min-interval`, `ramp-up`) would only
-/// make the rollout slower.
+/// Settings that cause writes (`lifecycle`, pre-pulls) are left out, and so are settings that slow a rollout down
+/// (`min-interval`, `ramp-up`).
 const JUDGES: [(&str, &str); 11] = [
     ("partition", "0"),
     ("selector", "kubernetes.io/os=linux"),
@@ -36,7 +36,7 @@ const JUDGES: [(&str, &str); 11] = [
     ("replace-broken-first", "unlimited"),
 ];
 
-/// Measures all cases and prints a line for each.
+/// Measures all rollouts of this kind of DaemonSet and prints a line for each.
 pub(crate) async fn cases(
     binary: &Path,
     plane: &Plane,
@@ -67,7 +67,7 @@ pub(crate) async fn cases(
     stage.offline().await
 }
 
-/// Measures the native controller. Returns seconds.
+/// Measures a rollout by the native controller. Returns its duration in seconds.
 async fn native(sets: &Sets, nodes: usize) -> Result<f64> {
     let budget = json!({"maxUnavailable": "10%", "maxSurge": 0});
     let strategy = json!({"type": "RollingUpdate", "rollingUpdate": budget});
@@ -90,7 +90,7 @@ async fn native(sets: &Sets, nodes: usize) -> Result<f64> {
     Ok(wall)
 }
 
-/// Measures the creation of an Advanced DaemonSet's first pods.
+/// Measures how an Advanced DaemonSet gets its first pods.
 async fn advanced_pods(binary: &Path, plane: &Plane, sets: &Sets, nodes: usize) -> Result<()> {
     let controller = Controller::start(binary, plane, sets.kind).await?;
     let made = Rollout::until(&controller, sets.wait_for_pods(nodes)).await?;
@@ -98,7 +98,7 @@ async fn advanced_pods(binary: &Path, plane: &Plane, sets: &Sets, nodes: usize) 
     Ok(())
 }
 
-/// One controller for all cases of a kind.
+/// Controller that performs all measured rollouts of one kind of DaemonSet.
 struct Stage<'a> {
     controller: Controller<'a>,
     sets: &'a Sets,
@@ -152,7 +152,7 @@ impl<'a> Stage<'a> {
         judged.print("yurt-ds, every judging setting");
         println!(
             "{:<34} {:>9.3}",
-            "  requests, to those without", // both replace the same number of pods
+            "  requests, to those without", // both rollouts replace the same number of pods
             judged.usage.requests.all as f64 / plain.usage.requests.all as f64
         );
         self.sets
@@ -160,7 +160,7 @@ impl<'a> Stage<'a> {
             .await
     }
 
-    /// Images are not pre-pulled: that has its own cost, and here no kubelet could pull.
+    /// Measures an in-place rollout. Images are not pre-pulled: pulls have their own cost, and the kubelets here can't pull.
     async fn in_place(&self) -> Result<()> {
         let settings = [
             ("rolling-update-type", Some("InPlaceIfPossible")),
@@ -212,8 +212,7 @@ impl Rollout {
         );
     }
 
-    /// Prints writes per pod. The last writes of a rollout may come shortly after its end and then count in the next case or not
-    /// at all.
+    /// Prints writes per pod. Writes shortly after the end of a rollout are counted in the next case or not at all.
     fn print_writes(&self, replaced: usize) {
         let per_pod = |writes: usize| writes as f64 / replaced as f64;
         println!(

@@ -1,11 +1,11 @@
 //! A rollout while nodes join and leave.
 //!
-//! Half of the nodes leave one at a time: nodes whose pods are old, new or in progress, and also some that have just joined. For
-//! each, a new node joins. The changes are checked in the order of the API. A node must never have two pods that are not
-//! terminating. At most `maxUnavailable` nodes may lack a pod because of the controller. Nodes that have just joined lack one for
-//! another reason.
+//! Half of the nodes leave, one at a time: nodes with an old pod, a new pod, or an update in progress, and also some nodes that
+//! have just joined. A new node joins for each of them. The recorded changes are checked in the order of the API. A node must
+//! never have two pods that are not terminating. At most `maxUnavailable` nodes may lack a pod because of the controller. New
+//! nodes that have no pod yet don't count.
 //!
-//! At the end each node has one new pod, and no pod is left on a deleted node. The controller must not have listed nodes or pods
+//! At the end each node has one new pod, and there is no pod of a deleted node. The controller must not have listed nodes or pods
 //! again.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,23 +26,23 @@ use super::replacing::Rollout;
 use super::sets::{Sets, image};
 
 const VERSION: &str = "v2";
-/// Time between two nodes that leave. With a thousand nodes, some leave during the whole rollout.
+/// Time between two nodes that leave. With a thousand nodes, it is long enough for nodes to leave until the rollout ends.
 const PAUSE: Duration = Duration::from_millis(40);
-/// Step to the next node that leaves. A prime number visits all nodes in an irregular order.
+/// Distance between the numbers of two nodes that leave in sequence. A prime number reaches all nodes in an irregular order.
 const STRIDE: usize = 379;
-/// Every this many turns, a node leaves that has just joined.
+/// Number of turns after which a node leaves that has just joined, instead of an old one.
 const SHORT_LIVED: usize = 5;
-/// Interval between checks of all nodes and pods.
+/// Interval between checks that all nodes and pods are in their final state.
 const LOOK: Duration = Duration::from_secs(1);
-/// Time until the API server logs the end of a killed controller's watches.
+/// Time until the audit log contains the watches of a killed controller.
 const ENDED: Duration = Duration::from_secs(3);
 /// Longest time until the pod garbage collector deletes pods of deleted nodes. Kubernetes waits 40 s, and 20 s between checks.
 const COLLECTED: Duration = Duration::from_secs(180);
 
-/// Measures the rollout and prints its cost.
+/// Measures a rollout while nodes join and leave, and prints its cost.
 ///
 /// # Errors
-/// If a promise was broken.
+/// If the rollout broke a promise.
 pub(crate) async fn churn(
     binary: &Path,
     plane: &Plane,
@@ -103,13 +103,13 @@ pub(crate) async fn churn(
     Ok(())
 }
 
-/// Returns the number of lists by controllers that have ended.
+/// Returns the number of LIST requests by controllers that have ended.
 async fn ended_lists(plane: &Plane) -> Result<usize> {
     tokio::time::sleep(ENDED).await;
     Ok(plane.requests("controller", "")?.lists)
 }
 
-/// Removes half of the nodes and adds as many.
+/// Removes half of the nodes and adds the same number of new ones.
 async fn come_and_go(client: &Client, nodes: usize) -> Result<()> {
     let api: Api<Node> = Api::all(client.clone());
     for turn in 0..nodes / 2 {
@@ -125,7 +125,7 @@ async fn come_and_go(client: &Client, nodes: usize) -> Result<()> {
     Ok(())
 }
 
-/// Returns true if each node has one pod, which is new and Ready, and there are no other pods.
+/// Returns true if each node has one new, Ready pod, and there are no other pods.
 async fn is_settled(client: &Client) -> Result<bool> {
     let nodes: Api<Node> = Api::all(client.clone());
     let nodes = nodes.list_metadata(&ListParams::default()).await?.items;
@@ -142,7 +142,7 @@ async fn is_settled(client: &Client) -> Result<bool> {
     Ok(pods.len() == nodes.len() && nodes.iter().map(ResourceExt::name_any).all(is_served))
 }
 
-/// Change of an object.
+/// Recorded change of an object.
 #[derive(Clone)]
 enum Fact {
     Node(String),
@@ -159,7 +159,7 @@ struct PodFact {
     terminating: bool,
 }
 
-/// Watches the nodes and the pods with this label.
+/// Starts to record changes of the nodes and of the pods with this label.
 fn watch(client: &Client, app: String) -> History<Fact> {
     let mut history = History::new();
     history.watch(Api::all(client.clone()), |node: &Node, gone| {
@@ -189,15 +189,15 @@ fn watch(client: &Client, app: String) -> History<Fact> {
     history
 }
 
-/// Checks of a history.
+/// Checks the recorded changes of a rollout.
 #[derive(Default)]
 struct Judge {
     nodes: BTreeSet<String>,
     pods: BTreeMap<String, PodFact>,
-    /// Nodes whose Ready pod was ended while they existed, until they have a Ready pod again or are deleted. Only the controller
-    /// deletes pods of existing nodes.
+    /// Nodes that lack a Ready pod because of the controller: their Ready pod was ended while the Node existed. Only the
+    /// controller deletes pods of existing nodes.
     taken: BTreeSet<String>,
-    /// Time at which the present entry was received.
+    /// Time at which the change under check was received.
     at: Duration,
     left: usize,
     most_down: usize,
@@ -237,7 +237,7 @@ impl Judge {
         }
     }
 
-    /// Records the end of a pod. `before` is its previous state.
+    /// Records that a pod has ended or begun to terminate. `before` is its previous state.
     fn note_end(&mut self, before: Option<PodFact>) {
         let Some(pod) = before.filter(|pod| pod.ready && !pod.terminating) else {
             return;
@@ -255,7 +255,7 @@ impl Judge {
         }
     }
 
-    /// Checks a node after one of its pods changed.
+    /// Checks the pods of a node after one of them changed.
     fn look_at(&mut self, node: &str) {
         let here = self.pods.values().filter(|pod| pod.node == node);
         let staying: Vec<&PodFact> = here.filter(|pod| !pod.terminating).collect();

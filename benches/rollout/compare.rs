@@ -1,15 +1,15 @@
-//! Figures of several binaries, measured alternately, in one table.
+//! A table that compares the figures of several binaries, measured alternately.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
-/// Number from a measurement.
+/// Measured value with its name and unit.
 #[derive(Clone, Copy)]
 pub(crate) struct Figure {
     pub(crate) what: &'static str,
     pub(crate) value: f64,
-    /// Number of significant digits after the decimal point.
+    /// Number of decimal places to print.
     pub(crate) digits: usize,
 }
 
@@ -22,10 +22,10 @@ pub(crate) fn figure(what: &'static str, value: f64, digits: usize) -> Figure {
     }
 }
 
-/// Medians of each binary, in the order of the binaries.
+/// Medians of each binary's figures, in the order of the binaries.
 pub(crate) struct Medians(Vec<Vec<Figure>>);
 
-/// Measures every binary this many times, alternately, so that changes over time affect all of them.
+/// Measures every binary this many times, alternately, so that a slow phase of the machine affects all of them.
 ///
 /// Every other run has the reverse order, so that no binary is always first.
 pub(crate) async fn in_turns(
@@ -48,12 +48,12 @@ pub(crate) async fn in_turns(
 }
 
 impl Medians {
-    /// Returns the medians of a single measurement.
+    /// Returns the figures of a single measurement as medians.
     pub(crate) fn of_one(figures: Vec<Figure>) -> Self {
         Self(vec![figures])
     }
 
-    /// Prints a table under that title. With two binaries it includes their ratio.
+    /// Prints a table with this title. For two binaries it includes their ratio.
     pub(crate) fn print(&self, title: &str) {
         let [first, rest @ ..] = self.0.as_slice() else {
             return;
@@ -75,7 +75,7 @@ impl Medians {
         }
     }
 
-    /// Prints the growth of a figure since the smaller measurement for each binary, divided by `divisor`.
+    /// Prints how much a figure has grown since the measurement of the smaller fleet, divided by `divisor`, for each binary.
     pub(crate) fn print_growth(&self, smaller: &Self, what: &str, each: &str, divisor: f64) {
         print!("{each:<44}");
         for (large, small) in self.0.iter().zip(&smaller.0) {
@@ -108,7 +108,7 @@ fn medians(runs: &[Vec<Figure>]) -> Vec<Figure> {
     first.map(of_line).collect()
 }
 
-/// Returns the middle value, or the mean of the two middle values.
+/// Returns the middle value of the sorted values, or the mean of the two middle ones.
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;

@@ -13,12 +13,12 @@ use super::page::{Decisions, free_address, is_ready};
 use super::plane::{Plane, Requests, now, wait};
 use super::process::Process;
 
-/// Time after which a controller counts as idle.
+/// Time to wait until a controller is idle.
 pub(crate) const SETTLE: Duration = Duration::from_secs(5);
-/// Interval between counts of its connections.
+/// Interval between counts of a controller's connections.
 const SAMPLE: Duration = Duration::from_millis(100);
 
-/// Running controller on a control plane without any other.
+/// Running controller, the only one on its control plane.
 pub(crate) struct Controller<'a> {
     plane: &'a Plane,
     process: Process,
@@ -26,19 +26,19 @@ pub(crate) struct Controller<'a> {
     server: u16,
 }
 
-/// Resources that a controller has used so far, or between two moments.
+/// Resources that a controller used since its start, or between two moments.
 #[derive(Clone, Copy)]
 pub(crate) struct Usage {
     /// CPU time in seconds.
     pub(crate) cpu: f64,
-    /// Requests to the API server.
+    /// Count of requests to the API server.
     pub(crate) requests: Requests,
-    /// Decisions.
+    /// Number and duration of decisions, from the metrics.
     pub(crate) decisions: Decisions,
 }
 
 impl<'a> Controller<'a> {
-    /// Starts that binary for DaemonSets of one kind, and waits until it is ready.
+    /// Starts this binary as the controller of one kind of DaemonSet, and waits until it is ready.
     pub(crate) async fn start(binary: &Path, plane: &'a Plane, kind: Kind) -> Result<Self> {
         let address = free_address()?;
         let listen = format!("--listen={address}");
@@ -59,7 +59,7 @@ impl<'a> Controller<'a> {
         Ok(controller)
     }
 
-    /// Returns its usage so far. CPU time comes first, because the audit log takes time to read.
+    /// Returns the controller's usage since its start. CPU time is read first, because reading the audit log takes long.
     pub(crate) fn usage(&self) -> Result<Usage> {
         Ok(Usage {
             cpu: self.process.cpu()?,
@@ -68,7 +68,7 @@ impl<'a> Controller<'a> {
         })
     }
 
-    /// Returns its usage since `before`.
+    /// Returns the controller's usage since `before`.
     pub(crate) fn used_since(&self, before: Usage) -> Result<Usage> {
         let now = self.usage()?;
         Ok(Usage {
@@ -78,22 +78,22 @@ impl<'a> Controller<'a> {
         })
     }
 
-    /// Returns its peak memory in MiB.
+    /// Returns the controller's peak memory in MiB.
     pub(crate) fn peak(&self) -> Result<f64> {
         self.process.memory("VmHWM")
     }
 
-    /// Returns its resident memory in MiB.
+    /// Returns the controller's resident memory in MiB.
     pub(crate) fn resident(&self) -> Result<f64> {
         self.process.memory("VmRSS")
     }
 
-    /// Returns the number of its connections to the API server.
+    /// Returns the controller's number of connections to the API server.
     pub(crate) fn connections(&self) -> Result<usize> {
         to_port(&self.process, self.server)
     }
 
-    /// Waits for `work`. Returns its duration in seconds and the largest number of connections.
+    /// Waits until `work` ends. Returns its duration in seconds and the largest number of connections in that time.
     pub(crate) async fn watched(
         &self,
         work: impl Future<Output = Result<()>>,

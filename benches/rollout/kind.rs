@@ -19,7 +19,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Returns its API resource.
+    /// Returns the API resource of this kind.
     pub(crate) fn resource(self) -> ApiResource {
         let (group, version) = match self {
             Self::Native => ("apps", "v1"),
@@ -28,7 +28,7 @@ impl Kind {
         ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, "DaemonSet"))
     }
 
-    /// Returns the API for its objects. Installs the Advanced DaemonSet CRD first if it is missing.
+    /// Returns the API for objects of this kind. Installs the CRD of Advanced DaemonSets first if it is missing.
     pub(crate) async fn api(self, client: &Client) -> Result<Api<DynamicObject>> {
         let api = Api::default_namespaced_with(client.clone(), &self.resource());
         if self == Self::Advanced {
@@ -37,7 +37,7 @@ impl Kind {
         Ok(api)
     }
 
-    /// Returns the prefix of output lines about this kind.
+    /// Returns a prefix for output lines about this kind.
     pub(crate) fn title(self) -> &'static str {
         match self {
             Self::Native => "yurt-ds",
@@ -45,7 +45,7 @@ impl Kind {
         }
     }
 
-    /// Returns the flags of a controller that serves only this kind on a cluster with both.
+    /// Returns the flags of a controller for this kind: the default ones, or `--controllers` to serve only Advanced DaemonSets.
     pub(crate) fn flags(self) -> &'static [&'static str] {
         match self {
             Self::Native => &[], // default deployment

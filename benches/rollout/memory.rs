@@ -1,4 +1,4 @@
-//! The memory of a controller in a cluster with many pods of other owners.
+//! Memory of a controller in a cluster with many pods of other controllers.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ const NODES: usize = 10_000;
 const PODS: usize = 100_000;
 const CONTROLLER: [&str; 3] = ["controller", "--listen=127.0.0.1:0", "--leader-elect=false"];
 
-/// Creates the objects and prints the memory of a start and of a minute of a rollout.
+/// Creates nodes and pods. Prints the controller's peak memory after its start and after a minute of a rollout.
 pub(crate) async fn memory(plane: &Plane, client: &Client) -> Result<()> {
     make_nodes(client, NODES).await?;
     make_foreign_pods(client).await?;

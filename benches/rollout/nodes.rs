@@ -1,4 +1,4 @@
-//! Nodes of a fake kubelet.
+//! Nodes that a fake kubelet serves.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use super::plane::wait_within;
 /// Number of pods that each node may have. The fake kubelet's default is too small for many DaemonSets.
 const ROOM: &str = "10000";
 
-/// Creates nodes until there are that many, and waits for them.
+/// Adds nodes until there are this many, and waits until all are Ready.
 pub(crate) async fn make_nodes(client: &Client, count: usize) -> Result<()> {
     let api: Api<Node> = Api::all(client.clone());
     let present = api.list_metadata(&ListParams::default()).await?.items.len();
@@ -31,7 +31,7 @@ pub(crate) async fn make_nodes(client: &Client, count: usize) -> Result<()> {
     wait_for_ready(&api).await
 }
 
-/// Simulates a network outage: the fake kubelet ignores nodes and pods, and the nodes are not Ready.
+/// Takes the first `count` nodes offline: the fake kubelet ignores them and their pods, and they are not Ready.
 pub(crate) async fn take_offline(client: &Client, count: usize) -> Result<()> {
     let nodes: Api<Node> = Api::all(client.clone());
     let pods: Api<Pod> = Api::default_namespaced(client.clone());
@@ -60,7 +60,7 @@ pub(crate) async fn take_offline(client: &Client, count: usize) -> Result<()> {
     Ok(())
 }
 
-/// Ends the outage. Existing pods stay as they are.
+/// Brings these nodes online again. Existing pods stay as they are.
 pub(crate) async fn bring_back(client: &Client, count: usize) -> Result<()> {
     let nodes: Api<Node> = Api::all(client.clone());
     for number in 0..count {
@@ -72,7 +72,7 @@ pub(crate) async fn bring_back(client: &Client, count: usize) -> Result<()> {
     wait_for_ready(&nodes).await
 }
 
-/// Returns a patch with the annotation that makes the fake kubelet ignore a node or a pod.
+/// Returns a patch of the annotation with which the fake kubelet ignores a node or a pod.
 fn marked(offline: &Value) -> Patch<Value> {
     Patch::Merge(json!({"metadata": {"annotations": {"offline": offline}}}))
 }

@@ -11,40 +11,40 @@ use super::process::own_binary;
 const EXPECTED: &str = "expected --nodes N[,N...], --daemonsets D, --advanced, --against PATH, --runs R, --at-rest, --churn, \
                         --revisions or --memory";
 
-/// Measurement to perform.
+/// Measurement to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Measurement {
     /// Rollouts of one DaemonSet: by the native controller, by yurt-ds, and by yurt-ds with different settings.
     Cases,
     /// One rollout of all DaemonSets at once.
     Rollout,
-    /// A start and an idle minute.
+    /// Start of a controller, and an idle minute after it.
     AtRest,
     /// One rollout while nodes join and leave.
     Churn,
-    /// Memory of a start with and without large ControllerRevisions of other owners.
+    /// Memory of a controller after its start, with and without large ControllerRevisions of other owners.
     Revisions,
-    /// Memory with pods of other owners.
+    /// Memory of a controller in a cluster with many pods of other controllers.
     Memory,
 }
 
 /// Parsed options: measurement, binaries and sizes.
 pub(crate) struct Options {
-    /// Numbers of nodes, in ascending order. Each is measured.
+    /// Numbers of nodes to measure, in ascending order.
     pub(crate) nodes: Vec<usize>,
-    /// Number of DaemonSets with a pod on each node.
+    /// Number of DaemonSets. Each has a pod on every node.
     pub(crate) daemonsets: usize,
-    /// Kind of these DaemonSets.
+    /// Kind of the DaemonSets.
     pub(crate) kind: Kind,
-    /// Binaries to compare: this build's, then the other one, if any.
+    /// Binaries to compare: the one of this build and, with `--against`, another one.
     pub(crate) binaries: Vec<PathBuf>,
     /// Number of measurements per binary.
     pub(crate) runs: usize,
-    /// Measurement to perform.
+    /// Measurement to run.
     pub(crate) measurement: Measurement,
 }
 
-/// Flags as given.
+/// Command-line flags, parsed but not yet checked.
 #[derive(Default)]
 struct Flags {
     nodes: Vec<usize>,
@@ -109,7 +109,7 @@ impl Flags {
         Ok(flags)
     }
 
-    /// Rejects flags that the measurement would ignore.
+    /// Rejects flags that have no effect on this measurement.
     fn check(&self, measurement: Measurement) -> Result<()> {
         let sizes = self.nodes.len();
         let others = self.compares() || self.advanced;
@@ -141,7 +141,7 @@ impl Flags {
         Ok(())
     }
 
-    /// Returns the measurement to perform. Without a flag for it, that is `Cases`, unless other flags require `Rollout`.
+    /// Returns the measurement that the flags select: `Cases` by default, `Rollout` if other flags require it.
     fn measurement(&self) -> Measurement {
         let rollout = self.compares() || self.nodes.len() > 1 || self.advanced;
         self.measurement.unwrap_or(if rollout {

@@ -6,7 +6,7 @@ use super::compare::{Figure, figure};
 use super::controller::{Controller, SETTLE, Usage};
 use super::sets::Sets;
 
-/// Name of the figure that is compared between sizes.
+/// Name of the memory figure, whose growth between fleet sizes is printed.
 pub(crate) const RESIDENT: &str = "RSS after, MiB";
 
 /// Cost of a rollout.
@@ -21,7 +21,7 @@ pub(crate) struct Rollout {
 }
 
 impl Rollout {
-    /// Rolls out that version and waits for the end.
+    /// Rolls out this version, measures until the rollout is complete, and returns the cost.
     pub(crate) async fn new(
         controller: &Controller<'_>,
         sets: &Sets,
@@ -31,7 +31,7 @@ impl Rollout {
         Self::until(controller, sets.roll_out(version, nodes)).await
     }
 
-    /// Measures a controller until `end` is reached.
+    /// Measures a controller until `end` completes.
     pub(crate) async fn until(
         controller: &Controller<'_>,
         end: impl Future<Output = Result<()>>,
@@ -46,7 +46,7 @@ impl Rollout {
         })
     }
 
-    /// Returns all figures, including the memory that the controller still holds after a pause.
+    /// Returns all figures of the rollout, including the controller's memory when it is idle again.
     pub(crate) async fn figures(&self, controller: &Controller<'_>) -> Result<Vec<Figure>> {
         tokio::time::sleep(SETTLE).await;
         let Usage {

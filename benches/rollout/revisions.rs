@@ -1,4 +1,4 @@
-//! Large ControllerRevisions of other owners. A controller has to list them together with its own.
+//! Large ControllerRevisions of other owners. A controller lists them together with the revisions of its DaemonSets.
 
 use std::path::Path;
 
@@ -14,12 +14,12 @@ use super::controller::{Controller, SETTLE};
 use super::plane::Plane;
 use super::sets::Sets;
 
-/// Number of these revisions, if they exist.
+/// Number of large revisions to create.
 pub(crate) const COUNT: usize = 100;
-/// Number of environment variables in each template, of 100 bytes. Together they take 1 MB, below etcd's limit of 1.5 MB.
+/// Number of 100-byte environment variables in each revision. Together they take 1 MB, below etcd's limit of 1.5 MB.
 const VARIABLES: usize = 10_000;
 
-/// Measures the memory of a start of that binary.
+/// Measures the memory of a controller after its start from this binary.
 pub(crate) async fn start(binary: &Path, plane: &Plane, sets: &Sets) -> Result<Vec<Figure>> {
     sets.forget_reports().await?;
     let controller = Controller::start(binary, plane, sets.kind).await?;
@@ -32,7 +32,7 @@ pub(crate) async fn start(binary: &Path, plane: &Plane, sets: &Sets) -> Result<V
     ])
 }
 
-/// Creates this many in the namespace of the DaemonSets.
+/// Creates this many large revisions in the namespace of the DaemonSets.
 pub(crate) async fn make(client: &Client, count: usize) -> Result<()> {
     if count == 0 {
         return Ok(());
@@ -46,7 +46,7 @@ pub(crate) async fn make(client: &Client, count: usize) -> Result<()> {
     Ok(())
 }
 
-/// Creates an owner that stands for a StatefulSet or similar. Without one, the garbage collector would delete the revisions.
+/// Creates an owner for the revisions, in place of a StatefulSet. The garbage collector keeps revisions as long as it exists.
 async fn owner(client: &Client) -> Result<Value> {
     let owners: Api<ConfigMap> = Api::default_namespaced(client.clone());
     let owner = serde_json::from_value(json!({"metadata": {"name": "other"}}))?;

@@ -1,4 +1,4 @@
-//! DaemonSets for rollouts. All have a pod on every node and the same image.
+//! DaemonSets to roll out. All have the same image and a pod on every node.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -14,10 +14,10 @@ use yurt_ds::core::names::ANNOTATION_PREFIX;
 use super::kind::Kind;
 use super::plane::wait_within;
 
-/// Number of concurrent writes.
+/// Number of writes that are sent in parallel.
 const WRITES: usize = 32;
 
-/// All DaemonSets of one kind.
+/// All DaemonSets of one kind in the benchmark.
 pub(crate) struct Sets {
     pub(crate) kind: Kind,
     api: Api<DynamicObject>,
@@ -25,7 +25,7 @@ pub(crate) struct Sets {
 }
 
 impl Sets {
-    /// Creates that many, with the strategy `OnDelete`. A controller has to create the pods of Advanced ones.
+    /// Creates this many DaemonSets with the strategy `OnDelete`. Advanced ones get pods only when a controller runs.
     pub(crate) async fn create(client: &Client, kind: Kind, count: usize) -> Result<Self> {
         let sets = Self {
             kind,
@@ -43,7 +43,7 @@ impl Sets {
         Ok(sets)
     }
 
-    /// Waits until each of them has an available pod on this many nodes.
+    /// Waits until every DaemonSet has an available pod on this many nodes.
     pub(crate) async fn wait_for_pods(&self, nodes: usize) -> Result<()> {
         self.wait("the pods", self.count * nodes, |statuses| {
             statuses
@@ -53,12 +53,12 @@ impl Sets {
         .await
     }
 
-    /// Lets yurt-ds roll them out at 10 %.
+    /// Sets a strategy with which yurt-ds rolls out all DaemonSets, 10 % of the nodes at once.
     pub(crate) async fn take_over(&self) -> Result<()> {
         self.patch(&self.kind.rolled_by_us()).await
     }
 
-    /// Sets or removes annotations of yurt-ds.
+    /// Sets or removes yurt-ds annotations on all DaemonSets.
     pub(crate) async fn annotate(&self, settings: &[(&str, Option<&str>)]) -> Result<()> {
         let setting = |(name, value): &(&str, Option<&str>)| {
             (format!("{ANNOTATION_PREFIX}{name}"), json!(value))
@@ -90,7 +90,7 @@ impl Sets {
         Ok(())
     }
 
-    /// Removes all reports in their status, so that the next report can be awaited.
+    /// Removes all conditions of the DaemonSets, so that only new ones can be seen.
     pub(crate) async fn forget_reports(&self) -> Result<()> {
         let patch = json!({"status": {"conditions": null}});
         let results = stream::iter(0..self.count).map(|number| {
@@ -106,7 +106,7 @@ impl Sets {
         Ok(())
     }
 
-    /// Waits until yurt-ds reports a complete rollout for each of them.
+    /// Waits until yurt-ds reports a complete rollout for every DaemonSet.
     pub(crate) async fn wait_for_reports(&self) -> Result<()> {
         self.wait("the reports", self.count, |statuses| {
             statuses.iter().all(|status| says(status, "True"))
@@ -114,7 +114,7 @@ impl Sets {
         .await
     }
 
-    /// Rolls out a new image and waits until each rollout has begun and is complete.
+    /// Rolls out a new image and waits until yurt-ds has reported the start and the end of every rollout.
     pub(crate) async fn roll_out(&self, version: &str, nodes: usize) -> Result<()> {
         self.set_image(version).await?;
         let mut begun = BTreeSet::new();
@@ -126,7 +126,7 @@ impl Sets {
         .await
     }
 
-    /// Waits until each rollout is complete, with an available new pod on this many nodes.
+    /// Waits until every rollout is complete, with an available new pod on this many nodes.
     pub(crate) async fn wait_for_new_pods(&self, nodes: usize) -> Result<()> {
         self.wait("the new pods", self.count * nodes, |statuses| {
             statuses.iter().all(|status| {
@@ -138,7 +138,7 @@ impl Sets {
         .await
     }
 
-    /// Performs a rollout with the native controller.
+    /// Rolls out a new image with the native controller and waits until the rollout is complete.
     pub(crate) async fn roll_out_natively(&self, version: &str, nodes: usize) -> Result<()> {
         self.set_image(version).await?;
         let generations = self.api.list_metadata(&ListParams::default()).await?;
@@ -154,7 +154,8 @@ impl Sets {
         .await
     }
 
-    /// Waits until `reached` is true for their statuses in the order of names. `pods` is the number of pods that have to change.
+    /// Waits until `reached` is true for the statuses of all DaemonSets, sorted by name. `pods` is the number of pods to change,
+    /// which determines the time limit.
     async fn wait(
         &self,
         what: &str,

@@ -1,4 +1,4 @@
-//! The TCP connections of a process, as the kernel lists them.
+//! TCP connections of a process, as the kernel lists them.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -7,10 +7,10 @@ use anyhow::{Context, Result};
 
 use super::process::Process;
 
-/// `ESTABLISHED` in `/proc/PID/net/tcp`.
+/// State `ESTABLISHED` in `/proc/PID/net/tcp`.
 const ESTABLISHED: &str = "01";
 
-/// Returns the number of connections of this process to that port on any host.
+/// Returns the number of established connections from this process to this port on any host.
 pub(crate) fn to_port(process: &Process, port: u16) -> Result<usize> {
     let sockets = sockets(&process.folder())?;
     let mut count = 0;
@@ -31,7 +31,7 @@ pub(crate) fn server_port(kubeconfig: &Path) -> Result<u16> {
     server.port_u16().context("a port in the server's address")
 }
 
-/// Returns the inodes of a process's open sockets. Sockets that close in the meantime are skipped.
+/// Returns the inodes of a process's open sockets. Skips sockets that close during the call.
 fn sockets(folder: &Path) -> Result<BTreeSet<String>> {
     let mut inodes = BTreeSet::new();
     for entry in std::fs::read_dir(folder.join("fd"))? {
@@ -47,7 +47,7 @@ fn sockets(folder: &Path) -> Result<BTreeSet<String>> {
     Ok(inodes)
 }
 
-/// Returns the inode in a line of the table, if it is an established connection to the port.
+/// Returns the socket inode from a line of `/proc/PID/net/tcp` if that is an established connection to this port.
 fn established(line: &str, port: u16) -> Option<&str> {
     let fields: Vec<&str> = line.split_whitespace().collect();
     let remote = fields.get(2)?.rsplit_once(':')?.1;

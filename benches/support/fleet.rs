@@ -15,12 +15,12 @@ use yurt_ds::sim::kubelet::{FakeNodeSpec, KubeletOptions, Kubelets};
 use super::plane::{Plane, wait};
 use super::process::Process;
 
-/// Name of the node.
+/// Name of the only node.
 pub(crate) const NODE: &str = "edge";
-/// Number of its pods.
+/// Number of pods on the node.
 pub(crate) const PODS: usize = 30;
 
-/// Node with its pods.
+/// Node with pods of many DaemonSets.
 pub(crate) struct Fleet {
     sets: Api<DaemonSet>,
     pods: Api<Pod>,
@@ -28,7 +28,7 @@ pub(crate) struct Fleet {
 }
 
 impl Fleet {
-    /// Creates node and DaemonSets, and waits for the pods.
+    /// Creates the node and the DaemonSets, and waits for the pods.
     pub(crate) async fn start(client: &Client) -> Result<Self> {
         let kubelets = Kubelets::start(client.clone(), Clock::System, KubeletOptions::default());
         kubelets.add_node(FakeNodeSpec::named(NODE)).await?;
@@ -57,9 +57,9 @@ impl Fleet {
         .await
     }
 
-    /// Changes the image of all DaemonSets and lets the controller announce the new version on every pod.
+    /// Changes the image of all DaemonSets. Then runs a controller until it has announced the new version on every pod.
     ///
-    /// The controller ends afterwards, so that only the node owner acts.
+    /// The controller ends before the measurement, so that only the node owner changes pods.
     pub(crate) async fn announce(&self, plane: &Plane, version: &str) -> Result<()> {
         let before = self.announced().await?;
         let image = format!("registry.example.com/edge/agent:{version}");
@@ -86,7 +86,7 @@ impl Fleet {
         .await
     }
 
-    /// Returns the announcements by pod.
+    /// Returns the message of `PodNeedUpgrade` by pod, for pods with a new version.
     async fn announced(&self) -> Result<BTreeMap<String, String>> {
         let pods = self.pods.list(&ListParams::default()).await?.items;
         let announced = pods.into_iter().filter_map(|pod| {
@@ -105,7 +105,7 @@ impl Fleet {
             .collect())
     }
 
-    /// Changes every pod once.
+    /// Changes an annotation of every pod.
     pub(crate) async fn touch(&self, names: &[String], round: usize) -> Result<()> {
         let patch = json!({ "metadata": { "annotations": { "round": round.to_string() } } });
         let (patch, parameters) = (Patch::Merge(patch), PatchParams::default());
@@ -165,5 +165,5 @@ fn daemonset(number: usize) -> DaemonSet {
     serde_json::from_value(set).expect("a DaemonSet")
 }
 
-/// Number of settings that gives the list of all pods about 170 KB.
+/// Number of settings in the template. It gives the list of all pods a size of about 170 KB.
 const SETTINGS: usize = 2;

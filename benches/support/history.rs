@@ -1,7 +1,7 @@
-//! Events of several watches, in the order of the API.
+//! Changes from several watches, in the order of the API.
 //!
-//! The API server numbers the changes of all objects in one sequence, so events of several watches can be sorted into their real
-//! order. Each fact also has the time at which it was received here. No controller can have known it before.
+//! The API server numbers the changes of all objects in one sequence, which gives changes from several watches their real order.
+//! Each change also has the time at which this process received it, as the earliest time at which a controller can have known it.
 
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 
 use super::plane::now;
 
-/// Fact with its position in the sequence and the time at which it was received.
+/// Recorded change, with its number in the API server's sequence and the time at which it was received.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry<F> {
     pub(crate) version: u64,
@@ -24,7 +24,7 @@ pub(crate) struct Entry<F> {
     pub(crate) fact: F,
 }
 
-/// Watches that run until dropped.
+/// Watches that record changes until dropped.
 pub(crate) struct History<F> {
     began: Instant,
     heard: Arc<Mutex<Vec<Entry<F>>>>,
@@ -32,7 +32,7 @@ pub(crate) struct History<F> {
 }
 
 impl<F: Clone + Send + 'static> History<F> {
-    /// Returns a history without watches. Times are relative to now.
+    /// Returns a history without watches. Recorded times are relative to this moment.
     pub(crate) fn new() -> Self {
         Self {
             began: now(),
@@ -41,8 +41,8 @@ impl<F: Clone + Send + 'static> History<F> {
         }
     }
 
-    /// Adds a watch of these objects. `fact` converts an object. Its second argument is true for the last state of a deleted
-    /// object.
+    /// Adds a watch of these objects. `fact` converts an object to a change. Its second argument is true if the object was
+    /// deleted.
     pub(crate) fn watch<K>(
         &mut self,
         api: Api<K>,
@@ -74,7 +74,7 @@ impl<F: Clone + Send + 'static> History<F> {
         }));
     }
 
-    /// Returns all facts so far, in order.
+    /// Returns all changes so far, in the order of the API.
     pub(crate) fn entries(&self) -> Vec<Entry<F>> {
         let mut entries = lock(&self.heard).clone();
         entries.sort_by_key(|entry| entry.version);
@@ -88,7 +88,7 @@ impl<F> Drop for History<F> {
     }
 }
 
-/// Returns the node of a pod, even before the scheduler has bound it.
+/// Returns the node of a pod. Before the scheduler has bound the pod, that is the node in its node affinity.
 pub(crate) fn node_of(pod: &Pod) -> Option<String> {
     let spec = pod.spec.as_ref()?;
     if let Some(node) = &spec.node_name {

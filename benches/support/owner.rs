@@ -1,4 +1,4 @@
-//! A node owner that sends requests like a small program on a device: one connection, one request after another.
+//! Node owner that sends requests like a small program on a device: on one connection, one after another.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -10,15 +10,15 @@ use super::plane::now;
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Connection to the server of the node.
+/// Connection to the agent of the node.
 pub(crate) struct Owner {
     stream: TcpStream,
     buffer: Vec<u8>,
-    /// Number of bytes in the buffer.
+    /// Number of received bytes in the buffer.
     filled: usize,
 }
 
-/// Answer of the server.
+/// Response of the agent.
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) etag: Option<String>,
@@ -27,7 +27,7 @@ pub(crate) struct Answer {
 }
 
 impl Owner {
-    /// Connects.
+    /// Connects to the agent.
     pub(crate) fn connect(address: SocketAddr) -> Result<Self> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
@@ -39,18 +39,18 @@ impl Owner {
         })
     }
 
-    /// Sends a request and waits for the answer.
+    /// Sends a request and waits for the response.
     pub(crate) fn ask(&mut self, request: &str) -> Result<Answer> {
         self.send(request)?;
         self.hear()
     }
 
-    /// Sends a request.
+    /// Sends a request without waiting for the response.
     pub(crate) fn send(&mut self, request: &str) -> Result<()> {
         Ok(self.stream.write_all(request.as_bytes())?)
     }
 
-    /// Waits for an answer.
+    /// Waits for the response to a request.
     pub(crate) fn hear(&mut self) -> Result<Answer> {
         let end = loop {
             let head = self.buffer[..self.filled].windows(4);
@@ -93,11 +93,11 @@ pub(crate) fn request(method: &str, path: &str, headers: &str) -> String {
     format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\n{headers}\r\n")
 }
 
-/// Response times.
+/// Response times, shortest first.
 pub(crate) struct Times(Vec<Duration>);
 
 impl Times {
-    /// Sends those requests on that connection, one after another.
+    /// Sends these requests on the owner's connection, one after another, and measures each.
     pub(crate) fn measure<'a>(
         owner: &mut Owner,
         requests: impl IntoIterator<Item = &'a str>,
@@ -114,13 +114,13 @@ impl Times {
         Ok(Self::sorted(asked.collect::<Result<_>>()?))
     }
 
-    /// Returns the sorted times of another measurement.
+    /// Returns response times that were measured elsewhere.
     pub(crate) fn sorted(mut times: Vec<Duration>) -> Self {
         times.sort();
         Self(times)
     }
 
-    /// Returns the time within which this share of all requests was answered, in milliseconds.
+    /// Returns the response time that this percentage of the requests didn't exceed, in milliseconds.
     pub(crate) fn percentile(&self, percent: usize) -> f64 {
         let position = (self.0.len() * percent).div_ceil(100).max(1) - 1;
         self.0.get(position).map_or(f64::NAN, milliseconds)

@@ -1,4 +1,4 @@
-//! The controller's `/ready` and `/metrics`, over plain HTTP.
+//! Reads `/ready` and `/metrics` of the controller over plain HTTP.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -13,12 +13,12 @@ pub(crate) fn free_address() -> Result<SocketAddr> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
 }
 
-/// Returns true if a process listens there and reports that it is ready.
+/// Returns true if a process at this address reports that it is ready.
 pub(crate) fn is_ready(address: SocketAddr) -> bool {
     get(address, "/ready").is_ok()
 }
 
-/// Number of decisions, and their total duration.
+/// Number of the controller's decisions, and their total duration.
 #[derive(Clone, Copy)]
 pub(crate) struct Decisions {
     pub(crate) count: f64,
@@ -26,7 +26,7 @@ pub(crate) struct Decisions {
 }
 
 impl Decisions {
-    /// Returns the decisions so far.
+    /// Returns the decisions so far, from the metrics.
     pub(crate) fn of(address: SocketAddr) -> Result<Self> {
         let page = get(address, "/metrics")?;
         Ok(Self {
@@ -35,7 +35,7 @@ impl Decisions {
         })
     }
 
-    /// Returns the decisions after `before`.
+    /// Returns the decisions since `before`.
     pub(crate) fn since(self, before: Self) -> Self {
         Self {
             count: self.count - before.count,
@@ -44,7 +44,7 @@ impl Decisions {
     }
 }
 
-/// Returns the value of a metric without labels.
+/// Returns the value of the metric with this name that has no labels.
 fn sample(page: &str, name: &str) -> Result<f64> {
     let mut lines = page.lines();
     let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
@@ -52,7 +52,7 @@ fn sample(page: &str, name: &str) -> Result<f64> {
     Ok(value.trim().parse()?)
 }
 
-/// Returns the body of an answer with status 200.
+/// Returns the body of a response with status 200.
 fn get(address: SocketAddr, path: &str) -> Result<String> {
     let mut stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
     stream.set_read_timeout(Some(TIMEOUT))?;

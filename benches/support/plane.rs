@@ -1,4 +1,4 @@
-//! A real control plane for one benchmark, and the requests of yurt-ds in its audit log.
+//! Real control plane for one benchmark, and the requests of yurt-ds in its audit log.
 
 use std::ops::Sub;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// Control plane. It is stopped when dropped.
+/// Running control plane. It is stopped when dropped.
 pub(crate) struct Plane {
     scripts: PathBuf,
     dir: tempfile::TempDir,
@@ -21,7 +21,7 @@ pub(crate) struct Plane {
 impl Plane {
     /// Starts a control plane. `environment` has additional environment variables for its scripts.
     ///
-    /// Returns `None` and prints a message if there are no scripts.
+    /// Returns `None` and prints a message if the scripts are not installed.
     pub(crate) fn up(environment: &[(&str, &str)]) -> Result<Option<Self>> {
         let scripts =
             std::env::var("CONTROL_PLANE").unwrap_or_else(|_| "../shared/control-plane".into());
@@ -44,19 +44,19 @@ impl Plane {
         Ok(Some(plane))
     }
 
-    /// Returns the path of its kubeconfig.
+    /// Returns the path of the administrator's kubeconfig.
     pub(crate) fn kubeconfig(&self) -> PathBuf {
         self.dir.path().join("kubeconfig")
     }
 
-    /// Returns a client for the benchmark. The counts below don't include its requests.
+    /// Returns a client for the benchmark itself. [`Self::requests`] doesn't count its requests.
     pub(crate) async fn client(&self) -> Result<Client> {
         let file = Kubeconfig::read_from(self.kubeconfig())?;
         let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
         Ok(Client::try_from(config)?)
     }
 
-    /// Returns the requests of that role of yurt-ds in the audit log so far. Only lines that contain `about` count.
+    /// Returns the requests of this role of yurt-ds in the audit log so far. Only log lines that contain `about` are counted.
     pub(crate) fn requests(&self, role: &str, about: &str) -> Result<Requests> {
         let log = std::fs::read_to_string(self.dir.path().join("audit.log"))?;
         let agent = format!("({role})");
@@ -99,7 +99,7 @@ impl Drop for Plane {
 pub(crate) struct Requests {
     /// All requests except watches.
     pub(crate) all: usize,
-    /// Lists of nodes and pods, and watches that begin with a list. A watch counts when it has ended.
+    /// Lists of nodes and pods, and watches that begin with a list. The audit log contains a watch only after its end.
     pub(crate) lists: usize,
     /// All writes.
     pub(crate) writes: usize,
@@ -129,7 +129,7 @@ impl Sub for Requests {
     }
 }
 
-/// Waits until a condition is reached.
+/// Waits until `reached` returns true, with the usual time limit.
 pub(crate) async fn wait<F: Future<Output = Result<bool>>>(
     what: &str,
     reached: impl FnMut() -> F,
@@ -137,7 +137,7 @@ pub(crate) async fn wait<F: Future<Output = Result<bool>>>(
     wait_within(LIMIT, Duration::from_millis(20), what, reached).await
 }
 
-/// Waits with another limit, and with `pause` between checks, for conditions that take longer or are expensive to check.
+/// Waits with a time limit and with `pause` between checks, for conditions that take long or are expensive to check.
 pub(crate) async fn wait_within<F: Future<Output = Result<bool>>>(
     limit: Duration,
     pause: Duration,
@@ -155,7 +155,7 @@ pub(crate) async fn wait_within<F: Future<Output = Result<bool>>>(
     Ok(())
 }
 
-/// Returns the real time.
+/// Returns the present instant in real time.
 #[expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
 pub(crate) fn now() -> Instant {
     Instant::now()

@@ -1,11 +1,11 @@
-//! The measured program as a separate process, with the kernel's numbers about it.
+//! Measured program as a separate process, with the kernel's figures about it.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result};
 
-/// Returns the yurt-ds binary of this build, or the other one that `YURT_DS` names.
+/// Returns the path of the yurt-ds binary: the one in `YURT_DS`, or else the one of this build.
 pub(crate) fn own_binary() -> PathBuf {
     let other = std::env::var_os("YURT_DS");
     other
@@ -13,16 +13,16 @@ pub(crate) fn own_binary() -> PathBuf {
         .into()
 }
 
-/// Process of yurt-ds. It is ended when dropped.
+/// Process of yurt-ds. It is killed when dropped.
 pub(crate) struct Process(Child);
 
 impl Process {
-    /// Starts this build with those arguments on that cluster.
+    /// Starts the binary of this build with these arguments on this cluster.
     pub(crate) fn start(arguments: &[&str], kubeconfig: &Path) -> Result<Self> {
         Self::start_binary(&own_binary(), arguments, kubeconfig)
     }
 
-    /// Starts any build of yurt-ds.
+    /// Starts this yurt-ds binary with these arguments.
     pub(crate) fn start_binary(
         binary: &Path,
         arguments: &[&str],
@@ -34,17 +34,18 @@ impl Process {
         Ok(Self(child.with_context(|| binary.display().to_string())?))
     }
 
-    /// Returns its folder in `/proc`.
+    /// Returns the process's folder in `/proc`.
     pub(crate) fn folder(&self) -> PathBuf {
         format!("/proc/{}", self.0.id()).into()
     }
 
-    /// Returns the CPU time so far in seconds, user and system.
+    /// Returns the process's user and system CPU time in seconds.
     pub(crate) fn cpu(&self) -> Result<f64> {
         cpu_of(&self.folder())
     }
 
-    /// Returns memory in MiB. `VmHWM` is the peak, `VmRSS` the resident memory, and `RssAnon` the part of it without a file.
+    /// Returns a memory figure in MiB. `VmHWM` is the peak, `VmRSS` the resident memory, and `RssAnon` its part that isn't backed
+    /// by a file.
     pub(crate) fn memory(&self, field: &str) -> Result<f64> {
         let status = std::fs::read_to_string(self.folder().join("status"))?;
         let line = status.lines().find(|line| line.starts_with(field));
@@ -54,7 +55,7 @@ impl Process {
     }
 }
 
-/// Returns the CPU time so far of the process with that folder in `/proc`, in seconds, user and system.
+/// Returns the user and system CPU time of the process with this folder in `/proc`, in seconds.
 pub(crate) fn cpu_of(folder: &Path) -> Result<f64> {
     let stat = std::fs::read_to_string(folder.join("stat"))?;
     let after = stat.rsplit_once(')').context("/proc/PID/stat")?.1;

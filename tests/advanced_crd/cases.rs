@@ -1,4 +1,4 @@
-//! Accepted and rejected changes, as a table. Every row is tried in both versions.
+//! A table of changes to a DaemonSet that the schema accepts or rejects. Every row is tried in both versions.
 
 use serde_json::{Value, json};
 
@@ -21,7 +21,7 @@ fn err(change: Value, words: &'static str) -> Case {
     Case { change, refused }
 }
 
-/// Tries all cases. Returns the unexpected results.
+/// Tries all cases. Returns the ones with an unexpected result.
 pub(super) async fn play(server: &Server) -> Vec<String> {
     let cases = [
         selectors(),
@@ -210,7 +210,7 @@ fn templates() -> Vec<Case> {
         ok(pod(
             json!({ "hostNetwork": true, "nodeSelector": { "edge": "true" }, "tomorrow": { "a": [1, null] } }),
         )),
-        // Node selection must be valid, because a wrong value would remove pods.
+        // An invalid node selector must be rejected: with a wrong value, the controller would delete pods from their nodes.
         err(
             pod(json!({ "nodeSelector": { "edge": true } })),
             "spec.template.spec.nodeSelector.edge: Invalid value",
@@ -247,7 +247,7 @@ fn templates() -> Vec<Case> {
     ]
 }
 
-/// Returns a required node affinity.
+/// Returns a node affinity with one required expression.
 fn required(operator: &str, value: &str) -> Value {
     let one = json!({ "key": "example.com/a", "operator": operator, "values": [value] });
     json!({ "requiredDuringSchedulingIgnoredDuringExecution": {
@@ -384,7 +384,7 @@ fn strategies() -> Vec<Case> {
     ]
 }
 
-/// Returns the cases of combined budgets. Null removes a field.
+/// Returns the cases that combine maxUnavailable and maxSurge. Null removes a field.
 fn budgets() -> Vec<Case> {
     let case = |kind: &str, unavailable: Value, surge: Value| {
         rolling(

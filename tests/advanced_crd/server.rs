@@ -1,4 +1,4 @@
-//! An API server with the CRD, and a namespace on it.
+//! API server on which the tests have installed the CRD, with a namespace for their objects.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// API server of the tests.
 pub(super) struct Server {
     client: Client,
-    /// True if the CRD did not exist before.
+    /// True if the tests have created the CRD. They then delete it at the end.
     is_new: bool,
 }
 
@@ -27,7 +27,7 @@ fn resource(group: &str, version: &str, kind: &str) -> ApiResource {
     ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind))
 }
 
-/// Returns the committed CRD as JSON.
+/// Returns the CRD from the repository as JSON.
 pub(super) fn definition() -> Value {
     let text = yurt_ds::manifests::crd().expect("the definition");
     serde_saphyr::from_str(&text).expect("YAML")
@@ -55,7 +55,7 @@ impl Server {
         server
     }
 
-    /// Restores the previous state.
+    /// Deletes the namespace and removes or restores the CRD.
     pub(super) async fn tidy_up(self) {
         let params = DeleteParams::default();
         for version in super::VERSIONS {
@@ -84,13 +84,13 @@ impl Server {
         Api::all_with(self.client.clone(), &resource("", "v1", "Namespace"))
     }
 
-    /// Returns an API for Advanced DaemonSets in this version.
+    /// Returns an API for Advanced DaemonSets in this version of the CRD.
     pub(super) fn sets(&self, version: &str) -> Api<DynamicObject> {
         let kind = resource("apps.kruise.io", version, "DaemonSet");
         Api::namespaced_with(self.client.clone(), NAMESPACE, &kind)
     }
 
-    /// Applies this CRD and waits until both versions are served.
+    /// Applies this CRD and waits until the API server serves both versions.
     pub(super) async fn define(&self, definition: &Value) {
         let params = PatchParams::apply("yurt-ds-suite").force();
         let patch = Patch::Apply(definition);
@@ -110,7 +110,7 @@ impl Server {
         panic!("{DEFINITION} is not served");
     }
 
-    /// Creates a DaemonSet. A dry run leaves nothing behind.
+    /// Creates a DaemonSet in this version. A dry run stores nothing.
     pub(super) async fn create(
         &self,
         version: &str,
@@ -127,12 +127,12 @@ impl Server {
         told(created)
     }
 
-    /// Reads a DaemonSet in this version.
+    /// Reads a DaemonSet in this version of the CRD.
     pub(super) async fn get(&self, version: &str, name: &str) -> Value {
         told(self.sets(version).get(name).await).expect("it is there")
     }
 
-    /// Merges a change into a DaemonSet or into its status.
+    /// Applies a merge patch to a DaemonSet or to its status.
     pub(super) async fn merge(
         &self,
         version: &str,
@@ -178,7 +178,7 @@ impl Server {
         )
     }
 
-    /// Waits until `holds` is true for a DaemonSet.
+    /// Waits until `holds` returns true for a DaemonSet, read in this version.
     pub(super) async fn until(
         &self,
         version: &str,
@@ -203,7 +203,7 @@ fn from(value: Value) -> DynamicObject {
 fn told(answer: kube::Result<DynamicObject>) -> Result<Value, String> {
     match answer {
         Ok(object) => Ok(serde_json::to_value(object).expect("an object")),
-        // Older API servers also name the type.
+        // Messages of older API servers also contain the type of the value. Remove it, so that one expectation fits all versions.
         Err(kube::Error::Api(status)) => Err(status.message.replace("\"object\": ", "")),
         Err(other) => panic!("no answer: {other}"),
     }

@@ -1,11 +1,11 @@
-//! Objects that are written in one version and read in the other, and changes to them.
+//! Objects that are written in one version of the CRD and read in the other one, and changes to these objects.
 
 use serde_json::{Value, json};
 
 use super::server::{Server, definition};
 use super::{VERSIONS, web};
 
-/// Collects differences between found and expected values.
+/// Collects the differences between actual and expected values.
 struct Judge(Vec<String>);
 
 impl Judge {
@@ -34,7 +34,7 @@ impl Judge {
     }
 }
 
-/// Plays all checks. Returns the unexpected results.
+/// Runs all checks. Returns the differences that they found.
 pub(super) async fn play(server: &Server) -> Vec<String> {
     let mut judge = Judge(Vec::new());
     for (from, to) in [("v1alpha1", "v1beta1"), ("v1beta1", "v1alpha1")] {
@@ -104,7 +104,7 @@ fn full(name: &str) -> Value {
     }))
 }
 
-/// Returns a status with all numbers and both names of the revision.
+/// Returns a status with all its numbers and both names of the revision.
 fn status() -> Value {
     json!({
         "currentNumberScheduled": 3,
@@ -150,9 +150,9 @@ async fn nothing_is_lost(server: &Server, judge: &mut Judge, from: &str, to: &st
     }
 }
 
-/// Checks that unset fields stay absent, except defaults.
+/// Checks that conversion adds no fields to an object, except defaults.
 async fn stays_as_small(server: &Server, judge: &mut Judge, from: &str, to: &str) {
-    // As in Kruise, Argo CD's health script needs an object from which it can read `paused`.
+    // `rollingUpdate` must always be present, as in Kruise: the health check of Argo CD reads `paused` from it.
     let standard = json!({ "rollingUpdateType": "Standard" });
     for (suffix, strategy, expected) in [
         (
@@ -180,7 +180,7 @@ async fn stays_as_small(server: &Server, judge: &mut Judge, from: &str, to: &str
         let mut written =
             web(&json!({ "metadata": { "name": name }, "spec": { "updateStrategy": strategy } }));
         if suffix == "nulls" {
-            // Some clients write null for unset fields.
+            // Some clients write null for unset fields. The API server must treat null like an absent field.
             for field in [
                 "burstReplicas",
                 "minReadySeconds",
@@ -272,8 +272,8 @@ async fn changes(server: &Server, judge: &mut Judge, from: &str, to: &str) {
     judge.same(&name, &after["metadata"]["generation"], &before);
 }
 
-/// Checks that two field managers don't affect each other's fields, in any version. Applying the same object again changes
-/// nothing.
+/// Checks that two field managers don't affect each other's fields, no matter which version each uses. Applying the same object
+/// again must change nothing.
 async fn apply_on_the_server(server: &Server, judge: &mut Judge, from: &str, to: &str) {
     let name = format!("applied-{from}");
     let whole = web(&json!({ "metadata": { "name": name } }));
@@ -309,7 +309,7 @@ async fn apply_on_the_server(server: &Server, judge: &mut Judge, from: &str, to:
 
 /// Checks that an object stored before the defaults existed gets them when it is read.
 ///
-/// Neither that nor a later write for another reason creates a new generation.
+/// Neither reading it nor a later write for another reason may increase the generation.
 async fn defaults_are_no_change(server: &Server, judge: &mut Judge) {
     let mut bare = definition();
     let versions = bare["spec"]["versions"].as_array_mut().expect("versions");
@@ -321,7 +321,7 @@ async fn defaults_are_no_change(server: &Server, judge: &mut Judge) {
     let set = web(
         &json!({ "metadata": { "name": name }, "spec": { "updateStrategy": { "rollingUpdate": {} } } }),
     );
-    // A new CRD takes effect after a moment.
+    // Retry: the API server uses a changed CRD only after a moment.
     let mut bare = false;
     for _ in 0..100 {
         let tried = server

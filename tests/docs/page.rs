@@ -1,4 +1,4 @@
-//! A page of `docs/` as a test reads it: its title, its examples, and the steps of each.
+//! A page of `docs/`, parsed for a test: its title, its examples, and the steps of each example.
 
 use std::mem;
 
@@ -9,20 +9,20 @@ use serde_json::Value;
 pub(crate) struct Page {
     /// File name.
     pub(crate) name: String,
-    /// First heading.
+    /// First heading of the page.
     pub(crate) title: String,
-    /// Fenced ```yaml blocks, with the comments that follow each.
+    /// Examples of the page: fenced ```yaml blocks, each with the comments that follow it.
     pub(crate) examples: Vec<Example>,
 }
 
 /// Example in a ```yaml block: a complete DaemonSet and any other objects that it needs.
 #[derive(Debug, Default)]
 pub(crate) struct Example {
-    /// Objects in order.
+    /// Objects of the example in order.
     pub(crate) objects: Vec<Value>,
-    /// Steps in order.
+    /// Steps of the example in order.
     pub(crate) steps: Vec<Step>,
-    /// Reason why it can't be played.
+    /// Reason why the example can't be played, if it is invalid.
     pub(crate) unreadable: Option<String>,
 }
 
@@ -38,7 +38,7 @@ pub(crate) enum Step {
     Annotate(String, Option<String>),
     /// `offline: NODE`: takes the node offline.
     Offline(String),
-    /// `online: NODE`: brings the node back.
+    /// `online: NODE`: brings the node back online.
     Online(String),
     /// `expect: converged`: waits until every targeted node has an available pod of the new revision and the rollout is complete.
     Converged,
@@ -47,7 +47,7 @@ pub(crate) enum Step {
 }
 
 impl Page {
-    /// Parses the text of the file `name`.
+    /// Parses a page from the text of the file `name`.
     pub(crate) fn read(name: &str, text: &str) -> Self {
         let mut page = Self {
             name: name.to_owned(),
@@ -78,7 +78,7 @@ impl Page {
         page
     }
 
-    /// Adds the step of a comment to the last example.
+    /// Adds the step that a comment line defines to the last example.
     fn heed(&mut self, line: &str) {
         let comment = line.trim().strip_prefix("<!--");
         let Some(text) = comment.and_then(|rest| rest.strip_suffix("-->")) else {
@@ -110,7 +110,7 @@ impl Example {
         example
     }
 
-    /// Adds the default steps: the image changes first, and the fleet converges at the end.
+    /// Adds the steps that comments don't have to state: the image changes first, and the rollout completes at the end.
     fn complete(&mut self) {
         if !self.steps.contains(&Step::Image) {
             self.steps.insert(0, Step::Image);

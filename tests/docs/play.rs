@@ -1,6 +1,6 @@
 //! Plays an example of a page on a separate embedded cluster with the controller.
 //!
-//! The fleet is the one of `docs/README.md`. A Node in the example changes or adds a node.
+//! The fleet is the one that `docs/README.md` describes. A Node in the example changes or adds a node.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -23,7 +23,7 @@ use crate::scenarios::guard::crashing;
 use crate::support::embedded;
 use crate::support::world::World;
 
-/// Name, pool and zone of every node.
+/// Name, pool and zone of every node in the fleet.
 const FLEET: [(&str, &str, &str); 4] = [
     ("node-1", "canary", "a"),
     ("node-2", "field", "a"),
@@ -31,10 +31,10 @@ const FLEET: [(&str, &str, &str); 4] = [
     ("node-4", "field", "b"),
 ];
 
-/// Longest time until an expectation is met, in virtual time. A maintenance window may open as late as tomorrow.
+/// Longest time until an expectation is met, in virtual time. A maintenance window may open only tomorrow.
 const PATIENCE: Duration = Duration::from_secs(48 * 60 * 60);
 
-/// Plays `example`.
+/// Applies an example to a cluster and performs its steps.
 ///
 /// # Errors
 /// If an expectation is not met.
@@ -86,7 +86,8 @@ impl Stage {
         let made = stage.daemons.create(&PostParams::default(), &daemon).await;
         made.context("create the DaemonSet")?;
         stage.until("every pod is available", all_available).await?;
-        // The controller sees the pods a moment later.
+        // Wait until the controller has seen that the pods are available. Otherwise its first decision would find fewer available
+        // pods.
         tokio::time::sleep(Duration::from_secs(1)).await;
         Ok(stage)
     }
@@ -142,7 +143,7 @@ impl Stage {
             .await
     }
 
-    /// Returns the hash of the present revision from the controller's conditions.
+    /// Returns the hash of the present revision, from the message of the condition `RolloutComplete`.
     async fn revision(&self) -> anyhow::Result<String> {
         let daemon = as_native(self.daemons.get(&self.name).await?)?;
         let complete = condition(&daemon, "RolloutComplete").context("no RolloutComplete")?;
@@ -160,7 +161,7 @@ impl Stage {
         is_valid(&serde_json::to_value(patched)?)
     }
 
-    /// Polls with increasing intervals until `holds` succeeds.
+    /// Polls the DaemonSet with increasing intervals until `holds` succeeds.
     async fn until(
         &self,
         what: &str,
@@ -181,7 +182,7 @@ impl Stage {
         }
     }
 
-    /// Returns a description of the present state for error messages.
+    /// Describes conditions and pods for error messages.
     async fn picture(&self, daemon: &DaemonSet) -> anyhow::Result<String> {
         let mut lines = Vec::new();
         let status = daemon.status.clone().unwrap_or_default();
@@ -202,7 +203,7 @@ impl Stage {
     }
 }
 
-/// Returns the nodes, with the changes of the example.
+/// Returns the nodes of the fleet, with the changes of the example.
 fn fleet(objects: &[Value]) -> Vec<FakeNodeSpec> {
     let mut nodes: BTreeMap<String, FakeNodeSpec> = BTreeMap::new();
     for (name, pool, zone) in FLEET {
@@ -264,7 +265,7 @@ async fn create(client: &Client, object: &Value, namespace: &str) -> anyhow::Res
     made.map(drop).with_context(|| format!("create the {kind}"))
 }
 
-/// Checks that the settings can be parsed and are valid.
+/// Checks that yurt-ds can parse the settings of a DaemonSet and accepts them.
 fn is_valid(daemon: &Value) -> anyhow::Result<()> {
     let spec = &daemon["spec"];
     let strategy = &spec["updateStrategy"];

@@ -1,4 +1,4 @@
-//! Clients that hold connections of the controller, and an API server that limits its own.
+//! Clients that keep connections to the controller busy, and an API server that limits the controller's streams.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -15,16 +15,16 @@ use super::plane::{Plane, throughout};
 use super::stage::{Setup, Stage};
 use crate::support::objects::Daemon;
 
-/// Number of clients that never read.
+/// Number of clients that never read a response.
 const CLIENTS: usize = 32;
 
-/// Time for which they stay connected.
+/// Time for which these clients stay connected.
 const LASTS: Duration = Duration::from_secs(20);
 
 /// Timeout of a probe: 1 s is the default of the kubelet, three times that on a busy machine.
 const PROBE: Duration = Duration::from_secs(BUSY);
 
-/// Number of DaemonSets, each with its own label key.
+/// Number of DaemonSets. Each has its own label key, so the controller needs separate watches for it.
 const DAEMONSETS: usize = 60;
 
 pub(super) async fn clients_that_never_read(plane: &Plane) -> anyhow::Result<()> {
@@ -33,7 +33,7 @@ pub(super) async fn clients_that_never_read(plane: &Plane) -> anyhow::Result<()>
         let _clients: Vec<Task> = (0..CLIENTS)
             .map(|_| Task::spawn(never_read(address)))
             .collect();
-        // Wait until all of them have filled their connections.
+        // Wait until the unread answers of all clients fill their connections.
         tokio::time::sleep(Duration::from_secs(1)).await;
         throughout(LASTS, async || {
             for path in ["/live", "/ready"] {
@@ -49,7 +49,7 @@ pub(super) async fn clients_that_never_read(plane: &Plane) -> anyhow::Result<()>
     .await
 }
 
-/// Requests the metrics repeatedly without reading an answer. Reconnects when the connection ends.
+/// Requests the metrics repeatedly without reading a response. Reconnects when the connection is closed.
 async fn never_read(address: SocketAddr) {
     let request = format!("GET /metrics HTTP/1.1\r\nHost: {address}\r\n\r\n");
     loop {
@@ -60,8 +60,8 @@ async fn never_read(address: SocketAddr) {
     }
 }
 
-/// The API server serves 20 streams per connection (`--http2-max-streams-per-connection=20`). Each label key takes a watch of
-/// pods and a watch of revisions.
+/// The API server allows 20 streams per connection (`--http2-max-streams-per-connection=20`). The controller needs more: for each
+/// label key it watches pods and revisions.
 pub(super) async fn few_streams_per_connection(plane: &Plane) -> anyhow::Result<()> {
     Stage::play(plane, Setup::named("streams"), async |stage| {
         let path = stage.tenant.path("daemonsets");

@@ -1,4 +1,4 @@
-//! A tenant: a namespace, nodes and one DaemonSet. The tests play the kubelets.
+//! A tenant: a namespace, nodes and one DaemonSet. The test plays the kubelets of the nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,10 +18,10 @@ use super::plane::{Plane, patience, until};
 use crate::support::objects::{DAEMON, Daemon, image_patch};
 use crate::support::picture::node_name;
 
-/// Polling interval of the kubelets.
+/// Polling interval of the simulated kubelets.
 const PULSE: Duration = Duration::from_millis(100);
 
-/// Tenant with a DaemonSet on separate nodes.
+/// Tenant with one DaemonSet on nodes of its own.
 pub(super) struct Fleet<'a> {
     plane: &'a Plane,
     /// Name of the namespace and prefix of the node names.
@@ -32,21 +32,21 @@ pub(super) struct Fleet<'a> {
     _task: Task,
 }
 
-/// State of the kubelets of a fleet.
+/// State of the simulated kubelets of a tenant.
 #[derive(Default)]
 struct Kubelets {
-    /// Nodes that are offline.
+    /// Nodes that are offline, so that their kubelets do nothing.
     silent: BTreeSet<String>,
-    /// UIDs of pods that were started.
+    /// UIDs of pods that the kubelets have started.
     started: BTreeSet<String>,
     /// Nodes of pods that were deleted, by the UID of the pod.
     deleted: BTreeMap<String, String>,
-    /// Largest number of nodes without a Ready pod after all had one.
+    /// Largest number of nodes that lacked a Ready pod at once. `None` until all nodes have had one.
     most_missing: Option<usize>,
 }
 
 impl<'a> Fleet<'a> {
-    /// Creates a tenant and waits until every node runs a pod.
+    /// Creates a tenant and waits until every node runs a Ready pod.
     pub(super) async fn create(
         plane: &'a Plane,
         name: &str,
@@ -97,7 +97,7 @@ impl<'a> Fleet<'a> {
         self.online(number).await
     }
 
-    /// Returns the labels of a node of the tenant. If `is_wanted`, its DaemonSet selects the node.
+    /// Returns the labels of a node of the tenant. The DaemonSet selects the node if `is_wanted` is true.
     pub(super) fn node_labels(&self, is_wanted: bool) -> Value {
         if is_wanted {
             json!({ "tenant": self.name, "scenario": self.name })
@@ -106,12 +106,12 @@ impl<'a> Fleet<'a> {
         }
     }
 
-    /// Returns the name of a node.
+    /// Returns the name of the tenant's node with this number.
     pub(super) fn node(&self, number: usize) -> String {
         node_name(&self.name, number)
     }
 
-    /// Returns the path of the tenant's objects of a kind.
+    /// Returns the API path of the tenant's objects of a resource.
     pub(super) fn path(&self, resource: &str) -> String {
         let group = match resource {
             "daemonsets" | "controllerrevisions" => "/apis/apps/v1",
@@ -122,7 +122,7 @@ impl<'a> Fleet<'a> {
         format!("{group}/namespaces/{}/{resource}", self.name)
     }
 
-    /// Returns the path of the DaemonSet.
+    /// Returns the API path of the tenant's DaemonSet.
     pub(super) fn daemon(&self) -> String {
         format!("{}/{DAEMON}", self.path("daemonsets"))
     }
@@ -144,25 +144,25 @@ impl<'a> Fleet<'a> {
             .await
     }
 
-    /// Sets the Ready condition of a node. Its kubelet continues.
+    /// Sets the Ready condition of a node. The kubelet continues to start and end pods.
     pub(super) async fn flap(&self, number: usize, is_ready: bool) -> anyhow::Result<()> {
         let status = if is_ready { "True" } else { "False" };
         self.set_ready(number, status).await
     }
 
-    /// Takes a node offline. Its kubelet stops.
+    /// Takes a node offline: its kubelet does nothing, and its Ready condition is `Unknown`.
     pub(super) async fn offline(&self, number: usize) -> anyhow::Result<()> {
         lock(&self.kubelets).silent.insert(self.node(number));
         self.set_ready(number, "Unknown").await
     }
 
-    /// Brings a node online.
+    /// Brings a node online again.
     pub(super) async fn online(&self, number: usize) -> anyhow::Result<()> {
         lock(&self.kubelets).silent.remove(&self.node(number));
         self.set_ready(number, "True").await
     }
 
-    /// Sets an image that no pod of the DaemonSet has.
+    /// Changes the DaemonSet to an image that it has not had before.
     pub(super) async fn change_image(&mut self) -> anyhow::Result<()> {
         let number = self.image.trim_start_matches("nginx:");
         let next: u32 = number.parse()?;
@@ -172,13 +172,13 @@ impl<'a> Fleet<'a> {
             .await
     }
 
-    /// Rolls out a new image, which must complete in time.
+    /// Rolls out a new image and checks that the rollout completes within [`PROMPT`].
     pub(super) async fn roll(&mut self) -> anyhow::Result<()> {
         self.change_image().await?;
         self.until_complete(PROMPT).await
     }
 
-    /// Waits until every online node runs the image and the DaemonSet reports that.
+    /// Waits until every online node runs the present image and the DaemonSet reports a complete rollout.
     pub(super) async fn until_complete(&self, limit: Duration) -> anyhow::Result<()> {
         let what = format!("the rollout of {} is complete", self.name);
         until(&what, limit, async || {
@@ -194,14 +194,14 @@ impl<'a> Fleet<'a> {
         .await
     }
 
-    /// Returns the conditions of the DaemonSet that the controller writes.
+    /// Returns the conditions of the DaemonSet.
     pub(super) async fn conditions(&self) -> anyhow::Result<Vec<Value>> {
         let daemon = self.plane.read(&self.daemon()).await?;
         let conditions = daemon["status"]["conditions"].as_array().cloned();
         Ok(conditions.unwrap_or_default())
     }
 
-    /// Returns the online nodes without a Ready pod of the current image. `None` if there is none.
+    /// Returns a description of the online nodes without a Ready pod of the present image, or `None` if there are none.
     async fn missing_pods(&self) -> anyhow::Result<Option<String>> {
         let updated = self.updated().await?;
         let silent = lock(&self.kubelets).silent.clone();
@@ -213,7 +213,7 @@ impl<'a> Fleet<'a> {
         Ok((!missing.is_empty()).then_some(text))
     }
 
-    /// Returns the nodes with a Ready pod of the current image.
+    /// Returns the names of the nodes with a Ready pod of the present image.
     pub(super) async fn updated(&self) -> anyhow::Result<BTreeSet<String>> {
         let pods = self.pods().await?;
         let is_updated = |pod: &&Value| is_ready(pod) && image(pod) == self.image;
@@ -224,7 +224,7 @@ impl<'a> Fleet<'a> {
             .collect())
     }
 
-    /// Waits until the pod on a node is updated.
+    /// Waits until the pod on a node runs the present image.
     pub(super) async fn until_updated(&self, number: usize) -> anyhow::Result<()> {
         let wanted = self.node(number);
         until(&format!("{wanted} is updated"), PROMPT, async || {
@@ -257,13 +257,13 @@ impl<'a> Fleet<'a> {
 
     /// Waits until an outdated node is updated, or a condition names it.
     ///
-    /// A node that the controller can't read may keep its pod, but it must be reported.
+    /// The controller may leave the pod of a node that it can't decode, but it must report the node.
     pub(super) async fn until_updated_or_named(&self, number: usize) -> anyhow::Result<()> {
         let wanted = self.node(number);
         let what = format!("{wanted} is updated, or a condition names it");
         until(&what, PROMPT, async || {
             let conditions = self.conditions().await?;
-            // Only the controller's conditions count. A test may have written others.
+            // Only count the controller's conditions. A test may have written other conditions to the same status.
             let names = |told: &Value| {
                 told["message"]
                     .as_str()
@@ -277,7 +277,7 @@ impl<'a> Fleet<'a> {
         .await
     }
 
-    /// Waits until the DaemonSet is updated, or a condition reports that part of it can't be read.
+    /// Waits until the rollout is complete or a condition reports an object of the tenant that can't be read.
     pub(super) async fn until_complete_or_unreadable(&self) -> anyhow::Result<()> {
         let what = format!("{} is updated, or says that it cannot be read", self.name);
         until(&what, PROMPT, async || {
@@ -297,7 +297,7 @@ impl<'a> Fleet<'a> {
         .await
     }
 
-    /// Returns the nodes whose pods were deleted so far, with repetitions.
+    /// Returns the node of every deleted pod so far, so that a node may occur several times.
     pub(super) fn deleted(&self) -> Vec<String> {
         lock(&self.kubelets).deleted.values().cloned().collect()
     }
@@ -329,14 +329,14 @@ impl<'a> Fleet<'a> {
     }
 }
 
-/// Returns a DaemonSet that replaces all pods at once.
+/// Returns a DaemonSet whose pods yurt-ds may replace all at once.
 pub(super) fn at_once() -> Daemon {
     Daemon::new()
         .max_unavailable("100%")
         .annotate("ready-settle", "0s")
 }
 
-/// Plays the kubelets: pods run as soon as they are bound and end as soon as they are deleted.
+/// Plays the kubelets: starts pods when they are bound to a node, and ends them when they are deleted.
 async fn play(client: Client, namespace: String, nodes: usize, kubelets: Arc<Mutex<Kubelets>>) {
     let path = format!("/api/v1/namespaces/{namespace}/pods");
     loop {
@@ -354,7 +354,7 @@ async fn play(client: Client, namespace: String, nodes: usize, kubelets: Arc<Mut
 }
 
 impl Kubelets {
-    /// Records the state of the pods. Returns the pods to start or to end.
+    /// Records the state of the tenant's pods. Returns the pods to start or to end.
     fn take(&mut self, pods: &[Value], nodes: usize) -> Vec<Value> {
         let ready = pods.iter().filter(|pod| is_ready(pod)).map(node);
         let missing = nodes - ready.collect::<BTreeSet<_>>().len().min(nodes);
@@ -380,7 +380,7 @@ impl Kubelets {
     }
 }
 
-/// Starts a pod, or ends a deleted one. Returns its UID if that failed.
+/// Starts a pod, or ends a deleted one. Returns the UID of the pod if the request failed.
 async fn act(client: &Client, pods: &str, pod: &Value) -> Option<String> {
     let path = format!(
         "{pods}/{}",
@@ -399,7 +399,7 @@ async fn act(client: &Client, pods: &str, pod: &Value) -> Option<String> {
     done.err().map(|_| uid(pod).to_owned())
 }
 
-/// Returns the status of a pod that has run since this time.
+/// Returns the status of a pod that has been running since this time.
 pub(super) fn running(pod: &Value, since: &Value) -> Value {
     let conditions = ["PodScheduled", "Initialized", "ContainersReady", "Ready"];
     let conditions = conditions

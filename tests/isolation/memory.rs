@@ -1,4 +1,4 @@
-//! Large objects that the controller doesn't manage. They must not increase its memory at startup noticeably.
+//! Large objects that the controller doesn't manage. They must not noticeably increase the memory that it needs to start.
 
 use std::time::Duration;
 
@@ -12,13 +12,13 @@ use super::plane::{Plane, until};
 use super::stage::{Setup, Stage};
 use crate::support::objects::{DAEMON, Daemon};
 
-/// Allowed growth of the peak memory of a start, in KiB.
+/// Allowed increase of the peak memory of a start, in KiB.
 const GROWTH: u64 = 8 * 1024;
 
-/// Number of concurrent requests.
+/// Number of objects that are created in parallel.
 const AT_ONCE: usize = 8;
 
-/// Time after the first rollout during which late lists still arrive.
+/// Time to wait after the first rollout, because the controller may still receive lists.
 const SETTLED: Duration = Duration::from_secs(2);
 
 /// Returns a text of this many kilobytes.
@@ -26,12 +26,13 @@ fn text(kilobytes: usize) -> String {
     "x".repeat(kilobytes * 1000)
 }
 
-/// Returns an environment of this many kilobytes.
+/// Returns environment variables of this many kilobytes for a container.
 fn large_environment(kilobytes: usize) -> Value {
     json!([{ "name": "TEXT", "value": text(kilobytes) }])
 }
 
-/// Plays a story with this many objects of `make`.
+/// Compares the peak memory of the controller's start before and after this many objects are created. `make` returns their path
+/// and manifest. `extra` is an additional allowance in KiB.
 async fn weigh(
     plane: &Plane,
     name: &'static str,
@@ -61,7 +62,7 @@ async fn weigh(
     .await
 }
 
-/// Returns the largest memory of a new controller until its first rollout is complete, in KiB.
+/// Restarts the controller and lets it complete a rollout. Returns the peak memory in KiB.
 async fn peak_of_start(stage: &mut Stage<'_>) -> anyhow::Result<u64> {
     let mut started = stage.restart().await;
     if started.is_ok() {
@@ -125,8 +126,8 @@ pub(super) async fn large_revisions_of_no_daemonset(plane: &Plane) -> anyhow::Re
     .await
 }
 
-/// Every Advanced DaemonSet is managed, and its pods and its revision are created from its template. So two copies of each are
-/// allowed.
+/// The controller manages every Advanced DaemonSet and creates pods and a revision from its template. So two copies of each
+/// template are allowed.
 pub(super) async fn large_advanced_daemonsets(plane: &Plane) -> anyhow::Result<()> {
     let (objects, kilobytes) = (20, 1000);
     let templates = 2 * 20 * 1000;
@@ -145,7 +146,7 @@ pub(super) async fn large_advanced_daemonsets(plane: &Plane) -> anyhow::Result<(
     .await
 }
 
-/// Jobs with the labels of a pre-pull, whose pods never run.
+/// The Jobs have the labels of a pre-pull, but the controller did not create them. Their pods never run.
 pub(super) async fn large_jobs_of_no_pre_pull(plane: &Plane) -> anyhow::Result<()> {
     weigh(plane, "large-jobs", (60, 0), async |stage| {
         let job = json!({
@@ -167,7 +168,7 @@ pub(super) async fn large_jobs_of_no_pre_pull(plane: &Plane) -> anyhow::Result<(
     .await
 }
 
-/// Events that the controller reads to report why a pod is not created: a quota rejects it.
+/// A quota rejects a pod. To report that, the controller reads the Events of the DaemonSet, which are large here.
 pub(super) async fn large_events(plane: &Plane) -> anyhow::Result<()> {
     Stage::play(plane, Setup::named("large-events"), async |stage| {
         let before = peak_of_start(stage).await?;

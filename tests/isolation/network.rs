@@ -10,11 +10,11 @@ use super::plane::Plane;
 use super::stage::{MOMENTS, Setup, Stage};
 use crate::support::faulty::{Fault, Rule, Verb};
 
-/// Number of nodes, and of nodes that may lack a pod at once.
+/// Number of nodes, and number of nodes that may lack a pod at once.
 const NODES: usize = 30;
 const BUDGET: usize = 10;
 
-/// Interval between resets of all watches.
+/// Interval at which the proxy breaks all watches.
 const RESETS: Duration = Duration::from_secs(5);
 
 pub(super) async fn delays_resets_and_lost_requests(plane: &Plane) -> anyhow::Result<()> {

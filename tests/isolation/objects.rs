@@ -1,4 +1,4 @@
-//! Objects that a library can't decode. Each can be created with the permissions of one tenant or one kubelet.
+//! Objects that a client library can't decode. Each can be created with the permissions of a single tenant or kubelet.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::plane::Plane;
 use super::stage::{MOMENTS, Setup, Stage};
 use crate::support::objects::{DAEMON, Daemon};
 
-/// Time that the API server accepts and that many libraries can't represent.
+/// Time that the API server accepts but many libraries can't represent.
 const FAR: &str = "9999-12-31T23:59:59Z";
 
 /// Number of status writes in a flood.
@@ -24,10 +24,10 @@ fn deep() -> Value {
     (0..200).fold(json!(1), |inner, _| json!({ "deeper": inner }))
 }
 
-/// Same time with microseconds, for a Lease.
+/// [`FAR`] with microseconds, as Leases have it.
 const FAR_MICRO: &str = "9999-12-31T23:59:59.000000Z";
 
-/// Creates a ControllerRevision with deep data and the labels of the tenant's pods.
+/// Creates a ControllerRevision with deeply nested data and the labels of the tenant's pods.
 async fn deep_revision(stage: &Stage<'_>, owner: Value) -> anyhow::Result<()> {
     let revision = json!({
         "metadata": { "name": "deep", "labels": { "app": "nginx" }, "ownerReferences": [owner] },
@@ -97,7 +97,7 @@ pub(super) async fn a_time_in_the_status_of_a_daemonset(plane: &Plane) -> anyhow
     .await
 }
 
-/// Returns the Ready condition of a node with far times. The number makes each call a separate event.
+/// Returns a Ready condition for a node, with times that libraries can't decode. The number makes each write a change.
 fn far_node(number: usize) -> Value {
     json!({ "conditions": [{
         "type": "Ready", "status": "True", "reason": "Test", "message": number.to_string(),
@@ -123,7 +123,7 @@ pub(super) async fn a_time_in_a_condition_of_a_node(plane: &Plane) -> anyhow::Re
     .await
 }
 
-/// Writes the status of the tenant's first pod with far times.
+/// Writes a status with times that libraries can't decode to the tenant's first pod. The number makes each write a change.
 async fn far_pod(stage: &Stage<'_>, number: usize) -> anyhow::Result<()> {
     let pod = stage.tenant.pod_on(1).await?;
     let mut status = running(&pod, &json!(FAR));
@@ -168,7 +168,7 @@ pub(super) async fn a_flood_of_such_times(plane: &Plane) -> anyhow::Result<()> {
     .await
 }
 
-/// The Lease has the name of the controller's Lease, but is in the tenant's namespace.
+/// A Lease in the tenant's namespace that has the same name as the controller's Lease.
 pub(super) async fn a_time_in_a_lease(plane: &Plane) -> anyhow::Result<()> {
     Stage::play(plane, Setup::named("far-lease"), async |stage| {
         let lease = json!({
@@ -177,7 +177,8 @@ pub(super) async fn a_time_in_a_lease(plane: &Plane) -> anyhow::Result<()> {
         });
         plane.create(&stage.tenant.path("leases"), &lease).await?;
         stage.neighbour_goes_on().await?;
-        // A new leader has already looked for other installations.
+        // The controller has just become leader and has looked for Leases of other installations. It must ignore the tenant's
+        // Lease.
         let log = stage.controller_mut()?.tail();
         ensure!(!log.contains("other installations"), "it complains:\n{log}");
         Ok(())
@@ -185,13 +186,13 @@ pub(super) async fn a_time_in_a_lease(plane: &Plane) -> anyhow::Result<()> {
     .await
 }
 
-/// Longest time of the whole rollout with a flapping node. The node delays it once, for 30 s.
+/// Time limit for the rollout on the other nodes while one node flaps. That node delays it once, for 30 s.
 const BESIDE_FLAPPING: Duration = Duration::from_secs(75);
 
-/// Time for which that node is NotReady: a little less than it takes to count as a failure of the revision.
+/// Time for which the flapping node is NotReady. It is a little shorter than an outage that counts as a failure of the revision.
 const DOWN: Duration = Duration::from_secs(28);
 
-/// Time for which it is Ready in between: too short for more than one replacement.
+/// Time for which the flapping node is Ready in between, which suffices for one replacement at most.
 const UP: Duration = Duration::from_millis(300);
 
 pub(super) async fn a_node_that_flaps(plane: &Plane) -> anyhow::Result<()> {

@@ -1,4 +1,4 @@
-//! A cluster for stories about isolation, and the controller as a process.
+//! A cluster for the isolation tests, with the controller as a process.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -19,19 +19,19 @@ use yurt_ds::task::Task;
 use crate::support::binary::{ANY_PORT, Installation, NAMESPACE, Process, controller_command};
 use crate::support::{machine, real};
 
-/// Environment variable with the program to test instead of the one that cargo built.
+/// Environment variable with a yurt-ds binary to test instead of the one that cargo built.
 pub(super) const BINARY: &str = "YURT_DS_ISOLATION_BINARY";
 
-/// Polling interval of tests.
+/// Polling interval of the tests.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Cluster without a controller.
 pub(super) struct Plane {
-    /// Client of a cluster administrator.
+    /// Client with the permissions of a cluster administrator.
     pub(super) client: Client,
     /// Kubeconfig for a controller.
     kubeconfig: PathBuf,
-    /// True for a real control plane.
+    /// True for a real control plane, false for an embedded cluster.
     pub(super) is_real: bool,
     directory: tempfile::TempDir,
     _life: (Option<Installation>, Vec<Task>),
@@ -40,12 +40,12 @@ pub(super) struct Plane {
 /// Running controller.
 pub(super) struct Controller {
     process: Process,
-    /// Address of its metrics.
+    /// Address of the controller's metrics.
     pub(super) address: SocketAddr,
 }
 
 impl Plane {
-    /// Connects to the real control plane of this kubeconfig. The controller gets the roles of `manifests/`.
+    /// Connects to a real control plane with this kubeconfig, and grants the controller the roles of `manifests/`.
     pub(super) async fn real(kubeconfig: &Path) -> anyhow::Result<Self> {
         let client = real::client(kubeconfig, "yurt-ds-isolation").await?;
         let installation = Installation::prepare(&client, kubeconfig).await?;
@@ -58,7 +58,7 @@ impl Plane {
         })
     }
 
-    /// Starts an embedded cluster that serves HTTP.
+    /// Starts an embedded cluster whose API server a process can reach over HTTP.
     pub(super) async fn embedded() -> anyhow::Result<Self> {
         let clock = Clock::System;
         let cluster = Cluster::new(ClusterOptions::new(clock.clone(), 1).with_advanced());
@@ -94,7 +94,7 @@ impl Plane {
         self.start_with(&self.kubeconfig).await
     }
 
-    /// Starts a controller with this kubeconfig.
+    /// Starts a controller that uses this kubeconfig.
     pub(super) async fn controller_by(&self, kubeconfig: &str) -> anyhow::Result<Controller> {
         let file = self.directory.path().join("by-proxy.kubeconfig");
         std::fs::write(&file, kubeconfig)?;
@@ -104,7 +104,7 @@ impl Plane {
     async fn start_with(&self, kubeconfig: &Path) -> anyhow::Result<Controller> {
         let built = PathBuf::from(env!("CARGO_BIN_EXE_yurt-ds"));
         let program = std::env::var_os(BINARY).map_or(built, PathBuf::from);
-        // All controllers have the same identity, so each takes over the Lease of its predecessor at once.
+        // Give all controllers the same identity, so that a restarted one takes over the Lease without waiting for it to expire.
         let mut command = controller_command(&program, "isolation", kubeconfig);
         command.env("YURT_DS_PROBE_LISTEN", ANY_PORT);
         let log = self.directory.path().join("controller.log");
@@ -113,7 +113,7 @@ impl Plane {
         Ok(Controller { process, address })
     }
 
-    /// Sends a request and returns the text of the answer.
+    /// Sends a request to the API server and returns the body of the response as text.
     pub(super) async fn call(
         &self,
         method: &str,
@@ -133,13 +133,13 @@ impl Plane {
         answer.with_context(|| format!("{method} {path}"))
     }
 
-    /// Reads JSON at this path.
+    /// Reads the JSON object at this path.
     pub(super) async fn read(&self, path: &str) -> anyhow::Result<Value> {
         let text = self.call("GET", path, String::new()).await?;
         serde_json::from_str(&text).with_context(|| format!("read {path}"))
     }
 
-    /// Creates an object.
+    /// Creates an object at the path of its resource.
     pub(super) async fn create(&self, path: &str, object: &Value) -> anyhow::Result<()> {
         self.call("POST", path, object.to_string()).await.map(drop)
     }
@@ -149,7 +149,7 @@ impl Plane {
         self.call("PATCH", path, patch.to_string()).await.map(drop)
     }
 
-    /// Deletes an object at once, or all objects of a list.
+    /// Deletes the object at this path without a grace period, or all objects of a list.
     pub(super) async fn delete(&self, path: &str) -> anyhow::Result<()> {
         let path = format!(
             "{path}{}gracePeriodSeconds=0",
@@ -160,19 +160,20 @@ impl Plane {
 }
 
 impl Controller {
-    /// Requests a probe, from the listener for probes if there is one. An answer may take at most `limit`.
+    /// Requests `/live` or `/ready`, on the probe port if there is one. The response may take `limit` at most. Returns status and
+    /// body.
     pub(super) async fn probe(&self, path: &str, limit: Duration) -> anyhow::Result<(u16, String)> {
         let own = self.process.address_after("Answering probes");
         ask(own.unwrap_or(self.address), path, limit).await
     }
 
-    /// Returns the present metrics.
+    /// Returns the metrics page of the controller.
     pub(super) async fn metrics(&self) -> anyhow::Result<String> {
         let answer = ask(self.address, "/metrics", Duration::from_secs(10)).await?;
         Ok(answer.1)
     }
 
-    /// Waits until the controller is ready.
+    /// Waits until the controller reports that it is ready.
     pub(super) async fn until_ready(&self, limit: Duration) -> anyhow::Result<()> {
         until("the controller is ready", limit, async || {
             let (status, text) = self.probe("/ready", limit).await?;
@@ -181,7 +182,7 @@ impl Controller {
         .await
     }
 
-    /// Returns the largest resident memory so far, in KiB.
+    /// Returns the peak of the controller's resident memory, in KiB.
     pub(super) fn peak(&self) -> anyhow::Result<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id()))?;
         let mut lines = status.lines();
@@ -190,13 +191,13 @@ impl Controller {
         Ok(number.context("no VmHWM")?.trim().parse()?)
     }
 
-    /// Returns the end of its log.
+    /// Returns the end of the controller's log.
     pub(super) fn tail(&mut self) -> String {
         self.process.tail()
     }
 }
 
-/// Requests a page on a new connection.
+/// Requests a page on a new connection. Returns status and body.
 async fn ask(address: SocketAddr, path: &str, limit: Duration) -> anyhow::Result<(u16, String)> {
     let asked = async {
         let mut stream = TcpStream::connect(address).await?;
@@ -213,10 +214,10 @@ async fn ask(address: SocketAddr, path: &str, limit: Duration) -> anyhow::Result
     answered.with_context(|| format!("no answer to {path} within {limit:?}"))?
 }
 
-/// Waits until `look` reports nothing missing.
+/// Repeats `look` until it returns `None`. `Some` describes what is still missing.
 ///
 /// # Errors
-/// Returns the last missing item, or the error of the last look.
+/// Returns what was missing at the end, or the last error of `look`.
 pub(super) async fn until(
     what: &str,
     limit: Duration,
@@ -236,10 +237,10 @@ pub(super) async fn until(
     }
 }
 
-/// Checks repeatedly that `look` reports no problem.
+/// Repeats `look` for this time. It must always return `None`; `Some` describes a problem.
 ///
 /// # Errors
-/// Returns the problem.
+/// Returns the first problem.
 pub(super) async fn throughout(
     time: Duration,
     mut look: impl AsyncFnMut() -> anyhow::Result<Option<String>>,
@@ -253,7 +254,7 @@ pub(super) async fn throughout(
     Ok(())
 }
 
-/// Returns the longest time for steps that prepare a story.
+/// Returns the time limit for steps that prepare a story.
 pub(super) fn patience() -> Duration {
     Duration::from_secs(10) * machine::BUSY
 }

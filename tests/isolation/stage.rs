@@ -1,4 +1,4 @@
-//! The environment of a story: a tenant that does harm, its neighbor, and a controller.
+//! The environment of a story: a tenant that does harm, its neighbor, and the controller.
 
 use std::time::Duration;
 
@@ -11,37 +11,37 @@ use super::{NOTICED, PROMPT};
 use crate::support::faulty::FaultProxy;
 use crate::support::objects::Daemon;
 
-/// Moments of a story. True if the controller restarts before that moment.
+/// Moments at which a story checks its expectations. True if the controller restarts before.
 pub(super) const MOMENTS: [(&str, bool); 2] =
     [("before a restart", false), ("after a restart", true)];
 
 /// Tenant, neighbor and controller.
 pub(super) struct Stage<'a> {
-    /// Cluster.
+    /// Cluster of the story.
     pub(super) plane: &'a Plane,
     /// Tenant whose objects do harm. It has two nodes.
     pub(super) tenant: Fleet<'a>,
-    /// Tenant that must not be harmed.
+    /// Tenant whose rollouts must not be affected.
     pub(super) neighbour: Fleet<'a>,
-    /// Proxy of the controller, if it uses one.
+    /// Proxy between controller and API server, if the story needs faults on that connection.
     proxy: Option<FaultProxy>,
     controller: Option<Controller>,
 }
 
-/// Setup of a stage.
+/// Settings of a stage.
 pub(super) struct Setup {
-    /// Name of the story, unique among all of them.
+    /// Name of the story. It is unique, because the tenants' names contain it.
     pub(super) name: &'static str,
     /// Number of the neighbor's nodes.
     pub(super) nodes: usize,
-    /// DaemonSet of the neighbor.
+    /// DaemonSet that the neighbor runs.
     pub(super) daemon: Daemon,
     /// True if the controller reaches the API server through a proxy.
     pub(super) by_proxy: bool,
 }
 
 impl Setup {
-    /// Returns a setup with two nodes that are updated at once, without a proxy.
+    /// Returns the default setup: the neighbor has two nodes that are updated at the same time, and there is no proxy.
     pub(super) fn named(name: &'static str) -> Self {
         Self {
             name,
@@ -53,7 +53,7 @@ impl Setup {
 }
 
 impl<'a> Stage<'a> {
-    /// Plays a story on a new stage and then removes everything.
+    /// Plays a story on a new stage, then deletes all its objects.
     pub(super) async fn play(
         plane: &'a Plane,
         setup: Setup,
@@ -75,7 +75,7 @@ impl<'a> Stage<'a> {
     }
 
     async fn set(plane: &'a Plane, setup: Setup) -> anyhow::Result<Self> {
-        // The process ID distinguishes the objects of different runs.
+        // Add the process ID to the names, so that objects of an earlier run don't collide with those of this one.
         let name = |role| format!("{}-{role}-{}", setup.name, std::process::id());
         let (tenant, neighbour) = (name("tenant"), name("neighbour"));
         let (tenant, neighbour) = tokio::try_join!(
@@ -96,7 +96,7 @@ impl<'a> Stage<'a> {
         })
     }
 
-    /// Starts the first controller and waits until all initial rollouts are complete.
+    /// Starts the first controller and waits until the rollouts of both tenants are complete.
     async fn start(&mut self) -> anyhow::Result<()> {
         self.start_controller().await?;
         self.controller()?.until_ready(patience()).await?;
@@ -104,7 +104,7 @@ impl<'a> Stage<'a> {
         self.neighbour.until_complete(patience()).await
     }
 
-    /// Restarts the controller. It must become ready in time.
+    /// Restarts the controller and waits until it is ready, within [`PROMPT`].
     pub(super) async fn restart(&mut self) -> anyhow::Result<()> {
         self.start_controller().await?;
         let ready = self.controller()?.until_ready(PROMPT).await;
@@ -125,24 +125,24 @@ impl<'a> Stage<'a> {
         self.controller.as_ref().context("no controller runs")
     }
 
-    /// Returns the running controller, for access to its log.
+    /// Returns the running controller, with mutable access to read its log.
     pub(super) fn controller_mut(&mut self) -> anyhow::Result<&mut Controller> {
         self.controller.as_mut().context("no controller runs")
     }
 
-    /// Returns the proxy of the controller.
+    /// Returns the proxy between controller and API server.
     pub(super) fn proxy(&self) -> anyhow::Result<&FaultProxy> {
         self.proxy.as_ref().context("the stage has no proxy")
     }
 
-    /// Rolls out an image at the neighbor, restarts the controller, and rolls out another one.
+    /// Checks that the neighbor's rollouts complete in time, before and after a restart of the controller.
     pub(super) async fn neighbour_goes_on(&mut self) -> anyhow::Result<()> {
         self.neighbour.roll().await.context("before a restart")?;
         self.restart().await?;
         self.neighbour.roll().await.context("after a restart")
     }
 
-    /// Takes a node of the neighbor offline and brings it back. The controller must notice the outage in time.
+    /// Takes a node of the neighbor offline and brings it back. The controller must notice both in time.
     pub(super) async fn outage_is_noticed(&self) -> anyhow::Result<()> {
         self.until_offline(0, patience()).await?;
         self.neighbour.offline(1).await?;
@@ -151,7 +151,7 @@ impl<'a> Stage<'a> {
         noticed.context("an outage of the neighbour's node")
     }
 
-    /// Waits until the metrics count this many nodes of the neighbor as offline.
+    /// Waits until the metrics show this number of offline nodes for the neighbor.
     async fn until_offline(&self, expected: u64, limit: Duration) -> anyhow::Result<()> {
         let what = format!("the metrics count {expected} nodes as offline");
         let namespace = format!("namespace=\"{}\"", self.neighbour.name);
@@ -170,9 +170,9 @@ impl<'a> Stage<'a> {
         .await
     }
 
-    /// Creates an owner in the tenant that is not a DaemonSet, and returns the owner reference.
+    /// Creates an object in the tenant's namespace that is not a DaemonSet. Returns an owner reference to it.
     ///
-    /// The native controller adopts objects without an owner. With this owner they belong to no DaemonSet.
+    /// Test objects get this owner because the native controller would adopt objects without one.
     pub(super) async fn other_owner(&self) -> anyhow::Result<serde_json::Value> {
         let path = self.tenant.path("configmaps");
         let owner = json!({ "metadata": { "name": "owner" } });

@@ -1,4 +1,4 @@
-//! Watches that stall while writes pass. The controller must not act on old data.
+//! Watches that stall while writes succeed. The controller must not write to pods on the basis of stale data.
 
 use std::time::Duration;
 
@@ -9,19 +9,20 @@ use super::plane::{Plane, throughout, until};
 use super::stage::{Setup, Stage};
 use crate::support::faulty::{Fault, Rule, Verb};
 
-/// Age of watch data from which on no pod may be written to. Bookmarks come every minute, with some delay.
+/// Age of watch data at which the controller must have stopped writing to pods. Bookmarks refresh the data every minute, with
+/// some delay.
 const LIMIT: Duration = Duration::from_secs(100);
 
-/// Time during which no pod may be written to.
+/// Time for which the test checks that no pod is written to.
 const STILL: Duration = Duration::from_secs(20);
 
-/// Longest time until a bookmark is sent.
+/// Longest time until a resumed watch receives a bookmark.
 const BOOKMARK: Duration = Duration::from_secs(65);
 
-/// Metric of the age in seconds.
+/// Metric with the age of the data about nodes, in seconds.
 const AGE: &str = "yurt_ds_watch_age_seconds{resource=\"nodes\"";
 
-/// Reason of the condition.
+/// Reason of the condition that reports stale data.
 const REASON: &str = "StaleData";
 
 pub(super) async fn stalled_watches_of_nodes_and_pods(plane: &Plane) -> anyhow::Result<()> {
@@ -74,7 +75,7 @@ pub(super) async fn stalled_watches_of_nodes_and_pods(plane: &Plane) -> anyhow::
     .await
 }
 
-/// Waits until condition and metric report that the data is old.
+/// Waits until a condition and a metric report that the data is stale.
 async fn is_reported(stage: &Stage<'_>) -> anyhow::Result<()> {
     until(
         "a condition says that the data is old",

@@ -1,4 +1,4 @@
-//! Advanced DaemonSets: the controller creates the pods, also on nodes that join and leave.
+//! Advanced DaemonSets: the controller also creates the pods, even on nodes that join and leave.
 
 use yurt_ds::core::{IntOrPercent, Scaling};
 

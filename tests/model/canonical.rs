@@ -1,7 +1,8 @@
-//! Canonical form of states: equivalent situations become equal values.
+//! Canonical form of states: equivalent states become equal values, so that the search visits each only once.
 //!
-//! Instants are ticks before now. An instant is cut off at the age from which the engine can't distinguish it from older ones, so
-//! the number of states is finite. Pods are numbered in the order of nodes, so that the history of UIDs makes no difference.
+//! Instants are stored as ticks before now. The engine can't distinguish instants beyond a certain age, so older ones are cut off
+//! there. This keeps the number of states finite. Pods are numbered in the order of nodes, so that the history of UIDs makes no
+//! difference.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,11 +20,11 @@ impl State {
         self
     }
 
-    /// Clears the instants that these settings never read.
+    /// Resets the instants that the engine never reads under these settings.
     fn forget_times(&mut self, rules: &Rules) {
         let (settles, ripens) = (
             !rules.strategy.ready_settle.is_zero(),
-            // The age of surge pods always matters.
+            // Keep these instants if surge pods are possible: the engine reads their age even without `minReadySeconds`.
             !rules.strategy.min_ready.is_zero() || !rules.strategy.max_surge.is_zero(),
         );
         let may_be_lost = self.faults.losses > 0 || rules.killer.is_some();
@@ -98,9 +99,9 @@ impl State {
 
     /// Cuts off instants that the engine can't distinguish from older ones.
     ///
-    /// Instants on an online node are compared with now, so [`FAR`] ticks are the maximum. Instants on an offline node are
-    /// compared with its outage, and outages with each other. For these, the order stays, and the time between neighbors up to
-    /// [`FAR`].
+    /// On an online node the engine compares instants with now, so [`FAR`] ticks are the maximum. On an offline node it compares
+    /// them with the outage, and outages with each other. There, the order of instants is kept, and distances between neighboring
+    /// ones are limited to [`FAR`].
     fn shorten_times(&mut self) {
         let mut instants = BTreeSet::from([0]);
         for n in 0..self.nodes.len() {
@@ -127,13 +128,13 @@ impl State {
         }
     }
 
-    /// Returns true if a node is offline or seen as offline.
+    /// Returns true if a node is offline or the controller sees it as offline.
     fn is_absent(&self, n: usize) -> bool {
         let seen = self.view.nodes.as_ref();
         !self.nodes[n].ready || seen.is_some_and(|nodes| !nodes[n].ready)
     }
 
-    /// Calls `act` for every known instant of a node, seen or not.
+    /// Calls `act` for every instant of a node and its pods, in the API server and in the controller's view.
     pub(crate) fn each_instant_on(&mut self, n: usize, mut act: impl FnMut(&mut Ago)) {
         if self.nodes[n].gone {
             return;

@@ -1,4 +1,4 @@
-//! A policy that rejects one kind of write on one node, and the controller's record of that.
+//! A policy that rejects one kind of write on one node, and the controller's record of the rejected writes.
 //!
 //! ```text
 //!            ┌───────── rejected ◄────────┐
@@ -6,8 +6,9 @@
 //! WriteFailure: deferred ──policy removed, time passes──► due ──► retried ──accepted──► forgotten
 //! ```
 //!
-//! As with evictions, a retry that fails again gives no new information. So time alone makes no write due, and under a permanent
-//! policy the fleet becomes idle. A scheduled wake-up for the retry is part of convergence.
+//! As with evictions, a retry that fails again gives no new information. So a rejected write is only retried after the policy is
+//! removed, and under a permanent policy the fleet becomes idle. Convergence then requires that the controller has scheduled a
+//! wake-up for the retry.
 
 use yurt_ds::core::{NodeName, PodUid, WriteFailures, WriteVerb};
 
@@ -15,33 +16,33 @@ use super::state::{State, Template};
 use super::view::{at, hash};
 use super::writes::Pending;
 
-/// Message of the policy.
+/// Message of the policy that rejects a write.
 const WORDS: &str = "denied by a policy";
 
-/// Write that the API server rejects.
+/// Kind of write that the policy rejects on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Policy {
     pub(crate) node: usize,
     pub(crate) write: WriteVerb,
 }
 
-/// Write of the controller that was rejected.
+/// Controller's record of a rejected write.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct WriteFailure {
     node: usize,
     write: WriteVerb,
-    /// UID of the pod. `None` for a pod that was to be created.
+    /// UID of the pod. `None` for the creation of a pod.
     pub(crate) uid: Option<u8>,
-    /// Template that the write was about.
+    /// Template that the DaemonSet had at the time of the write.
     template: Template,
-    /// True if time has passed since the first rejection.
+    /// True if time has passed since the write was first rejected.
     lasts: bool,
-    /// True if it may be retried.
+    /// True if the controller may retry the write.
     due: bool,
 }
 
 impl State {
-    /// Returns the rejected writes as a value of the engine.
+    /// Converts the rejected writes to the engine's type.
     pub(crate) fn refusals(&self) -> WriteFailures {
         let mut write_failures = WriteFailures::default();
         let set = self.seen_set();
@@ -62,7 +63,7 @@ impl State {
         write_failures
     }
 
-    /// Returns true if the API server rejects such a write there.
+    /// Returns true if the API server rejects this kind of write on this node.
     pub(crate) fn is_refused(&self, node: usize, write: WriteVerb) -> bool {
         self.policy == Some(Policy { node, write })
     }
@@ -80,7 +81,7 @@ impl State {
         });
     }
 
-    /// Records an accepted write. Rejected writes of the same kind become due.
+    /// Records an accepted write. If it was rejected before, the controller may retry all rejected writes of the same kind.
     pub(crate) fn note_accepted(&mut self, write: &Pending) {
         if self.take_denial(write).is_some() {
             let alike = self.denials.iter_mut();
@@ -89,7 +90,7 @@ impl State {
         }
     }
 
-    /// Makes rejected writes due if the policy no longer applies to them.
+    /// Lets time pass for rejected writes: they may be retried if the policy no longer rejects them.
     pub(crate) fn wait_for_policy(&mut self) {
         for denial in &mut self.denials {
             denial.lasts = true;
@@ -111,7 +112,7 @@ impl State {
             .sort_unstable_by_key(|denial| (denial.node, denial.write));
     }
 
-    /// Removes and returns the record of that kind of write there, or of one that precedes or follows it.
+    /// Removes and returns the record of a rejected write of the same part of the rollout on the same node.
     fn take_denial(&mut self, write: &Pending) -> Option<WriteFailure> {
         let is_same = |denial: &WriteFailure| {
             denial.node == write.node && part(denial.write) == part(write.is())
@@ -121,7 +122,7 @@ impl State {
     }
 }
 
-/// Returns the part of a rollout that a write belongs to. On a node, writes of one part block each other.
+/// Returns the part of a rollout that a kind of write belongs to. On a node, a rejected write blocks all writes of its part.
 fn part(write: WriteVerb) -> u8 {
     match write {
         WriteVerb::Create => 1,

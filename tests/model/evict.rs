@@ -1,4 +1,4 @@
-//! Eviction of pods, with a disruption budget that allows less than `max-unavailable`.
+//! Tests of evictions under a disruption budget that allows fewer pods than `max-unavailable`.
 
 use super::plain::templates;
 use super::rules::Rules;

@@ -1,11 +1,12 @@
-//! A disruption budget that rejects evictions, and the controller's record of that.
+//! A disruption budget that rejects evictions, and the controller's record of the responses.
 //!
 //! ```text
 //! Silent ──rejected──► Refused ──time passes, and the budget allows it──► Due ──► next request ──► Refused or Accepted
 //! ```
 //!
-//! A retry that fails again gives no new information. So time alone makes no eviction due, and under a budget that is never met
-//! the fleet becomes idle. A scheduled wake-up for the retry is part of convergence.
+//! A retry that fails again gives no new information. So an eviction is only retried once the budget allows it, and under a
+//! budget that never allows it the fleet becomes idle. Convergence then requires that the controller has scheduled a wake-up for
+//! the retry.
 
 use yurt_ds::core::{Evictions, Obstruction, Plan, Refusal};
 
@@ -13,7 +14,7 @@ use super::rules::Rules;
 use super::state::{Pod, State, View, Violation};
 use super::view::at;
 
-/// Last answers to evictions, separately for pods that are Ready and pods that are not.
+/// Last responses to evictions, separately for pods that are Ready and pods that are not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Answers {
     ready: Answer,
@@ -22,14 +23,14 @@ pub(crate) struct Answers {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 enum Answer {
-    /// No eviction was rejected.
+    /// No eviction has been rejected.
     #[default]
     Silent,
-    /// Rejected a moment ago.
+    /// The last eviction was rejected a moment ago.
     Refused,
-    /// Rejected for longer than the backoff.
+    /// The last eviction was rejected, and the backoff has passed.
     Due,
-    /// Accepted after a rejection.
+    /// An eviction was accepted after an earlier one had been rejected.
     Accepted,
 }
 
@@ -44,7 +45,7 @@ impl Answers {
 }
 
 impl State {
-    /// Returns the answers as a value of the engine.
+    /// Converts the responses to the engine's type.
     pub(crate) fn evictions(&self, rules: &Rules) -> Evictions {
         let mut evictions = Evictions::default();
         let answers = [(true, self.answers.ready), (false, self.answers.unready)];
@@ -78,18 +79,19 @@ impl State {
             .count()
     }
 
-    /// Returns true if the API server accepts an eviction. A pod that is not Ready doesn't count (`IfHealthyBudget`).
+    /// Returns true if the budget allows an eviction. A pod that is not Ready can be evicted without lowering the number of
+    /// healthy pods (`IfHealthyBudget`).
     fn allows(&self, ready: bool, rules: &Rules) -> bool {
         self.healthy() >= rules.min_ready_pods + usize::from(ready)
     }
 
-    /// Returns true if the API server accepts the eviction of this pod. For a terminating pod it always does.
+    /// Returns true if the API server accepts the eviction of this pod. It always accepts one of a terminating pod.
     pub(crate) fn allows_eviction(&self, n: usize, p: usize, rules: &Rules) -> bool {
         let pod = &self.nodes[n].pods[p];
         pod.terminating || self.allows(pod.ready_since.is_some(), rules)
     }
 
-    /// Returns true if no Ready pod may be evicted.
+    /// Returns true if the budget allows no eviction of a Ready pod.
     pub(crate) fn is_exhausted(&self, rules: &Rules) -> bool {
         !self.allows(true, rules)
     }
@@ -120,7 +122,7 @@ impl State {
         pod.map(|pod| pod.ready_since.is_some())
     }
 
-    /// Makes rejected evictions due if the budget now allows them.
+    /// Lets time pass for rejected evictions: they may be retried if the budget now allows them.
     pub(crate) fn wait_for_budget(&mut self, rules: &Rules) {
         for ready in [true, false] {
             let is_allowed = self.allows(ready, rules);
@@ -131,7 +133,7 @@ impl State {
         }
     }
 
-    /// Checks a deletion that bypasses the budget: while the budget is exhausted, no node may lose its last Ready pod.
+    /// Checks a deletion instead of an eviction: while the budget is exhausted, it must not end the last Ready pod of a node.
     pub(crate) fn judge_deletion(&mut self, n: usize, p: usize, rules: &Rules) {
         let serves = |pod: &&Pod| !pod.terminating && pod.ready_since.is_some();
         let is_last = self.nodes[n].pods.iter().filter(serves).count() == 1
@@ -141,7 +143,7 @@ impl State {
         }
     }
 
-    /// Checks that nodes on which nothing happens use no budget.
+    /// Checks that nodes on which evictions are rejected use no slot of `max-unavailable`.
     pub(crate) fn judge_refusals(&mut self, plan: &Plan, rules: &Rules) {
         if !rules.evicts() || self.view != View::default() {
             return;

@@ -1,4 +1,4 @@
-//! Records of the guard.
+//! Tests of the guard and its failure record.
 
 use yurt_ds::core::IntOrPercent;
 
@@ -8,7 +8,7 @@ use super::search::explore;
 use super::state::Faults;
 use super::view::TICK;
 
-/// Returns rules with a threshold of one failed node and a written failure record.
+/// Returns rules under which template 1 crashes, the guard allows one failed node, and it stores its record.
 pub(crate) fn guarded(nodes: usize, allowed: u32, faults: Faults) -> Rules {
     let rules = Rules {
         broken: Some(1),

@@ -1,4 +1,4 @@
-//! Decisions of the controller, and checks of them against what it could see and against the real state.
+//! Checks of the controller's decisions against what it could see and against the real state.
 
 use yurt_ds::core::{
     Action, Fleet, Mode, Node, Pause, Plan, PodRevision, Readiness, Strategy, Targeting, decide,
@@ -11,7 +11,7 @@ use super::view::{node_of, now, number};
 use super::writes::sheet_of;
 
 impl State {
-    /// Returns the settings as the controller sees them.
+    /// Returns the DaemonSet's settings as the controller sees them.
     pub(crate) fn strategy(&self, rules: &Rules) -> Strategy {
         let set = self.seen_set();
         Strategy {
@@ -27,7 +27,7 @@ impl State {
         decide(&self.strategy(rules), &self.fleet(rules), now())
     }
 
-    /// Lets the controller decide.
+    /// Lets the controller decide, checks the decision, and adds its writes to the pending ones.
     pub(crate) fn decide(&mut self, rules: &Rules) {
         let (mut plan, fleet) = (self.plan(rules), self.fleet(rules));
         let managed = rules.is_advanced.then(|| self.managed(&fleet, rules));
@@ -65,7 +65,7 @@ impl State {
         self.violation.get_or_insert(violation);
     }
 
-    /// Returns true if the wanted revision was stopped and the controller has seen that.
+    /// Returns true if the guard has stopped the wanted revision and the controller has seen it.
     pub(crate) fn is_stopped(&self) -> bool {
         let set = self.set;
         self.sheet.stopped.is_some()
@@ -75,14 +75,14 @@ impl State {
             && self.view.set.is_none()
     }
 
-    /// Checks that a write is allowed. Returns true if it replaces a pod.
+    /// Checks that the invariants allow a write. Returns true if it replaces a pod.
     fn judge(&mut self, action: &Action, fleet: &Fleet, rules: &Rules) -> bool {
         let found = |pod: &&yurt_ds::core::Pod| pod.uid == action.pod().uid;
         let holder = |node: &&Node| node.pods.iter().any(|pod| found(&pod));
         let node = fleet.nodes.iter().find(holder).expect("a node");
         let pod = node.pods.iter().find(found).expect("its pod");
         let place = node_of(&node.name);
-        // An action on a surge pod makes no node unavailable.
+        // Creating, deleting or transferring a surge pod makes no node unavailable, so it doesn't count as a replacement.
         let replaces = action.begins() && !pod.surge;
         let goes_on = node.pods.iter().any(|pod| pod.surge);
         let deletes = action.ends();
@@ -148,7 +148,7 @@ impl State {
         replaces && !goes_on && from.is_none()
     }
 
-    /// Checks that all actions of a plan together are allowed.
+    /// Checks that the invariants allow all actions of a plan together.
     fn judge_together(&mut self, actions: &[Action], replaced: usize, rules: &Rules) {
         let made = |action: &&Action| matches!(action, Action::Surge { .. });
         let made = actions.iter().filter(made).count();
@@ -157,7 +157,7 @@ impl State {
             seen.map_or(self.nodes[n].ready, |nodes| nodes[n].ready)
         };
         let is_spare = |pod: &Pod| pod.spare && !pod.terminating;
-        // No new pod can start on such a node, so a single pod stays alone.
+        // A tainted node with a single pod can't get a second one: no new pod can start there.
         let may_be_two = |node: &state::Node| !node.tainted || node.pods.len() > 1;
         let is_doubled = |node: &state::Node| {
             if rules.is_advanced {
@@ -188,14 +188,14 @@ impl State {
         nodes.filter(|node| node.pods.iter().any(is_old)).count()
     }
 
-    /// Returns true if a node has to wait for the first wave or for an approval.
+    /// Returns true if a node must not be updated yet, because it waits for the first wave or for an approval.
     fn waits(&self, place: usize, rules: &Rules) -> bool {
         let is_later = rules.strategy.waves.is_some() && !rules.is_first(place);
         let is_approved = !rules.asks() || self.set.approved == Some(self.set.wanted);
         is_later && !(self.set.opened && is_approved)
     }
 
-    /// Returns true if every present node of the first wave has been done for the soak time.
+    /// Returns true if every online node of the first wave has been updated and available for the soak time.
     pub(crate) fn is_first_wave_complete(&self, rules: &Rules) -> bool {
         let since = rules.soaked();
         let is_done = |node: &state::Node| {
@@ -215,10 +215,10 @@ impl State {
             && first.all(|(_, node)| is_done(node))
     }
 
-    /// Clears the mark of nodes that are no longer down because of the controller.
+    /// Clears `down` on nodes that no longer lack a pod because of the controller.
     ///
-    /// A node is no longer down if it has an available pod, is lost, or can't get a pod. With waves, a pod that exceeds the time
-    /// to start also counts, because its wave may be closed.
+    /// Such a node has an available pod, is lost, or can't get a pod. With waves, a pod that takes too long to start also counts,
+    /// because the node's wave may be closed.
     pub(crate) fn forgive(&mut self, rules: &Rules) {
         let waits = rules.strategy.waves.is_some();
         for (n, node) in self.nodes.iter_mut().enumerate() {
@@ -228,7 +228,7 @@ impl State {
                 && !node.unfit
                 && !node.pods.iter().any(|pod| rules.is_available(pod));
             node.down &= !node.pods.iter().any(is_stuck);
-            // The controller may not have seen yet that the node fits again.
+            // Clear the mark while the controller still sees the node as unfit: it doesn't know yet that a pod belongs there.
             let seen = self.view.nodes.as_ref();
             node.down &= seen.is_none_or(|nodes| !nodes[n].unfit);
             node.raced &= node.alive() > 1;
@@ -236,7 +236,7 @@ impl State {
     }
 }
 
-/// Returns true if `action` on `pod` of `node` is upkeep, which is allowed even while nothing is replaced.
+/// Returns true if `action` on `pod` of `node` is upkeep, which is allowed even while the rollout must not replace pods.
 ///
 /// Upkeep removes marks and opens readiness gates. It transfers or deletes a surge pod if no old pod is left on its node.
 fn is_upkeep(action: &Action, node: &yurt_ds::core::Node, pod: &yurt_ds::core::Pod) -> bool {

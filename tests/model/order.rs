@@ -1,4 +1,4 @@
-//! Selection and order of nodes: partition, selector, pace, failure domains, waves, hooks.
+//! Tests of the selection and order of nodes: partition, selector, pace, failure domains, waves, hooks.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! In-place updates and image pre-pulls.
+//! Tests of in-place updates and image pre-pulls.
 
 use yurt_ds::core::{IntOrPercent, Predownload};
 

@@ -1,4 +1,4 @@
-//! Plain rollouts: deletions, lost nodes, crashing pods, and controller restarts.
+//! Tests of plain rollouts with deletions, lost nodes, crashing pods, and controller restarts.
 
 use yurt_ds::core::Mode;
 
@@ -8,7 +8,7 @@ use super::state::{Faults, State, Template, Violation};
 use super::steps::Step;
 use super::view::TICK;
 
-/// Returns the faults of an undisturbed run in which the template changes this many times.
+/// Returns faults that only change the template, this many times.
 pub(crate) fn templates(templates: u8) -> Faults {
     Faults {
         templates,

@@ -1,4 +1,4 @@
-//! External obstacles: rejected writes, pods that never end, taints, and deletions that take a node down.
+//! Tests of external obstacles: rejected writes, pods that never end, taints, and deletions that take a node down.
 
 use yurt_ds::core::{IntOrPercent, Phase, Stall, Verdict};
 
@@ -24,7 +24,7 @@ fn hangs() -> Faults {
     }
 }
 
-/// Returns rules under which obstacles are permanent.
+/// Returns rules under which policies and hung pods are permanent.
 fn for_ever(rules: Rules) -> Rules {
     Rules {
         lasting: true,

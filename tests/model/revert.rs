@@ -1,4 +1,4 @@
-//! Pods that are reverted in place from a revision that the guard stopped (`on-failure: RevertInPlace`).
+//! Tests of in-place reverts from a revision that the guard stopped (`on-failure: RevertInPlace`).
 
 use yurt_ds::core::IntOrPercent;
 
@@ -54,7 +54,8 @@ fn a_rollback_and_a_resume_end_what_is_taken_back() {
     );
 }
 
-/// Returns rules under which the new revision kills nodes. Available pods are reverted, too.
+/// Returns rules under which the new revision kills nodes and the guard reverts pods. Pods that are still available are reverted,
+/// too.
 fn killing(nodes: usize, threshold: u32, faults: Faults) -> Rules {
     let rules = Rules {
         broken: None,

@@ -14,48 +14,49 @@ use super::denials::Policy;
 use super::state::{Ago, Faults, Node, Pod, Template};
 use super::view::{HOOK, TICK, hash};
 
-/// Name of the second wave.
+/// Name of the second wave of [`Rules::in_waves`].
 const SECOND: &str = "second";
 
-/// Fleet with its settings.
+/// Parameters of a test: the fleet, its settings, and the possible faults.
 #[derive(Clone, Debug)]
 pub(crate) struct Rules {
     pub(crate) nodes: usize,
     pub(crate) strategy: Strategy,
     pub(crate) faults: Faults,
-    /// Number of nodes in zone `a`. They are the first ones.
+    /// Number of nodes in zone `a`. They are the first nodes.
     pub(crate) selected: usize,
     /// Template whose containers crash.
     pub(crate) broken: Option<Template>,
-    /// Template that kills nodes.
+    /// Template whose pods may kill the node that runs them.
     pub(crate) killer: Option<Template>,
     /// Template whose pods may take their node down when they are deleted.
     pub(crate) deadly: Option<Template>,
-    /// True if policies, and obstacles to the end of deleted pods, are permanent.
+    /// True if a policy is never removed and hung pods never end.
     pub(crate) lasting: bool,
     /// True if every node has just been updated from template 0 to template 1.
     pub(crate) rolled_out: bool,
-    /// True if pods stay Ready while their node is lost.
+    /// True if pods of a lost node stay Ready.
     pub(crate) autonomous: bool,
-    /// True if the guard's record is written. Otherwise the guard only evaluates what it sees.
+    /// True if the guard's record is stored on the DaemonSet. Otherwise the guard only evaluates the present state.
     pub(crate) remembers: bool,
     /// Number of pods that a disruption budget requires to be Ready.
     pub(crate) min_ready_pods: usize,
-    /// True if the native controller sees as late as possible that another client ended a pod: when it creates the next one.
+    /// True if the native controller learns as late as possible that another client ended a pod: when it creates the next one.
     ///
-    /// Until then it treats the older pod as alive, even after it has seen younger ones.
+    /// Until then it treats the ended pod as alive, even after it has seen younger pods of the node.
     pub(crate) disordered: bool,
-    /// True if the controller assumes that the native controller sees all changes in order.
+    /// True if the controller relies on a native controller that sees all changes in order.
     pub(crate) trusted: bool,
-    /// True for an Advanced DaemonSet, whose pods the controller creates.
+    /// True for an Advanced DaemonSet, whose pods yurt-ds creates.
     pub(crate) is_advanced: bool,
-    /// Settings for the creation of these pods.
+    /// Settings for the creation of an Advanced DaemonSet's pods.
     pub(crate) scaling: Scaling,
-    /// Number of nodes that join later. They are the first ones.
+    /// Number of nodes that join only later. They are the first nodes.
     pub(crate) joining: usize,
-    /// True if there are no pods yet.
+    /// True if the test begins without pods.
     pub(crate) is_empty: bool,
-    /// Budget for the checks, if it differs from the real one. A smaller one must be reported as exceeded.
+    /// Number of unavailable nodes that the checks allow, if it differs from `max-unavailable`. Tests set a smaller one to see
+    /// the checks fail.
     pub(crate) judged_by: Option<usize>,
 }
 
@@ -94,14 +95,14 @@ impl Rules {
         self
     }
 
-    /// Selects only this many of the first nodes.
+    /// Sets a selector that matches only the first `nodes` nodes.
     pub(crate) fn selecting(mut self, nodes: usize) -> Self {
         self.selected = nodes;
         let zone = Selector::from_query("zone=a").expect("a selector");
         self.with(|strategy| strategy.selector = Some(zone))
     }
 
-    /// Returns the zone of a node: `a` for the nodes that `selector` selects, `b` for the others.
+    /// Returns the zone of a node: `a` for the nodes that the selector or the first wave matches, `b` for the others.
     pub(crate) fn zone_of(&self, position: usize) -> &'static str {
         if position < self.selected { "a" } else { "b" }
     }
@@ -111,7 +112,7 @@ impl Rules {
         selector.is_none() || self.zone_of(position) == "a"
     }
 
-    /// Adds a preDelete hook for a label that every new pod has.
+    /// Sets a preDelete hook for a label that every new pod has.
     pub(crate) fn hooking(self) -> Self {
         let hook = PreDelete {
             labels: [HOOK].map(|(key, value)| (key.into(), value.into())).into(),
@@ -120,7 +121,7 @@ impl Rules {
         self.with(|strategy| strategy.pre_delete = Some(Arc::new(hook)))
     }
 
-    /// Evicts pods, with a disruption budget for this many Ready pods.
+    /// Evicts pods instead of deleting them. A disruption budget requires this many Ready pods.
     pub(crate) fn evicting(self, min_ready_pods: usize) -> Self {
         let rules = Self {
             min_ready_pods,
@@ -129,27 +130,27 @@ impl Rules {
         rules.with(|strategy| strategy.disruption = Disruption::Evict)
     }
 
-    /// Returns true if pods are evicted.
+    /// Returns true if the settings require evictions.
     pub(crate) fn evicts(&self) -> bool {
         self.strategy.disruption == Disruption::Evict
     }
 
-    /// Reverts pods from a revision that was stopped.
+    /// Reverts pods from a revision that the guard stopped.
     pub(crate) fn reverting(self) -> Self {
         self.with(|strategy| strategy.on_failure = OnFailure::RevertInPlace)
     }
 
-    /// Returns true if pods are reverted.
+    /// Returns true if the settings revert pods from a stopped revision.
     pub(crate) fn reverts(&self) -> bool {
         self.strategy.on_failure == OnFailure::RevertInPlace
     }
 
-    /// Updates pods in place.
+    /// Sets in-place updates of pods.
     pub(crate) fn in_place(self) -> Self {
         self.with(|strategy| strategy.rolling_update_type = RollingUpdateType::InPlaceIfPossible)
     }
 
-    /// Sets the number of nodes with a surge pod at once.
+    /// Sets the number of nodes that may have a surge pod at the same time.
     pub(crate) fn surging(self, nodes: u32) -> Self {
         self.with(|strategy| strategy.max_surge = IntOrPercent::Number(nodes))
     }
@@ -191,7 +192,7 @@ impl Rules {
         })
     }
 
-    /// Returns true if a wave waits for an approval.
+    /// Returns true if a wave needs an approval.
     pub(crate) fn asks(&self) -> bool {
         let waves = self.strategy.waves.iter();
         waves.flat_map(|waves| &waves.list).any(|wave| wave.approve)
@@ -202,19 +203,19 @@ impl Rules {
         position < self.selected
     }
 
-    /// Returns the latest instant at which a node must have become available to have passed the soak time of the first wave.
+    /// Returns the latest instant at which a node must have become available so that its soak time is over now.
     pub(crate) fn soaked(&self) -> Ago {
         let waves = self.strategy.waves.as_ref();
         let soak = waves.map_or(Duration::ZERO, |waves| waves.list[0].soak);
         -Ago::try_from(soak.as_secs() / TICK.as_secs()).expect("a short soak")
     }
 
-    /// Returns the number of nodes that may have two pods.
+    /// Returns the number of nodes that may have two pods at the same time.
     pub(crate) fn surge(&self) -> usize {
         number(self.strategy.max_surge)
     }
 
-    /// Makes it an Advanced DaemonSet.
+    /// Makes the DaemonSet an Advanced one.
     pub(crate) fn advanced(self) -> Self {
         Self {
             is_advanced: true,
@@ -222,13 +223,13 @@ impl Rules {
         }
     }
 
-    /// Sets how its pods are created.
+    /// Sets how the pods of an Advanced DaemonSet are created.
     pub(crate) fn scaling(self, scaling: Scaling) -> Self {
         let rules = Self { scaling, ..self };
         rules.with(|strategy| strategy.partitioned = scaling.partitioned)
     }
 
-    /// Lets this many of the first nodes join later.
+    /// Removes this many of the first nodes at the start. They can join later.
     pub(crate) fn joining(self, nodes: usize) -> Self {
         Self {
             joining: nodes,
@@ -236,7 +237,7 @@ impl Rules {
         }
     }
 
-    /// Starts without pods.
+    /// Removes all pods at the start.
     pub(crate) fn empty(self) -> Self {
         Self {
             is_empty: true,
@@ -244,7 +245,7 @@ impl Rules {
         }
     }
 
-    /// Adds a native controller that sees changes out of order.
+    /// Uses a native controller that sees changes out of order.
     pub(crate) fn out_of_order(self) -> Self {
         Self {
             disordered: true,
@@ -253,7 +254,7 @@ impl Rules {
         }
     }
 
-    /// Returns true if pods are created with the label of a hook.
+    /// Returns true if new pods have the label of a hook.
     pub(crate) fn hooked(&self) -> bool {
         self.strategy.pre_delete.is_some()
     }
@@ -276,7 +277,7 @@ impl Rules {
         !pod.terminating && !pod.changing && pod.ready_since.is_some_and(ripe)
     }
 
-    /// Returns true if a pod has started and will never be Ready.
+    /// Returns true if a pod has started with a broken image and will never be Ready.
     pub(crate) fn is_done_for(&self, pod: &Pod) -> bool {
         self.broken == Some(pod.template) && pod.started.is_some() && !pod.changing
     }
@@ -289,12 +290,12 @@ impl Rules {
         pods.any(|pod| kills(pod) || takes_along(pod))
     }
 
-    /// Returns true if pods may hang.
+    /// Returns true if deleted pods may hang.
     pub(crate) fn hangs(&self) -> bool {
         self.faults.hangs > 0
     }
 
-    /// Returns the writes that a policy may reject on a node: the writes that these settings need.
+    /// Returns the policies that a test may apply to a node: one for each kind of write that its settings cause.
     pub(crate) fn policies(&self, node: usize) -> impl Iterator<Item = Policy> {
         let in_place = self.strategy.rolling_update_type != RollingUpdateType::Standard;
         let writes = [

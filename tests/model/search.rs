@@ -1,4 +1,4 @@
-//! Exploration of states, and the definition of convergence.
+//! Exploration of states, and the definition of a converged state.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -12,13 +12,13 @@ use super::state::{Node, Pod, State, View};
 use super::steps::Step;
 use crate::support::{golden, machine};
 
-/// Number of states per test: by default, and in a deep run.
+/// Limit of states per test: by default, and for each unit of depth in a deep run.
 const STATES: [usize; 2] = [5_000, 100_000];
-/// Number of states whose decisions are compared with the golden corpus.
+/// Number of states in which the decisions are compared with the golden corpus.
 const GOLDEN: usize = 300;
-/// Sampling interval: one of this many states is followed to its end.
+/// Sampling interval: for one of this many states, the test checks that the fleet becomes idle.
 const SAMPLE: u64 = 256;
-/// Number of steps after which a fleet without further faults must be idle.
+/// Number of steps within which a fleet without further faults must become idle.
 const PATIENCE: usize = 200;
 
 impl Model for Rules {
@@ -30,7 +30,7 @@ impl Model for Rules {
     }
 
     fn actions(&self, state: &State, steps: &mut Vec<Step>) {
-        // A counterexample is already found.
+        // Don't explore a state that violates an invariant any further: it is already a counterexample.
         if state.violation.is_none() {
             steps.extend(state.progress(self));
             steps.extend(state.faults(self));
@@ -59,13 +59,13 @@ impl Model for Rules {
 }
 
 impl State {
-    /// Returns true if no step without a fault changes the state.
+    /// Returns true if the fleet is idle: no step except a fault changes the state.
     fn is_at_rest(&self, rules: &Rules) -> bool {
         let mut steps = self.progress(rules).into_iter();
         steps.all(|step| self.after(step, rules) == *self)
     }
 
-    /// Returns true if this state is followed to its end, which takes as long as a hundred other states.
+    /// Returns true if the test checks that the fleet becomes idle from this state. That check takes as long as a hundred states.
     fn is_sample(&self) -> bool {
         self.fingerprint().is_multiple_of(SAMPLE)
     }
@@ -76,7 +76,8 @@ impl State {
         hasher.finish()
     }
 
-    /// Returns the final state if all steps take turns and nothing fails. `None` if the run doesn't end.
+    /// Performs all possible steps in turn, without faults, until the fleet is idle. Returns the final state, or `None` if there
+    /// is none.
     pub(crate) fn end(&self, rules: &Rules) -> Option<Self> {
         let mut state = self.clone();
         for turn in 0..PATIENCE {
@@ -91,7 +92,7 @@ impl State {
         None
     }
 
-    /// Returns true if every node has reached its goal, as far as that is possible.
+    /// Returns true if every node has reached its goal, as far as that is possible in this state.
     pub(crate) fn has_converged(&self, rules: &Rules) -> bool {
         let plan = self.plan(rules);
         let is_spent = are_slots_lost(&plan, rules);
@@ -107,13 +108,13 @@ impl State {
             Verdict::NotSelected => rules.strategy.selector.is_some(),
             Verdict::Paused { .. } => self.set.paused,
             Verdict::InProgress(_) | Verdict::HookPending { .. } if self.set.paused => true,
-            // Later waves wait for a node that was lost with its new pod.
+            // A node of the first wave was lost with its new pod. Later waves stay closed until another revision is rolled out.
             Verdict::WaveNotOpen { why, .. } => matches!(why, WaveShut::Charged { .. }),
             Verdict::BlockedByPdb { .. } => plan.next_wake.is_some() && self.is_exhausted(rules),
             Verdict::Revert(Revert::Done) => self.is_stopped(),
             Verdict::Revert(Revert::Pending) => self.is_stopped() && is_spent,
             Verdict::AwaitingOwner => rules.strategy.mode == Mode::Ota,
-            // A failing rollout stops with exactly its budget spent.
+            // These nodes may wait forever only in a stalled phase: when failures stop a rollout, they have used up its budget.
             Verdict::InProgress(_)
             | Verdict::HookPending { .. }
             | Verdict::Budget { .. }
@@ -131,7 +132,8 @@ impl State {
         let nodes = self.nodes.iter().enumerate();
         let mut online = nodes.filter(|(_, node)| node.ready);
         let waits = matches!(plan.phase, Phase::Stalled(_)) || self.set.paused;
-        // The time for which a budget rejects is not part of this model.
+        // The model doesn't measure how long a budget rejects evictions. So a rollout that waits for a budget may stay in phase
+        // Progressing.
         let is_blocked = |verdict: &Verdict| matches!(verdict, Verdict::BlockedByPdb { .. });
         let waits_for_budget = plan.verdicts.iter().any(is_blocked);
         let there = (0..self.nodes.len()).filter(|n| !self.nodes[*n].gone);
@@ -146,10 +148,10 @@ impl State {
     }
 }
 
-/// Name of a violated property, with a shortest path to a state that violates it.
+/// Name of a violated property, and a shortest path to a state that violates it.
 pub(crate) type Counterexample = (&'static str, Vec<(State, Option<Step>)>);
 
-/// Explores `rules` and prints the extent.
+/// Explores the states of `rules` and prints their number. Returns a counterexample if a property is violated.
 #[expect(clippy::disallowed_methods, reason = "says how long it took")]
 pub(crate) fn search(name: &str, rules: Rules) -> Option<Counterexample> {
     let [few, all] = STATES;
@@ -177,7 +179,7 @@ pub(crate) fn search(name: &str, rules: Rules) -> Option<Counterexample> {
     found.next()
 }
 
-/// Explores `rules` and fails on any violation.
+/// Explores the states of `rules`. Fails if a property is violated or decisions differ from the golden corpus.
 pub(crate) fn explore(name: &str, rules: Rules) {
     let test = std::thread::current();
     let test = test
@@ -198,7 +200,7 @@ pub(crate) fn explore(name: &str, rules: Rules) {
     }
 }
 
-/// Returns the decisions in the first states, nearest first: words and actions, without texts.
+/// Returns the decisions in the first states, in breadth-first order: phases, verdicts and actions, without messages.
 fn decisions(rules: &Rules) -> Vec<String> {
     let first = State::first(rules);
     let mut seen = BTreeSet::from([first.fingerprint()]);

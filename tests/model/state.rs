@@ -1,4 +1,4 @@
-//! The state of a small cluster. `canonical` defines the canonical form of equivalent states.
+//! State of a small cluster.
 
 use std::collections::BTreeSet;
 
@@ -10,16 +10,16 @@ use super::rules::Rules;
 use super::upkeep::Upkeep;
 use super::writes::Pending;
 
-/// Instant in ticks before now. Never positive.
+/// Instant as a number of ticks before now: zero or negative.
 pub(crate) type Ago = i16;
-/// Version of the template: 0, 1 or 2.
+/// Number of a version of the pod template: 0, 1 or 2.
 pub(crate) type Template = u8;
 
-/// Ticks after which the age of an instant no longer matters. More than the longest time of the settings: the guard's window of
-/// five minutes, or two ticks.
+/// Age in ticks from which instants are equivalent. It is longer than every time in the settings, the longest being the guard's
+/// window of five minutes (two ticks).
 pub(crate) const FAR: Ago = 3;
 
-/// Ticks for which a starting pod uses a slot, even if its wave is no longer open (five minutes).
+/// Age in ticks (five minutes) up to which a starting pod uses a slot even if its wave is closed.
 pub(crate) const STARTING: Ago = 2;
 
 /// Complete state of the model.
@@ -29,21 +29,21 @@ pub(crate) struct State {
     pub(crate) nodes: Vec<Node>,
     /// DaemonSet, as stored by the API server.
     pub(crate) set: Set,
-    /// The guard's record on the DaemonSet.
+    /// Guard's record, as stored on the DaemonSet.
     pub(crate) sheet: Sheet,
-    /// The controller's view of all that.
+    /// Controller's view of nodes, pods and DaemonSet.
     pub(crate) view: View,
-    /// Writes that the controller has decided on but not sent yet.
+    /// Controller's writes that are decided on but not sent yet.
     pub(crate) pending: Vec<Pending>,
-    /// The API server's last answers to evictions.
+    /// Last responses of the API server to evictions.
     pub(crate) answers: Answers,
-    /// Write that the API server rejects.
+    /// Policy that rejects writes, if there is one.
     pub(crate) policy: Option<Policy>,
-    /// The controller's record of rejected writes.
+    /// Controller's record of rejected writes.
     pub(crate) denials: Vec<WriteFailure>,
-    /// The controller's record of pods that it creates itself.
+    /// Controller's record of pods that it creates itself.
     pub(crate) upkeep: Upkeep,
-    /// Record that the guard is about to write.
+    /// Record that the guard has decided on but not stored yet.
     pub(crate) telling: Option<Sheet>,
     /// Faults that may still occur.
     pub(crate) faults: Faults,
@@ -54,86 +54,87 @@ pub(crate) struct State {
 /// Node with its pods.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Node {
-    /// True if its Ready condition is `True`. Its kubelet works only then.
+    /// True if the node's Ready condition is `True`. Only then does its kubelet work.
     pub(crate) ready: bool,
-    /// Instant of the last change of `ready`.
+    /// Instant at which `ready` last changed.
     pub(crate) since: Ago,
-    /// Its pods, oldest first.
+    /// Pods on the node, oldest first.
     pub(crate) pods: Vec<Pod>,
-    /// True if the controller ended its available pod, and no other one has been available since.
+    /// True if the controller ended the node's available pod and no pod has been available there since.
     pub(crate) down: bool,
     /// True if the node changed between the controller's view and its write, so that the native controller now removes one of two
     /// pods.
     pub(crate) raced: bool,
-    /// True if its Node object was deleted.
+    /// True if the Node object was deleted.
     pub(crate) gone: bool,
-    /// True if it has a taint that its pods don't tolerate. Existing pods stay, and no new pod can start.
+    /// True if the node has a taint that the DaemonSet's pods don't tolerate. Existing pods stay, but no new pod can start.
     pub(crate) tainted: bool,
-    /// True if its labels don't match the DaemonSet. No pod belongs there.
+    /// True if the DaemonSet's node selector doesn't match the node, so that no pod belongs there.
     pub(crate) unfit: bool,
-    /// True if a pod was adopted although the node has or gets another one. One of the two is removed.
+    /// True if a pod was adopted on a node that has or gets another pod, so that one of the two will be removed.
     pub(crate) claimed: bool,
-    /// True if its deleted pods can't end.
+    /// True if deleted pods on the node don't end.
     pub(crate) hung: bool,
 }
 
-/// Pod of the model.
+/// Pod on a node of the model.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Pod {
     pub(crate) uid: u8,
-    /// True if this copy in the view is older than the API server's pod. Always false in the API server's pods.
+    /// True if this is a copy in the controller's view and the real pod has changed since.
     pub(crate) changed: bool,
     pub(crate) template: Template,
     pub(crate) created: Ago,
     pub(crate) started: Option<Ago>,
     pub(crate) ready_since: Option<Ago>,
     pub(crate) terminating: bool,
-    /// Instant at which its grace period ended. Only used where pods may hang.
+    /// Instant at which the pod began to terminate. Only used where pods may hang.
     pub(crate) left: Option<Ago>,
-    /// True if it was updated in place, but its kubelet has not restarted the container yet.
+    /// True if the pod was updated in place but its kubelet has not restarted the container yet.
     pub(crate) changing: bool,
-    /// Stopped revision from which it was reverted in place.
+    /// Stopped revision from which the pod was reverted in place.
     pub(crate) taken_back: Option<Template>,
-    /// `PodImageReady`: the revision of the requested images, and true if they are pulled.
+    /// Condition `PodImageReady`: the revision whose images are requested, and true if they are pulled.
     pub(crate) images: Option<(Template, bool)>,
-    /// `PodNeedUpgrade`: its status and the revision in its message.
+    /// Condition `PodNeedUpgrade`: its status, and the revision in its message.
     pub(crate) need_upgrade: Option<(bool, Template)>,
     /// True for a surge pod that the DaemonSet doesn't own yet.
     pub(crate) spare: bool,
-    /// The older pod next to which it was created, while that exists. Its name consists of this and the template.
+    /// UID of the older pod for which this surge pod was created, as long as that exists. Together with the template, it
+    /// determines the name of the surge pod.
     pub(crate) beside: Option<u8>,
-    /// True if it has a label of the preDelete hook.
+    /// True if the pod has a label of the preDelete hook.
     pub(crate) hooked: bool,
-    /// True if it is marked `PreparingDelete`.
+    /// True if the pod is marked `PreparingDelete`.
     pub(crate) marked: bool,
-    /// True if the native controller treats an older pod of the node as alive although it has ended.
+    /// True if the native controller still treats an older, ended pod of the node as alive.
     pub(crate) haunted: bool,
-    /// True if it has failed and will never run again.
+    /// True if the pod has failed permanently.
     pub(crate) over: bool,
-    /// True if it has no owner.
+    /// True if the pod has no owner reference.
     pub(crate) orphan: bool,
 }
 
-/// DaemonSet with its revisions.
+/// DaemonSet and its revisions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Set {
-    /// Template that the owner wants.
+    /// Present template of the DaemonSet.
     pub(crate) wanted: Template,
     /// Template that the native controller has observed.
     pub(crate) observed: Template,
-    /// Revision numbers of the templates. The greatest is the newest; 0 means that there is no ControllerRevision.
+    /// Number of each template's revision. The greatest number belongs to the newest revision; 0 means that there is none.
     pub(crate) numbers: [u8; 3],
     /// Annotation `paused`.
     pub(crate) paused: bool,
-    /// Annotation `resume`: the guard doesn't evaluate this template.
+    /// Annotation `resume`: the template that the guard no longer evaluates.
     pub(crate) resumed: Option<Template>,
-    /// Annotation `approved-waves`: the template that it approves.
+    /// Annotation `approved-waves`: the template for which the second wave is approved.
     pub(crate) approved: Option<Template>,
-    /// True if the first wave has been complete since the template was observed.
+    /// True if the first wave has been complete at some time since the native controller observed the template.
     pub(crate) opened: bool,
 }
 
-/// The part of [`yurt_ds::core::FailureRecord`] that the model keeps. Empty by default.
+/// Part of [`yurt_ds::core::FailureRecord`] that the model keeps. The default is an empty record.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Sheet {
     pub(crate) template: Template,
@@ -143,7 +144,7 @@ pub(crate) struct Sheet {
     pub(crate) broken_before: BTreeSet<u8>,
 }
 
-/// Reason for which a revision was stopped.
+/// Reason why the guard stopped a revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Stop {
     Failed,
@@ -168,7 +169,7 @@ impl From<Stop> for Stopped {
     }
 }
 
-/// Watch of the controller.
+/// Watch of the controller that can freeze.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Watch {
     Pods,
@@ -176,17 +177,17 @@ pub(crate) enum Watch {
     Set,
 }
 
-/// Frozen watches with their last content. The other watches show the API server's state.
+/// Last content of each frozen watch. `None` means that the watch is live and shows the API server's state.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct View {
     pub(crate) pods: Option<Vec<Vec<Pod>>>,
     pub(crate) nodes: Option<Vec<Seen>>,
     pub(crate) set: Option<Set>,
-    /// Pods that the controller has requested to delete or to update in place, while its watch doesn't show the result.
+    /// Pods that the controller has requested to delete, update or mark, as long as its watch doesn't show the result.
     pub(crate) overlay: Vec<(u8, Write, Doubt)>,
 }
 
-/// Content of a watch about a node.
+/// Node as the controller's watch last saw it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Seen {
     pub(crate) ready: bool,
@@ -195,10 +196,10 @@ pub(crate) struct Seen {
     pub(crate) unfit: bool,
 }
 
-/// True if the API server rejected the write because the controller's view of the pod was old.
+/// True if the API server rejected the write because the pod had changed since the controller saw it.
 pub(crate) type Doubt = bool;
 
-/// Write to a pod that the controller requested.
+/// Write to a pod whose result the controller expects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Write {
     Deletion,
@@ -210,33 +211,33 @@ pub(crate) enum Write {
 /// Number of times that each fault may still occur.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Faults {
-    /// Lost nodes. Each may return at any time.
+    /// Nodes that go offline. Each may return at any time.
     pub(crate) losses: u8,
-    /// Crashes of containers, which then restart.
+    /// Crashes of containers, which are then restarted.
     pub(crate) crashes: u8,
     /// Deletions of pods by other clients.
     pub(crate) kills: u8,
-    /// Changes of the template, to new and to old versions.
+    /// Changes of the template, to a new or an earlier version.
     pub(crate) templates: u8,
-    /// Restarts of the controller between any two of its writes.
+    /// Restarts of the controller, which lose its pending writes.
     pub(crate) restarts: u8,
-    /// Temporary freezes of watches.
+    /// Freezes of watches, which end at some time.
     pub(crate) freezes: u8,
-    /// Changes of the annotation `paused` by the owner.
+    /// Changes of the annotation `paused` by the operator.
     pub(crate) pauses: u8,
-    /// Resumptions of a stopped revision by the owner.
+    /// Resumptions of a stopped revision by the operator.
     pub(crate) resumes: u8,
     /// Deletions of Node objects.
     pub(crate) removals: u8,
-    /// Hooks that release a pod before the controller asks.
+    /// Hooks that release a pod before the controller has marked it.
     pub(crate) unhooks: u8,
     /// Policies that reject one kind of write on one node.
     pub(crate) policies: u8,
-    /// Nodes on which no pod ends.
+    /// Nodes on which deleted pods don't end.
     pub(crate) hangs: u8,
-    /// Added or removed taints.
+    /// Changes of taints: added or removed.
     pub(crate) taints: u8,
-    /// Nodes whose labels change, or change back.
+    /// Changes of node labels, so that the DaemonSet no longer selects the node, or selects it again.
     pub(crate) misfits: u8,
     /// Permanent failures of pods.
     pub(crate) failures: u8,
@@ -244,56 +245,56 @@ pub(crate) struct Faults {
     pub(crate) orphans: u8,
     /// Pods whose creation the API server rejects.
     pub(crate) write_failures: u8,
-    /// Pods whose creation fails without an answer.
+    /// Pods whose creation fails without a response.
     pub(crate) silences: u8,
 }
 
-/// Violation of an invariant.
+/// Violation of a design invariant or of another promise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Violation {
-    /// Design invariant 1.
+    /// Invariant 1: more nodes lack a pod than the budget allows.
     BudgetExceeded,
     /// Invariant 2: fewer pods of an old revision are left than `partition` requires.
     PartitionUndercut,
     /// Invariant 2: an unselected node was touched.
     UnselectedTouched,
-    /// Invariant 3: a node was touched that was known to be offline.
+    /// Invariant 3: a node was touched although the controller saw it offline.
     OfflineTouched,
-    /// Invariant 4: a pod was written to while paused, and not for upkeep.
+    /// Invariant 4: a pod was touched during a pause, and not for upkeep.
     PausedTouched,
     /// Invariant 6: a pod was replaced in OTA mode.
     OtaReplaced,
-    /// Invariant 8: a pod was replaced that was known to run the wanted template.
+    /// Invariant 8: a pod was replaced although the controller saw it run the wanted template.
     CurrentReplaced,
-    /// The plan asks for a wake-up in the past, which would be a busy loop.
+    /// The plan requests a wake-up in the past, which would cause a busy loop.
     WakePassed,
-    /// More nodes than `max-surge` got a second pod.
+    /// More nodes got a second pod than `max-surge` allows.
     SurgeExceeded,
-    /// A pod was deleted before its hook released it.
+    /// A pod was deleted before its preDelete hook released it.
     HookIgnored,
-    /// A pod of a later wave was replaced before the first wave was complete, or without the approval.
+    /// A pod of the second wave was replaced before the first wave was complete, or without approval.
     WaveJumped,
     /// A pod was replaced for a revision that the guard had stopped.
     StoppedTouched,
-    /// The guard forgot that it had stopped a revision, or the target revision of reverts.
+    /// The guard's record lost a stop, or changed the revision to which pods are reverted.
     StopForgotten,
     /// A pod was reverted from a revision that was not stopped, or a second time.
     WronglyTakenBack,
-    /// A pod was deleted although evictions are required.
+    /// A pod was deleted although the settings require evictions.
     NotEvicted,
-    /// Fewer pods are Ready than the disruption budget requires, because of the controller.
+    /// The controller left fewer Ready pods than the disruption budget requires.
     DisruptionExceeded,
-    /// A pod was replaced on a node on which no new one can start.
+    /// A pod was replaced on a tainted node, where no new pod can start.
     TaintedTouched,
-    /// A rejected eviction uses a slot.
+    /// A node takes a slot although its eviction was rejected.
     RefusalSpent,
-    /// A pod was requested where none belongs.
+    /// The controller requested a pod on a node where none belongs.
     Misplaced,
-    /// A pod was created next to an existing one.
+    /// The controller created a pod on a node that has one.
     MadeBeside,
-    /// A node has more pods than belong there.
+    /// A node has more pods than the DaemonSet allows.
     TooMany,
-    /// The only pod of a node was deleted, but not for a rollout.
+    /// The controller deleted the only pod of a node, but not for a rollout.
     OnlyOneTaken,
 }
 
@@ -375,7 +376,7 @@ impl State {
         }
     }
 
-    /// Returns a number that no pod has, seen or not.
+    /// Returns a UID that no pod has, neither a real one nor one in the controller's view or writes.
     pub(crate) fn fresh_uid(&self) -> u8 {
         let known = self.nodes.iter().map(|node| &node.pods);
         let seen = self.view.pods.iter().flatten();
@@ -385,13 +386,13 @@ impl State {
         uids.max().map_or(0, |most| most + 1)
     }
 
-    /// Returns the pod with that number, if it still exists.
+    /// Returns the pod with this UID, if it exists.
     pub(crate) fn pod_mut(&mut self, uid: u8) -> Option<&mut Pod> {
         let mut pods = self.nodes.iter_mut().flat_map(|node| &mut node.pods);
         pods.find(|pod| pod.uid == uid)
     }
 
-    /// Returns the indices of the node and the pod with that number, if it still exists.
+    /// Returns the indices of the node and the pod with this UID, if it exists.
     pub(crate) fn place(&self, uid: u8) -> Option<(usize, usize)> {
         self.nodes.iter().enumerate().find_map(|(n, node)| {
             let p = node.pods.iter().position(|pod| pod.uid == uid)?;
@@ -399,7 +400,7 @@ impl State {
         })
     }
 
-    /// Marks the seen copies of a pod as old after a change in the API server.
+    /// Marks the controller's copies of a pod as outdated after the real pod has changed.
     pub(crate) fn outdate(&mut self, uid: u8) {
         let seen = self.view.pods.iter_mut().flatten().flatten();
         for pod in seen.filter(|pod| pod.uid == uid) {
@@ -410,7 +411,8 @@ impl State {
         }
     }
 
-    /// Marks pending writes on a node as based on an older view, after a change of this or another pod.
+    /// Marks pending writes on a node as decided before a change. `changed` is the changed pod; `None` means that pods came or
+    /// went.
     pub(crate) fn overtake(&mut self, n: usize, changed: Option<u8>) {
         let here = self.pending.iter_mut().filter(|write| write.node == n);
         here.for_each(|write| write.overtake(changed));
@@ -418,7 +420,7 @@ impl State {
 }
 
 impl Pod {
-    /// Returns true if its kubelet has to start its container (again).
+    /// Returns true if the kubelet has to start the pod's container, for the first time or again.
     pub(crate) fn is_to_start(&self) -> bool {
         (self.ready_since.is_none() || self.changing) && !self.over
     }
@@ -456,12 +458,12 @@ impl Pod {
 }
 
 impl Set {
-    /// Returns true if there is a ControllerRevision of that template.
+    /// Returns true if the template has a ControllerRevision.
     pub(crate) fn knows(&self, template: Template) -> bool {
         self.numbers[usize::from(template)] > 0
     }
 
-    /// Lets the native controller observe the wanted template. Its revision is now the newest.
+    /// Lets the native controller observe the wanted template, whose revision becomes the newest one.
     pub(crate) fn observe(&mut self) {
         let others = (0..3).filter(|template| *template != self.wanted && self.knows(*template));
         let mut others: Vec<Template> = others.collect();
@@ -475,7 +477,7 @@ impl Set {
 }
 
 impl Node {
-    /// Returns the content of a watch about this node.
+    /// Returns the node as a watch sees it now.
     pub(crate) fn seen(&self) -> Seen {
         Seen {
             ready: self.ready,
@@ -485,16 +487,16 @@ impl Node {
         }
     }
 
-    /// Returns the pods that the DaemonSet owns.
+    /// Returns the pods on the node that the DaemonSet owns, which excludes surge pods.
     pub(crate) fn own(&self) -> impl Iterator<Item = &Pod> {
         self.pods.iter().filter(|pod| !pod.spare)
     }
 
-    /// Returns the number of owned pods that are not terminating.
+    /// Returns the number of owned pods on the node that are not terminating.
     pub(crate) fn alive(&self) -> usize {
         self.own().filter(|pod| !pod.terminating).count()
     }
-    /// Returns true if the native controller treats an ended pod as alive and as older than one of these.
+    /// Returns true if the native controller treats an ended pod as alive, and as older than a live pod of the node.
     pub(crate) fn is_haunted(&self) -> bool {
         self.own().any(|pod| pod.haunted && !pod.terminating)
     }

@@ -1,8 +1,8 @@
 //! Possible steps and their effects.
 //!
 //! Kubelets work on nodes that are Ready. The native controller behaves as under `OnDelete` and ignores pods of other owners. The
-//! controller is `core::decide`: its input has the overlay of the index, and its writes are subject to the API server's
-//! preconditions.
+//! yurt-ds controller is `core::decide`. Its input includes the expected results of its writes, as in the index, and the API
+//! server rejects writes whose preconditions fail.
 
 use super::denials::Policy;
 use super::evictions::Answers;
@@ -11,75 +11,75 @@ use super::state::{Node, Pod, State, Template, Violation, Watch};
 use super::upkeep::{Answer, Upkeep};
 use super::writes::Pending;
 
-/// Step of the model.
+/// Step of the model, by any of its actors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Step {
     /// Time passes.
     Tick,
-    /// A kubelet starts a container (again). The pod becomes Ready or, with a broken image, crashes.
+    /// A kubelet starts a pod's container, for the first time or again. The pod becomes Ready or, with a broken image, crashes.
     Start(usize, usize),
-    /// A node has pulled the requested images.
+    /// A node has pulled the images that were requested for a pod.
     Pull(usize, usize),
-    /// A pod has ended.
+    /// A terminating pod ends.
     End(usize, usize),
     /// The native controller observes the template and creates its revision.
     Observe,
     /// The native controller creates a pod on a node that has none.
     Create(usize),
-    /// The native controller removes the youngest of several pods on a node, or of pods that it treats as several.
+    /// The native controller removes the youngest pod of a node, because it sees more than one.
     Prune(usize),
     /// The controller decides.
     Decide,
-    /// One of the controller's writes is carried out.
+    /// The API server carries out one of the controller's pending writes.
     Write(usize),
-    /// The guard's record is written.
+    /// The guard's record is stored on the DaemonSet.
     Tell,
-    /// The owner of a hook releases a pod.
+    /// A preDelete hook releases a pod.
     Unhook(usize, usize),
-    /// The owner approves the wave that waits for it.
+    /// The operator approves the second wave.
     Approve,
-    /// A watch resumes.
+    /// A frozen watch resumes.
     Thaw(Watch),
     /// A lost node returns.
     Return(usize),
 
-    /// A node is lost.
+    /// A node goes offline.
     Lose(usize),
     /// A container crashes.
     Crash(usize, usize),
     /// Another client deletes a pod.
     Kill(usize, usize),
-    /// The owner changes the template.
+    /// The operator changes the template.
     Change(Template),
-    /// The owner pauses or resumes.
+    /// The operator pauses or resumes the rollout.
     Pause(bool),
     /// A watch freezes.
     Freeze(Watch),
     /// The controller restarts and loses its pending writes.
     Die,
-    /// The owner resumes a stopped revision.
+    /// The operator resumes a stopped revision.
     Resume,
     /// A Node object is deleted together with its pods.
     Remove(usize),
-    /// A policy starts to reject such writes on a node.
+    /// A policy starts to reject one kind of write on a node.
     Refuse(Policy),
-    /// The policy is removed.
+    /// The policy is removed again.
     Relent,
     /// Deleted pods on a node no longer end.
     Hang(usize),
-    /// They can end again.
+    /// Deleted pods on a node can end again.
     LetGo(usize),
     /// A node gets a taint, or loses it.
     Taint(usize),
-    /// A pod creation that the controller requested ends with this answer.
+    /// A pending creation of a pod ends with this result.
     Make(usize, Answer),
-    /// A pod without an owner is adopted.
+    /// The controller adopts a pod without an owner.
     Adopt(usize, usize),
-    /// Another client leaves a pod without an owner.
+    /// Another client creates a pod without an owner.
     Orphan(usize),
     /// A pod fails permanently.
     Fail(usize, usize),
-    /// The labels of a node change, or change back.
+    /// A node's labels change, so that the DaemonSet no longer selects it, or selects it again.
     Relabel(usize),
     /// A node joins, possibly for a second time.
     Join(usize),
@@ -88,7 +88,7 @@ pub(crate) enum Step {
 const WATCHES: [Watch; 3] = [Watch::Pods, Watch::Nodes, Watch::Set];
 
 impl State {
-    /// Returns the steps that sooner or later happen without a fault.
+    /// Returns the possible steps without faults. Each of them happens sooner or later.
     pub(crate) fn progress(&self, rules: &Rules) -> Vec<Step> {
         let mut steps: Vec<Step> = (0..self.pending.len()).map(Step::Write).collect();
         match self.telling {
@@ -137,7 +137,7 @@ impl State {
         steps
     }
 
-    /// Returns the possible faults.
+    /// Returns the faults that may occur in this state.
     pub(crate) fn faults(&self, rules: &Rules) -> Vec<Step> {
         let (faults, mut steps) = (self.faults, Vec::new());
         for (n, node) in self.nodes.iter().enumerate().filter(|(_, node)| !node.gone) {
@@ -175,7 +175,7 @@ impl State {
         }
         if faults.templates > 0 {
             let others = (0..3).filter(|template| *template != self.set.wanted);
-            // Versions are interchangeable, so a new one is always the lowest unknown number.
+            // Unknown templates are interchangeable. Changing only to the one with the lowest number saves states.
             let first_new = (0..3).find(|template| !self.set.knows(*template));
             let of_use = |t: &Template| self.set.knows(*t) || Some(*t) == first_new;
             steps.extend(others.filter(of_use).map(Step::Change));
@@ -217,7 +217,7 @@ impl State {
                 self.tick();
                 self.wait_for_budget(rules);
                 self.wait_for_policy();
-                // A write that stays unseen is looked up after some time (`Doubt::patience`).
+                // If the result of a write is not seen for some time, the controller reads the pods again (`Doubt::patience`).
                 if !self.view.overlay.is_empty() || self.upkeep.is_waiting() {
                     self.thaw(Watch::Pods);
                 }
@@ -367,7 +367,7 @@ impl State {
         }
     }
 
-    /// Records that a pod changed while the native controller removes one of two.
+    /// Records that a pod of a node has changed, if the node has more than one pod (`raced`).
     fn sort_out(&mut self, n: usize) {
         self.nodes[n].raced |= self.nodes[n].alive() > 1;
     }
@@ -380,7 +380,7 @@ impl State {
         self.outdate(uid);
     }
 
-    /// Records that another client ended this pod, which the native controller may not know yet.
+    /// Records that another client ended a pod. An out-of-order native controller doesn't know that yet.
     pub(crate) fn haunt(&mut self, n: usize, p: usize, rules: &Rules) {
         let pods = &mut self.nodes[n].pods;
         if rules.disordered && !pods[p].spare {

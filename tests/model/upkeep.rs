@@ -1,4 +1,4 @@
-//! Upkeep of an Advanced DaemonSet: the controller creates pods where they belong and removes them elsewhere.
+//! Upkeep of an Advanced DaemonSet: the controller creates pods on nodes where they belong and removes them from other nodes.
 //!
 //! ```text
 //! Decide ──► requested pods ──Make──► created ──► seen: another one may be requested
@@ -7,7 +7,7 @@
 //!                 └──Die──► lost
 //! ```
 //!
-//! Unlike in the controller's loop, a pending request doesn't block decisions here. So the expectation of a pod must be enough to
+//! Unlike in the controller's loop, a pending request doesn't block decisions here. So the record of expected pods alone must
 //! prevent a second one.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,47 +22,47 @@ use super::state::{Node, Pod, State, Template, Violation};
 use super::steps::Step;
 use super::view::{name_of, node_of, now, template_of};
 
-/// The controller's record of pods that it creates and removes.
+/// Controller's record of pods that it creates and removes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Upkeep {
-    /// Pending requests for pods: node and template, in order.
+    /// Pending creations of pods: node and template, sorted.
     asked: Vec<(usize, Template)>,
-    /// Nodes whose pod was requested and is not seen yet.
+    /// Nodes for which a pod was requested that the controller has not seen yet.
     expected: BTreeSet<usize>,
-    /// Nodes whose pod was recently rejected.
+    /// Nodes for which the API server recently rejected the creation of a pod.
     refused: BTreeSet<usize>,
     /// Nodes where a failed pod was recently deleted.
     failed: BTreeSet<usize>,
 }
 
-/// Result of a request for a pod.
+/// Result of a request to create a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Answer {
     /// The pod is created.
     Made,
     /// The request is rejected.
     Refused,
-    /// The pod is not created, and there is no answer.
+    /// The pod is not created, and the controller gets no response.
     Lost,
 }
 
 impl Upkeep {
-    /// Returns true if a requested pod may still appear.
+    /// Returns true if the controller still expects a requested pod.
     pub(crate) fn is_waiting(&self) -> bool {
         !self.expected.is_empty()
     }
 
-    /// Returns true if nothing is pending or recorded.
+    /// Returns true if no request is pending and the record is empty.
     fn is_over(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Records that a new pod is seen on that node.
+    /// Records that the controller has seen a new pod on this node.
     pub(crate) fn show(&mut self, n: usize) {
         self.expected.remove(&n);
     }
 
-    /// Lets time pass: rejected nodes may be retried, backoffs end, and pods are listed again.
+    /// Lets time pass: the controller may retry rejected nodes, backoffs end, and a list of pods replaces expectations.
     pub(crate) fn tick(&mut self) {
         let is_asked = |n: &usize| self.asked.iter().any(|(asked, _)| asked == n);
         self.expected.retain(is_asked);
@@ -72,26 +72,26 @@ impl Upkeep {
 }
 
 impl Pod {
-    /// Returns true if the DaemonSet counts this pod.
+    /// Returns true if the pod counts as the node's pod: it is owned, alive and not terminating.
     fn counts(&self) -> bool {
         !self.terminating && !self.over && !self.orphan
     }
 }
 
 impl Node {
-    /// Returns the number of its pods that the DaemonSet counts.
+    /// Returns the number of pods that count as the node's pod.
     pub(crate) fn counted(&self) -> usize {
         self.pods.iter().filter(|pod| pod.counts()).count()
     }
 
-    /// Returns true if a pod belongs on it.
+    /// Returns true if a pod of the DaemonSet belongs on the node.
     fn is_fit(&self) -> bool {
         !self.gone && !self.unfit && !self.tainted
     }
 }
 
 impl State {
-    /// Returns the steps that sooner or later happen to pods that the controller creates.
+    /// Returns the steps without faults that concern pods which the controller creates. Each of them happens sooner or later.
     pub(crate) fn upkeep_progress(&self) -> Vec<Step> {
         let asked = self.upkeep.asked.iter();
         let mut steps: Vec<Step> = asked.map(|(n, _)| Step::Make(*n, Answer::Made)).collect();
@@ -104,7 +104,7 @@ impl State {
         steps
     }
 
-    /// Returns the possible faults where the controller creates the pods.
+    /// Returns the faults that may occur with pods which the controller creates.
     pub(crate) fn upkeep_faults(&self) -> Vec<Step> {
         let (faults, mut steps) = (self.faults, Vec::new());
         for (n, _) in &self.upkeep.asked {
@@ -134,7 +134,7 @@ impl State {
         steps
     }
 
-    /// Returns the pods to create and to delete, regardless of their revision.
+    /// Returns the pods that the controller would create and delete now, regardless of their revision.
     pub(crate) fn managed(&self, fleet: &Fleet, rules: &Rules) -> Manage {
         let expected = self.upkeep.expected.iter();
         let creating: BTreeMap<NodeName, _> = expected.map(|n| (name_of(*n), now())).collect();
@@ -159,14 +159,14 @@ impl State {
         managed
     }
 
-    /// Returns true if the controller sees a pod on the node that it is about to adopt.
+    /// Returns true if the controller sees a pod without an owner on the node, which it is about to adopt.
     fn is_claimable(&self, n: usize) -> bool {
         let seen = self.view.pods.as_ref().map(|nodes| &nodes[n]);
         let mut pods = seen.unwrap_or(&self.nodes[n].pods).iter();
         pods.any(|pod| pod.orphan && !pod.terminating)
     }
 
-    /// Lets the controller request pods, and checks creations and deletions.
+    /// Adds the controller's requests for pods to the pending ones, and checks its creations and deletions.
     pub(crate) fn tend(&mut self, managed: &Manage, fleet: &Fleet, rules: &Rules) {
         for action in &managed.actions {
             let is_only = |node: &SeenNode| {
@@ -208,7 +208,7 @@ impl State {
         self.upkeep.asked.sort_unstable();
     }
 
-    /// Ends a request for a pod on a node with this answer.
+    /// Ends a pending request for a pod on a node with this result.
     pub(crate) fn make_asked(&mut self, n: usize, answer: Answer, rules: &Rules) {
         let asked = self.upkeep.asked.iter().position(|(node, _)| *node == n);
         let (_, template) = self.upkeep.asked.remove(asked.expect("a request"));
@@ -219,7 +219,7 @@ impl State {
                 self.upkeep.expected.remove(&n);
                 self.upkeep.refused.insert(n);
             }
-            // No kubelet starts the pod, and it is deleted with the others.
+            // The node is gone: no kubelet starts the new pod, and the garbage collector deletes it. So no pod is added here.
             Answer::Made if self.nodes[n].gone => self.upkeep.show(n),
             Answer::Made => {
                 self.judge_creation(n, rules);
@@ -237,7 +237,7 @@ impl State {
         }
     }
 
-    /// Checks that no pod is created next to one that counts or, without surge, next to one that is still terminating.
+    /// Checks that no pod is created on a node that has one. Without surge, a terminating pod counts, too.
     fn judge_creation(&mut self, n: usize, rules: &Rules) {
         let node = &self.nodes[n];
         let is_there = |pod: &Pod| match rules.surge() {
@@ -249,7 +249,7 @@ impl State {
         }
     }
 
-    /// Adds a pod without an owner, left by another client.
+    /// Adds a pod without an owner to a node, as another client might.
     pub(crate) fn orphan(&mut self, n: usize) {
         self.faults.orphans -= 1;
         let pod = Pod {
@@ -261,7 +261,7 @@ impl State {
         self.overtake(n, None);
     }
 
-    /// Adopts such a pod. If the node has or gets another one, one of the two is removed.
+    /// Adopts a pod without an owner. If the node has or gets another pod, one of the two is removed later.
     pub(crate) fn adopt(&mut self, n: usize, p: usize) {
         let is_asked = self.upkeep.asked.iter().any(|(asked, _)| *asked == n);
         let node = &mut self.nodes[n];
@@ -273,7 +273,7 @@ impl State {
         self.upkeep.show(n);
     }
 
-    /// Makes a pod fail: its kubelet evicted or rejected it.
+    /// Makes a pod fail permanently, as if its kubelet had evicted or rejected it.
     pub(crate) fn fail(&mut self, n: usize, p: usize) {
         self.faults.failures -= 1;
         let pod = &mut self.nodes[n].pods[p];
@@ -282,7 +282,7 @@ impl State {
         self.outdate(uid);
     }
 
-    /// Clears the expectation for pods that the controller sees now but not in `before`.
+    /// Removes the expectation for nodes on which the controller now sees a pod that was not in `before`.
     pub(crate) fn show_new(&mut self, before: &[Vec<Pod>]) {
         for (n, (node, seen)) in self.nodes.iter().zip(before).enumerate() {
             let is_seen = |pod: &Pod| seen.iter().any(|known| known.uid == pod.uid);
@@ -306,7 +306,7 @@ impl State {
         }
     }
 
-    /// Returns true if there is nothing to write.
+    /// Returns true if the controller has nothing to write for this plan.
     pub(crate) fn has_nothing_to_do(&self, plan: &Plan, rules: &Rules) -> bool {
         let rolled = plan.actions.clone();
         if !rules.is_advanced {
@@ -316,9 +316,9 @@ impl State {
         managed.create.is_empty() && managed.with_rollout(rolled).is_empty()
     }
 
-    /// Returns true if every node has the pods that belong there and nothing is pending.
+    /// Returns true if every online node has the pods that belong there and the controller expects nothing.
     ///
-    /// `waits` means that the rollout is stopped, which leaves two pods on nodes that already have a surge pod.
+    /// With `waits`, the rollout is stopped, so nodes that have a surge pod may keep two pods.
     pub(crate) fn is_manned(&self, waits: bool, rules: &Rules) -> bool {
         let at_most = 1 + usize::from(waits && rules.surge() > 0);
         let has_its_pods = |node: &&Node| match (node.unfit, node.tainted) {

@@ -1,4 +1,4 @@
-//! Conversion of the controller's view to the [`Fleet`] that the engine evaluates, as the index would do it.
+//! Conversion of the controller's view to the [`Fleet`] that the engine evaluates, as the index does it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,12 +18,12 @@ use yurt_ds::core::{
 use super::rules::Rules;
 use super::state::{self, Ago, Set, Sheet, State, Template, Write};
 
-/// Length of a tick. The guard's window has two of them.
+/// Duration of a tick. The guard's window of five minutes has two ticks.
 pub(crate) const TICK: Duration = Duration::from_secs(150);
 
-/// Label that a preDelete hook selects.
+/// Label that the preDelete hook selects.
 pub(crate) const HOOK: (&str, &str) = ("drain", "true");
-/// Hook of a marked pod. Its duration is not part of this model.
+/// Hook state of a pod that is marked. The model doesn't measure how long it waits.
 const MARKED: PreDeleteHook = PreDeleteHook { since: None };
 
 /// Returns the present time.
@@ -41,20 +41,20 @@ pub(crate) fn hash(template: Template) -> Revision {
     format!("hash-{template}").into()
 }
 
-/// Returns the template with this hash.
+/// Returns the template whose revision has this hash.
 pub(crate) fn template_of(revision: &Revision) -> Template {
     let number = revision.as_str().strip_prefix("hash-");
     number.and_then(|n| n.parse().ok()).expect("a hash of ours")
 }
 
-/// Returns the number in the UID of a pod.
+/// Returns the model's number of a pod, from its UID.
 pub(crate) fn number(pod: &PodRef) -> u8 {
     let uid = pod.uid.to_string();
     let uid = uid.strip_prefix('u');
     uid.and_then(|n| n.parse().ok()).expect("a UID of ours")
 }
 
-/// Returns the number in the name of a node.
+/// Returns the model's index of a node, from its name.
 pub(crate) fn node_of(name: &NodeName) -> usize {
     let number = name.as_str().strip_prefix('n');
     number.and_then(|n| n.parse().ok()).expect("a name of ours")
@@ -64,7 +64,7 @@ pub(crate) fn name_of(node: usize) -> NodeName {
     format!("n{node}").into()
 }
 
-/// Returns the failure record for a sheet.
+/// Converts the model's record of the guard to the engine's type.
 fn record_of(sheet: &Sheet) -> Option<FailureRecord> {
     let names = |nodes: &BTreeSet<u8>| nodes.iter().map(|node| name_of((*node).into())).collect();
     (*sheet != Sheet::default()).then(|| FailureRecord {
@@ -297,8 +297,8 @@ fn container(template: Template) -> RunningContainer {
     }
 }
 
-/// Returns the shape of a template. Templates 0 and 1 differ in their image. Template 2 also differs in its environment, so its
-/// pods can't be updated in place.
+/// Returns the spec of a template, as far as it decides about in-place updates. Templates 0 and 1 differ in their image only.
+/// Template 2 also differs in its environment, so its pods can't be updated in place.
 pub(crate) fn shape(template: Template) -> Shape {
     let env = json!([{ "name": "A", "value": (template / 2).to_string() }]);
     Shape::from_template(&json!({ "spec": { "containers": [

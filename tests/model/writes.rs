@@ -1,4 +1,4 @@
-//! Writes of the controller: decided at once, carried out one by one, and rejected where the API server would reject them.
+//! Writes of the controller: decided together, carried out one by one, and rejected where the API server would reject them.
 //!
 //! ```text
 //! Decide ──► pending writes ──Write, in any order──► the API server's pods
@@ -15,45 +15,45 @@ use super::rules::Rules;
 use super::state::{Pod, Sheet, State, Template, Write};
 use super::view::{node_of, number, template_of};
 
-/// Request that is about to be sent.
+/// Write of the controller that is decided on but not sent yet.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Pending {
-    /// Node of the pod.
+    /// Index of the pod's node.
     pub(crate) node: usize,
-    /// UID of the pod. For a surge pod that is to be created, UID of the pod next to it.
+    /// UID of the pod. For the creation of a surge pod, UID of the old pod of the node.
     uid: u8,
     deed: Deed,
-    /// True if the pod has changed since it was seen.
+    /// True if the pod has changed since the controller saw it.
     stale: bool,
-    /// True if another pod of the node has changed since it was seen.
+    /// True if another pod of the node has changed since the controller saw it.
     raced: bool,
 }
 
-/// Action of a request.
+/// Kind of write.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Deed {
-    /// Delete or evict the pod, and then transfer `heir` to the DaemonSet.
+    /// Delete or evict the pod, then transfer the surge pod `heir` to the DaemonSet.
     Delete { heir: Option<u8>, evicts: bool },
-    /// Delete a pod regardless of its revision.
+    /// Delete a pod of an Advanced DaemonSet that doesn't belong on its node, regardless of its revision.
     Remove,
-    /// Transfer the pod to the DaemonSet.
+    /// Transfer the surge pod to the DaemonSet.
     TransferOwnership,
-    /// Create a pod next to it.
+    /// Create a surge pod of this template on the node of the pod.
     Make(Template),
-    /// Update it to this template in place. The second value is the revision that it is reverted from, if it is a revert.
+    /// Update the pod to this template in place. The second value is the stopped revision, if the pod is reverted.
     UpdateInPlace(Template, Option<Template>),
-    /// Request its images.
+    /// Request the images of this template for the pod.
     Ask(Template),
-    /// Report whether an upgrade is needed.
+    /// Write `PodNeedUpgrade`: its status, and the template that it is about.
     Tell(bool, Template),
-    /// Remove these conditions: `need` is `PodNeedUpgrade`, `images` is `PodImageReady`.
+    /// Remove conditions of the pod: `PodNeedUpgrade` if `need`, `PodImageReady` if `images`.
     Withdraw { need: bool, images: bool },
-    /// Mark it `PreparingDelete`, or remove the mark.
+    /// Mark the pod `PreparingDelete`, or remove the mark.
     Mark(bool),
 }
 
 impl Pending {
-    /// Returns all pod numbers in it.
+    /// Returns the UIDs of all pods that the write concerns.
     pub(crate) fn uids(&self) -> impl Iterator<Item = u8> + use<> {
         let heir = match self.deed {
             Deed::Delete { heir, .. } => heir,
@@ -62,7 +62,7 @@ impl Pending {
         [self.uid].into_iter().chain(heir)
     }
 
-    /// Returns all pod numbers in it, for renumbering.
+    /// Returns mutable UIDs of all pods that the write concerns, to renumber them.
     pub(crate) fn uids_mut(&mut self) -> impl Iterator<Item = &mut u8> {
         let heir = match &mut self.deed {
             Deed::Delete { heir, .. } => heir.as_mut(),
@@ -71,7 +71,7 @@ impl Pending {
         [&mut self.uid].into_iter().chain(heir)
     }
 
-    /// Returns the kind of write.
+    /// Returns the verb of the write, as the engine names it.
     pub(crate) fn is(&self) -> WriteVerb {
         match self.deed {
             Deed::Delete { evicts: false, .. } | Deed::Remove => WriteVerb::Delete,
@@ -85,19 +85,19 @@ impl Pending {
         }
     }
 
-    /// Returns the pod that it is about, if that already exists.
+    /// Returns the UID of the pod that the write changes. `None` for the creation of a pod.
     pub(crate) fn about(&self) -> Option<u8> {
         (self.is() != WriteVerb::Create).then_some(self.uid)
     }
 
-    /// Records that a pod of its node changed, or (`None`) that pods were created or removed.
+    /// Records that a pod of the node has changed since the decision, or (`None`) that pods came or went.
     pub(crate) fn overtake(&mut self, changed: Option<u8>) {
         let is_it = changed == Some(self.uid);
         self.stale |= is_it;
         self.raced |= !is_it;
     }
 
-    /// Returns true if the API server rejects it after the pod has changed.
+    /// Returns true if the API server rejects the write when the pod has changed since.
     fn rests_on_version(&self) -> bool {
         matches!(
             self.deed,
@@ -107,7 +107,7 @@ impl Pending {
 }
 
 impl State {
-    /// Adds the controller's actions to its pending writes. With `is_upkeep`, they apply regardless of the pods' revision.
+    /// Adds the controller's actions to the pending writes. With `is_upkeep`, deletions apply regardless of the pods' revision.
     pub(crate) fn intend(&mut self, actions: &[Action], is_upkeep: bool) {
         for action in actions {
             let uid = number(action.pod());
@@ -171,7 +171,7 @@ impl State {
         place.expect("a pod that is seen")
     }
 
-    /// Keeps a requested write as an expectation until its effect is seen.
+    /// Records the expected result of a write until the controller sees it.
     fn lay_over(&mut self, write: &Pending) {
         let laid = match write.deed {
             Deed::Delete { .. } | Deed::Remove => Write::Deletion,
@@ -183,7 +183,7 @@ impl State {
         self.view.overlay.push((write.uid, laid, false));
     }
 
-    /// Carries out a write in the API server. The controller sees the result at once, unless its watch is frozen.
+    /// Carries out a write in the API server. The controller sees the result immediately, unless its watch of pods is frozen.
     pub(crate) fn carry_out(&mut self, write: &Pending, rules: &Rules) {
         if self.view.pods.is_none() {
             self.view.overlay.retain(|(uid, ..)| *uid != write.uid);
@@ -264,7 +264,8 @@ impl State {
         }
     }
 
-    /// Creates a surge pod, unless one of that name exists. The answer reports it before the watch does.
+    /// Creates a surge pod, unless one with the same name exists. The controller learns about it from the response, even if its
+    /// watch is frozen.
     fn make(&mut self, n: usize, beside: u8, template: Template, rules: &Rules) {
         let mut pods = self.nodes[n].pods.iter();
         if pods.any(|pod| pod.beside == Some(beside) && pod.template == template) {
@@ -284,17 +285,17 @@ impl State {
         self.overtake(n, None);
     }
 
-    /// Records that the controller makes a node unavailable.
+    /// Records that the controller's write makes a node unavailable.
     ///
-    /// Deleting a pod that was not available repairs it, so it doesn't count. Neither does a race between two pods, one of which
-    /// may fail while the controller deletes the other.
+    /// Deleting a pod that is not available repairs the node, so it doesn't count. A race between two pods of the node doesn't
+    /// count either: one may fail while the controller deletes the other.
     pub(crate) fn take_down(&mut self, n: usize, p: usize, is_race: bool, rules: &Rules) {
         let pod = &self.nodes[n].pods[p];
         self.nodes[n].down |= self.nodes[n].ready && rules.is_available(pod) && !is_race;
     }
 }
 
-/// Returns the part of a record that the model keeps.
+/// Returns the part of the guard's record that the model keeps.
 pub(crate) fn sheet_of(record: Option<&FailureRecord>) -> Sheet {
     let Some(record) = record else {
         return Sheet::default();

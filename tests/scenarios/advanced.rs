@@ -1,7 +1,9 @@
-//! Advanced DaemonSets (`apps.kruise.io`): the behavior that Kruise's own tests check, and the work of the native controller.
+//! Advanced DaemonSets (`apps.kruise.io`): the behavior that Kruise's own tests check, and the work that the native controller
+//! does for native DaemonSets.
 //!
 //! For Advanced DaemonSets yurt-ds creates, replaces and deletes pods, keeps revisions, and writes the status. Rollouts go from
-//! the highest node name down. Where a budget is strict here but not in Kruise, the name or comment of the scenario says so.
+//! the highest node name to the lowest. Kruise sometimes exceeds a budget where yurt-ds never does. The name or comment of such a
+//! scenario says so ("strict"). "Case N" is a number in the specification's list of Kruise's tests.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -25,18 +27,18 @@ use crate::support::story::{SEEN, Scenario, Step, Story, secs};
 use crate::support::suite::scenarios;
 use crate::support::world::Moment;
 
-/// Label of pods that have a preDelete hook.
+/// Label that stands for a preDelete hook on a pod.
 const DRAIN: &str = "example.io/drain";
-/// Readiness gate of in-place updates.
+/// Readiness gate that Kruise adds for in-place updates.
 const GATE: &str = "InPlaceUpdateReady";
 
-/// Begins a story on this many nodes with this `maxUnavailable`.
+/// Begins a story with an Advanced DaemonSet on this many nodes, with this `maxUnavailable`.
 fn fleet(nodes: usize, max_unavailable: usize) -> Story {
     let daemon = Daemon::advanced().rolling("maxUnavailable", max_unavailable);
     Story::on(nodes).with(daemon).allowed(max_unavailable)
 }
 
-/// Begins a story in which new pods are created next to old ones, on `surge` nodes at once.
+/// Begins a story with `maxSurge`: new pods are created next to old ones.
 fn surging(nodes: usize, surge: impl Into<Value>) -> Story {
     let daemon = Daemon::advanced().rolling("maxSurge", surge);
     let story = Story::on(nodes)
@@ -55,14 +57,14 @@ fn pool(name: &str) -> Value {
     json!({ "metadata": { "labels": { "pool": name } } })
 }
 
-/// Returns a change that can't be made in place.
+/// Returns a patch of an environment variable, which can't be changed in place.
 fn env(value: &str) -> Value {
     json!({ "spec": { "template": { "spec": { "containers": [
         { "name": "nginx", "image": NEW, "env": [{ "name": "GREETING", "value": value }] },
     ] } } } })
 }
 
-/// Returns a patch that limits the DaemonSet to the nodes with this color.
+/// Returns a patch of the node selector: only nodes with this color get a pod.
 fn colored(color: &str) -> Value {
     json!({ "spec": { "template": { "spec": { "nodeSelector": { "color": color } } } } })
 }
@@ -80,7 +82,7 @@ fn ready_after(seconds: u64) -> Behaviour {
     }
 }
 
-/// Replaces the pod on each node by a broken one.
+/// Replaces the pod on each node by one that never becomes Ready.
 fn break_pods(story: Story, nodes: usize) -> Story {
     let story = (1..=nodes).fold(story.behave(OLD, never_ready()), |story, node| {
         story.delete_pod(node)
@@ -96,7 +98,7 @@ fn break_pods(story: Story, nodes: usize) -> Story {
     }))
 }
 
-/// Begins a story in which only one node has the new image. The selector that caused it is still set.
+/// Begins a story in which only the node `updated` has the new image. The selector that limits the rollout to it is still set.
 fn mixed(nodes: usize, updated: usize) -> Story {
     let selector =
         json!({ "matchExpressions": [{ "key": "pool", "operator": "In", "values": ["first"] }] });
@@ -107,7 +109,7 @@ fn mixed(nodes: usize, updated: usize) -> Story {
         .until(replaced([updated]).and(condition("RolloutComplete", "True", "not selected")))
 }
 
-/// Returns a patch of both settings. A single write has no visible intermediate state.
+/// Returns a patch of partition and selector in a single write, so that the controller never sees only one of them changed.
 fn chosen_by(partition: usize, key: Option<(&str, &str)>) -> Value {
     let selector = key.map(|(operator, value)| {
         json!({ "matchExpressions": [{ "key": "pool", "operator": operator, "values": [value] }] })
@@ -115,7 +117,7 @@ fn chosen_by(partition: usize, key: Option<(&str, &str)>) -> Value {
     rolling_patch(json!({ "partition": partition, "selector": selector }))
 }
 
-/// Checks these numbers in the status.
+/// Checks these fields in the status of the DaemonSet.
 fn numbers<const N: usize>(expected: [(&'static str, u64); N]) -> Check {
     Check::new(format!("{expected:?} in the status"), move |picture| {
         for (name, value) in expected {
@@ -128,8 +130,8 @@ fn numbers<const N: usize>(expected: [(&'static str, u64); N]) -> Check {
     })
 }
 
-/// Checks the whole status: all numbers are `nodes`, with pods up to date and available. The observed generation is the present
-/// one, and the revision is the one of the pods.
+/// Checks the whole status of a complete rollout on this many nodes: the numbers, the observed generation, and the revision,
+/// which every pod must have.
 fn counted(nodes: u64) -> Check {
     let all = numbers([
         ("desiredNumberScheduled", nodes),
@@ -169,7 +171,7 @@ fn is_complete() -> Check {
     condition("RolloutComplete", "True", ": complete")
 }
 
-/// Overwrites the status with wrong values as another client. Returns false if they were already there.
+/// Overwrites the status with wrong values, as another client might. Returns false if the status had these values already.
 async fn overwrite_status(stage: &Stage) -> anyhow::Result<bool> {
     let daemons = stage.daemons();
     let before = daemons.get(DAEMON).await?;
@@ -196,7 +198,7 @@ async fn overwrite_status(stage: &Stage) -> anyhow::Result<bool> {
     Ok(before.metadata.resource_version != after.metadata.resource_version)
 }
 
-/// Overwrites the status after each correction, for this time.
+/// Overwrites the status again after each correction by the controller, for this time.
 async fn fight_for_status(stage: &Stage, time: Duration) -> anyhow::Result<()> {
     let mut corrections = 0;
     let end = tokio::time::Instant::now() + time;
@@ -204,7 +206,7 @@ async fn fight_for_status(stage: &Stage, time: Duration) -> anyhow::Result<()> {
         corrections += u32::from(overwrite_status(stage).await?);
         tokio::time::sleep(Duration::from_millis(300)).await;
     }
-    // Backoffs double, so each correction waits as long as all earlier ones together.
+    // The backoff between corrections doubles, so the number of corrections grows only with the logarithm of the time.
     let most = time.as_secs().ilog2() + 4;
     anyhow::ensure!(
         (3..=most).contains(&corrections),
@@ -213,7 +215,7 @@ async fn fight_for_status(stage: &Stage, time: Duration) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Checks that the present DaemonSet owns every pod.
+/// Checks that every pod is owned by the present DaemonSet.
 fn owned() -> Check {
     Check::new("every pod is the DaemonSet's", |picture| {
         let daemon = picture.daemon.as_ref().ok_or("no DaemonSet")?;
@@ -225,7 +227,7 @@ fn owned() -> Check {
     })
 }
 
-/// Checks the numbers of the DaemonSet's revisions.
+/// Checks the revision numbers of the DaemonSet's ControllerRevisions.
 fn revisions<const N: usize>(expected: [i64; N]) -> Check {
     Check::new(format!("revisions {expected:?}"), move |picture| {
         let mut found: Vec<i64> = picture.revisions().map(|one| one.revision).collect();
@@ -238,7 +240,7 @@ fn revisions<const N: usize>(expected: [i64; N]) -> Check {
     })
 }
 
-/// Checks that the revision of every pod still exists.
+/// Checks that the ControllerRevision of every pod still exists.
 fn live_revisions_kept() -> Check {
     Check::new("the revision of every pod is there", |picture| {
         let kept: BTreeSet<_> = picture.revisions().map(|one| hash(&one.metadata)).collect();
@@ -251,7 +253,7 @@ fn live_revisions_kept() -> Check {
     })
 }
 
-/// Checks that every pod has the readiness gate of in-place updates and that it is open.
+/// Checks that every pod has the readiness gate of in-place updates and that its condition is true.
 fn gates_open() -> Check {
     Check::new("the readiness gate of every pod is open", |picture| {
         for pod in picture.pods() {
@@ -287,7 +289,7 @@ fn occupied<const N: usize>(nodes: [usize; N]) -> Check {
     )
 }
 
-/// Checks that the old pods of these nodes serve, each with a new one on its node.
+/// Checks that the old pod on each of these nodes is available and that there is one new pod next to it.
 fn two_on<const N: usize>(nodes: [usize; N]) -> Check {
     Check::new(format!("two pods on {nodes:?}"), move |picture| {
         for node in nodes.map(|number| picture.node(number)) {
@@ -305,7 +307,7 @@ fn two_on<const N: usize>(nodes: [usize; N]) -> Check {
     })
 }
 
-/// Makes the pod on a node fail, as after an eviction by its kubelet.
+/// Makes the pod on a node fail permanently, as if the kubelet had evicted it.
 fn fails(story: Story, node: usize) -> Story {
     story.does("a pod fails", move |stage: Stage| async move {
         fail(&stage, node).await
@@ -321,7 +323,7 @@ async fn fail(stage: &Stage, node: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Makes each pod of a node fail as soon as it is available, and checks that the backoff doubles each time.
+/// Makes every pod of a node fail as soon as it is available. Checks that the backoff before the next pod doubles each time.
 async fn fails_again_and_again(stage: Stage, node: usize, times: u32) -> anyhow::Result<()> {
     let mut gone = Vec::new();
     for _ in 0..times {
@@ -376,7 +378,7 @@ fn killed_at(story: Story, number: usize, moment: Moment) -> Story {
         .expect(revisions([1, 2]).and(owned()))
 }
 
-/// Returns the DaemonSet that Kruise leaves behind in the middle of a rollout.
+/// Returns a DaemonSet as Kruise leaves it in the middle of a rollout.
 fn left_by_kruise() -> Daemon {
     let hook = json!({ "preDelete": { "labelsHandler": { DRAIN: "true" } } });
     in_place(1)
@@ -385,7 +387,7 @@ fn left_by_kruise() -> Daemon {
         .image(NEW)
 }
 
-/// Returns a template as Kruise stores it in a revision. Only the first one has an environment variable.
+/// Returns a template as Kruise stores it in a revision. Only revision 1 has an environment variable.
 fn kruise_template(number: usize, scenario: &str) -> Value {
     let image = if number == 3 { NEW } else { OLD };
     let mut container = json!({ "image": image, "name": "nginx", "resources": {} });
@@ -403,7 +405,7 @@ fn kruise_template(number: usize, scenario: &str) -> Value {
     })
 }
 
-/// Returns a pod as Kruise creates it.
+/// Returns a pod as Kruise creates it for this revision.
 fn kruise_pod(name: &str, node: &str, revision: usize, scenario: &str) -> Value {
     let term =
         json!({ "matchFields": [{ "key": "metadata.name", "operator": "In", "values": [node] }] });
@@ -421,13 +423,13 @@ fn kruise_pod(name: &str, node: &str, revision: usize, scenario: &str) -> Value 
     })
 }
 
-/// Hashes of Kruise's revisions. No other implementation computes the same ones.
+/// Hashes of the three revisions, as Kruise computes them. yurt-ds would compute other hashes.
 const HASHES: [&str; 3] = ["b7c9f5d8", "5d8f9c7b6f", "7c9b8d6f54"];
 
-/// Replaces the story's pods and revisions by the ones of Kruise.
+/// Replaces the story's pods and revisions by the ones that Kruise would have created.
 ///
-/// The pod of node 1 can be updated in place. The pod of node 2 can't, and waits for its hook. Node 3 has a new pod. The pod of
-/// node 4 was updated in place.
+/// The pod of node 1 is outdated and can be updated in place. The pod of node 2 can't, and waits for its hook. The pod of node 3
+/// is new. The pod of node 4 was updated in place.
 async fn is_left_by_kruise(stage: Stage) -> anyhow::Result<()> {
     let all = ListParams::default();
     stage.delete_daemon(&DeleteParams::orphan()).await?;
@@ -489,9 +491,9 @@ async fn is_left_by_kruise(stage: Stage) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Removes half of the nodes one at a time and adds another node for each.
+/// Removes half of the nodes, one at a time. A new node joins for each removed one.
 ///
-/// The order follows a prime step. Every fifth removed node is one that joined recently.
+/// Nodes are removed in an irregular order. Every fifth removed node is one that has joined recently.
 async fn come_and_go(stage: Stage, nodes: usize) -> anyhow::Result<()> {
     let pause = stage.world.pace.pick(200, 500);
     for turn in 1..=nodes / 2 {
@@ -509,7 +511,7 @@ async fn come_and_go(stage: Stage, nodes: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Deletes the pods of deleted nodes, as the pod garbage collector of Kubernetes does after a minute.
+/// Deletes the pods of deleted nodes, as the pod garbage collector of Kubernetes would do after a minute.
 async fn collect_pods(stage: Stage) -> anyhow::Result<()> {
     let all = ListParams::default();
     let nodes = Api::<Node>::all(stage.world.client.clone());
@@ -540,7 +542,7 @@ async fn all_gone(stage: Stage) -> anyhow::Result<()> {
 }
 
 scenarios! {
-    /// Case 1: the default strategy is one node at a time.
+    /// Kruise's case 1. The default strategy updates one node at a time.
     fn advanced01_given_the_default_strategy_then_every_node_has_a_pod_and_a_deleted_one_comes_back(pace) {
         Story::on(3)
             .with(Daemon::advanced())
@@ -553,7 +555,7 @@ scenarios! {
             .until(converged().and(counted(3)))
             .expect(deletions(3).and(in_order([3, 2, 1])).and(peak(1)).and(revisions([1, 2])))
             .expect(condition("RolloutComplete", "True", ": complete"))
-            // Events arrive one after another.
+            // The next step allows no requests, so wait until the last Events have been written.
             .wait(pace.pick(1, 8))
             .quiet(600, 5)
     }
@@ -571,7 +573,7 @@ scenarios! {
             .until(occupied([2]).and(counted(1)))
     }
 
-    /// Also covers a pod that has ended without failing.
+    /// Also covers a pod that has succeeded.
     fn advanced03_given_a_pod_that_is_over_then_its_object_goes_and_the_node_has_an_available_one_again(pace) {
         let failed = fails(fleet(3, 1), 2)
             .until(replaced([2]).and(counted(3)))
@@ -617,7 +619,7 @@ scenarios! {
             .until(converged().and(replaced(1..=4)).and(gates_open()).and(counted(4)))
     }
 
-    /// In place, one node at a time, from the highest name down.
+    /// In-place updates go from the highest node name to the lowest, one node at a time.
     fn advanced05_given_in_place_and_max_unavailable_1_then_one_after_the_other(pace) {
         Story::on(4)
             .with(in_place(1))
@@ -642,10 +644,10 @@ scenarios! {
             .until(preparing([3]))
             .throughout(untouched(1..=3).and(preparing([3])), pace.pick(300, 5))
             .step(Step::PatchPod(3, release))
-            // The numbers are updated within two seconds.
+            // The controller updates the numbers in the status within two seconds.
             .until(replaced([3]).and(preparing([2])).and(numbers([("updatedNumberScheduled", 1)])))
             .expect(untouched(1..=2))
-            // Without the hook, pods that wait for it are deleted.
+            // Without `lifecycle` no hook protects the pods that wait for one, so they are deleted.
             .patch(json!({ "spec": { "lifecycle": null } }))
             .until(converged().and(preparing([])))
             .expect(deletions(3))
@@ -662,7 +664,7 @@ scenarios! {
             .expect(deletions(3).and(spares(0)).and(peak(0)))
     }
 
-    /// Cases 8 and 31. Here offline nodes are never part of the budget. Neither are nodes where no pod belongs.
+    /// Kruise's cases 8 and 31. In yurt-ds, offline nodes and nodes where no pod belongs never use the budget.
     fn advanced08_given_dead_nodes_that_the_new_template_excludes_then_the_others_roll_out(_pace) {
         let mut patch = image_patch(NEW);
         let elsewhere = json!([{ "matchExpressions": [{ "key": "pool", "operator": "NotIn", "values": ["out"] }] }]);
@@ -682,7 +684,7 @@ scenarios! {
         vec![excluded(2), excluded(1)]
     }
 
-    /// Case 32, too. An offline node uses no slot and gets its pod when it is back.
+    /// Kruise's cases 8 and 32. In yurt-ds, an offline node uses no slot. Its pod is replaced when the node is back.
     fn advanced08_given_nodes_that_are_away_then_the_others_roll_out_and_they_follow(pace) {
         fleet(5, 2)
             .offline([1, 2, 3])
@@ -716,7 +718,7 @@ scenarios! {
             .throughout(deletions(3).and(untouched([1, 2])), pace.pick(3600, 8))
     }
 
-    /// Strict mode: not all five at once, as in Kruise.
+    /// Strict budget: Kruise would replace all five pods at once, because none of them is Ready.
     fn advanced12_given_old_pods_that_were_never_ready_then_at_most_three_are_replaced_at_once(pace) {
         break_pods(fleet(5, 3), 5)
             .remember()
@@ -728,8 +730,8 @@ scenarios! {
             .expect(deletions(5))
     }
 
-    /// Case 13 in strict mode: not five new pods at once. Case 14: another image within minReadySeconds, while the pod of a later
-    /// node is not Ready.
+    /// Kruise's case 13 with a strict budget: Kruise would create five new pods at once. Case 14: the image changes again within
+    /// minReadySeconds, while the pod of another node is not Ready.
     fn advanced13_given_max_surge_3_and_old_pods_that_are_not_ready_then_three_new_ones_at_once(pace) {
         let story = Story { always_served: false, ..surging(5, 3) };
         let broken = break_pods(story, 5)
@@ -798,11 +800,11 @@ scenarios! {
             .image(NEW)
             .until(replaced([4, 5]).and(condition("RolloutComplete", "True", "3 nodes stay on the old version")))
             .throughout(untouched(1..=3).and(deletions(2)), pace.pick(600, 4))
-            // Rounded down, this is one node of five.
+            // 39% of five nodes are rounded down to one node.
             .patch(rolling_patch(json!({ "partition": "39%" })))
             .until(replaced(2..=5).and(condition("RolloutComplete", "True", "1 node stays on the old version")))
             .throughout(untouched([1]), pace.pick(600, 4))
-            // A higher partition rolls no node back.
+            // A higher partition doesn't roll back nodes that run the new version.
             .patch(rolling_patch(json!({ "partition": "100%" })))
             .throughout(deletions(4), pace.pick(600, 4))
             .patch(rolling_patch(json!({ "partition": 0 })))
@@ -819,7 +821,7 @@ scenarios! {
             .image(NEW)
             .until(replaced([1, 3]).and(condition("RolloutComplete", "True", "not selected")))
             .throughout(untouched([2, 4]), pace.pick(600, 4))
-            // A node that joins the pool is updated, too.
+            // Node 4 joins the selected pool during the rollout and must be updated, too.
             .patch_node(4, pool("canary"))
             .until(replaced([4]))
             .throughout(untouched([2]), pace.pick(600, 4))
@@ -840,7 +842,7 @@ scenarios! {
             .expect(deletions(4))
     }
 
-    /// Cases 33 to 53 as behavior. With `partitionedScaling`, `partition` also limits the first pods.
+    /// Kruise's cases 33 to 53. With `partitionedScaling`, `partition` limits not only updates but also the creation of pods.
     fn advanced33_given_partitioned_scaling_then_new_pods_are_made_as_far_as_the_partition_lets(pace) {
         let story = fleet(4, 1);
         let daemon = story.daemon.clone().rolling("partition", 2);
@@ -877,7 +879,7 @@ scenarios! {
             .expect(untouched(1..=3))
     }
 
-    /// Cases 65 to 73: orphans are adopted, pods of other owners are left alone.
+    /// Kruise's cases 65 to 73. Orphans are adopted, and pods of other owners are left alone.
     fn advanced65_given_a_pod_without_owner_that_the_selector_matches_then_it_is_adopted_and_not_doubled(pace) {
         owned_by(fleet(3, 1), 2, Value::Null)
             .wait(pace.pick(3, 3))
@@ -906,12 +908,13 @@ scenarios! {
             .until(converged())
             .expect(pods(4).and(deletions(3)));
         let owner = json!([{ "apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "11111111-2222-3333-4444-555555555555", "controller": true }]);
-        // The garbage collector deletes pods whose owner doesn't exist.
+        // Node 2's pod gets an owner that doesn't exist, so the garbage collector deletes it and the controller creates another
+        // one.
         let taken = owned_by(fleet(3, 1).excuse(2), 2, owner).until(replaced([2]).and(untouched([1, 3])));
         vec![released, taken]
     }
 
-    /// Case 79: the API version in the owner reference doesn't matter.
+    /// Kruise's case 79. The owner reference may have another API version of the same kind.
     fn advanced79_given_pods_whose_owner_is_named_by_an_older_version_then_they_are_its_own(pace) {
         let story = fleet(3, 1).does("rename owners", |stage: Stage| async move {
             let owner = stage.daemons().get(DAEMON).await?.uid();
@@ -965,7 +968,7 @@ scenarios! {
             .until(converged().and(counted(4)))
     }
 
-    /// Only the rolling update stops during a pause or with invalid settings.
+    /// A pause or an invalid setting only stops the rolling update. Other work, such as opening readiness gates, continues.
     fn advanced113_given_a_pause_or_an_invalid_setting_then_gates_of_new_pods_open(pace) {
         let hook = json!({ "preDelete": { "labelsHandler": { DRAIN: "true" }, "markPodNotReady": true } });
         let hooked = || Daemon::advanced().field("lifecycle", hook.clone());
@@ -1020,7 +1023,7 @@ scenarios! {
         vec![made, leaves]
     }
 
-    /// The old revision is reused with a higher number. No new one is created.
+    /// A rollback reuses the old ControllerRevision with a higher number and creates no new one.
     fn advanced100_given_a_rollback_then_the_revision_of_then_is_used_again(pace) {
         let after = fleet(3, 1)
             .image(NEW)
@@ -1063,13 +1066,13 @@ scenarios! {
         vec![limited, live]
     }
 
-    /// As in Kubernetes, the backoff is 1 s after the first failure and doubles each time.
+    /// As in Kubernetes, the controller waits 1 s after the first failure of a pod, and twice as long after each further one.
     fn advanced102_given_a_pod_that_fails_again_and_again_then_the_pause_before_the_next_one_doubles(pace) {
         let times = pace.pick(7, 4);
         fleet(2, 1)
             .does("it fails again and again", move |stage: Stage| fails_again_and_again(stage, 2, times))
             .expect(untouched([1]))
-            // A change of the DaemonSet ends the backoffs.
+            // The failed pod comes back after its backoff. The new image below then ends the backoff of the node.
             .until(all_available(2))
             .image(NEW)
             .until(converged().and(counted(2)))
@@ -1107,7 +1110,7 @@ scenarios! {
             .throughout(untouched([1, 3]), pace.pick(60, 4))
             .patch_node(2, taint(None))
             .until(occupied([1, 2, 3]).and(counted(3)));
-        // yurt-ds doesn't replace a pod on a node where the new pod couldn't start.
+        // The old pod on the tainted node must stay: a new one couldn't start there.
         let rolls = fleet(3, 1)
             .patch_node(2, taint(Some("NoSchedule")))
             .until(repelled)
@@ -1199,7 +1202,7 @@ scenarios! {
         Scenario::from(recreated.chain(beside).chain(kept).collect::<Vec<_>>()).alone()
     }
 
-    /// The lost pod is created exactly once, no matter whether the answer arrived.
+    /// The deleted pod is created again exactly once, no matter whether the controller got the response before it was killed.
     fn advanced110_given_a_controller_that_is_killed_while_it_makes_a_pod_then_it_is_made_once(pace) {
         let moments = [Moment::Before, Moment::After];
         let each = (1..=pace.pick(6, 2)).flat_map(|number| moments.map(|moment| (number, moment)));
@@ -1251,7 +1254,7 @@ scenarios! {
         vec![fought(advanced).until(counted(3)), fought(native)]
     }
 
-    /// In total, as many nodes leave or join as there are. Some leave with an old pod, some with a new one, some in between.
+    /// As many nodes leave and join in total as the fleet has. They leave with an old pod, a new pod, or an update in progress.
     fn advanced111_given_nodes_that_come_and_go_all_the_time_then_the_rollout_ends_with_one_new_pod_on_each(pace) {
         let nodes = pace.pick(if is_deep() { 1_000 } else { 100 }, 60);
         let daemon = Daemon::advanced().rolling("maxUnavailable", "10%");

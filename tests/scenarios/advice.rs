@@ -1,7 +1,7 @@
-//! The advice works: `ctl why` names a command, the story runs it, and the rollout continues.
+//! The advice of `ctl why` works: the story runs the command that it names, and the rollout continues.
 //!
-//! There is one story per cause whose advice is a command. Other stories already cover the guard's `undo` (w02) and approvals
-//! (waves).
+//! There is one story per cause for which `ctl why` names a command. The guard's `undo` (w02) and approvals (waves) are covered
+//! by other stories.
 
 use anyhow::{Context as _, bail, ensure};
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -20,10 +20,10 @@ use crate::support::story::{Scenario, Step, Story, Writes, secs};
 use crate::support::suite::scenarios;
 use crate::support::typed::{completes, ctl};
 
-/// Text that ends a command within a sentence.
+/// Texts that can follow a command in a message.
 const ENDS: [&str; 6] = ["; ", ". ", ", ", " (", ")", "\n"];
 
-/// Returns the commands in a text, in order.
+/// Returns the commands that a message contains, in order.
 fn commands(text: &str) -> Vec<&str> {
     let begins = ["yurt-ds ctl ", "kubectl "];
     let starts = begins.iter().flat_map(|begin| text.match_indices(begin));
@@ -37,7 +37,7 @@ fn commands(text: &str) -> Vec<&str> {
     starts.into_iter().map(cut).collect()
 }
 
-/// Returns the advice of `ctl why` about a node of the story.
+/// Returns the advice of `ctl why` about this node of the story.
 async fn advice(stage: &Stage, node: usize) -> anyhow::Result<String> {
     let line = format!("why {DAEMON} {} -o json", stage.node(node));
     let (text, _) = ctl(stage, &line).await?;
@@ -45,7 +45,7 @@ async fn advice(stage: &Stage, node: usize) -> anyhow::Result<String> {
     Ok(why["next"].as_str().unwrap_or_default().to_owned())
 }
 
-/// Runs the first advised command that contains these words.
+/// Runs the first command in the advice of `ctl why` that contains all these words.
 async fn obey(stage: Stage, node: usize, words: &'static str) -> anyhow::Result<()> {
     let advice = advice(&stage, node).await?;
     let has = |command: &&str| {
@@ -94,9 +94,9 @@ async fn obey(stage: Stage, node: usize, words: &'static str) -> anyhow::Result<
     }
 }
 
-/// Story step that follows the advice about a node.
+/// Story step that follows the advice of `ctl why`.
 trait Obeys {
-    /// Runs the advised command that contains these words.
+    /// Runs the command in the advice for this node that contains these words.
     fn obeys(self, node: usize, words: &'static str) -> Self;
 }
 
@@ -122,7 +122,7 @@ fn not_stalled() -> Check {
     condition("Stalled", "False", "")
 }
 
-/// Returns requests for more than half of the 32 CPUs of a fake node, so that only one of two pods fits.
+/// Returns resource requests for more than half of a fake node's 32 CPUs, so that two such pods don't fit on one node.
 fn most_of_a_node() -> Value {
     json!({ "requests": { "cpu": "20" } })
 }
@@ -143,7 +143,7 @@ async fn take_the_room(stage: Stage) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Checks that the template has the initial image.
+/// Checks that the template has the image that the story began with.
 async fn runs_the_first_image(stage: Stage) -> anyhow::Result<()> {
     let daemon = stage.daemons().get(DAEMON).await?;
     let image = &daemon.data["spec"]["template"]["spec"]["containers"][0]["image"];
@@ -282,7 +282,7 @@ scenarios! {
         let asks = json!({ "name": "nginx", "image": NEW, "resources": most_of_a_node() });
         let story = Story::on(3)
             .does("take the room", take_the_room)
-            // The scheduler needs time to see it.
+            // Wait until the scheduler knows that node 1 has no room for another pod.
             .wait(5)
             .patch(json!({ "spec": { "template": { "spec": { "containers": [asks] } } } }))
             .until_within(stalled(), 1200)

@@ -5,7 +5,7 @@ use crate::support::objects::*;
 use crate::support::story::{Scenario, Story, Writes};
 use crate::support::suite::scenarios;
 
-/// Returns a complete rollout on three nodes with this strategy.
+/// Begins a story on three nodes whose rollout must complete with this value of `update-strategy`.
 fn rolls_with(strategy: &str) -> Story {
     Story::on(3)
         .with(Daemon::new().strategy(strategy))
@@ -18,7 +18,7 @@ fn each<T>(values: impl IntoIterator<Item = T>, story: impl Fn(T) -> Story) -> S
     values.into_iter().map(story).collect::<Vec<_>>().into()
 }
 
-/// Returns a rollout with this `max-unavailable`. It never exceeds the resulting number of nodes, and reaches it if possible.
+/// Begins a story with this `max-unavailable`. The largest number of unavailable nodes during the rollout must be `allowed`.
 fn spends((nodes, value, allowed): (usize, Option<&str>, usize)) -> Story {
     let daemon = Daemon::new().without("max-unavailable");
     Story::on(nodes)
@@ -29,7 +29,7 @@ fn spends((nodes, value, allowed): (usize, Option<&str>, usize)) -> Story {
         .expect(peak(allowed).and(deletions(nodes)))
 }
 
-/// Checks that invalid settings prevent all writes to pods and that one Warning gives the reason.
+/// Begins a story with invalid settings. They must prevent all writes to pods, and one Warning Event must give the reason.
 fn is_refused(daemon: Daemon, says: &'static str) -> Story {
     Story::on(3)
         .with(daemon)
@@ -135,7 +135,8 @@ scenarios! {
 
     fn s14_given_a_rollout_in_progress_when_the_annotation_is_removed_then_no_further_deletion(pace) {
         Story::on(5)
-            // The admission policy may reject a deletion that is in flight when the annotation is removed.
+            // A deletion may be in flight when the annotation is removed. The admission policy may reject it, so failed writes
+            // are allowed.
             .writing(Writes::Attempts)
             .image(NEW)
             .until(replaced([1]))

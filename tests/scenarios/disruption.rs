@@ -1,4 +1,4 @@
-//! `disruption: evict`: a rollout respects PodDisruptionBudgets.
+//! `disruption: evict`: a rollout that respects PodDisruptionBudgets.
 
 use anyhow::Context as _;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
@@ -14,15 +14,15 @@ use crate::support::player::{Stage, from};
 use crate::support::story::{Scenario, Step, Story, Writes};
 use crate::support::suite::scenarios;
 
-/// Message of a rollout that a budget blocks.
+/// Words of the condition while a PodDisruptionBudget blocks the rollout.
 const BLOCKED: &str = "PodDisruptionBudget web lets no pod go now";
 
-/// Returns a DaemonSet whose pods are evicted.
+/// Returns a DaemonSet with `disruption: evict`.
 fn evicting() -> Daemon {
     Daemon::new().annotate("disruption", "evict")
 }
 
-/// Begins a story on this many nodes with such a DaemonSet. One node may be unavailable.
+/// Begins a story with `disruption: evict` on this many nodes, one of which may be unavailable.
 fn fleet(nodes: usize) -> Story {
     Story::on(nodes).with(evicting()).writing(Writes::Evictions)
 }
@@ -32,7 +32,7 @@ fn pods() -> Value {
     json!({ "matchLabels": { "app": "nginx" } })
 }
 
-/// Creates a budget.
+/// Creates a PodDisruptionBudget.
 async fn make(stage: Stage, name: &str, spec: Value) -> anyhow::Result<()> {
     let budget: PodDisruptionBudget = from(json!({ "metadata": { "name": name }, "spec": spec }))?;
     let budgets: Api<PodDisruptionBudget> = stage.api();
@@ -40,7 +40,7 @@ async fn make(stage: Stage, name: &str, spec: Value) -> anyhow::Result<()> {
     made.map(drop).context("make the budget")
 }
 
-/// Changes the budget `web`.
+/// Changes the spec of the PodDisruptionBudget `web`.
 async fn change(stage: Stage, spec: Value) -> anyhow::Result<()> {
     let budgets: Api<PodDisruptionBudget> = stage.api();
     let patch = Patch::Merge(json!({ "spec": spec }));
@@ -48,17 +48,17 @@ async fn change(stage: Stage, spec: Value) -> anyhow::Result<()> {
     changed.map(drop).context("change the budget")
 }
 
-/// Story steps about the budget `web`.
+/// Story steps that create, change and delete the PodDisruptionBudget `web`.
 trait Budget {
-    /// Creates the budget with this spec. It covers all pods of the DaemonSet unless the spec has another selector.
+    /// Creates the PodDisruptionBudget with this spec. The default selector matches all pods of the DaemonSet.
     fn budget(self, spec: Value) -> Self;
-    /// Changes the spec of the budget.
+    /// Changes the spec of the PodDisruptionBudget.
     fn loosened(self, spec: Value) -> Self;
-    /// Deletes the budget.
+    /// Deletes the PodDisruptionBudget.
     fn without_budget(self) -> Self;
-    /// Creates the budget with this `minAvailable`.
+    /// Creates the PodDisruptionBudget with this `minAvailable`.
     fn at_least(self, pods: usize) -> Self;
-    /// Changes `minAvailable`.
+    /// Changes `minAvailable` of the PodDisruptionBudget.
     fn lowered_to(self, pods: usize) -> Self;
 }
 
@@ -96,7 +96,7 @@ impl Budget for Story {
     }
 }
 
-/// Checks that the rollout waits for the budget and reports that.
+/// Checks that the condition reports that the PodDisruptionBudget blocks the rollout.
 fn blocked() -> Check {
     condition("RolloutComplete", "False", BLOCKED)
 }
@@ -106,7 +106,7 @@ scenarios! {
     fn ev01_given_evict_then_pods_are_evicted_and_none_is_deleted(_pace) {
         let alone = fleet(3).image(NEW).until(converged()).expect(deletions(3)).pod_writes(3);
         let with_room = fleet(3).at_least(2).image(NEW).until(converged()).expect(deletions(3).and(peak(1)));
-        // The DaemonSet would allow three nodes, the disruption budget one pod.
+        // `max-unavailable` allows three nodes at once, but the disruption budget only one pod.
         let narrower = Story { daemon: evicting().max_unavailable("3"), ..fleet(4) }
             .at_least(3)
             .image(NEW)
@@ -149,7 +149,8 @@ scenarios! {
             .expect(deletions(4).and(peak(1)))
     }
 
-    /// The disruption budget counts an offline pod as missing. The controller doesn't.
+    /// The PodDisruptionBudget counts the pod of an offline node as missing, so it blocks the other nodes until that node
+    /// returns.
     fn ev04_given_an_offline_node_then_the_budget_opens_with_its_return(pace) {
         fleet(3)
             .at_least(2)
@@ -190,8 +191,8 @@ scenarios! {
             .image(OLD)
             .until(condition("RolloutComplete", "True", ": complete"))
             .throughout(untouched(1..=3).and(deletions(0)), pace.pick(60, 5));
-        // The controller requests two evictions at once, and one is accepted. The new pod is not Ready, so its later eviction
-        // doesn't count as a disruption.
+        // The controller requests two evictions, and the budget accepts one. The pod of NEW that replaces the evicted one is
+        // never Ready, so the rollback may evict it regardless of the budget.
         let daemon = evicting().max_unavailable("2").annotate("failure-threshold", "100%");
         let one_gone = Story { daemon, ..fleet(3) }
             .allowed(2)
@@ -225,7 +226,7 @@ scenarios! {
     }
 
     fn ev08_given_paused_while_a_budget_blocks_then_nobody_is_asked(pace) {
-        // The pods are deleted at the end.
+        // At the end the strategy changes to deletion, which ignores the disruption budget.
         fleet(3)
             .writing(Writes::Attempts)
             .at_least(3)
@@ -249,7 +250,7 @@ scenarios! {
             let daemon = evicting().without("max-unavailable").annotate("max-surge", "1");
             Story { daemon, ..fleet(nodes) }.allowed(0).writing(Writes::Surges).always_served()
         };
-        // The surge pod is healthy, too, so even this budget allows one eviction.
+        // The budget requires three healthy pods. The surge pod is the fourth one, so one old pod can be evicted.
         let through = surging(3).at_least(3).image(NEW).until(converged()).expect(spares(0).and(deletions(3)));
         let stuck = || surging(2).at_least(3).image(NEW).until(beside_each_other([1])).until(blocked());
         let lowered = stuck()
@@ -377,7 +378,7 @@ scenarios! {
     }
 }
 
-/// Checks that no message says that a budget blocks the rollout.
+/// Checks that the condition doesn't mention a PodDisruptionBudget.
 fn not_blocked() -> Check {
     Check::new("not blocked", |picture| {
         let condition = picture.condition("RolloutComplete");

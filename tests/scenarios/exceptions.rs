@@ -1,4 +1,4 @@
-//! Nodes that are left out by accident, and settings that select no node or have no effect.
+//! Nodes that a rollout leaves out unintentionally, and settings that select no node or have no effect.
 
 use serde_json::json;
 
@@ -8,22 +8,22 @@ use crate::support::said::{says, started};
 use crate::support::story::{Story, Writes};
 use crate::support::suite::scenarios;
 
-/// Returns a patch with a taint of this effect that no template here tolerates.
+/// Returns a patch that adds a taint with this effect. No template in these stories tolerates it.
 fn tainted(effect: &str) -> serde_json::Value {
     json!({ "spec": { "taints": [{ "key": "site", "value": "closed", "effect": effect }] } })
 }
 
-/// Returns a patch that removes all taints.
+/// Returns a patch that removes all taints of a node.
 fn untainted() -> serde_json::Value {
     json!({ "spec": { "taints": null } })
 }
 
-/// Answer of an agent on a node where no new pod could start.
+/// Response of an agent that doesn't replace a pod because no new pod could start on the tainted node.
 const NONE_WOULD_COME: &str = "Pre check update pod failed, Pod: {ns}/{pod} is not replaced: this node has a taint of effect \
     NoSchedule that its DaemonSet does not tolerate, so no new pod would come. Take the taint away first, or ask for the upgrade \
     with ?force=true to be left without a pod.";
 
-/// Returns a patch with the label that distinguishes pools of nodes.
+/// Returns a patch that puts a node into this pool.
 fn pool(name: &str) -> serde_json::Value {
     json!({ "metadata": { "labels": { "pool": name } } })
 }
@@ -38,7 +38,7 @@ fn pooled(pools: &[&str], waves: &str) -> Story {
 }
 
 scenarios! {
-    /// openyurtio/openyurt#1222: other nodes of the pool send the heartbeats of a node that is cut off.
+    /// In openyurtio/openyurt#1222, other nodes of the pool send heartbeats for a disconnected node, so it stays Ready.
     fn x06_given_a_node_that_is_cut_off_and_stays_ready_then_it_counts_as_offline(pace) {
         let cut_off = json!({ "spec": { "taints": [{ "key": "node.openyurt.io/unschedulable", "effect": "NoSchedule" }] } });
         Story::on(3)
@@ -57,7 +57,7 @@ scenarios! {
             .image(NEW)
             .until(replaced([1, 3]).and(condition("RolloutComplete", "True", "complete; 1 node has an untolerated taint: ")))
             .throughout(untouched([2]).and(deletions(2)), pace.pick(3600, 5))
-            // A node with a pod of the current revision is no exception.
+            // After the rollback the tainted node runs the current revision, so the condition no longer names it.
             .image(OLD)
             .until(converged().and(condition("RolloutComplete", "True", ": complete")))
             .until(never_says("RolloutComplete", "untolerated"))
@@ -66,14 +66,14 @@ scenarios! {
             .expect(untouched([2]))
             .patch_node(2, untainted())
             .until(converged().and(never_says("RolloutComplete", "untolerated")));
-        // A node that gets a taint during the rollout doesn't block it.
+        // A node that gets a taint during the rollout is skipped and doesn't block it.
         let halfway = Story::on(3)
             .offline([3])
             .image(NEW)
             .until(replaced([1, 2]).and(condition("RolloutComplete", "True", "1 node is offline")))
             .patch_node(3, tainted("NoSchedule"))
             .until(condition("RolloutComplete", "True", "complete; 1 node has an untolerated taint: "));
-        // A cordon doesn't affect pods of a DaemonSet.
+        // Cordoned nodes are updated: DaemonSet pods tolerate the cordon.
         let cordoned = Story::on(2)
             .patch_node(1, json!({ "spec": { "unschedulable": true } }))
             .image(NEW)
@@ -137,7 +137,7 @@ scenarios! {
             .pod_writes(0)
             .annotate("waves", "[{name: canary, selector: pool=canray, allowEmpty: true}]")
             .until(converged().and(condition("RolloutComplete", "True", ": complete")));
-        // A wave that loses its nodes is only reported for the next revision. A complete rollout stays complete.
+        // An empty wave is an error for the next revision only. The present rollout stays complete.
         let lost = pooled(&["canary", "field"], "[{name: canary, selector: pool=canary}]")
             .image(NEW)
             .until(converged().and(condition("RolloutComplete", "True", ": complete")))
@@ -161,7 +161,7 @@ scenarios! {
             .pod_writes(0)
             .annotate("update-strategy", "AdvancedRollingUpdate")
             .until(converged().and(condition("RolloutComplete", "True", ": complete")));
-        // Annotations with the same prefix that belong to other projects.
+        // Other projects use annotations with the same prefix. The controller must not report them as unknown settings.
         let others = Story::on(1)
             .with(Daemon::plain().annotate("nodepool", "hangzhou").annotate("binding", "true"))
             .image(NEW)

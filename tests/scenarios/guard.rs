@@ -1,4 +1,5 @@
-//! The guard: nodes that fail because of a revision, and nodes that fail for other reasons (kubernetes/kubernetes#117658).
+//! The guard: it stops revisions that make nodes fail, and ignores nodes that fail for other reasons
+//! (kubernetes/kubernetes#117658).
 
 use anyhow::Context as _;
 use k8s_openapi::api::apps::v1::ControllerRevision;
@@ -14,8 +15,8 @@ use crate::support::story::{Pace, Scenario, Step, Story, secs};
 use crate::support::suite::scenarios;
 use crate::support::typed::{completes, is_refused};
 
-/// Lets the kubelet of node 2 evict each pod of the new image for some time. One Stalled condition and one Event persist and name
-/// the node.
+/// Lets the kubelet of node 2 evict every pod of the new image for some time. The condition Stalled must name the node all that
+/// time, and there must be only one Event.
 pub(crate) fn evicting(story: Story, pace: Pace) -> Story {
     const SAYS: &str = "-0002 (Evicted: The node was low on resource: ephemeral-storage)";
     story
@@ -28,7 +29,7 @@ pub(crate) fn evicting(story: Story, pace: Pace) -> Story {
         .until(converged().and(events_because("RolloutStalled", 1)))
 }
 
-/// Returns the behavior of a container that repeatedly ends one second after its start.
+/// Returns the behavior of a container that ends one second after each start.
 pub(crate) fn crashing() -> Behaviour {
     Behaviour {
         crash_after: Some(secs(1)),
@@ -37,14 +38,14 @@ pub(crate) fn crashing() -> Behaviour {
     }
 }
 
-/// Returns a DaemonSet with these limits for unavailable and failed nodes.
+/// Returns a DaemonSet with this `max-unavailable` and this `failure-threshold`.
 pub(crate) fn guarded(max_unavailable: usize, threshold: usize) -> Daemon {
     Daemon::new()
         .max_unavailable(&max_unavailable.to_string())
         .annotate("failure-threshold", &threshold.to_string())
 }
 
-/// Begins a story on six nodes, three at a time, with a threshold of one. The new image crashes everywhere.
+/// Begins a story in which the new image crashes on three of six nodes. The guard allows one failed node, so the rollout stops.
 fn three_of_six_crash() -> Story {
     Story::on(6)
         .with(guarded(3, 1))
@@ -63,7 +64,7 @@ pub(crate) fn is_free() -> Check {
     not_condition("Stalled").and(not_condition("Guard"))
 }
 
-/// Sets the annotation `resume` to the current revision.
+/// Sets the annotation `resume` to the current revision, so that the guard no longer stops it.
 pub(crate) async fn resume(stage: Stage) -> anyhow::Result<()> {
     let revision = stage.see(|picture| picture.current().cloned()).await;
     let revision = revision.context("a revision")?;
@@ -71,7 +72,7 @@ pub(crate) async fn resume(stage: Stage) -> anyhow::Result<()> {
     stage.patch_daemon(&patch).await
 }
 
-/// Deletes all revisions except the newest one, as an operator might do to clean up.
+/// Deletes all ControllerRevisions except the newest one, as an operator might do to clean up.
 async fn forget_older_revisions(stage: Stage) -> anyhow::Result<()> {
     let revisions = stage.api::<ControllerRevision>();
     let all = revisions.list(&ListParams::default()).await?.items;
@@ -83,7 +84,7 @@ async fn forget_older_revisions(stage: Stage) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Rolls back as the condition advises. A second `undo` is refused, because it would bring the failed revision back.
+/// Rolls back as the condition advises.
 async fn undo(stage: Stage) -> anyhow::Result<()> {
     undo_from(stage, NEW).await
 }
@@ -94,12 +95,12 @@ async fn undo_from(stage: Stage, image: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Checks that no revision is left to roll back to.
+/// Checks that `ctl undo` refuses, because no revision is left to roll back to.
 async fn undo_nothing(stage: Stage) -> anyhow::Result<()> {
     is_refused(&stage, &format!("undo {DAEMON}")).await
 }
 
-/// Gives the pod of node 1 the label of the oldest revision, as another client.
+/// Gives the pod of node 1 the hash label of the oldest revision, as another client might.
 async fn relabel(stage: Stage) -> anyhow::Result<()> {
     let old = stage.see(|picture| picture.oldest().cloned()).await;
     let pod: Pod = stage.pod_on(1).await?;
@@ -112,7 +113,7 @@ async fn relabel(stage: Stage) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns a patch with a taint that no template here tolerates.
+/// Returns a patch with a taint that no template in these stories tolerates.
 fn closed() -> serde_json::Value {
     json!({ "spec": { "taints": [{ "key": "agent", "value": "missing", "effect": "NoSchedule" }] } })
 }
@@ -186,14 +187,15 @@ scenarios! {
         let lives = |seconds: u64| Behaviour { crash_after: Some(secs(seconds)), ..Behaviour::default() };
         let batch = |allowed: usize, seconds: u64| {
             Story::on(10)
-                // All nodes may fail, so only the missing proof stops the rollout.
+                // The threshold allows all ten nodes to fail. The rollout must still stop after the first batch, because no pod
+                // stays available long enough to prove that the image works.
                 .with(guarded(allowed, 10))
                 .allowed(allowed)
                 .behave(NEW, lives(seconds))
                 .image(NEW)
                 .until(deletions(allowed))
                 .throughout(deletions(allowed).and(untouched(allowed + 1..=10)), pace.pick(1800, 25))
-                // A fixed image continues the rollout.
+                // The next image works, so its rollout continues to the other nodes.
                 .image(NEWER)
                 .until(converged())
         };
@@ -207,13 +209,14 @@ scenarios! {
             .image(NEW)
             .until(converged())
             .image(OLD)
-            // Three batches take less time than the proof alone, which needs ten seconds.
+            // The time limit covers three batches but not the ten seconds that a new revision needs to prove that it works. A
+            // rollback must not wait for that.
             .until_within(converged(), pace.pick(11, 60))
     }
 
     fn w02_given_pods_that_crash_and_are_ready_in_between_then_it_stalls_once_and_goes_no_further(pace) {
         let in_between = Behaviour { crash_after: Some(secs(1)), ..Behaviour::default() };
-        // The threshold allows all nodes to fail.
+        // The threshold allows all six nodes to fail, so the guard doesn't stop this rollout.
         Story::on(6)
             .with(guarded(2, 6).min_ready(3))
             .allowed(2)
@@ -242,7 +245,7 @@ scenarios! {
     }
 
     fn w02_given_a_stopped_rollout_then_only_the_hash_of_its_revision_resumes_it(pace) {
-        // The third node keeps its slot until the first two have failed.
+        // The pod on the third node is still waiting for `minReadySeconds` when the first two fail, so no fourth node is updated.
         Story::on(6)
             .with(guarded(3, 1).min_ready(pace.pick(60, 15)))
             .allowed(3)
@@ -270,7 +273,8 @@ scenarios! {
             .controller(false)
             .wait(2)
             .controller(true)
-            // The node's slot is free again, but its failure still counts.
+            // Deleting Node 1 freed its slot, so node 2 is updated. The failure of node 1 must still count, even for a restarted
+            // controller.
             .until(is_stopped())
             .expect(deletions(2).and(untouched(3..=5)))
             .controller(false)
@@ -317,7 +321,7 @@ scenarios! {
             .until(is_stopped().and(condition("Guard", "True", "-0001")).and(condition("Guard", "True", "-0002")))
             .throughout(deletions(2).and(untouched(3..=6)), pace.pick(3600, 8))
             .online([6])
-            // A returning node doesn't get a stopped revision.
+            // A node that returns online must not get the stopped revision.
             .throughout(deletions(2).and(untouched(3..=6)), pace.pick(600, 8))
             .image(OLD)
             .throughout(untouched(3..=6).and(deletions(2)), 3)
@@ -331,7 +335,8 @@ scenarios! {
                 .behave(OLD, takes_down())
                 .image(NEW)
         };
-        // The first node is evaluated and frees its slot. The second one exceeds the threshold.
+        // After the first node is counted as failed, it no longer uses the only slot. The second failure exceeds the threshold of
+        // one.
         let bounded = story(1)
             .until(is_stopped().and(condition("Guard", "True", "-0001")).and(condition("Guard", "True", "-0002")))
             .throughout(deletions(2).and(untouched(3..=6)), pace.pick(3600, 8));
@@ -342,7 +347,7 @@ scenarios! {
             .controller(true)
             .until(is_stopped().and(condition("Guard", "True", "-0001")))
             .throughout(deletions(1).and(untouched(2..=6)), pace.pick(3600, 8))
-            // The next revision fixes the problem. The loss is not counted against it, even after a restart of the controller.
+            // NEWER takes no node down. The loss of node 1 must not count against it, even after a restart of the controller.
             .behave(OLD, Behaviour::default())
             .image(NEWER)
             .until(replaced([2]))
@@ -356,7 +361,7 @@ scenarios! {
         scenario
     }
 
-    /// Some operators taint nodes on which their agent doesn't run.
+    /// Some software taints a node while its agent doesn't run there. The taint then keeps the new pod away.
     fn w01_given_nodes_that_are_tainted_while_they_are_replaced_then_they_keep_their_slots_and_it_goes_on_afterwards(pace) {
         let slow = |story: Story, node| story.step(Step::TerminateIn(node, secs(pace.pick(20, 6))));
         let kept_away = || condition("Stalled", "True", "-0001 (the template does not tolerate its taint");
@@ -439,7 +444,7 @@ scenarios! {
         let lasts = half()
             .until(replaced([5, 6]))
             .expect(untouched([7, 8]).and(is_free()));
-        // The nodes that the rollout had not touched return first.
+        // Nodes 7 and 8, whose pods are still old, return before nodes 3 and 4, which have the new revision.
         let node_by_node = half()
             .online([7, 8])
             .until(replaced(5..=8))

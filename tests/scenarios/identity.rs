@@ -1,4 +1,4 @@
-//! Up-to-date pods: revisions, hashes, and cases that make them ambiguous.
+//! Revisions and hashes: how the controller recognizes pods that are up to date, even in ambiguous cases.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::support::player::{Stage, from};
 use crate::support::story::{Scenario, Step, Story, secs};
 use crate::support::suite::scenarios;
 
-/// Label with the hash of a revision.
+/// Label of a pod or a revision with the hash of the revision.
 const HASH: &str = "controller-revision-hash";
 
 /// Returns the newest revision of the story's DaemonSet.
@@ -31,7 +31,7 @@ async fn newest(stage: &Stage) -> anyhow::Result<ControllerRevision> {
     newest.context("no revision")
 }
 
-/// Gives the current revision and its pods another hash, as another version of Kubernetes would compute it.
+/// Gives the current revision and its pods another hash, as if another version of Kubernetes had computed it.
 async fn relabel(stage: Stage) -> anyhow::Result<()> {
     let label = Patch::Merge(json!({ "metadata": { "labels": { HASH: "5f00dcafe5" } } }));
     let revision = newest(&stage).await?;
@@ -49,7 +49,7 @@ async fn relabel(stage: Stage) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Creates a copy of the current revision. Two native controllers can briefly cause that.
+/// Creates a copy of the current revision with another hash, as two native controllers at once can do.
 pub(crate) async fn duplicate(stage: Stage) -> anyhow::Result<()> {
     let mut copy = newest(&stage).await?;
     copy.metadata.name = Some(format!("{DAEMON}-5f00dcafe5"));
@@ -67,7 +67,7 @@ pub(crate) async fn duplicate(stage: Stage) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Creates a revision with a high number and another owner.
+/// Creates a revision of another owner with a higher number than those of the DaemonSet.
 async fn foreign_revision(stage: Stage) -> anyhow::Result<()> {
     let owner: ConfigMap = from(json!({ "metadata": { "name": "somebody-else" } }))?;
     let owner = stage
@@ -92,15 +92,17 @@ async fn foreign_revision(stage: Stage) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Deletes the DaemonSet, keeps its pods, and creates it again with another image.
+/// Deletes the DaemonSet without its pods, and creates it again with another image.
 async fn adopt(stage: Stage) -> anyhow::Result<()> {
     stage.delete_daemon(&DeleteParams::orphan()).await?;
-    // A native controller that still considers the pods owned would create a second set of pods and delete it later.
+    // Wait until the native controller has seen that the pods are orphans. Otherwise it creates a second set of pods and deletes
+    // it later.
     let pods = stage.api::<Pod>().list(&ListParams::default()).await?;
     let is_orphan = |pod: &Pod| pod.owner_references().is_empty();
     ensure!(pods.iter().all(is_orphan), "a pod still has an owner");
     tokio::time::sleep(Duration::from_secs(5)).await;
-    // Orphaned revisions would be adopted as well, so their hash would be known. This test needs an unknown hash.
+    // The new DaemonSet would also adopt the orphaned revisions and so know the hash of the pods. This test needs an unknown
+    // hash.
     stage
         .api::<ControllerRevision>()
         .delete_collection(&DeleteParams::default(), &Default::default())
@@ -108,7 +110,7 @@ async fn adopt(stage: Stage) -> anyhow::Result<()> {
     stage.create_daemon(&Daemon::new().image(NEW)).await
 }
 
-/// Returns a patch of a field that the client library doesn't know (Kubernetes 1.35).
+/// Returns a patch of a pod field of Kubernetes 1.35 that the controller's client library doesn't know.
 fn unknown_field() -> Value {
     json!({ "spec": { "template": { "spec": { "hostnameOverride": "daemon.example.com" } } } })
 }

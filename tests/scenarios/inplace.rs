@@ -1,4 +1,4 @@
-//! `rolling-update-type: InPlaceIfPossible`: the pod stays, and only changed containers restart.
+//! `rolling-update-type: InPlaceIfPossible`: pods are kept, and only containers with a changed image restart.
 
 use serde_json::{Value, json};
 use yurt_ds::sim::kubelet::Behaviour;
@@ -9,21 +9,21 @@ use crate::support::objects::*;
 use crate::support::story::{Scenario, Story, Writes, secs};
 use crate::support::suite::scenarios;
 
-/// Returns the usual DaemonSet with in-place updates. Without pre-pulls, each pod needs one write.
+/// Returns a DaemonSet with in-place updates and without pre-pulls, so that an update takes one write per pod.
 fn daemon() -> Daemon {
     Daemon::new()
         .annotate("rolling-update-type", "InPlaceIfPossible")
         .annotate("image-predownload-parallelism", "0")
 }
 
-/// Returns a change that can't be made in place.
+/// Returns a patch of an environment variable, which can't be changed in place.
 fn env(value: &str) -> Value {
     json!({ "spec": { "template": { "spec": { "containers": [
         { "name": "nginx", "env": [{ "name": "GREETING", "value": value }] },
     ] } } } })
 }
 
-/// Returns a patch of a label of the template.
+/// Returns a patch that sets or removes a label of the template.
 fn label(value: Option<&str>) -> Value {
     json!({ "spec": { "template": { "metadata": { "labels": { "tier": value } } } } })
 }
@@ -36,7 +36,7 @@ fn ready_after(seconds: u64) -> Behaviour {
     }
 }
 
-/// Checks that every pod has this label and that no container has restarted.
+/// Checks that every pod has this value of the label and that no container has restarted.
 fn labelled(value: Option<&'static str>) -> Check {
     Check::new(
         format!("every pod is labelled {value:?}, and not restarted"),
@@ -60,14 +60,14 @@ fn labelled(value: Option<&'static str>) -> Check {
     )
 }
 
-/// Checks that the rollout is complete and reported as complete.
+/// Checks that all pods are updated and that the condition reports a complete rollout.
 fn complete() -> Check {
     converged().and(condition("RolloutComplete", "True", ": complete"))
 }
 
 scenarios! {
     vary because "which fields of a running pod may change is validated by the API server, which learned more of them (resize, sidecars)";
-    /// Corresponds to two of Kruise's end-to-end tests.
+    /// Covers two of Kruise's end-to-end tests.
     fn s98_given_in_place_if_possible_then_an_image_keeps_the_pod_and_any_other_change_makes_a_new_one(pace) {
         Story::on(4)
             .with(daemon())
@@ -91,7 +91,8 @@ scenarios! {
             .until(converged().and(replaced(1..=4)))
     }
 
-    /// Every node pulls for itself before its update, so the rollout waits once per node.
+    /// Each node pulls the image before its update, so the rollout waits at every node. There must still be only one Event about
+    /// its start.
     fn place_given_nodes_that_pull_one_by_one_then_the_rollout_begins_once(pace) {
         Story::on(4)
             .with(Daemon::new().annotate("rolling-update-type", "InPlaceIfPossible").annotate("predownload", "required"))
@@ -114,7 +115,7 @@ scenarios! {
             .pod_writes(6)
     }
 
-    /// Corresponds to the table of Kruise's unit tests.
+    /// Covers the table of Kruise's unit tests for in-place updates.
     fn a133_given_images_and_metadata_changed_at_once_then_in_place_and_anything_more_makes_a_new_pod(pace) {
         let with_label = |mut patch: Value, value: Option<&str>| {
             patch["spec"]["template"]["metadata"] = json!({ "labels": { "tier": value } });
@@ -130,7 +131,7 @@ scenarios! {
             .until(complete())
             .expect(renewed(1..=3).and(renewals(6)))
             .pod_writes(6);
-        // Both containers take one write, whether or not their names are in alphabetical order.
+        // A change of both images takes one write per pod, no matter if the containers are in alphabetical order.
         let two_images = ["side", "agent"].map(|second| {
             Story::on(2)
                 .with(daemon().container(second, OLD))
@@ -139,7 +140,8 @@ scenarios! {
                 .expect(renewed(1..=2).and(no_deletions()))
                 .pod_writes(2)
         });
-        // A running container would keep the value that it read at its start.
+        // The container reads a label into an environment variable at its start. An in-place update of the label would leave the
+        // old value there, so the pods are replaced.
         let reads = json!([{ "name": "TIER", "valueFrom": { "fieldRef": { "fieldPath": "metadata.labels['tier']" } } }]);
         let read_by_env = Story::on(2)
             .with(daemon())
@@ -149,7 +151,7 @@ scenarios! {
             .patch(with_label(image_patch(NEW), Some("b")))
             .until(converged().and(replaced(1..=2)))
             .expect(renewals(0));
-        // The pod has another structure.
+        // The template gets a second container. Pods can't get one in place, so they are replaced.
         let one_more = Story::on(2)
             .with(daemon())
             .patch(two_images_patch("side", NEW))
@@ -206,7 +208,7 @@ scenarios! {
     fn stay_given_a_rollback_in_the_middle_then_it_goes_in_place_too(_pace) {
         Story::on(4)
             .with(daemon())
-            // A write may be rejected because the pod changes on its own in the meantime.
+            // The pod changes on its own while containers restart. A write of the controller may then conflict.
             .writing(Writes::Attempts)
             .behave(NEW, ready_after(8))
             .image(NEW)
@@ -269,7 +271,7 @@ scenarios! {
             .until_within(renewed([1]), pace.pick(10, 8))
             .until(complete())
             .expect(renewed(1..=3).and(renewals(3)).and(no_deletions()))
-            // An update that needs no pull proceeds as usual. A label needs no image.
+            // A change of a label needs no image, so it doesn't wait for a pull.
             .patch(label(Some("edge")))
             .until(complete())
             .expect(renewed(1..=3).and(jobs(0, 3)))

@@ -1,4 +1,4 @@
-//! Settings other than `paused` that exclude nodes on purpose: `partition` and `selector`.
+//! Settings that exclude or delay nodes on purpose: `partition`, `selector`, holds, maintenance windows, `min-interval`.
 
 use k8s_openapi::jiff::tz::TimeZone;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
@@ -11,7 +11,7 @@ use crate::support::player::Stage;
 use crate::support::story::{Story, secs};
 use crate::support::suite::scenarios;
 
-/// Begins a story in which `keeps` nodes stay on the old revision and all others have the new one.
+/// Begins a story in which `partition` keeps `keeps` nodes on the old revision and all other nodes are updated.
 fn kept(nodes: usize, partition: &str, keeps: usize) -> Story {
     Story::on(nodes)
         .with(Daemon::new().annotate("partition", partition))
@@ -24,7 +24,7 @@ fn kept(nodes: usize, partition: &str, keeps: usize) -> Story {
         .expect(untouched(nodes - keeps + 1..=nodes))
 }
 
-/// Returns a patch that puts a node on hold for the DaemonSet in namespace `space`.
+/// Returns a patch that puts a node on hold for the DaemonSet of the story in namespace `space`.
 fn hold(space: &str, rest: serde_json::Value) -> serde_json::Value {
     let mut entry = json!({ "daemonset": format!("{space}/{DAEMON}") });
     entry
@@ -34,14 +34,14 @@ fn hold(space: &str, rest: serde_json::Value) -> serde_json::Value {
     json!({ "metadata": { "annotations": { format!("{FAMILY}/hold"): json!([entry]).to_string() } } })
 }
 
-/// Returns a daily maintenance window of one hour that opens at this time.
+/// Returns a daily maintenance window that opens at this hour and lasts one hour.
 fn window_from(begin: Timestamp) -> String {
     let begin = begin.to_zoned(TimeZone::UTC);
     let end = begin.hour() + 1;
     format!("Mon-Sun {:02}:00-{end:02}:00 UTC", begin.hour())
 }
 
-/// Returns a patch with the label that distinguishes pools of nodes.
+/// Returns a patch that puts a node into this pool.
 fn pool(name: &str) -> serde_json::Value {
     json!({ "metadata": { "labels": { "pool": name } } })
 }
@@ -56,7 +56,7 @@ scenarios! {
             .annotate("partition", "0")
             .until(converged().and(condition("RolloutComplete", "True", ": complete")))
             .expect(deletions(6));
-        // A higher partition rolls no node back. Percentages are rounded down.
+        // A higher partition doesn't roll back nodes that run the new version. 50% of five nodes are rounded down to two.
         let raised = kept(5, "50%", 2)
             .annotate("partition", "100%")
             .throughout(deletions(3).and(untouched(4..=5)), pace.pick(600, 5));
@@ -66,7 +66,7 @@ scenarios! {
             .until(condition("RolloutComplete", "True", "3 nodes stay on the old version"))
             .throughout(untouched(1..=3), pace.pick(3600, 5))
             .pod_writes(0);
-        // The choice of kept nodes doesn't depend on which nodes are online.
+        // The nodes that keep the old version are the same (the last by name), no matter which nodes are online.
         let offline = Story::on(4)
             .with(Daemon::new().annotate("partition", "2"))
             .offline([1])
@@ -117,7 +117,7 @@ scenarios! {
 
     fn s96_given_a_node_that_is_not_selected_and_whose_pod_is_broken_then_it_keeps_that_pod(pace) {
         let broken = never_ready();
-        // The broken node is not part of the rollout and uses no slot.
+        // Node 3 lacks an available pod but is not selected, so it uses no slot of the budget.
         Story::on(3)
             .allowed(2)
             .with(Daemon::new().annotate("selector", "pool=canary"))
@@ -149,7 +149,7 @@ scenarios! {
             .until(replaced([1]).and(condition("RolloutComplete", "True", "2 nodes stay on the old version")))
     }
 
-    /// See strimzi/proposals#229.
+    /// Covers the case of strimzi/proposals#229.
     fn w11_given_a_node_on_hold_then_it_keeps_its_version_until_the_hold_ends_and_nobody_waits_for_it(pace) {
         let end = |stage: Stage| async move {
             let none = json!({ "metadata": { "annotations": { format!("{FAMILY}/hold"): null } } });
@@ -183,7 +183,7 @@ scenarios! {
         vec![by_hand, by_itself, unreadable]
     }
 
-    /// See rancher/system-upgrade-controller#63.
+    /// Covers the case of rancher/system-upgrade-controller#63.
     fn w10_given_a_maintenance_window_then_replacements_begin_only_while_it_is_open(pace) {
         let opens_later = Story::on(3)
             .does("close the window", |stage: Stage| async move {
@@ -195,7 +195,7 @@ scenarios! {
             .until(condition("RolloutComplete", "False", "maintenance window closed; opens "))
             .throughout(untouched(1..=3), pace.pick(600, 8))
             .pod_writes(0)
-            // The annotation on a Node takes precedence.
+            // The `maintenance-window` of a Node overrides the one of the DaemonSet, which is closed.
             .patch_node(2, json!({ "metadata": { "annotations": { format!("{FAMILY}/maintenance-window"): "Mon-Sun 00:00-24:00 UTC" } } }))
             .until(replaced([2]))
             .expect(untouched([1, 3]))
@@ -210,7 +210,7 @@ scenarios! {
         vec![opens_later, unreadable]
     }
 
-    /// See kubernetes/kubernetes#111073.
+    /// Covers the case of kubernetes/kubernetes#111073.
     fn w05_given_a_min_interval_then_one_node_at_a_time_and_no_sooner_than_that(_pace) {
         Story::on(4)
             .with(Daemon::new().max_unavailable("100%").annotate("min-interval", "8s"))

@@ -1,7 +1,8 @@
-//! Rollouts of Kruise's own end-to-end and unit tests for its Advanced DaemonSet, expressed as annotations.
+//! Rollouts from Kruise's own end-to-end and unit tests for its Advanced DaemonSet, with annotations on a native DaemonSet.
 //!
-//! In-place updates, hooks and surge have their own files. Where this controller differs on purpose (offline nodes, pods that are
-//! already broken), the name or comment of the scenario says so.
+//! In-place updates, hooks and surge have their own files. yurt-ds differs from Kruise on purpose for offline nodes and for pods
+//! that were broken before. The name or comment of such a scenario says so ("strict"). "Case N" is a number in the
+//! specification's list of Kruise's tests.
 
 use serde_json::{Value, json};
 use yurt_ds::sim::kubelet::{Behaviour, Outage};
@@ -11,14 +12,14 @@ use crate::support::objects::*;
 use crate::support::story::{SEEN, Step, Story, Writes, secs};
 use crate::support::suite::scenarios;
 
-/// Begins a story on five nodes, of which this many may be unavailable.
+/// Begins a story on five nodes with this `max-unavailable`.
 fn five(max_unavailable: usize) -> Story {
     Story::on(5)
         .with(Daemon::new().max_unavailable(&max_unavailable.to_string()))
         .allowed(max_unavailable)
 }
 
-/// Begins a story on this many nodes, where new pods are created next to old ones.
+/// Begins a story on this many nodes with this `max-surge`: new pods are created next to old ones.
 fn surging(nodes: usize, surge: &str) -> Story {
     let daemon = Daemon::new().without("max-unavailable");
     Story::on(nodes)
@@ -27,7 +28,7 @@ fn surging(nodes: usize, surge: &str) -> Story {
         .writing(Writes::Surges)
 }
 
-/// Replaces the pod on each of these nodes by a broken one.
+/// Replaces the pod on each of these nodes by one that never becomes Ready.
 fn break_pods(story: Story, nodes: std::ops::RangeInclusive<usize>) -> Story {
     let story = nodes
         .clone()
@@ -50,7 +51,7 @@ fn pool(name: &str) -> Value {
     json!({ "metadata": { "labels": { "pool": name } } })
 }
 
-/// Returns a patch that sets the new image and excludes the nodes of pool `out`.
+/// Returns a patch that sets the new image and excludes nodes of pool `out` by node affinity.
 fn image_without_pool_out() -> Value {
     let mut patch = image_patch(NEW);
     let elsewhere = json!([{ "matchExpressions": [{ "key": "pool", "operator": "NotIn", "values": ["out"] }] }]);
@@ -59,7 +60,7 @@ fn image_without_pool_out() -> Value {
     patch
 }
 
-/// Begins a story in which only one node has the new image. The selector that caused it is still set.
+/// Begins a story in which only the node `updated` has the new image. The selector that limits the rollout to it is still set.
 fn mixed(nodes: usize, updated: usize) -> Story {
     Story::on(nodes)
         .patch_node(updated, pool("first"))
@@ -68,7 +69,7 @@ fn mixed(nodes: usize, updated: usize) -> Story {
         .until(replaced([updated]).and(condition("RolloutComplete", "True", "not selected")))
 }
 
-/// Returns a patch of both settings. A single write has no visible intermediate state.
+/// Returns a patch of partition and selector in a single write, so that the controller never sees only one of them changed.
 fn chosen_by(partition: &str, selector: Option<&str>) -> Value {
     let key = |name: &str| format!("{FAMILY}/{name}");
     json!({ "metadata": { "annotations": { key("partition"): partition, key("selector"): selector } } })
@@ -86,7 +87,7 @@ scenarios! {
             .pod_writes(0)
     }
 
-    /// Cases 31 and 32. Here an offline node uses no slot and gets nothing until it returns.
+    /// Kruise's cases 31 and 32. In yurt-ds, an offline node uses no slot, and its pod is only replaced when the node is back.
     fn a08_given_dead_nodes_that_the_new_template_excludes_then_all_others_roll_out_and_their_pods_go_on_return(pace) {
         let excluded = |story: Story| story
             .patch_node(4, pool("out"))
@@ -132,7 +133,7 @@ scenarios! {
             .throughout(deletions(3).and(untouched(4..=5)), pace.pick(3600, 8))
     }
 
-    /// Strict mode: not all five at once.
+    /// Strict budget: Kruise would replace all five pods at once, because none of them is Ready.
     fn a12_given_old_pods_that_were_never_ready_then_at_most_three_are_replaced_at_once(pace) {
         break_pods(five(3), 1..=5)
             .remember()
@@ -144,8 +145,8 @@ scenarios! {
             .expect(deletions(5))
     }
 
-    /// Case 13 in strict mode: not five new pods at once. Case 14: another image within minReadySeconds, while the pod of a later
-    /// node is not Ready.
+    /// Kruise's case 13 with a strict budget: Kruise would create five new pods at once. Case 14: the image changes again within
+    /// minReadySeconds, while the pod of another node is not Ready.
     fn a13_given_max_surge_3_and_old_pods_that_are_not_ready_then_three_new_ones_at_once_also_for_the_next_image(pace) {
         let broken = break_pods(surging(5, "3"), 1..=5)
             .image(NEW)
@@ -186,7 +187,7 @@ scenarios! {
         vec![adopted, to_and_fro]
     }
 
-    /// Cases 16 to 23: the limits that follow from nodes and strategy.
+    /// Kruise's cases 16 to 23. The limits follow from the number of nodes and the strategy.
     fn a16_given_nodes_and_a_strategy_then_so_many_may_go_and_so_many_come_beside(pace) {
         let down = |nodes: usize, share: &str, most: usize| Story::on(nodes)
             .with(Daemon::new().max_unavailable(share))
@@ -198,7 +199,7 @@ scenarios! {
             .image(NEW)
             .until(converged())
             .expect(deletions(nodes).and(most_spares(most)).and(peak(0)));
-        // A node without a pod uses the only slot until its pod can be created.
+        // A node without a pod is unavailable: it uses the only slot until its pod can be created.
         let empty = |share: &str| Story::on(2)
             .with(Daemon::new().max_unavailable(share))
             .step(Step::RefusePods(true))
@@ -209,7 +210,7 @@ scenarios! {
             .until(observed())
             .throughout(no_deletions().and(untouched([1])), pace.pick(300, 4))
             .step(Step::RefusePods(false))
-            // The native controller backs off after each rejection. A change makes it retry.
+            // The native controller backs off after each rejected pod. A change of the DaemonSet makes it retry at once.
             .patch(json!({ "metadata": { "labels": { "quota": "lifted" } } }))
             .until(converged())
             .expect(deletions(1));
@@ -236,7 +237,7 @@ scenarios! {
         ]
     }
 
-    /// Cases 26 to 30: the same numbers as in Kruise. The choice of kept nodes is specific to yurt-ds (the last by name).
+    /// Kruise's cases 26 to 30. As many nodes are kept as in Kruise, but yurt-ds always keeps the last ones by name.
     fn a26_given_nodes_of_two_revisions_then_partition_and_selector_choose_among_the_others(pace) {
         let nobody_kept = mixed(3, 2)
             .patch(chosen_by("0", None))

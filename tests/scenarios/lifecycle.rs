@@ -7,23 +7,23 @@ use crate::support::objects::*;
 use crate::support::story::{Scenario, Story, Writes};
 use crate::support::suite::scenarios;
 
-/// Hook for pods with this label.
+/// Settings of a hook for pods with a label.
 const BY_LABEL: &str = r#"{"preDelete": {"labelsHandler": {"example.io/drain": "true"}}}"#;
-/// Hook for pods with this finalizer.
+/// Settings of a hook for pods with a finalizer.
 const BY_FINALIZER: &str = r#"{"preDelete": {"finalizersHandler": ["example.io/drain"]}}"#;
-/// Hook by label that makes the pod not Ready first.
+/// Settings of a hook by label that also makes the waiting pod not Ready.
 const NOT_READY: &str =
     r#"{"preDelete": {"labelsHandler": {"example.io/drain": "true"}, "markPodNotReady": true}}"#;
-/// Readiness gate for that.
+/// Readiness gate with which `markPodNotReady` makes a pod not Ready.
 const GATE: &str = "KruisePodReady";
 
-/// Returns a DaemonSet whose pods have the hook's label.
+/// Returns a DaemonSet with this hook, whose pods have the hook's label.
 fn hooked(lifecycle: &str) -> Daemon {
     let daemon = Daemon::new().annotate("lifecycle", lifecycle);
     daemon.pod_label("example.io/drain", "true")
 }
 
-/// Begins a story on this many nodes. The pod of the first node waits for its hook.
+/// Begins a story on this many nodes, in which the pod of node 1 waits for its hook.
 fn waiting(nodes: usize) -> Story {
     Story::on(nodes)
         .with(hooked(BY_LABEL))
@@ -32,7 +32,7 @@ fn waiting(nodes: usize) -> Story {
         .until(preparing([1]))
 }
 
-/// Removes the hook's label from the pod on a node.
+/// Removes the hook's label from the pod on a node, so that the pod may be deleted.
 fn release(story: Story, node: usize) -> Story {
     story.step(crate::support::story::Step::PatchPod(node, labels(None)))
 }
@@ -54,7 +54,7 @@ scenarios! {
         let by_label = release(by_label, 1)
             .until(replaced([1]).and(preparing([2])))
             .expect(untouched(2..=3))
-            // Without the hook, pods that wait for it are deleted.
+            // Without `lifecycle` no hook protects the pods that wait for one, so they are deleted.
             .unannotate("lifecycle")
             .until(converged())
             .expect(deletions(3).and(preparing([])));
@@ -68,7 +68,7 @@ scenarios! {
             .step(crate::support::story::Step::PatchPod(1, finalizers(&[])))
             .until(converged())
             .expect(deletions(2));
-        // A missing label, or another value, is no hook.
+        // The pods have the hook's label with another value. They have no hook and are replaced at once.
         let not_hooked = Story::on(2)
             .with(Daemon::new().annotate("lifecycle", BY_LABEL).pod_label("example.io/drain", "yes"))
             .image(NEW)
@@ -85,7 +85,7 @@ scenarios! {
         vec![by_label, by_finalizer, not_hooked, two]
     }
 
-    /// Corresponds to Kruise's `IsPodHooked`.
+    /// Covers Kruise's `IsPodHooked`.
     fn a186_given_a_hook_by_label_and_by_finalizer_then_either_keeps_the_pod_and_an_empty_hook_none(pace) {
         use crate::support::story::Step;
         let both = r#"{"preDelete": {"labelsHandler": {"example.io/drain": "true"}, "finalizersHandler": ["example.io/drain"]}}"#;
@@ -157,7 +157,7 @@ scenarios! {
         };
         let rolled_back = stays(waiting(3).image(OLD));
         let kept = stays(waiting(3).annotate("partition", "100%"));
-        // Another node is selected, and its pod is marked instead.
+        // The selector changes to node 3. The pod of node 1 loses its mark, and the pod of node 3 is marked instead.
         let elsewhere = json!({ "metadata": { "labels": { "pool": "elsewhere" } } });
         let not_selected = waiting(3)
             .patch_node(3, elsewhere)
@@ -167,7 +167,7 @@ scenarios! {
             .expect(deletions(0));
         let not_ours = stays(waiting(3).unannotate("update-strategy"));
         let ota = stays(waiting(3).annotate("update-strategy", "OTA"));
-        // A newer revision replaces the same pod.
+        // After another change of the image, the pod still waits for its hook. It is then replaced by a pod of NEWER.
         let newer = release(waiting(2).image(NEWER).until(observed()), 1)
             .until(replaced([1]).and(preparing([2])))
             .expect(deletions(1));
@@ -192,7 +192,7 @@ scenarios! {
         release(story, 3).until(converged()).expect(deletions(3))
     }
 
-    /// Corresponds to Kruise's end-to-end test with a hook by label.
+    /// Covers Kruise's end-to-end test of a hook by label.
     fn hook_given_a_controller_that_restarts_then_waiting_pods_are_found_and_no_second_one_waits(pace) {
         let story = waiting(3)
             .controller(false)
@@ -207,7 +207,7 @@ scenarios! {
         Scenario::from(story).alone()
     }
 
-    /// As in Kruise, the owner of the hook has released the pod and expects a new one.
+    /// As in Kruise, a released pod is replaced, because the program behind the hook expects a new pod.
     fn hook_given_a_marked_pod_that_could_be_updated_in_place_by_now_then_it_waits_and_goes_all_the_same(pace) {
         let story = waiting(2)
             .annotate("image-predownload-parallelism", "0")
@@ -216,7 +216,7 @@ scenarios! {
             .pod_writes(1);
         release(story, 1)
             .until(replaced([1]))
-            // The second pod was not marked.
+            // The pod of node 2 was not marked when the settings changed, so it is updated in place.
             .until(converged().and(untouched([2])))
             .expect(deletions(1).and(renewals(1)))
     }

@@ -1,4 +1,4 @@
-//! Restarts, lost leases, broken connections, revoked permissions: no progress is lost, and the budget is never exceeded.
+//! Restarts, lost Leases, broken connections and revoked permissions. The rollout must complete and never exceed the budget.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::support::story::{NO_FAULT_POINTS, Scenario, Story, Writes};
 use crate::support::suite::scenarios;
 use crate::support::world::{Moment, is_read};
 
-/// Begins a rollout on six nodes, two at once.
+/// Begins a story on six nodes, two of which are updated at once, and waits until the rollout has begun.
 fn under_way() -> Story {
     Story::on(6)
         .with(Daemon::new().max_unavailable("2"))
@@ -26,14 +26,14 @@ fn under_way() -> Story {
         .until(deletions_begun())
 }
 
-/// Checks that the rollout completes normally.
+/// Checks that the rollout completes and that each of the six pods was deleted once.
 fn ends_well(story: Story) -> Story {
     story
         .until(converged().and(condition("RolloutComplete", "True", ": complete")))
         .expect(deletions(6))
 }
 
-/// Returns a rollout in which the controller is killed at its `number`th write, before or after that is carried out.
+/// Begins a story in which the controller is killed at its `number`th write, before or after the write is carried out.
 fn killed_at(number: usize, moment: Moment) -> Story {
     let story = Story::on(6)
         .with(Daemon::new().max_unavailable("2"))
@@ -46,7 +46,7 @@ fn killed_at(number: usize, moment: Moment) -> Story {
     ends_well(story)
 }
 
-/// Waits until only this replica exports metrics about DaemonSets.
+/// Waits until this replica is the only one that exports metrics about DaemonSets.
 async fn exports_alone(stage: Stage, identity: &'static str) -> anyhow::Result<()> {
     let mut found = Vec::new();
     for _ in 0..120 {
@@ -59,7 +59,7 @@ async fn exports_alone(stage: Stage, identity: &'static str) -> anyhow::Result<(
     anyhow::bail!("{found:?} export DaemonSets, expected {identity} alone")
 }
 
-/// Cuts the first replica off from the Lease.
+/// Makes all requests of the first replica for the Lease fail.
 async fn cut_from_the_lease(stage: Stage) -> anyhow::Result<()> {
     let lease = |request: &RequestInfo| {
         let cut = request.resource == "leases" && request.user_agent.ends_with("suite-1");
@@ -72,7 +72,7 @@ async fn cut_from_the_lease(stage: Stage) -> anyhow::Result<()> {
     stage.world.backend.fault(Box::new(lease))
 }
 
-/// Makes requests fail in every way for some time, as the seed determines.
+/// Makes random requests fail in every possible way, as the seed determines, until faults are removed.
 async fn storm(stage: Stage, seed: u64) -> anyhow::Result<()> {
     let count = Mutex::new(0);
     stage
@@ -95,7 +95,7 @@ async fn storm(stage: Stage, seed: u64) -> anyhow::Result<()> {
     stage.world.backend.disconnect_watches()
 }
 
-/// Breaks the watches and drops their history, so that they need a new list.
+/// Breaks the watches and drops the API server's history of events, so that the watches need a new list.
 async fn expire(stage: Stage) -> anyhow::Result<()> {
     let away = |request: &RequestInfo| match request.verb.as_str() {
         "watch" | "list" => Fault::Status(500, None),
@@ -109,7 +109,7 @@ async fn expire(stage: Stage) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Freezes the API server for some time.
+/// Freezes the API server for 20 s.
 async fn silence(stage: Stage) -> anyhow::Result<()> {
     stage.world.backend.api_server(false)?;
     tokio::time::sleep(Duration::from_secs(20)).await;
@@ -303,7 +303,7 @@ scenarios! {
     }
 }
 
-/// Cuts the controller off from changes of this resource.
+/// Makes the controller's watches and lists of this resource fail.
 async fn blind(stage: Stage, resource: &'static str) -> anyhow::Result<()> {
     let deaf = move |request: &RequestInfo| match request.verb.as_str() {
         "watch" | "list" if request.resource == resource => Fault::Status(500, None),

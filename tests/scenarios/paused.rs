@@ -1,4 +1,4 @@
-//! `paused`: yurt-ds replaces no pod, names nodes that get the new revision otherwise, and reminds the operator.
+//! `paused`: yurt-ds replaces no pod, names the nodes that get the new revision in other ways, and reminds the operator.
 
 use anyhow::Context as _;
 use k8s_openapi::api::apps::v1::DaemonSet;
@@ -14,7 +14,7 @@ use crate::support::story::{Scenario, Step, Story};
 use crate::support::suite::scenarios;
 use crate::support::typed::{completes, is_refused};
 
-/// Begins a paused rollout on that many nodes, and waits until the pause is reported.
+/// Begins a story in which a rollout on this many nodes is paused, and waits until the conditions report the pause.
 fn paused(nodes: usize) -> Story {
     Story::on(nodes)
         .annotate("paused", "true")
@@ -31,7 +31,7 @@ fn paused(nodes: usize) -> Story {
         ))
 }
 
-/// Checks that the condition `Paused` names exactly these nodes.
+/// Checks that the condition `Paused` names exactly these nodes as having got the new revision during the pause.
 fn came(nodes: &'static [usize]) -> Check {
     Check::new(
         format!("{nodes:?} got it during the pause"),
@@ -57,7 +57,7 @@ pub(super) fn joins(story: Story, number: usize) -> Story {
     })
 }
 
-/// Makes the pause older by this many hours while no controller runs.
+/// Stops the controller, moves the start of the pause back by this many hours, and starts the controller again.
 fn ages_by(story: Story, hours: i64) -> Story {
     let story = story
         .controller(false)
@@ -89,14 +89,14 @@ fn not_paused() -> Check {
     condition("Paused", "False", "")
 }
 
-/// Runs a `ctl` verb with its flags on the DaemonSet.
+/// Runs this `ctl` verb on the DaemonSet. The command must succeed.
 async fn typed(stage: Stage, verb: &'static str) -> anyhow::Result<()> {
     completes(&stage, &format!("{verb} {DAEMON}"))
         .await
         .map(drop)
 }
 
-/// Runs a `ctl` verb that must be refused.
+/// Runs this `ctl` verb on the DaemonSet. The command must be refused.
 async fn refused(stage: Stage, verb: &'static str) -> anyhow::Result<()> {
     is_refused(&stage, &format!("{verb} {DAEMON}")).await
 }
@@ -129,7 +129,7 @@ scenarios! {
             .expect(deletions(3))
     }
 
-    /// See kubernetes/kubernetes#86619.
+    /// Covers the case of kubernetes/kubernetes#86619.
     fn w06_given_a_pause_of_days_then_somebody_is_reminded_once_a_day_and_a_restart_repeats_nothing(pace) {
         let told = |days| move |limit: i64| {
             let words: &'static str = days;
@@ -139,7 +139,7 @@ scenarios! {
         let second = told("for 2 days now (since ");
         let story = ages_by(paused(2).delete_pod(1).until(came(&[1])), 25)
             .until(first(1).and(condition("Paused", "True", "; nodes that got it").and(condition("RolloutState", "True", "\"reminded\":1"))))
-            // After a restart the controller finds the last reminder.
+            // A restarted controller reads the number of the last reminder from the condition and doesn't repeat it.
             .controller(false)
             .wait(1)
             .controller(true)
@@ -152,7 +152,7 @@ scenarios! {
         Scenario::from(story).alone()
     }
 
-    /// See kubernetes/kubernetes#86619.
+    /// Covers the case of kubernetes/kubernetes#86619.
     fn w06_given_days_that_pass_then_each_has_its_reminder_and_nothing_else_is_written(_pace) {
         let day = 24 * 60 * 60;
         let reminded = |times: i64| at_most_events("Warning", "still paused", times);
@@ -171,13 +171,13 @@ scenarios! {
         Scenario::from(story).only_embedded("days pass")
     }
 
-    /// See kubernetes/kubernetes#86619.
+    /// Covers the case of kubernetes/kubernetes#86619.
     fn w06_given_nobody_outdated_then_the_pause_is_told_and_remembered_all_the_same(pace) {
         Story::on(2)
             .annotate("paused", "true")
             .until(condition("Paused", "True", "; since ").and(condition("RolloutComplete", "True", ": complete")))
             .quiet(3600, 5)
-            // Unreadable settings don't end a pause.
+            // A pause stays in force while another setting is invalid.
             .annotate("max-unavailable", "many")
             .until(condition("InvalidSettings", "True", "").and(condition("Paused", "True", "; since ")))
             .annotate("max-unavailable", "1")

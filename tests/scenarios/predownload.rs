@@ -1,4 +1,4 @@
-//! Images that nodes pull before the update: `image-predownload-parallelism` and `predownload`.
+//! Pre-pulls: nodes pull new images before the update (`image-predownload-parallelism` and `predownload`).
 
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
@@ -13,7 +13,7 @@ use crate::support::player::Stage;
 use crate::support::story::{Pace, Scenario, Story, Writes};
 use crate::support::suite::scenarios;
 
-/// Begins a story in which `at_once` nodes pull at once. If `predownload` is `required`, updates wait for the pull.
+/// Begins a story in which `at_once` nodes may pull at the same time. With `predownload: required`, updates wait for the pull.
 fn pulling(nodes: usize, at_once: &str, predownload: &str) -> Story {
     let daemon = Daemon::new()
         .annotate("image-predownload-parallelism", at_once)
@@ -21,7 +21,7 @@ fn pulling(nodes: usize, at_once: &str, predownload: &str) -> Story {
     Story::on(nodes).with(daemon).writing(Writes::Conditions)
 }
 
-/// Returns the behavior of an image that is in no registry.
+/// Returns the behavior of a container whose image is in no registry.
 fn missing() -> Behaviour {
     Behaviour {
         image_error: true,
@@ -29,7 +29,7 @@ fn missing() -> Behaviour {
     }
 }
 
-/// Labels the node as a canary.
+/// Puts a node into the pool of canaries.
 fn canary(story: Story, node: usize) -> Story {
     story.patch_node(
         node,
@@ -37,7 +37,7 @@ fn canary(story: Story, node: usize) -> Story {
     )
 }
 
-/// Makes the kubelets of these nodes report that they have the image.
+/// Reports on the status of these nodes that they have the image.
 fn lists(story: Story, nodes: &'static [usize], image: &'static str) -> Story {
     story.does("list an image", move |stage: Stage| async move {
         let images = json!([{ "names": [format!("docker.io/library/{image}")], "sizeBytes": 1 }]);
@@ -61,16 +61,17 @@ scenarios! {
             .image(NEW)
             .until(image_ready([1], "False", "WaitPullImage"))
             .expect(untouched(1..=4).and(deletions(0)))
-            // Sequential pulls would take twice as long, and a second pull after the update even longer.
+            // Two nodes pull at once. Sequential pulls, or a second pull after the update, would exceed this limit.
             .until_within(converged(), pace.pick(290, 120))
             .until(jobs(0, 4))
             .expect(pulled_at_once(2).and(deletions(4)).and(no_ota_conditions()));
-        // Three writes per pod: request, result, deletion. No kubelet writes in between here.
+        // Each pod takes three writes: pull request, pull result, deletion. In virtual time no kubelet writes in between, so none
+        // is repeated.
         let required = match pace {
             Pace::Virtual => required.pod_writes(3 * 4),
             Pace::Real => required,
         };
-        // Updates don't wait: the first one starts at once while the next nodes pull.
+        // With `best-effort` updates don't wait for the pull: the first pod is deleted while the next nodes still pull.
         let best_effort = pulling(3, "1", "best-effort")
             .behave(NEW, slow)
             .image(NEW)
@@ -120,7 +121,7 @@ scenarios! {
             .expect(untouched([1]).and(jobs(1, 1)))
             .until(converged())
             .expect(deletions(3));
-        // Images that the nodes still have are not pulled again.
+        // The nodes still list the old image, so the rollback pulls nothing.
         let back = lists(pulling(2, "2", "required"), &[1, 2], OLD)
             .image(NEW)
             .until(converged())
@@ -216,7 +217,7 @@ scenarios! {
             .annotate("paused", "true")
             .wait(pace.pick(5, 2))
             .remember()
-            // A pull in progress ends on the node. No other pull begins, and no pod is written to.
+            // A running pull continues during the pause. No other pull starts, and no pod is written to.
             .throughout(untouched(1..=3).and(image_ready([1], "False", "WaitPullImage")), pull + pace.pick(600, 6))
             .pod_writes(0)
             .expect(jobs(1, 0))

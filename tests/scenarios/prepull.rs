@@ -1,4 +1,4 @@
-//! Images that are on the node before its owner requests the upgrade.
+//! Pre-pulls that a node owner requests before the upgrade.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::support::said::*;
 use crate::support::story::{Pace, Scenario, Story};
 use crate::support::suite::scenarios;
 
-/// Begins a story in which the owner of the first node requests the images, which take this long to pull.
+/// Begins a story in which the owner of node 1 has requested a pre-pull, and the pull takes this long.
 fn pulling(seconds: u64) -> Story {
     seen()
         .behave(NEW, pulled_in(seconds))
@@ -27,7 +27,7 @@ fn pulling(seconds: u64) -> Story {
         .until(image_ready([1], "False", "WaitPullImage").and(jobs(1, 1)))
 }
 
-/// Checks that the pull in progress succeeds and leaves nothing behind.
+/// Checks that the running pre-pull succeeds, that its Job is deleted, and that no pod was touched.
 fn ends_well(story: Story) -> Story {
     story
         .until(image_ready([1], "True", "PullImageSuccess"))
@@ -35,7 +35,7 @@ fn ends_well(story: Story) -> Story {
         .expect(untouched(1..=3))
 }
 
-/// Checks the spec of the pods of Jobs.
+/// Checks that there is a pod of a pre-pull Job and that its spec satisfies a predicate.
 fn pull_pods(
     what: &'static str,
     predicate: impl Fn(&PodSpec) -> Result<(), String> + Send + Sync + 'static,
@@ -50,7 +50,7 @@ fn pull_pods(
     })
 }
 
-/// Checks that the message of `PodImageReady` contains these words.
+/// Checks that the message of `PodImageReady` on a node's pod contains these words.
 fn image_message(node: usize, says: &'static str) -> Check {
     Check::new(format!("PodImageReady saying {says:?}"), move |picture| {
         let pod = picture.living(&picture.node(node)).next().cloned();
@@ -68,7 +68,7 @@ fn image_message(node: usize, says: &'static str) -> Check {
     })
 }
 
-/// Creates the secret of a private registry and a service account that uses it.
+/// Creates the pull secret of a private registry, and a service account that refers to it.
 async fn private_registry(stage: Stage) -> anyhow::Result<()> {
     let secret: Secret = from(json!({
         "metadata": { "name": "registry" },
@@ -86,7 +86,7 @@ async fn private_registry(stage: Stage) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Enforces the `restricted` pod security standard in the namespace from now on.
+/// Enforces the `restricted` pod security standard in the story's namespace.
 async fn restrict(stage: Stage) -> anyhow::Result<()> {
     let label =
         json!({ "metadata": { "labels": { "pod-security.kubernetes.io/enforce": "restricted" } } });
@@ -97,7 +97,7 @@ async fn restrict(stage: Stage) -> anyhow::Result<()> {
     patched.map(drop).map_err(Into::into)
 }
 
-/// Adds a quota, so that new pods must state their requests and stay below it.
+/// Adds a resource quota and waits until it is in force.
 async fn quota(stage: Stage, hard: Value) -> anyhow::Result<()> {
     let quota: ResourceQuota =
         from(json!({ "metadata": { "name": "none" }, "spec": { "hard": hard } }))?;
@@ -106,7 +106,7 @@ async fn quota(stage: Stage, hard: Value) -> anyhow::Result<()> {
     stage.world.await_quota(&stage.name).await
 }
 
-/// Pulls images for a second DaemonSet, whose revisions have the longest possible names.
+/// Creates a second DaemonSet, whose revisions have the longest possible names. Checks that a pre-pull for it succeeds.
 async fn longest_name(stage: Stage) -> anyhow::Result<()> {
     let name = "x".repeat(253 - "-xxxxxxxxxx".len());
     let daemon = Daemon::new().strategy("OTA").renamed(&name);
@@ -123,12 +123,12 @@ async fn longest_name(stage: Stage) -> anyhow::Result<()> {
             until_marked(&stage, &name, "PodImageReady", "True").await?;
             return Ok(());
         }
-        tokio::time::sleep(Duration::from_millis(200)).await; // the agent has not seen the pod yet
+        tokio::time::sleep(Duration::from_millis(200)).await; // the agent may not have seen the announcement yet, so retry
     }
     anyhow::bail!("the pull was refused for ten seconds")
 }
 
-/// Waits until the pod of a DaemonSet on the first node has this condition. Returns the pod's name.
+/// Waits until the pod of a DaemonSet on node 1 has this condition. Returns the name of the pod.
 async fn until_marked(
     stage: &Stage,
     daemon: &str,
@@ -154,7 +154,7 @@ async fn until_marked(
     anyhow::bail!("{kind} is not {status} on {node} after a minute")
 }
 
-/// Returns a patch with the longest possible container names.
+/// Returns a patch of the template with the longest possible container names.
 fn long_names() -> Value {
     let name = |what: &str| format!("{what}{}", "x".repeat(63 - what.len()));
     json!({ "spec": { "template": { "spec": {
@@ -325,7 +325,7 @@ scenarios! {
         let bad = told(bad, "PullImageFail", "False");
         let stories = match pace {
             Pace::Virtual => vec![good, bad],
-            // Each story kills the only controller of the cluster, so one is enough.
+            // On a real cluster, each story kills the only controller and has to run alone. One of them is enough.
             Pace::Real => vec![good],
         };
         Scenario::from(stories).alone()

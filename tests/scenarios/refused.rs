@@ -1,4 +1,4 @@
-//! Writes that the API server rejects: the affected nodes are named, other nodes continue, and the rollout resumes automatically.
+//! Writes that the API server rejects: conditions name the affected nodes, other nodes continue, and rejected writes are retried.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -18,18 +18,18 @@ use crate::support::story::{NO_FAULT_POINTS, Scenario, Step, Story, Writes};
 use crate::support::suite::scenarios;
 use crate::support::world::DENIED;
 
-/// Minor version of Kubernetes in which ValidatingAdmissionPolicies became stable.
+/// First minor version of Kubernetes with stable ValidatingAdmissionPolicies.
 const POLICIES: u32 = 30;
 
-/// Words of the Event about the first rejection, and of no other Event.
+/// Words that only the Event about the first rejected write contains.
 const TOLD: &str = "other nodes have their turn";
 
-/// Begins a story on this many nodes. One may be unavailable, and writes may be rejected.
+/// Begins a story on this many nodes in which writes may be rejected. One node may be unavailable.
 fn fleet(nodes: usize) -> Story {
     Story::on(nodes).writing(Writes::Attempts)
 }
 
-/// Begins a story on three nodes with a surge of one. Writes may be rejected.
+/// Begins a story on three nodes with `max-surge: 1` in which writes may be rejected.
 fn surging() -> Story {
     Story::on(3)
         .with(
@@ -42,19 +42,20 @@ fn surging() -> Story {
         .always_served()
 }
 
-/// Checks that the condition reports the rejected write in the words of the policy.
+/// Checks that the condition `Refused` quotes the message of the admission policy.
 fn remembered() -> Check {
     condition("Refused", "True", DENIED)
 }
 
-/// Checks that all writes succeed again and that the rollout is complete.
+/// Checks that the rollout is complete and no condition reports a rejected write or a stall.
 fn complete() -> Check {
     condition("RolloutComplete", "True", ": complete")
         .and(condition("Stalled", "False", ""))
         .and(not_condition("Refused"))
 }
 
-/// Changes the status of the pod on a node as long as the pod exists, faster than any client can read it.
+/// Changes the status of the pod on a node every 20 ms until the pod is gone. A write that depends on the pod's version then
+/// always conflicts.
 async fn changes_all_the_time(stage: Stage, node: usize) -> anyhow::Result<()> {
     let (pods, pod) = (stage.api::<Pod>(), stage.pod_on(node).await?.name_any());
     tokio::spawn(async move {
@@ -73,7 +74,7 @@ async fn changes_all_the_time(stage: Stage, node: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Makes the first deletion fail as if the API server were overloaded.
+/// Makes the deletions of one pod fail as if the API server were overloaded: the pod that the controller deletes first.
 async fn turn_first_away(stage: Stage) -> anyhow::Result<()> {
     let first = OnceLock::new();
     stage
@@ -89,7 +90,7 @@ async fn turn_first_away(stage: Stage) -> anyhow::Result<()> {
         }))
 }
 
-/// Reports as the kubelet of node 1 why its pod is not Ready.
+/// Creates an Event in which the kubelet of node 1 says why the pod is not Ready.
 async fn say_unhealthy(stage: Stage) -> anyhow::Result<()> {
     let pod = stage.pod_on(1).await?;
     let now = Time(stage.world.clock.now());
@@ -110,7 +111,7 @@ async fn say_unhealthy(stage: Stage) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Ends all faults.
+/// Removes all faults from the controller's requests.
 async fn mend(stage: Stage) -> anyhow::Result<()> {
     stage.world.backend.mend();
     Ok(())
@@ -371,7 +372,7 @@ scenarios! {
             .until(words())
             .throughout(untouched(2..=3).and(words()), pace.pick(600, 5))
             .step(Step::RefusePods(false))
-            // The native controller backs off after each rejection. A change makes it retry.
+            // The native controller backs off after each rejected pod. A change of the DaemonSet makes it retry at once.
             .patch(serde_json::json!({ "metadata": { "labels": { "quota": "lifted" } } }))
             .until(converged().and(condition("RolloutComplete", "True", ": complete")).and(condition("Stalled", "False", "")))
     }
@@ -389,7 +390,8 @@ scenarios! {
             .controller(false)
             .controller(true)
             .throughout(words(), 300)
-            // The kubelet doesn't repeat the Event. While it exists, it is the best known reason.
+            // The kubelet's Event is the best known reason until the API server removes it. After that, the condition quotes the
+            // pod's status.
             .until_within(late().and(condition("Stalled", "True", "(says its condition Ready)")), 4000)
             .expect(untouched(2..=3).and(deletions(1)))
             .behave(NEW, Behaviour::default())

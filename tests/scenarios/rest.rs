@@ -1,4 +1,4 @@
-//! Requests of node owners to their agents: available updates, and the upgrade itself.
+//! Requests of node owners to their agents: lists of pods with available updates, and upgrades.
 
 use anyhow::Context as _;
 use k8s_openapi::api::core::v1::Pod;
@@ -20,7 +20,7 @@ use crate::support::said::*;
 use crate::support::story::{Pace, Scenario, Step, Story, Writes, secs};
 use crate::support::suite::scenarios;
 
-/// Begins a story on three nodes in OTA mode. Pods may only be replaced at their owner's request.
+/// Begins a story on three nodes in OTA mode. A pod may only be replaced at the request of its node owner.
 pub(super) fn ota() -> Story {
     Story::on(3)
         .with(Daemon::new().strategy("OTA"))
@@ -29,17 +29,17 @@ pub(super) fn ota() -> Story {
         .until(need_upgrade(1..=3, false))
 }
 
-/// Begins a story in which a new version is available to all pods.
+/// Begins a story in which a new version is announced on all pods.
 pub(super) fn waiting() -> Story {
     ota().image(NEW).until(need_upgrade(1..=3, true)).remember()
 }
 
-/// Begins a story in which the owner of the first node has seen that version.
+/// Begins a story in which a new version is announced, and the agent of node 1 lists it.
 pub(super) fn seen() -> Story {
     waiting().agent(1).shows(1, announced(true))
 }
 
-/// Checks that only the first node's pod was replaced and that it is current.
+/// Checks that only the pod of node 1 was replaced, at its owner's request, and that it is up to date.
 fn only_the_first_is_replaced(story: Story) -> Story {
     story
         .until(replaced([1]).and(need_upgrade([1], false)))
@@ -47,14 +47,14 @@ fn only_the_first_is_replaced(story: Story) -> Story {
         .expect(granted([1]))
 }
 
-/// Sends both requests for a pod of this name.
+/// Sends `upgrade` and `imagepull` for the pod with this name to the agent of node 1, and compares the responses.
 fn both(story: Story, pod: &str, upgrade: Said, pull: Said) -> Story {
     story
         .call(1, "POST", &format!("{PODS}/{pod}/upgrade"), upgrade)
         .call(1, "POST", &format!("{PODS}/{pod}/imagepull"), pull)
 }
 
-/// Invalid requests: method, path and expected status.
+/// Invalid requests to an agent: method, path and expected status.
 const BAD: [(&str, &str, u16); 18] = [
     ("GET", "{pods}/{pod}/upgrade", 405),
     ("GET", "{pods}/{pod}/imagepull", 405),
@@ -76,7 +76,7 @@ const BAD: [(&str, &str, u16); 18] = [
     ("POST", "{pods}/{pod}/upgrade?force=perhaps", 400),
 ];
 
-/// Expects that the pod of this name is listed as outdated.
+/// Expects that the agent lists the pod with this name as outdated.
 fn listed_as_outdated(name: &'static str) -> Shown {
     Shown::new(format!("{name} as outdated"), move |list, _, _| {
         let items = list["items"].as_array().ok_or("no items")?;
@@ -93,7 +93,7 @@ fn listed_as_outdated(name: &'static str) -> Shown {
     })
 }
 
-/// Checks that the pods of these nodes were replaced at their owners' requests, in this order.
+/// Checks that exactly the pods of these nodes were replaced at the request of their owners, in this order.
 fn granted(nodes: impl IntoIterator<Item = usize>) -> Check {
     let nodes: Vec<usize> = nodes.into_iter().collect();
     Check::new(format!("granted on {nodes:?}"), move |picture| {
@@ -106,7 +106,7 @@ fn granted(nodes: impl IntoIterator<Item = usize>) -> Check {
     })
 }
 
-/// Checks that no images were requested.
+/// Checks that no pod has the condition of a pre-pull.
 fn no_image_condition() -> Check {
     Check::new("no PodImageReady", |picture| {
         let marked = picture
@@ -116,7 +116,7 @@ fn no_image_condition() -> Check {
     })
 }
 
-/// Checks that the agent answers on 127.0.0.1 but on no other address of this machine.
+/// Checks that the agent of node 1 can be reached on 127.0.0.1 but on no other address of this machine.
 async fn knock_from_elsewhere(stage: Stage) -> anyhow::Result<()> {
     let address = stage.agents.of(1)?.address.context("no socket")?;
     anyhow::ensure!(address.ip().is_loopback(), "it listens on {address}");
@@ -127,7 +127,7 @@ async fn knock_from_elsewhere(stage: Stage) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Revokes the agents' permission to delete pods, or grants it again.
+/// Grants the agents the permission to delete pods, or revokes it.
 fn deletions_are(
     granted: bool,
 ) -> impl Fn(Stage) -> futures::future::BoxFuture<'static, anyhow::Result<()>> {
@@ -137,7 +137,7 @@ fn deletions_are(
             backend
                 .permission(Role::OtaServer, "delete", "pods", granted)
                 .await?;
-            // Authorizers see the change through a watch.
+            // Wait: authorizers of a real API server see a changed role only after a moment.
             let lag = stage.world.pace.pick(secs(0), secs(2));
             tokio::time::sleep(lag).await;
             Ok(())
@@ -351,7 +351,8 @@ scenarios! {
             .call(1, "POST", &format!("{PODS}/{pod}/imagepull"), says(400, "Not support ota upgrade pod type Node"))
             .expect(untouched(1..=3));
         match pace {
-            // The kubelets of these nodes read no manifests, so the new pod never starts.
+            // In virtual time no kubelet reads the new manifest, so its pod never starts. The agent must then restore the old
+            // manifest.
             Pace::Virtual => story.wait(600).does("the old manifest is back", |stage| manifest_says(stage, OLD)),
             Pace::Real => story,
         }

@@ -1,4 +1,4 @@
-//! `on-failure: RevertInPlace`: pods with a revision that the guard stopped are reverted and stay so
+//! `on-failure: RevertInPlace`: pods with a revision that the guard stopped are reverted in place, and stay reverted
 //! (kubernetes/kubernetes#23211).
 
 use serde_json::{Value, json};
@@ -10,12 +10,14 @@ use crate::support::objects::*;
 use crate::support::story::{Pace, Scenario, Story, Writes, secs};
 use crate::support::suite::scenarios;
 
-/// Returns a DaemonSet with these limits for unavailable and failed nodes. Beyond the threshold, all pods are reverted.
+/// Returns a DaemonSet with this `max-unavailable` and this `failure-threshold`. If more nodes fail, all pods of the revision are
+/// reverted.
 fn reverting(max_unavailable: usize, threshold: usize) -> Daemon {
     guarded(max_unavailable, threshold).annotate("on-failure", "RevertInPlace")
 }
 
-/// Begins a story in which three of six nodes get an image that crashes. A crashing pod changes while it is written to.
+/// Begins a story in which the new image crashes on three of six nodes. Crashing pods change on their own, so writes to them may
+/// fail.
 fn three_of_six_crash(daemon: Daemon) -> Story {
     Story::on(6)
         .with(daemon)
@@ -25,8 +27,8 @@ fn three_of_six_crash(daemon: Daemon) -> Story {
         .image(NEW)
 }
 
-/// Begins a story on five nodes. The new image runs on the first three and crashes on the fourth. The pods are then reverted one
-/// at a time.
+/// Begins a story on five nodes. The new image works on three nodes, then crashes on the fourth one, which stops the rollout. The
+/// pods are then reverted one at a time.
 fn one_by_one(pace: Pace) -> Story {
     let slow = Behaviour {
         ready_after: secs(pace.pick(30, 6)),
@@ -42,7 +44,7 @@ fn one_by_one(pace: Pace) -> Story {
         .expect(deletions(4))
 }
 
-/// Returns a patch of the image and of `env`, which can't be changed in place.
+/// Returns a patch of the image and of `env`. The latter can't be changed in place.
 fn image_and_env(image: &str, env: Value) -> Value {
     let mut patch = image_patch(image);
     patch["spec"]["template"]["spec"]["containers"][0]["env"] = env;
@@ -59,7 +61,7 @@ scenarios! {
             .expect(condition("Guard", "True", "back to: "))
             .throughout(is_stopped().and(taken_back(1..=6, OLD)).and(renewals(3)), pace.pick(3600, 10))
             .quiet(600, 5)
-            // When the template follows, no pod has to restart.
+            // The template now has the image to which the pods were reverted, so no pod has to restart.
             .image(OLD)
             .until(converged().and(is_free()))
             .expect(deletions(3).and(renewals(3)))
@@ -84,7 +86,7 @@ scenarios! {
     fn w03_given_a_node_that_returns_with_a_stopped_revision_then_it_is_taken_back_too(pace) {
         three_of_six_crash(guarded(3, 1))
             .behave_on(3, NEW, Behaviour::default())
-            // The pod is healthy but has not proved the revision yet, so the fourth node is never updated.
+            // Pod 3 is healthy but not yet long enough to prove the revision, so no fourth node is updated.
             .until(is_stopped().and(runs_current(3)).and(deletions(3)))
             .offline([3])
             .annotate("on-failure", "RevertInPlace")
@@ -126,7 +128,7 @@ scenarios! {
     }
 
     fn w03_given_a_second_revision_that_crashes_then_the_pods_are_not_taken_back_to_the_first_one_that_did(pace) {
-        // All pods are replaced at once, so no Ready pod shows which revision was good.
+        // All four pods crash at once, so no Ready pod shows which revision was good.
         Story::on(4)
             .with(reverting(4, 1))
             .allowed(4)
@@ -176,7 +178,7 @@ scenarios! {
     }
 
     fn w03_given_a_rollback_or_a_mended_template_in_the_middle_then_that_is_rolled_out(pace) {
-        // Pods that were not reverted yet are replaced.
+        // The rollback replaces the pods that still run the new revision.
         let rollback = one_by_one(pace)
             .until(renewals(2))
             .image(OLD)
@@ -262,7 +264,7 @@ scenarios! {
             .throughout(renewals(0), pace.pick(60, 5))
             .annotate("max-unavailable", "1")
             .until(taken_back([1, 2, 4], OLD))
-            // The old pod still serves there, and the surge pod stays.
+            // Node 3 has a crashing surge pod next to its old pod. The old pod serves, so neither is touched.
             .throughout(renewals(2).and(untouched(3..=4)).and(spares(1)), pace.pick(600, 8))
             .image(OLD)
             .until(converged().and(is_free()).and(spares(0)))

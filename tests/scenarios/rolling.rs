@@ -1,4 +1,4 @@
-//! AdvancedRollingUpdate: which nodes are updated, and when.
+//! AdvancedRollingUpdate: the nodes that are updated, and the time at which each is updated.
 
 use serde_json::json;
 use yurt_ds::sim::kubelet::{Behaviour, Outage};
@@ -8,7 +8,7 @@ use crate::support::objects::*;
 use crate::support::story::{SEEN, Scenario, Step, Story, secs};
 use crate::support::suite::scenarios;
 
-/// Begins a story in which two of three nodes are offline while the image changes.
+/// Begins a story in which only node 1 is updated, because nodes 2 and 3 are offline.
 fn two_of_three_offline() -> Story {
     Story::on(3)
         .offline([2, 3])
@@ -20,7 +20,7 @@ fn two_of_three_offline() -> Story {
         )))
 }
 
-/// Brings the two nodes back and checks that they are updated without any other action.
+/// Brings nodes 2 and 3 back. The rollout must then complete without any other action.
 fn both_return(story: Story) -> Story {
     story
         .online([2, 3])
@@ -139,7 +139,7 @@ scenarios! {
             .until(event("Warning", "quota").and(condition("Stalled", "True", "")))
             .throughout(deletions(2), 10)
             .step(Step::RefusePods(false))
-            // The native controller backs off after each rejection. A change makes it retry.
+            // The native controller backs off after each rejected pod. A change of the DaemonSet makes it retry at once.
             .patch(json!({ "metadata": { "labels": { "quota": "lifted" } } }))
             .until(converged())
             .expect(deletions(5).and(condition("Stalled", "False", "")))
@@ -158,7 +158,8 @@ scenarios! {
             .expect(deletions(4).and(untouched(3..=5)))
     }
 
-    /// Two failed nodes are within the threshold and block no other node. Two more are in flight when it is exceeded.
+    /// The first two failed nodes are within the threshold, so the rollout continues. Two more updates are in progress when it
+    /// stops.
     fn s28_given_a_revision_that_makes_its_node_notready_then_the_nodes_lost_never_exceed_the_threshold_and_what_was_in_flight(pace) {
         let panics = Behaviour { kills_node_after: Some(secs(1)), ..Behaviour::default() };
         Story::on(6)

@@ -1,4 +1,4 @@
-//! `max-surge`: a new pod is created next to the old one, and an available pod exists at every moment.
+//! `max-surge`: a new pod is created next to the old one, so that each node always has an available pod.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -27,7 +27,7 @@ fn surging(surge: &str) -> Daemon {
     daemon.annotate("max-surge", surge)
 }
 
-/// Begins a story on this many nodes with such a DaemonSet. No node may ever lack an available pod.
+/// Begins a story on this many nodes with this `max-surge`. Every node must have an available pod all the time.
 fn fleet(nodes: usize, surge: &str) -> Story {
     Story::on(nodes)
         .with(surging(surge))
@@ -44,7 +44,7 @@ fn slow(seconds: u64) -> Behaviour {
     }
 }
 
-/// Checks that the rollout completes and that no node ever lacked a pod.
+/// Checks that the rollout completes, that no surge pod is left, and that no node lacked a pod because of the controller.
 fn ends_well(story: Story) -> Story {
     story
         .until(converged().and(condition("RolloutComplete", "True", ": complete")))
@@ -52,7 +52,7 @@ fn ends_well(story: Story) -> Story {
         .expect(never_says("Guard", "replaced twice"))
 }
 
-/// Returns a rule that rejects the first deletion of each pod, as if the pod had changed in the meantime.
+/// Returns a rule that rejects the first deletion of each pod with a conflict, as if the pod had changed.
 fn refuses_once() -> impl Fn(&RequestInfo) -> Fault + Send + Sync {
     let refused = Mutex::new(BTreeSet::new());
     move |request| {
@@ -87,7 +87,7 @@ async fn all_gone(stage: Stage) -> anyhow::Result<()> {
     anyhow::bail!("there are pods left")
 }
 
-/// Removes the hook's label from the old pod of node 1.
+/// Removes the hook's label from the old pod of node 1, so that it may be deleted.
 async fn take_hook_off(stage: Stage) -> anyhow::Result<()> {
     let node = stage.node(1);
     let old = stage
@@ -108,13 +108,13 @@ async fn take_hook_off(stage: Stage) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Outage of a kubelet that goes unnoticed.
+/// Outage of a kubelet that changes neither the Node nor its pods.
 pub(crate) const HUNG: Outage = Outage {
     mark_node: false,
     mark_pods: false,
 };
 
-/// Begins a story in which the first of two nodes has two pods. The old one waits for its hook and is therefore not Ready.
+/// Begins a story on two nodes. Node 1 has a new pod and an old pod, which waits for its hook and is therefore not Ready.
 fn asked_and_not_ready(throughout: u64) -> Story {
     const HOOK: &str = r#"{"preDelete": {"labelsHandler": {"example.io/drain": "true"}, "markPodNotReady": true}}"#;
     let daemon = surging("1").annotate("lifecycle", HOOK);
@@ -133,7 +133,7 @@ fn asked_and_not_ready(throughout: u64) -> Story {
     )
 }
 
-/// Removes the new pod on the first node from the DaemonSet, as an operator would do to inspect it.
+/// Removes the label `app` of the new pod on node 1, as an operator would do to take it out of the DaemonSet and inspect it.
 async fn take_out(stage: Stage) -> anyhow::Result<()> {
     let pods: Api<Pod> = stage.api();
     let listed = pods.list(&ListParams::default()).await?.items;
@@ -148,12 +148,12 @@ async fn take_out(stage: Stage) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Deletes that pod.
+/// Deletes the pod that [`take_out`] has removed from the DaemonSet.
 async fn put_away(stage: Stage) -> anyhow::Result<()> {
     let pods: Api<Pod> = stage.api();
     let taken = ListParams::default().labels("app=taken-out");
     for pod in pods.list(&taken).await?.items {
-        // Otherwise it would be deleted together with its ControllerRevision.
+        // The pod must have no owner: the garbage collector would delete it together with its ControllerRevision.
         let owners = pod.metadata.owner_references.unwrap_or_default();
         anyhow::ensure!(owners.is_empty(), "it still has owners: {owners:?}");
         stage.excuse(&pod.metadata.uid.unwrap_or_default()).await;
@@ -163,7 +163,7 @@ async fn put_away(stage: Stage) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Name of a DaemonSet that leaves its pods and revisions to another one with the same selector.
+/// Name of a first DaemonSet. A second one with the same selector takes over its pods and revisions.
 const ELDER: &str = "elder";
 
 async fn begin_with_another(stage: Stage) -> anyhow::Result<()> {
@@ -192,7 +192,7 @@ async fn inherit(stage: Stage) -> anyhow::Result<()> {
     anyhow::bail!("the DaemonSet {ELDER} is still there")
 }
 
-/// Deletes the remembered old pod of the first node, as another client.
+/// Deletes the remembered old pod of node 1, as another client might.
 fn old_pod_deleted(story: Story) -> Story {
     story.does("delete the old pod", |stage| async move {
         let node = stage.node(1);
@@ -216,8 +216,8 @@ scenarios! {
     vary because "before 1.33 the native controller learns of changes of several pods out of their order";
     also on minor version 28;
 
-    /// Corresponds to Kruise's end-to-end test with maxSurge 100%. Each pod takes three writes: creation, deletion, ownership
-    /// transfer.
+    /// Covers Kruise's end-to-end test with maxSurge 100%. Each pod takes three writes: creation of the new pod, deletion of the
+    /// old one, ownership transfer.
     fn s97_given_max_surge_then_the_old_pod_goes_only_after_the_new_one_is_available(pace) {
         let plain = ends_well(fleet(4, "1").image(NEW))
             .expect(deletions(4).and(most_spares(1)))
@@ -233,7 +233,7 @@ scenarios! {
         };
         let named = ends_well(named.image(NEW)).expect(deletions(3).and(most_spares(1)));
         let rounded_up = ends_well(fleet(4, "30%").image(NEW)).expect(most_spares(2));
-        // The second round begins with pods whose ownership was transferred.
+        // Roll out twice: the second rollout replaces pods that began as surge pods of the first one.
         let twice = ends_well(fleet(2, "1").image(NEW)).remember().image(NEWER);
         let twice = ends_well(twice).expect(deletions(2));
         let _ = pace;
@@ -278,13 +278,13 @@ scenarios! {
         let stays = |story: Story| story.until(spares(0)).throughout(untouched(1..=3), pace.pick(600, 5));
         let gone = stays(stuck().unannotate("update-strategy"));
         let ota = stays(stuck().annotate("update-strategy", "OTA"));
-        // Pods in progress continue next to the old ones, and no new surge pod is created.
+        // With `max-surge` 0 no further surge pod is created. The existing ones stay next to their old pods.
         let zero = Story { always_served: false, ..stuck() }
             .allowed(1)
             .patch(both("0", "1"))
             .until(deletions(1))
             .throughout(untouched(1..=2).and(spares(2)), pace.pick(60, 4));
-        // With invalid settings nothing is written at all.
+        // With invalid settings the controller writes to no pod, so the surge pods stay.
         let invalid = stuck().remember().annotate("max-surge", "many")
             .until(condition("InvalidSettings", "True", "apps.openyurt.io/max-surge is \"many\""))
             .throughout(untouched(1..=3).and(spares(2)), pace.pick(600, 5))
@@ -316,7 +316,8 @@ scenarios! {
                 .online([1]);
             ends_well(story.until(deletions(4).and(spares(0))))
         };
-        // The outage goes unnoticed, but the node has become Ready a moment ago. With its two pods it still uses the only slot.
+        // The kubelet hangs, but the controller never sees the node NotReady. When the kubelet is back, the node has just become
+        // Ready. It has two pods and must still use the only slot.
         let anew = Story { always_served: false, ..fleet(3, "1") }
             .behave_on(1, NEW, slow(pace.pick(60, 8)))
             .image(NEW)
@@ -326,8 +327,8 @@ scenarios! {
             .online([1])
             .until(converged())
             .expect(spares(0).and(deletions(3)).and(most_spares(1)));
-        // With the short window, the failure is not counted against the revision and no slot is used. With the long one, it uses
-        // one of two.
+        // With a `failure-window` of 1 s, the outage doesn't count as a failure of the revision and uses no slot. With 5 m, it
+        // counts and uses one of two slots.
         vec![case("1", "1s"), case("2", "5m"), anew]
     }
 
@@ -345,7 +346,7 @@ scenarios! {
             .until(replaced(1..=2).and(condition("RolloutComplete", "True", "2 nodes stay on the old version")))
             .throughout(untouched(3..=4), pace.pick(600, 5))
             .annotate("partition", "0");
-        // A node that leaves the rollout with two pods still completes its update.
+        // Node 1 has two pods when it leaves the selector. Its update must still complete.
         let leaves = Story { daemon: surging("1").annotate("selector", "pool!=out"), ..fleet(3, "1") }
             .behave(NEW, slow(pace.pick(30, 6)))
             .image(NEW)
@@ -390,7 +391,8 @@ scenarios! {
             .expect(spares(0).and(peak(1)).and(most_spares(1)))
     }
 
-    /// The revision that owns new pods is garbage-collected without them.
+    /// With no history, the ControllerRevision that owns surge pods is deleted early. The garbage collector must not delete these
+    /// pods with it.
     fn su10_given_a_history_of_no_revisions_and_fast_changes_then_nobody_is_without_a_pod(pace) {
         let story = Story { daemon: surging("2").history_limit(0), ..fleet(4, "2") }
             .behave(NEW, slow(pace.pick(20, 4)))
@@ -452,7 +454,7 @@ scenarios! {
         ends_well(story)
     }
 
-    /// Invariant 7, for every write.
+    /// Invariant 7: whenever the controller is killed, the rollout completes. The stories cover each of its writes.
     fn su15_given_the_controller_killed_at_any_write_then_it_converges_and_nobody_is_without_a_pod(pace) {
         let moments = [Moment::Before, Moment::After];
         let writes = pace.pick(16, 8);
@@ -487,7 +489,7 @@ scenarios! {
                 .until(replaced([1]).and(preparing([2])))
                 .unannotate("lifecycle"),
         );
-        // Rollback: the new pod is deleted, and the old one loses its mark.
+        // After a rollback, the surge pod is deleted and the old pod loses its mark.
         let back = waiting()
             .image(OLD)
             .until(spares(0).and(preparing([])).and(condition("RolloutComplete", "True", ": complete")))
@@ -536,7 +538,7 @@ scenarios! {
         Scenario::from(story).only_embedded(NO_FAULT_POINTS)
     }
 
-    /// The serving pod is kept. Here the hook has taken the old pods out of service.
+    /// The hook has made the old pod not Ready, so only the new pod serves. It must be kept until the old pod serves again.
     fn su21_given_it_is_abandoned_while_only_the_new_pod_serves_then_that_one_goes_after_the_old_one_serves_again(pace) {
         let abandoned = |abandon: fn(Story) -> Story| {
             let story = abandon(asked_and_not_ready(pace.pick(60, 4)))
@@ -546,7 +548,7 @@ scenarios! {
         vec![
             abandoned(|story| story.unannotate("update-strategy")),
             abandoned(|story| story.annotate("update-strategy", "OTA")),
-            // A pause comes first, so that nothing is written before the rollout is abandoned.
+            // Here the rollout is paused before it is abandoned, so that the controller has written nothing in the meantime.
             abandoned(|story| {
                 let story = story.annotate("paused", "true").until(condition("Paused", "True", ""));
                 story.unannotate("update-strategy")
@@ -554,7 +556,7 @@ scenarios! {
         ]
     }
 
-    /// Same case without a surge pod: rollback with `lifecycle`.
+    /// The file `lifecycle` covers the same case without a surge pod: a rollback while the old pod waits for its hook.
     fn su22_given_a_node_that_is_kept_while_its_hook_is_awaited_then_it_keeps_its_old_pod(pace) {
         let kept = asked_and_not_ready(pace.pick(60, 4))
             .annotate("partition", "2")
@@ -590,7 +592,7 @@ scenarios! {
         vec![plain, ends_well(hurried).expect(most_doubled(1)), ends_well(last)]
     }
 
-    /// A kubelet that hangs while its node stays Ready.
+    /// The kubelet hangs while its node stays Ready, so the old pod never ends.
     fn su24_given_an_old_pod_that_never_ends_then_the_rollout_stalls_and_names_it(pace) {
         let hung = |story: Story| {
             let story = story
@@ -663,7 +665,7 @@ scenarios! {
             .expect(spares(0).and(peak(0)))
     }
 
-    /// Its ControllerRevision keeps the name that the other DaemonSet gave it.
+    /// The adopted ControllerRevision keeps the name that the first DaemonSet gave it. A rollback to it must still work.
     fn su27_given_a_revision_adopted_from_another_daemonset_then_the_way_back_to_it_surges(pace) {
         Story::on(2)
             .with(surging("1"))

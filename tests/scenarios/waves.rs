@@ -1,4 +1,4 @@
-//! Order of nodes: nodes of a superseded revision first, waves of nodes, one failure domain after another.
+//! Order of updates: nodes with a superseded revision first, then waves, then one failure domain after another.
 
 use anyhow::Context as _;
 use serde_json::json;
@@ -11,7 +11,7 @@ use crate::support::suite::scenarios;
 use crate::support::typed::ctl;
 use yurt_ds::sim::kubelet::Behaviour;
 
-/// Begins a story in which nodes 1 and 2 of four have the new image and the rollout goes no further.
+/// Begins a story in which nodes 1 and 2 of four have the new image and `partition` stops the rollout there.
 fn half_way() -> Story {
     Story::on(4)
         .with(Daemon::new().annotate("partition", "2"))
@@ -24,14 +24,15 @@ fn half_way() -> Story {
         .remember()
 }
 
-/// Returns a patch that removes the partition and sets another image.
+/// Returns a patch that removes `partition` and sets another image.
 fn without_partition(image: &str) -> serde_json::Value {
     let mut patch = image_patch(image);
     patch["metadata"] = json!({ "annotations": { format!("{FAMILY}/partition"): null } });
     patch
 }
 
-/// Begins a story with nodes in these zones (empty: none). Only the zones limit how many may be unavailable at once.
+/// Begins a story with nodes in these zones; an empty name means no zone. Only the zones limit how many nodes are updated at
+/// once.
 fn zoned(zones: &[&str]) -> Story {
     let story = Story::on(zones.len()).allowed(zones.len()).with(
         Daemon::new()
@@ -44,12 +45,12 @@ fn zoned(zones: &[&str]) -> Story {
     })
 }
 
-/// Returns waves with the canaries first and all other nodes after a soak time.
+/// Returns waves in which nodes of pool `canary` are first, and all other nodes follow after this soak time in seconds.
 fn canary_first(soak: u64) -> String {
     format!("[{{name: canary, selector: pool=canary, maxUnavailable: 100%, soak: {soak}s}}]")
 }
 
-/// Begins a story with nodes in these pools and with these waves. Only the waves limit how many may be unavailable at once.
+/// Begins a story with nodes in these pools and with these waves. Only the waves limit how many nodes are updated at once.
 fn pooled(pools: &[&str], waves: &str) -> Story {
     let daemon = Daemon::new()
         .max_unavailable("100%")
@@ -61,7 +62,7 @@ fn pooled(pools: &[&str], waves: &str) -> Story {
 }
 
 scenarios! {
-    /// See zone-aware-controllers#6.
+    /// Covers the case of zone-aware-controllers#6.
     fn w09_given_a_revision_that_is_overtaken_then_its_nodes_go_first_and_the_last_updated_before_all(_pace) {
         let overtaken = half_way()
             .patch(without_partition(NEWER))
@@ -95,13 +96,13 @@ scenarios! {
         Scenario::from(story).alone()
     }
 
-    /// See kubernetes/kubernetes#114010.
+    /// Covers the case of kubernetes/kubernetes#114010.
     fn w08_given_a_topology_key_then_one_zone_after_the_other_in_alphabetical_order(pace) {
         let plain = zoned(&["b", "a", "b", "a"])
             .image(NEW)
             .until(converged())
             .expect(deletions(4).and(group_by_group([vec![2, 4], vec![1, 3]])));
-        // An offline node doesn't block others and is updated after its return.
+        // Node 4 is offline. It doesn't block the other nodes and is updated after its return.
         let away = zoned(&["b", "a", "b", "a"])
             .offline([4])
             .image(NEW)
@@ -159,7 +160,7 @@ scenarios! {
         Scenario::from(story).alone()
     }
 
-    /// See openyurtio/openyurt#2008.
+    /// Covers the case of openyurtio/openyurt#2008.
     fn w07_given_waves_then_a_pool_follows_when_the_one_before_is_done_and_has_soaked(pace) {
         let soak = pace.pick(120, 8);
         let plain = pooled(&["field", "canary", "field", "canary"], &canary_first(soak))
@@ -168,7 +169,7 @@ scenarios! {
             .throughout(untouched([1, 3]), pace.pick(60, 2))
             .until_within(converged(), 400)
             .expect(deletions(4).and(group_by_group([vec![2, 4], vec![1, 3]])));
-        // An offline node doesn't prevent a wave from completing. It is updated as soon as it returns.
+        // Canary 4 is offline. Its wave completes without it, and it is updated when it returns.
         let away = pooled(&["field", "canary", "field", "canary"], &canary_first(0))
             .offline([4])
             .image(NEW)
@@ -185,7 +186,7 @@ scenarios! {
     }
 
     fn w07_given_a_late_returner_then_it_is_served_while_a_later_wave_goes_on(pace) {
-        // The field wave runs slowly, one node at a time, when the canary returns.
+        // The field wave updates its slow nodes one at a time. Canary 2 returns in the middle of that.
         let slow = Behaviour { ready_after: secs(pace.pick(60, 6)), ..Behaviour::default() };
         pooled(&["canary", "canary", "field", "field", "field"], &canary_first(0))
             .behave_on(3, NEW, slow.clone())
@@ -243,7 +244,7 @@ scenarios! {
             .until(condition("Paused", "True", "paused"))
             .throughout(untouched(1..=5), pace.pick(600, 5))
             .unannotate("paused")
-            // The choice of kept nodes (the last by name) doesn't depend on waves.
+            // Partition keeps the last two nodes by name, regardless of the waves.
             .until(replaced(1..=3).and(condition("RolloutComplete", "True", "complete; ")))
             .expect(untouched(4..=5).and(group_by_group([vec![2], vec![1, 3]])))
     }
@@ -262,7 +263,7 @@ scenarios! {
         Scenario::from(story).alone()
     }
 
-    /// A maintenance window only limits the start of updates. A wave whose nodes wait for their window keeps the next wave
+    /// A maintenance window delays the updates of its node, so the node's wave is incomplete until then. The next wave stays
     /// closed.
     fn w07_given_waves_and_maintenance_windows_then_both_have_to_be_open(pace) {
         let shut = "Mon 00:00-00:01 UTC";
@@ -283,7 +284,7 @@ scenarios! {
             .expect(deletions(4).and(group_by_group([vec![4], vec![2], vec![1], vec![3]])))
     }
 
-    /// As in Kruise, a pod that waits for its hook is not replaced yet.
+    /// As in Kruise, a pod that waits for its hook counts as not updated yet, so its wave is incomplete.
     fn w07_given_waves_and_hooks_then_the_next_pool_is_asked_when_the_one_before_is_done(pace) {
         let hook = r#"{"preDelete": {"labelsHandler": {"example.io/drain": "true"}}}"#;
         let free = |node| Step::PatchPod(node, json!({ "metadata": { "labels": { "example.io/drain": null } } }));
@@ -298,7 +299,8 @@ scenarios! {
             .throughout(untouched(1..=3).and(preparing([2])), pace.pick(600, 5))
             .step(free(2))
             .until(replaced([2]).and(preparing([1, 3])))
-            // After a rollback, waiting pods stay, and the canaries are marked again.
+            // After a rollback, pods 1 and 3 lose their marks and stay. The canaries are marked, because they run the revision
+            // that is rolled back.
             .image(OLD)
             .until(preparing([2, 4]))
             .throughout(untouched([1, 3]), pace.pick(60, 3))
@@ -308,7 +310,7 @@ scenarios! {
             .expect(untouched([1, 3]).and(deletions(4)))
     }
 
-    /// A node that failed because of the revision keeps all later waves closed, although the guard allows one failure.
+    /// A failed node of the first wave keeps all later waves closed, although the guard's threshold allows one failure.
     fn w07_given_waves_and_a_charged_node_then_no_later_wave_opens_until_another_revision_comes(pace) {
         let crashing = Behaviour { crash_after: Some(secs(1)), never_ready: true, ..Behaviour::default() };
         let panics = Behaviour { kills_node_after: Some(secs(1)), ..Behaviour::default() };
@@ -333,14 +335,14 @@ scenarios! {
             .behave_on(2, NEW, Behaviour::default())
             .online([2])
             .until(converged());
-        // The Node is deleted, as is usual for dead machines.
+        // The failed Node is deleted, as operators do with dead machines. The later waves must stay closed.
         let gone = charged(panics.clone(), pace.pick(30, 8))
             .until(stalled())
             .step(Step::RemoveNode(2))
             .throughout(untouched([1, 4]).and(deletions(2)).and(stalled()), pace.pick(300, 8))
             .image(NEWER)
             .until(replaced([1, 3, 4]).and(not_condition("Guard")));
-        // The node is moved to another pool.
+        // The failed node moves to another pool. The later waves must stay closed.
         let relabelled = charged(panics, pace.pick(30, 8))
             .until(stalled())
             .patch_node(2, json!({ "metadata": { "labels": { "pool": "field" } } }))

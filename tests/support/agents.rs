@@ -1,4 +1,4 @@
-//! Clients of the node agents: a small HTTP client that works over any stream.
+//! Clients for the node agents: an HTTP client that works over TCP and Unix sockets.
 
 use std::future::Future;
 use std::io;
@@ -20,10 +20,10 @@ use tokio::net::{TcpStream, UnixStream};
 use super::link::Link;
 use super::machine::BUSY;
 
-/// `Host` header with the port of the specification. Agents accept it even when a test lets them listen elsewhere.
+/// `Host` header with the agents' usual port. Agents accept it even if they listen on another port in a test.
 pub(crate) const HOST: &str = "127.0.0.1:10267";
 
-/// Longest time that an answer may take. Agents answer faster; the margin is for busy machines.
+/// Longest time until an agent must have responded. Agents are much faster; the margin is for busy machines.
 const DEADLINE: Duration = Duration::from_secs(10 * BUSY as u64);
 
 /// Connection to an agent.
@@ -34,42 +34,42 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 type Connect =
     Arc<dyn Fn() -> BoxFuture<'static, io::Result<Box<dyn Stream>>> + Send + Sync + 'static>;
 
-/// Settings of an agent.
+/// Settings with which an agent is started.
 #[derive(Clone, Debug)]
 pub(crate) struct Setup {
-    /// Name of its node.
+    /// Name of the agent's node.
     pub(crate) node: String,
-    /// Directory of its state.
+    /// Directory in which the agent stores its state.
     pub(crate) home: PathBuf,
-    /// Directory of static pod manifests.
+    /// Directory with the manifests of the node's static pods.
     pub(crate) manifests: PathBuf,
-    /// Link to the API server.
+    /// Link between the agent and the API server.
     pub(crate) link: Link,
 }
 
-/// Running agent. It is killed when its last clone is dropped.
+/// Client of a running agent. The agent is killed when the last clone of the client is dropped.
 #[derive(Clone)]
 pub(crate) struct Agent {
-    /// Address that it listens on. `None` if it has no TCP socket.
+    /// Address that the agent listens on. `None` if it has no TCP port.
     pub(crate) address: Option<SocketAddr>,
     connect: Connect,
     log: Arc<dyn Fn() -> String + Send + Sync>,
     _life: Arc<dyn Send + Sync>,
 }
 
-/// Answer of an agent.
+/// Response of an agent.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
-    /// Status code.
+    /// Status code of the response.
     pub(crate) status: StatusCode,
-    /// Headers.
+    /// Headers of the response.
     pub(crate) headers: HeaderMap,
-    /// Body.
+    /// Body of the response.
     pub(crate) body: Bytes,
 }
 
 impl Agent {
-    /// Returns an agent that lives as long as `life`.
+    /// Returns a client that opens connections by `connect`. The agent is killed when `life` is dropped.
     pub(crate) fn new<F>(
         life: impl Send + Sync + 'static,
         log: impl Fn() -> String + Send + Sync + 'static,
@@ -86,7 +86,7 @@ impl Agent {
         }
     }
 
-    /// Returns an agent that listens on this address and lives as long as `life`.
+    /// Returns a client for an agent that listens on this address. The agent is killed when `life` is dropped.
     pub(crate) fn at(
         address: SocketAddr,
         life: impl Send + Sync + 'static,
@@ -102,7 +102,7 @@ impl Agent {
         }
     }
 
-    /// Returns an agent that listens on this Unix socket and lives as long as `life`.
+    /// Returns a client for an agent that listens on this Unix socket. The agent is killed when `life` is dropped.
     pub(crate) fn at_socket(path: PathBuf, life: impl Send + Sync + 'static) -> Self {
         let connect = move || {
             let path = path.clone();
@@ -114,15 +114,15 @@ impl Agent {
         Self::new(life, String::new, connect)
     }
 
-    /// Returns the end of its log. Empty if it has no log.
+    /// Returns the end of the agent's log, or an empty text if there is no log.
     pub(crate) fn log(&self) -> String {
         (self.log)()
     }
 
-    /// Sends a request on a new connection.
+    /// Sends a request on a new connection and returns the response.
     ///
     /// # Errors
-    /// If there is no answer.
+    /// If the connection fails or there is no response.
     pub(crate) async fn call(
         &self,
         method: &str,
@@ -164,7 +164,7 @@ impl Agent {
     }
 }
 
-/// Returns other addresses of this machine: one on loopback and, if there is one, the outgoing address.
+/// Returns other addresses of this machine: one on loopback and, if possible, the address for outgoing connections.
 pub(crate) fn other_addresses() -> Vec<IpAddr> {
     let outer = || {
         let socket = UdpSocket::bind("0.0.0.0:0")?;
@@ -177,12 +177,12 @@ pub(crate) fn other_addresses() -> Vec<IpAddr> {
 }
 
 impl Answer {
-    /// Returns the body as text.
+    /// Returns the body of the response as text.
     pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
-    /// Returns a header as text. Empty if it is absent.
+    /// Returns a header of the response, or an empty text if it is absent.
     pub(crate) fn header(&self, name: &str) -> &str {
         let value = self.headers.get(name);
         value.and_then(|value| value.to_str().ok()).unwrap_or("")

@@ -1,8 +1,8 @@
 //! Checks that conditions, Events, metrics and `ctl` report the same state of a story's DaemonSet.
 //!
-//! The check runs after every step that waits, once the rollout is idle. The four sources follow each other within moments, so
-//! the check is repeated until they agree. It is skipped if no controller runs, if several run, or if faults affect requests of
-//! the controller ([`Backend::metrics`]).
+//! The check runs after every step that waits, if the rollout is idle then. The four sources are updated within moments of each
+//! other, so the check is repeated until they agree. It is skipped if no controller runs, if several run, or if a fault affects
+//! the controller's requests ([`Backend::metrics`]).
 //!
 //! [`Backend::metrics`]: super::world::Backend::metrics
 
@@ -18,12 +18,12 @@ use super::picture::{Picture, Told};
 use super::player::Stage;
 use super::typed::ctl;
 
-/// Longest time until the four agree.
+/// Longest time until the four sources agree.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Pause between two checks.
 const AGAIN: Duration = Duration::from_millis(200);
 
-/// Fields of `ctl status -o json`, each with its metric and the value of that metric's extra label, if it has one.
+/// Fields of `ctl status -o json`. Each has the name of its metric and, if the metric has an additional label, the value of that.
 const NUMBERS: [(&str, &str, &str); 8] = [
     ("targeted", "targeted", ""),
     ("updated", "updated", ""),
@@ -37,30 +37,30 @@ const NUMBERS: [(&str, &str, &str); 8] = [
 
 /// Reports of the four sources at one moment.
 struct Said {
-    /// Reasons and messages that the conditions gave for the rollout, latest last.
+    /// Contents that the condition `RolloutComplete` has had, latest last.
     told: Vec<Told>,
-    /// Phase that the conditions show.
+    /// Phase of the rollout according to the conditions.
     phase: Option<&'static str>,
     /// Reason and note of every Event about the DaemonSet.
     events: Vec<(String, String)>,
     /// Metrics page of the controller.
     metrics: Metrics,
-    /// Output of `ctl status -o json`. The exit code is in `code`.
+    /// Output of `ctl status -o json`, and its exit code.
     row: Value,
     code: u8,
 }
 
-/// Metrics page of a controller. Only the lines about the DaemonSet of a story are used.
+/// Metrics page of the controller. Only lines about the story's DaemonSet are used.
 struct Metrics {
     page: String,
     namespace: String,
 }
 
 impl Stage {
-    /// Waits until the four agree.
+    /// Compares the four sources repeatedly until they agree or the rollout is no longer idle.
     ///
     /// # Errors
-    /// If they still disagree at the deadline, with the report of each.
+    /// If they still disagree after [`PATIENCE`]. The error has the report of each source.
     pub(crate) async fn agree(&self) -> Result<(), String> {
         let patience = self.world.pace.pick(PATIENCE, PATIENCE * BUSY);
         let deadline = tokio::time::Instant::now() + patience;
@@ -87,7 +87,7 @@ impl Stage {
         }
     }
 
-    /// Reads all sources. Returns `None` if there is nothing to compare or no single controller that can be compared.
+    /// Reads all four sources. Returns `None` if the comparison has to be skipped.
     async fn listen(&self) -> anyhow::Result<Option<Said>> {
         let Some(page) = self.world.backend.metrics().await? else {
             return Ok(None);
@@ -119,7 +119,7 @@ impl Stage {
         self.compare_settings(said).await
     }
 
-    /// Checks that `ctl settings` and `ctl status` report invalid settings in the same words.
+    /// Checks that `ctl settings` and `ctl status` agree about invalid settings and describe them in the same words.
     async fn compare_settings(&self, said: &Said) -> Result<(), String> {
         let line = format!("settings {DAEMON} -o json");
         let (text, ended) = ctl(self, &line).await.map_err(|e| format!("{e:#}"))?;
@@ -142,7 +142,7 @@ impl Stage {
         )
     }
 
-    /// Checks that `ctl why` and `ctl status` agree about the first targeted node that is not done.
+    /// Checks that `ctl why` and `ctl status` agree about a node that takes part and is not done, if there is one.
     async fn compare_why(&self, said: &Said) -> Result<(), String> {
         let nodes = said.row["nodes"].as_array().into_iter().flatten();
         let mut open = nodes.filter(|node| node["verdict"] != "Done");
@@ -171,13 +171,14 @@ impl Said {
         self.row[field].as_str().unwrap_or_default()
     }
 
-    /// Returns true if nothing is in progress. Only then do answers from successive requests belong to the same state.
+    /// Returns true if the rollout is idle. Otherwise it may change while the sources are read one after another.
     fn rests(&self) -> bool {
         let verdicts = &self.row["verdicts"];
         let moves = |word: &str| verdicts[word].as_u64().unwrap_or_default() > 0;
         match self.text("phase") {
             "Progressing" | "Complete" => !moves("InProgress"),
-            // Every change of a DaemonSet begins with this phase.
+            // The controller enters this phase first after any change of a DaemonSet. If its condition still shows another phase,
+            // it has not seen the change yet.
             "NativeControllerBehind" => self.phase == Some("NativeControllerBehind"),
             _ => true,
         }
@@ -193,7 +194,7 @@ impl Said {
         self.compare_event(phase)
     }
 
-    /// Compares the gauges that stand for a phase.
+    /// Compares the metrics that are 1 in a certain phase and otherwise 0.
     fn compare_flags(&self, phase: &str) -> Result<(), String> {
         for (gauge, stands_for) in [
             ("rollout_complete", "Complete"),
@@ -211,10 +212,10 @@ impl Said {
         Ok(())
     }
 
-    /// Compares the number of nodes per verdict and the other numbers.
+    /// Compares the numbers of `ctl status` with the metrics, and the number of nodes per verdict.
     fn compare_numbers(&self, phase: &str) -> Result<(), String> {
         if phase == "Invalid" {
-            return Ok(()); // no nodes are counted in this phase
+            return Ok(()); // with invalid settings no nodes are counted
         }
         let verdicts = self.row["verdicts"].as_object().into_iter().flatten();
         let verdicts = verdicts.map(|(word, nodes)| (word.as_str(), nodes.as_u64().unwrap_or(0)));
@@ -226,7 +227,7 @@ impl Said {
         Ok(())
     }
 
-    /// Checks that the message of `ctl` contains the sentence of the condition and names the same nodes.
+    /// Checks that the message of `ctl status` contains every clause of the condition's message.
     fn compare_sentence(&self, phase: &str) -> Result<(), String> {
         let told = self.told.last().ok_or("no condition tells of it")?;
         let message = self.text("message");
@@ -239,7 +240,8 @@ impl Said {
             revision.is_empty() || about == format!("revision {revision}"),
             || format!("the condition is about {about}, ctl about {revision}"),
         )?;
-        // These two clauses are the phase itself, where `ctl` counts nodes. A condition message is cut off at its length limit.
+        // "complete" and "being rolled out" only name the phase: `ctl` gives numbers of nodes instead. A clause that ends with
+        // "…" was cut off at the length limit of a condition. Neither is compared.
         let is_phase = |clause: &&str| !["complete", "being rolled out"].contains(clause);
         let is_whole = |clause: &&str| is_phase(clause) && !clause.ends_with('…');
         for clause in sentence.split("; ").filter(is_whole) {
@@ -250,7 +252,8 @@ impl Said {
         self.compare_nodes(phase, sentence)
     }
 
-    /// Checks that a stall names a blocked or failed node. While the native controller is behind, no such node is known.
+    /// Checks that the message about a stall names a blocked or failed node. While the native controller is behind, no such node
+    /// is known.
     fn compare_nodes(&self, phase: &str, sentence: &str) -> Result<(), String> {
         if phase != "Stalled" || sentence.contains("see whether kube-controller-manager runs") {
             return Ok(());
@@ -268,7 +271,7 @@ impl Said {
         })
     }
 
-    /// Checks that an Event reports this state in the words of the condition.
+    /// Checks that an Event reports the present state in the words of the condition.
     fn compare_event(&self, phase: &str) -> Result<(), String> {
         let Some(reason) = self.promised(phase) else {
             return Ok(());
@@ -287,7 +290,7 @@ impl Said {
         })
     }
 
-    /// Returns the reason of the Event that must exist. `None` if this state needs no Event.
+    /// Returns the reason of the Event that must exist in this phase. `None` if none is needed.
     fn promised(&self, phase: &str) -> Option<&'static str> {
         let began = self.told.len() > 1;
         match (phase, self.told.last()?.reason.as_str()) {
@@ -306,7 +309,7 @@ impl Said {
 }
 
 impl Metrics {
-    /// Returns the lines of this gauge about the DaemonSet.
+    /// Returns the lines of this metric about the story's DaemonSet.
     fn lines(&self, gauge: &str) -> impl Iterator<Item = &str> {
         let head = format!(
             "yurt_ds_{gauge}{{namespace=\"{}\",daemonset=\"{DAEMON}\"",
@@ -316,30 +319,30 @@ impl Metrics {
         lines.filter(move |line| line.starts_with(&head))
     }
 
-    /// Returns the value of a gauge. If `label` isn't empty, only a line with this value of another label counts.
+    /// Returns the value of a metric. If `label` isn't empty, the line must have it as the value of its last label.
     fn number(&self, gauge: &str, label: &str) -> Option<u64> {
         let is_meant = |line: &&str| label.is_empty() || line.contains(&format!("=\"{label}\"}}"));
         let line = self.lines(gauge).find(is_meant)?;
         line.rsplit(' ').next()?.parse().ok()
     }
 
-    /// Returns the number of nodes per verdict.
+    /// Returns the number of nodes per verdict according to the metrics.
     fn verdicts(&self) -> BTreeMap<&str, u64> {
         by_verdict(self.lines("nodes").filter_map(verdict_of))
     }
 }
 
-/// Returns verdict and number of a metrics line.
+/// Parses verdict and number of nodes from a metrics line.
 fn verdict_of(line: &str) -> Option<(&str, u64)> {
     let (_, rest) = line.split_once("verdict=\"")?;
     let (word, nodes) = rest.split_once("\"} ")?;
     Some((word, nodes.parse().ok()?))
 }
 
-/// Returns the number of nodes per verdict, without zeros.
+/// Returns the number of nodes per verdict, without verdicts that no node has.
 ///
-/// `ctl` reads the disruption budgets. The controller learns about them only when it requests an eviction: nodes that wait for
-/// that request have verdict `Budget` there and `BlockedByPDB` in `ctl`. Both count as `Budget` here.
+/// `ctl` reads the disruption budgets, but the controller learns about them only from a rejected eviction. A node that waits for
+/// its eviction then has verdict `BlockedByPDB` in `ctl` and `Budget` in the metrics. Both are counted as `Budget` here.
 fn by_verdict<'a>(verdicts: impl Iterator<Item = (&'a str, u64)>) -> BTreeMap<&'a str, u64> {
     let mut nodes = BTreeMap::new();
     for (word, count) in verdicts.filter(|(_, count)| *count > 0) {
@@ -364,7 +367,7 @@ impl std::fmt::Display for Said {
     }
 }
 
-/// Returns the phase that the conditions show.
+/// Returns the phase of the rollout according to the conditions.
 fn phase(picture: &Picture) -> Option<&'static str> {
     let holds = |kind: &str| picture.condition(kind).is_some_and(|c| c.status == "True");
     let told = picture.told.last()?;
@@ -381,7 +384,7 @@ fn phase(picture: &Picture) -> Option<&'static str> {
     })
 }
 
-/// Returns the exit code of `ctl status` for a phase.
+/// Returns the exit code that `ctl status` must have in this phase.
 fn exit_code(phase: &str) -> u8 {
     match phase {
         "Complete" => 0,

@@ -1,4 +1,4 @@
-//! Story steps that send requests to node agents.
+//! Story steps about the node agents: start an agent, send requests to it, cut its connection to the API server.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,79 +18,81 @@ use super::player::Stage;
 use super::said::{Names, Said, Shown, a_pod_list};
 use super::story::{Step, Story, secs};
 
-/// Subdirectory for static pod manifests below the agents' home directory.
+/// Directory below the agents' home directory for the manifests of static pods.
 const MANIFESTS: &str = "manifests";
 
-/// Longest time that a real API server may be too busy to answer an agent in time.
+/// Longest time for which an agent may respond 503 because a real API server on a busy machine is too slow.
 const SERVER_PATIENCE: Duration = Duration::from_secs(120);
 
-/// Path of the agent API for pods.
+/// Path under which agents serve pods. Placeholders are those of [`Said`].
 pub(crate) const PODS: &str = "/openyurt.io/v1/namespaces/{ns}/pods";
 
-/// Action on an agent, or request to it.
+/// Action on an agent, or request to it, as a step of a story.
 #[derive(Clone)]
 pub(crate) enum Ask {
     /// Starts the agent of this node. A running one is killed first.
     Start(usize),
-    /// Changes its link to the API server.
+    /// Changes the state of the link between a node's agent and the API server.
     Way(usize, Way),
-    /// Waits until `GET /pods` shows this.
+    /// Waits until the response to `GET /pods` is as expected.
     Shows(usize, Shown),
-    /// Checks that `GET /pods` shows this now.
+    /// Checks that the response to `GET /pods` is as expected now.
     ShowsNow(usize, Shown),
-    /// Requests this action for the pod of a node, usually the agent's own node.
+    /// Sends an agent a POST request for the pod of a node, usually the agent's own node.
     Post {
         agent: usize,
         pod_of: usize,
         action: &'static str,
         said: Said,
-        /// Time during which a different answer is not a failure.
+        /// Time for which the request is repeated if the response differs.
         patience: Duration,
     },
-    /// Sends any request. The path may contain the placeholders of [`Said`] for the agent's own pod.
+    /// Sends an agent any request. The path may contain the placeholders of [`Said`], for the pod of the agent's node.
     Call {
         agent: usize,
         method: &'static str,
         path: String,
         said: Said,
     },
-    /// Sends the same request this many times in parallel.
+    /// Sends a node's agent the same POST request for its pod several times in parallel. Values: node, action, number of
+    /// requests, allowed responses.
     Parallel(usize, &'static str, usize, Vec<Said>),
-    /// Resets the counters of requests from agents to the API server.
+    /// Remembers how many requests each agent has sent to the API server so far.
     CountCalls,
-    /// Checks how many requests the agent has sent to the API server since the last reset, without watches.
+    /// Checks the number of requests, without watches, that the node's agent has sent to the API server since
+    /// [`Self::CountCalls`].
     Calls(usize, usize),
-    /// Checks how many deletions the agent has requested since the last reset.
+    /// Checks the number of deletions that the node's agent has requested since [`Self::CountCalls`].
     AskedDeletions(usize, usize),
 }
 
 impl Story {
-    /// Starts the agent of a node. A running one is restarted.
+    /// Starts the agent of a node. A running one is killed first.
     pub(crate) fn agent(self, node: usize) -> Self {
         self.step(Step::Ask(Ask::Start(node)))
     }
 
-    /// Changes its link to the API server from now on.
+    /// Changes the state of the link between a node's agent and the API server.
     pub(crate) fn way(self, node: usize, way: Way) -> Self {
         self.step(Step::Ask(Ask::Way(node, way)))
     }
 
-    /// Waits until `GET /pods` shows this.
+    /// Waits until the response to `GET /pods` is as expected.
     pub(crate) fn shows(self, node: usize, shown: Shown) -> Self {
         self.step(Step::Ask(Ask::Shows(node, shown)))
     }
 
-    /// Checks that `GET /pods` shows this now.
+    /// Checks that the response to `GET /pods` is as expected now.
     pub(crate) fn shows_now(self, node: usize, shown: Shown) -> Self {
         self.step(Step::Ask(Ask::ShowsNow(node, shown)))
     }
 
-    /// Requests this action for the node's pod from the node's agent.
+    /// Sends a node's agent a POST request for the pod of the node, and compares the response.
     pub(crate) fn post(self, node: usize, action: &'static str, said: Said) -> Self {
         self.post_for(node, node, action, said)
     }
 
-    /// Requests this action for the pod of another node.
+    /// Sends an agent a POST request for the pod of another node, and compares the response.
     pub(crate) fn post_for(
         self,
         agent: usize,
@@ -107,7 +109,7 @@ impl Story {
         }))
     }
 
-    /// Repeats a request until it gets this answer.
+    /// Repeats a POST request until the response is as expected.
     pub(crate) fn post_until(self, node: usize, action: &'static str, said: Said) -> Self {
         self.step(Step::Ask(Ask::Post {
             agent: node,
@@ -118,7 +120,7 @@ impl Story {
         }))
     }
 
-    /// Sends this request to the agent of a node.
+    /// Sends any request to the agent of a node and compares the response.
     pub(crate) fn call(self, agent: usize, method: &'static str, path: &str, said: Said) -> Self {
         let path = path.to_owned();
         self.step(Step::Ask(Ask::Call {
@@ -129,7 +131,8 @@ impl Story {
         }))
     }
 
-    /// Sends the same request `times` times in parallel. Each answer is one of `said`; the first of these occurs at least once.
+    /// Sends the same POST request `times` times in parallel. Each response must be one of `said`, and at least one must be the
+    /// first of these.
     pub(crate) fn post_at_once(
         self,
         node: usize,
@@ -141,23 +144,24 @@ impl Story {
         self.step(Step::Ask(Ask::Parallel(node, action, times, said)))
     }
 
-    /// Resets the counters of requests from agents to the API server.
+    /// Starts to count the requests of all agents to the API server from zero.
     pub(crate) fn count_calls(self) -> Self {
         self.step(Step::Ask(Ask::CountCalls))
     }
 
-    /// Checks how many requests the agent has sent to the API server since the last reset, without watches.
+    /// Checks the number of requests, without watches, that the node's agent has sent to the API server since
+    /// [`Self::count_calls`].
     pub(crate) fn calls(self, node: usize, expected: usize) -> Self {
         self.step(Step::Ask(Ask::Calls(node, expected)))
     }
 
-    /// Checks how many deletions the agent has requested since the last reset.
+    /// Checks the number of deletions that the node's agent has requested since [`Self::count_calls`].
     pub(crate) fn asked_deletions(self, node: usize, expected: usize) -> Self {
         self.step(Step::Ask(Ask::AskedDeletions(node, expected)))
     }
 }
 
-/// Agents of a story's nodes. Clones share the same agents.
+/// Agents of a story's nodes, with their directories and links. Clones share them.
 #[derive(Clone)]
 pub(crate) struct Agents {
     running: Arc<Mutex<BTreeMap<usize, Agent>>>,
@@ -167,7 +171,7 @@ pub(crate) struct Agents {
 }
 
 impl Agents {
-    /// Returns a set without agents.
+    /// Returns a set in which no agent runs yet.
     pub(crate) fn new() -> anyhow::Result<Self> {
         Ok(Self {
             running: Arc::default(),
@@ -177,7 +181,7 @@ impl Agents {
         })
     }
 
-    /// Returns the home directory of a node's agent.
+    /// Returns the home directory of a node's agent, which keeps its state over restarts.
     pub(crate) fn home(&self, node: usize) -> std::path::PathBuf {
         self.homes.path().join(node.to_string())
     }
@@ -187,13 +191,13 @@ impl Agents {
         self.homes.path().join(MANIFESTS).join(node.to_string())
     }
 
-    /// Returns the running agent of a node.
+    /// Returns a client for the running agent of a node.
     pub(crate) fn of(&self, node: usize) -> anyhow::Result<Agent> {
         let found = lock(&self.running).get(&node).cloned();
         found.with_context(|| format!("no agent runs on node {node}"))
     }
 
-    /// Returns the link of a node's agents to the API server. Agents that start later use the same link.
+    /// Returns the link between a node's agent and the API server. It stays the same when the agent is restarted.
     pub(crate) fn link(&self, node: usize) -> Link {
         lock(&self.links).entry(node).or_default().clone()
     }
@@ -203,7 +207,7 @@ impl Agents {
         lock(&self.running).clear();
     }
 
-    /// Returns the ends of their logs.
+    /// Returns the ends of the logs of all running agents.
     pub(crate) fn logs(&self) -> String {
         let running = lock(&self.running);
         let logs = running
@@ -216,7 +220,7 @@ impl Agents {
 }
 
 impl Stage {
-    /// Performs the action and compares the answer.
+    /// Performs a step about an agent and compares the responses.
     pub(crate) async fn ask(&self, ask: &Ask) -> Result<(), String> {
         let asked = match ask {
             Ask::Start(node) => self.start_agent(*node).await,
@@ -325,7 +329,8 @@ impl Stage {
         loop {
             let answer = self.agents.of(agent)?.call("POST", &path, &[]).await?;
             let found = compare(said, &answer, &names);
-            // On a busy machine an API server may take longer than the two seconds that an agent waits for it.
+            // On a busy machine an API server may take longer than the two seconds that an agent waits for it. The agent then
+            // answers 503.
             let patience = match answer.status.as_u16() {
                 503 => patience.max(self.world.pace.pick(Duration::ZERO, SERVER_PATIENCE)),
                 _ => patience,
@@ -380,7 +385,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Waits until earlier requests are counted.
+    /// Waits until all requests so far are in the API server's counts.
     async fn settle(&self) {
         let time = self
             .world

@@ -1,4 +1,5 @@
-//! The real binary as controller of a real cluster and as agent of its nodes, with the service accounts and roles of manifests/.
+//! The real yurt-ds binary as controller of a real cluster and as agent of its nodes, with the permissions that `manifests/`
+//! grants.
 
 use std::fs::File;
 use std::net::SocketAddr;
@@ -24,11 +25,11 @@ use super::machine::BUSY;
 use super::objects::Daemon;
 use super::player::from;
 
-/// Namespace and service account of manifests/base.
+/// Namespace and service account of the controller in manifests/base.
 pub(crate) const NAMESPACE: &str = "yurt-ds";
 pub(crate) const ACCOUNT: &str = "yurt-ds-controller";
 
-/// Cluster roles of the controller: the role of the base and the roles of the settings.
+/// Cluster roles of the controller: the one of the base, and those for single settings.
 const CONTROLLER_ROLES: [&str; 6] = [
     ACCOUNT,
     "yurt-ds-controller-advanced",
@@ -42,10 +43,10 @@ const CONTROLLER_ROLES: [&str; 6] = [
 const AGENT_NAMESPACE: &str = "yurt-ds-edge";
 const AGENT_ACCOUNT: &str = "yurt-ds-ota-server";
 
-/// Loopback address with any free port.
+/// Address for a server on loopback. The kernel selects a free port.
 pub(crate) const ANY_PORT: &str = "127.0.0.1:0";
 
-/// Manifests with the permissions of controller and agents, in the order in which they must be applied.
+/// Manifests that grant the permissions of controller and agents, in the order in which they must be applied.
 const MANIFESTS: [&str; 20] = [
     "base/namespace.yaml",
     "base/rbac/serviceaccount.yaml",
@@ -69,7 +70,7 @@ const MANIFESTS: [&str; 20] = [
     "overlays/static-pods/role.yaml",
 ];
 
-/// Policies that limit the controller's token. They need an API server of Kubernetes 1.30 or newer.
+/// Admission policies that limit the controller's service account. They need Kubernetes 1.30 or newer.
 const POLICIES: [&str; 5] = [
     "components/controller-bound/pods.yaml",
     "components/controller-bound/managed.yaml",
@@ -81,7 +82,7 @@ const POLICIES: [&str; 5] = [
 /// Manifest of the Advanced DaemonSet CRD.
 const DEFINITION: &str = "components/advanced/crd.yaml";
 
-/// Everything that a controller and agents need to run on a cluster.
+/// Manifests applied to a cluster, and the kubeconfigs that controller and agents need there.
 pub(crate) struct Installation {
     directory: tempfile::TempDir,
     kubeconfig: PathBuf,
@@ -89,14 +90,14 @@ pub(crate) struct Installation {
     agent_token: String,
 }
 
-/// Running process. It is killed when dropped.
+/// Running process of yurt-ds. It is killed when dropped.
 pub(crate) struct Process {
     child: Child,
     log: PathBuf,
 }
 
 impl Installation {
-    /// Applies the manifests and gets a token for the service account.
+    /// Applies the manifests and requests tokens for the service accounts of controller and agents.
     pub(crate) async fn prepare(client: &Client, admin: &Path) -> anyhow::Result<Self> {
         define_advanced(client).await?;
         grant(client).await?;
@@ -113,7 +114,7 @@ impl Installation {
         })
     }
 
-    /// Starts a controller under this name.
+    /// Starts a controller with this name as its identity.
     pub(crate) fn start(&self, name: &str) -> anyhow::Result<Process> {
         let program = env!("CARGO_BIN_EXE_yurt-ds").as_ref();
         let mut command = controller_command(program, name, &self.kubeconfig);
@@ -126,7 +127,7 @@ impl Installation {
         &self.kubeconfig
     }
 
-    /// Starts the agent of a node. It reaches the API server at this address.
+    /// Starts the agent of a node. It connects to the API server at this address.
     pub(crate) fn agent(&self, setup: &Setup, server: SocketAddr) -> anyhow::Result<Process> {
         let name = &setup.node;
         let kubeconfig = self.directory.path().join(format!("{name}.kubeconfig"));
@@ -138,7 +139,7 @@ impl Installation {
     }
 }
 
-/// Returns the command that runs this program as a controller with this name.
+/// Returns the command that runs this binary as a controller with this name as its identity.
 pub(crate) fn controller_command(program: &Path, name: &str, kubeconfig: &Path) -> Command {
     let mut command = Command::new(program);
     command.args(["controller", "--listen", ANY_PORT]);
@@ -147,7 +148,7 @@ pub(crate) fn controller_command(program: &Path, name: &str, kubeconfig: &Path) 
     command
 }
 
-/// Returns the command for the agent of a node.
+/// Returns the command that runs the agent of a node.
 pub(crate) fn agent_command(setup: &Setup, kubeconfig: &Path, listen: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_yurt-ds"));
     command.args(["ota-server", "--listen", listen, "--node-name"]);
@@ -159,7 +160,7 @@ pub(crate) fn agent_command(setup: &Setup, kubeconfig: &Path, listen: &str) -> C
 }
 
 impl Process {
-    /// Starts a process that logs to this file.
+    /// Starts a process whose output is written to this log file.
     pub(crate) fn start(command: &mut Command, log: PathBuf) -> anyhow::Result<Self> {
         let file = File::create(&log)?;
         let child = command
@@ -170,12 +171,12 @@ impl Process {
         Ok(Self { child, log })
     }
 
-    /// Returns the process ID.
+    /// Returns the process ID of the process.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Waits for the address that the process logs as listening address.
+    /// Waits until the process has logged its listening address. Returns that.
     pub(crate) async fn address(&mut self) -> anyhow::Result<SocketAddr> {
         for _ in 0..200 * BUSY {
             if let Some(address) = self.listens() {
@@ -189,7 +190,7 @@ impl Process {
         bail!("no address in its log\n{}", self.tail())
     }
 
-    /// Ends the process with SIGTERM.
+    /// Stops the process with SIGTERM.
     pub(crate) async fn end(mut self) -> anyhow::Result<()> {
         let id = self.child.id().to_string();
         let killed = Command::new("kill").args(["-TERM", &id]).status()?;
@@ -204,22 +205,22 @@ impl Process {
         bail!("it does not end\n{}", self.tail())
     }
 
-    /// Returns the listening address, if the process has logged it.
+    /// Returns the listening address of the process, if it is in the log.
     pub(crate) fn listens(&self) -> Option<SocketAddr> {
         self.address_after("Listening")
     }
 
-    /// Returns the address in its log after these words.
+    /// Returns the address that follows these words in the log.
     pub(crate) fn address_after(&self, words: &str) -> Option<SocketAddr> {
         address_after(&self.log(), words)
     }
 
-    /// Returns its whole log.
+    /// Returns the whole log of the process.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// Returns the end of its log. If the process has ended on its own, the first line says so.
+    /// Returns the end of the log. If the process has ended, the first line says so.
     pub(crate) fn tail(&mut self) -> String {
         let ended = self.child.try_wait().ok().flatten();
         let ended = ended.map_or(String::new(), |status| {
@@ -241,7 +242,7 @@ impl Drop for Process {
     }
 }
 
-/// Returns the address in a log that has `address=127.0.0.1:PORT` after these words.
+/// Finds the loopback address and port that follow these words in a log.
 fn address_after(log: &str, words: &str) -> Option<SocketAddr> {
     let log = &log[log.find(words)?..];
     let at = log.find("127.0.0.1:")?;
@@ -249,7 +250,7 @@ fn address_after(log: &str, words: &str) -> Option<SocketAddr> {
     log[at..at + end].parse().ok()
 }
 
-/// Grants controller and agents all permissions of the manifests.
+/// Grants all permissions of the manifests to controller and agents.
 pub(crate) async fn grant(client: &Client) -> anyhow::Result<()> {
     for file in MANIFESTS {
         apply(client, &Path::new("manifests").join(file)).await?;
@@ -257,7 +258,7 @@ pub(crate) async fn grant(client: &Client) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Limits the controller by the policies of the manifests. A scenario fails if a policy rejects an action of the controller.
+/// Applies the admission policies of the manifests. A scenario then fails if the controller does something that they reject.
 async fn bind(client: &Client) -> anyhow::Result<()> {
     let policies = Api::<ValidatingAdmissionPolicy>::all(client.clone());
     match policies.list(&ListParams::default().limit(1)).await {
@@ -271,9 +272,9 @@ async fn bind(client: &Client) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Installs the Advanced DaemonSet CRD and waits until it is served.
+/// Installs the CRD of Advanced DaemonSets and waits until the API server serves it.
 ///
-/// The controller looks for the CRD when it starts, and then only every few minutes.
+/// It must exist before the controller starts, which otherwise looks for it only every few minutes.
 async fn define_advanced(client: &Client) -> anyhow::Result<()> {
     apply(client, &Path::new("manifests").join(DEFINITION)).await?;
     let sets = Api::<DynamicObject>::all_with(client.clone(), &Daemon::advanced().resource());
@@ -286,7 +287,7 @@ async fn define_advanced(client: &Client) -> anyhow::Result<()> {
     bail!("Advanced DaemonSets are not served")
 }
 
-/// Removes one verb on one resource from the cluster roles of the controller or of the agents.
+/// Removes a verb on a resource from the cluster roles of the controller or of the agents.
 pub(crate) async fn revoke(
     client: &Client,
     whose: Role,
@@ -321,7 +322,7 @@ async fn revoke_from(
             rule.verbs.retain(|granted| granted != verb);
         }
     }
-    // A rule without verbs is invalid.
+    // Remove rules without verbs: the API server rejects them.
     let rules = role.rules.iter_mut();
     rules.for_each(|rules| rules.retain(|rule| !rule.verbs.is_empty()));
     roles
@@ -368,7 +369,7 @@ async fn token(client: &Client, namespace: &str, account: &str) -> anyhow::Resul
     bail!("no token for the service account {account}")
 }
 
-/// Returns the administrator's kubeconfig with another user and, if given, another server address.
+/// Returns a copy of the administrator's kubeconfig that uses this token and, if given, another server address.
 fn restricted(admin: &Path, token: &str, server: Option<SocketAddr>) -> anyhow::Result<String> {
     let mut config = Kubeconfig::read_from(admin)?;
     let context = config

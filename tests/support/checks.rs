@@ -1,4 +1,4 @@
-//! The vocabulary of expectations: named predicates over the picture of a story.
+//! Expectations of stories: named predicates over the [`Picture`] of a story.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,16 +11,16 @@ use super::picture::{Picture, condition_of, hash, is_spare, uid};
 
 type Predicate = dyn Fn(&Picture) -> Result<(), String> + Send + Sync;
 
-/// Predicate over the picture of a story. If it fails, it gives the reason.
+/// Named predicate over the picture of a story. If it fails, it returns the reason.
 #[derive(Clone)]
 pub(crate) struct Check {
-    /// Expectation, for messages.
+    /// Name of the expectation in messages.
     pub(crate) name: String,
     predicate: Arc<Predicate>,
 }
 
 impl Check {
-    /// Returns a named predicate.
+    /// Returns a predicate with this name.
     pub(crate) fn new(
         name: impl Into<String>,
         predicate: impl Fn(&Picture) -> Result<(), String> + Send + Sync + 'static,
@@ -31,12 +31,12 @@ impl Check {
         }
     }
 
-    /// Returns an error with the reason if it fails.
+    /// Evaluates the predicate. The error says why it failed.
     pub(crate) fn holds(&self, picture: &Picture) -> Result<(), String> {
         (self.predicate)(picture)
     }
 
-    /// Checks both predicates.
+    /// Returns a check that both predicates are true.
     pub(crate) fn and(self, other: Self) -> Self {
         Self::new(
             format!("{} and {}", self.name, other.name),
@@ -52,7 +52,7 @@ fn demand(holds: bool, why: impl FnOnce() -> String) -> Result<(), String> {
     if holds { Ok(()) } else { Err(why()) }
 }
 
-/// Checks that every node of the story has an available pod of any revision.
+/// Checks that every node of the story has an available pod, of any revision.
 pub(crate) fn all_available(nodes: usize) -> Check {
     Check::new("every node has an available pod", move |picture| {
         let online = picture.online().count();
@@ -69,7 +69,8 @@ pub(crate) fn all_available(nodes: usize) -> Check {
     })
 }
 
-/// Checks that every targeted online node has exactly one pod: the DaemonSet's, available, and of the current revision.
+/// Checks that every targeted online node has exactly one pod. It must be the DaemonSet's, available, and of the current
+/// revision.
 pub(crate) fn converged() -> Check {
     Check::new("converged", |picture| {
         let daemon = picture.daemon.as_ref().ok_or("no DaemonSet")?;
@@ -79,8 +80,8 @@ pub(crate) fn converged() -> Check {
             .and_then(|status| status.observed_generation);
         let fresh = picture.is_up_to_date() && observed >= daemon.metadata.generation;
         demand(fresh, || "the native controller is behind".into())?;
-        // The native controller's numbers show if the newest revision is already known here. They are written together with the
-        // observed generation.
+        // The native controller writes these numbers together with the observed generation. They show if it has created the
+        // newest revision and this picture knows it.
         let numbers = daemon.status.as_ref();
         let numbers = numbers.map(|s| (s.updated_number_scheduled, s.desired_number_scheduled));
         let all = numbers.is_some_and(|(updated, desired)| updated.unwrap_or(0) == desired);
@@ -109,7 +110,7 @@ fn updated(picture: &Picture, node: &str) -> Result<(), String> {
     })
 }
 
-/// Checks that these nodes have a new, available pod of the current revision.
+/// Checks that these nodes have an available pod of the current revision, which is not the remembered one.
 pub(crate) fn replaced(nodes: impl IntoIterator<Item = usize>) -> Check {
     let nodes: Vec<usize> = nodes.into_iter().collect();
     Check::new(format!("replaced on {nodes:?}"), move |picture| {
@@ -123,7 +124,7 @@ pub(crate) fn replaced(nodes: impl IntoIterator<Item = usize>) -> Check {
     })
 }
 
-/// Checks that these nodes have a different pod than the remembered one, of any revision and state.
+/// Checks that these nodes have another pod than the remembered one, in any state and of any revision.
 pub(crate) fn made_anew(nodes: impl IntoIterator<Item = usize>) -> Check {
     let nodes: Vec<usize> = nodes.into_iter().collect();
     Check::new(format!("another pod on {nodes:?}"), move |picture| {
@@ -135,7 +136,7 @@ pub(crate) fn made_anew(nodes: impl IntoIterator<Item = usize>) -> Check {
     })
 }
 
-/// Checks that these nodes have the remembered pod, updated in place, available, and of the current revision.
+/// Checks that the remembered pods of these nodes were updated in place: they are available and of the current revision.
 pub(crate) fn renewed(nodes: impl IntoIterator<Item = usize>) -> Check {
     let nodes: Vec<usize> = nodes.into_iter().collect();
     Check::new(format!("updated in place on {nodes:?}"), move |picture| {
@@ -149,7 +150,7 @@ pub(crate) fn renewed(nodes: impl IntoIterator<Item = usize>) -> Check {
     })
 }
 
-/// Checks that these nodes have an available pod of the oldest revision with this image.
+/// Checks that the pods of these nodes were reverted: they are available, have this image and the hash of the oldest revision.
 pub(crate) fn taken_back(nodes: impl IntoIterator<Item = usize>, image: &'static str) -> Check {
     let nodes: Vec<usize> = nodes.into_iter().collect();
     Check::new(format!("taken back on {nodes:?}"), move |picture| {
@@ -170,7 +171,7 @@ pub(crate) fn taken_back(nodes: impl IntoIterator<Item = usize>, image: &'static
     })
 }
 
-/// Checks the number of in-place updates by the controller since the last `remember`.
+/// Checks the number of in-place updates by the controller since `remember`.
 pub(crate) fn renewals(expected: usize) -> Check {
     Check::new(format!("{expected} updates in place"), move |picture| {
         let found = picture.renewals.len();
@@ -178,7 +179,7 @@ pub(crate) fn renewals(expected: usize) -> Check {
     })
 }
 
-/// Checks that these nodes have the remembered pod and that it is not terminating.
+/// Checks that these nodes still have the remembered pod and that it is not terminating.
 pub(crate) fn untouched(nodes: impl IntoIterator<Item = usize>) -> Check {
     let nodes: Vec<usize> = nodes.into_iter().collect();
     Check::new(format!("untouched on {nodes:?}"), move |picture| {
@@ -203,7 +204,7 @@ pub(crate) fn spares(expected: usize) -> Check {
     })
 }
 
-/// Checks the largest number of surge pods at one moment since the last `remember`.
+/// Checks the largest number of surge pods at any moment since `remember`.
 pub(crate) fn most_spares(expected: usize) -> Check {
     Check::new(
         format!("{expected} pods beside others at most"),
@@ -214,7 +215,7 @@ pub(crate) fn most_spares(expected: usize) -> Check {
     )
 }
 
-/// Checks the largest number of nodes with two pods at one moment since the last `remember`, no matter which pod ended.
+/// Checks the largest number of nodes with two pods at any moment since `remember`. The pods may have any owner.
 pub(crate) fn most_doubled(expected: usize) -> Check {
     Check::new(
         format!("{expected} nodes with two pods at most"),
@@ -225,7 +226,7 @@ pub(crate) fn most_doubled(expected: usize) -> Check {
     )
 }
 
-/// Checks that the old pods of these nodes still serve, each with a surge pod of the current revision on its node.
+/// Checks that these nodes have the remembered pod and a surge pod of the current revision.
 pub(crate) fn beside_each_other(nodes: impl IntoIterator<Item = usize>) -> Check {
     let nodes: Vec<usize> = nodes.into_iter().collect();
     Check::new(format!("two pods on {nodes:?}"), move |picture| {
@@ -239,7 +240,7 @@ pub(crate) fn beside_each_other(nodes: impl IntoIterator<Item = usize>) -> Check
     })
 }
 
-/// Checks that these nodes have two pods and that the new one is Ready.
+/// Checks that these nodes have the remembered pod and an available surge pod.
 pub(crate) fn both_ready(nodes: impl IntoIterator<Item = usize>) -> Check {
     let nodes: Vec<usize> = nodes.into_iter().collect();
     let ready = nodes.clone();
@@ -257,7 +258,7 @@ pub(crate) fn both_ready(nodes: impl IntoIterator<Item = usize>) -> Check {
     beside_each_other(nodes).and(new)
 }
 
-/// Checks the number of deletions by the controller since the last `remember`.
+/// Checks the number of pods that the controller has deleted since `remember`.
 pub(crate) fn deletions(expected: usize) -> Check {
     Check::new(format!("{expected} deletions"), move |picture| {
         let found = picture.deletions.len();
@@ -265,7 +266,8 @@ pub(crate) fn deletions(expected: usize) -> Check {
     })
 }
 
-/// Checks the least time between two deletions by the controller, from the API server's timestamps (whole seconds).
+/// Checks that at least this time passed between any two deletions by the controller. The API server's timestamps have whole
+/// seconds.
 pub(crate) fn apart(least: Duration) -> Check {
     Check::new(format!("deletions {least:?} apart"), move |picture| {
         let stamps = picture.deletions.iter().map(|deletion| deletion.at);
@@ -280,12 +282,12 @@ pub(crate) fn apart(least: Duration) -> Check {
     })
 }
 
-/// Checks that the controller has deleted nothing since the last `remember`.
+/// Checks that the controller has deleted no pod since `remember`.
 pub(crate) fn no_deletions() -> Check {
     deletions(0)
 }
 
-/// Checks an upper limit for the number of deletions.
+/// Checks that the controller has deleted at most this many pods since `remember`.
 pub(crate) fn at_most_deletions(limit: usize) -> Check {
     Check::new(format!("at most {limit} deletions"), move |picture| {
         let found = picture.deletions.len();
@@ -293,7 +295,7 @@ pub(crate) fn at_most_deletions(limit: usize) -> Check {
     })
 }
 
-/// Checks an upper limit for the number of deletions on one node.
+/// Checks that the controller has deleted at most this many pods of one node since `remember`.
 pub(crate) fn at_most_deletions_on(node: usize, limit: usize) -> Check {
     Check::new(
         format!("at most {limit} deletions on {node}"),
@@ -309,7 +311,7 @@ pub(crate) fn at_most_deletions_on(node: usize, limit: usize) -> Check {
     )
 }
 
-/// Checks that the nodes were replaced in this order.
+/// Checks that the controller deleted the pods of exactly these nodes, in this order.
 pub(crate) fn in_order(nodes: impl IntoIterator<Item = usize>) -> Check {
     let nodes: Vec<usize> = nodes.into_iter().collect();
     Check::new(format!("replaced in the order {nodes:?}"), move |picture| {
@@ -325,7 +327,7 @@ pub(crate) fn in_order(nodes: impl IntoIterator<Item = usize>) -> Check {
     })
 }
 
-/// Checks that all replacements in one group of nodes came before the replacements in the next.
+/// Checks that the controller deleted all pods of one group of nodes before those of the next group.
 pub(crate) fn group_by_group(groups: impl IntoIterator<Item = Vec<usize>>) -> Check {
     let groups: Vec<Vec<usize>> = groups.into_iter().collect();
     Check::new(
@@ -348,14 +350,14 @@ pub(crate) fn group_by_group(groups: impl IntoIterator<Item = Vec<usize>>) -> Ch
     )
 }
 
-/// Checks the largest number of nodes that lacked a pod because of the controller. The budget was fully used and never exceeded.
+/// Checks the largest number of nodes that lacked a pod at once because of the controller, since `remember`.
 pub(crate) fn peak(expected: usize) -> Check {
     Check::new(format!("{expected} nodes down at once"), move |picture| {
         demand(picture.peak == expected, || format!("{}", picture.peak))
     })
 }
 
-/// Checks a condition of the DaemonSet.
+/// Checks that the DaemonSet has a condition with this type and status whose message contains these words.
 pub(crate) fn condition(kind: &'static str, status: &'static str, says: &'static str) -> Check {
     Check::new(
         format!("condition {kind}={status} saying {says:?}"),
@@ -368,14 +370,14 @@ pub(crate) fn condition(kind: &'static str, status: &'static str, says: &'static
     )
 }
 
-/// Checks that there is an Event of this type whose note contains these words.
+/// Checks that yurt-ds has created an Event of this type whose note contains these words.
 pub(crate) fn event(kind: &'static str, says: &'static str) -> Check {
     Check::new(format!("a {kind} Event saying {says:?}"), move |picture| {
         demand(count_events(picture, kind, says) > 0, || "none".into())
     })
 }
 
-/// Checks an upper limit for the number of such Events.
+/// Checks that yurt-ds has created at most this many Events of this type with these words, repetitions included.
 pub(crate) fn at_most_events(kind: &'static str, says: &'static str, limit: i64) -> Check {
     Check::new(format!("at most {limit} {kind} Events"), move |picture| {
         let count = count_events(picture, kind, says);
@@ -383,7 +385,7 @@ pub(crate) fn at_most_events(kind: &'static str, says: &'static str, limit: i64)
     })
 }
 
-/// Checks that there is exactly one such Event and that it occurred once.
+/// Checks that yurt-ds has created one Event of this type with these words, and that it was not repeated.
 pub(crate) fn one_event(kind: &'static str, says: &'static str) -> Check {
     Check::new(
         format!("one {kind} Event saying {says:?}"),
@@ -394,7 +396,7 @@ pub(crate) fn one_event(kind: &'static str, says: &'static str) -> Check {
     )
 }
 
-/// Checks the number of the controller's Events with this reason.
+/// Checks how many Events with this reason yurt-ds has created, repetitions included.
 pub(crate) fn events_because(reason: &'static str, expected: i64) -> Check {
     Check::new(
         format!("{expected} Events with reason {reason}"),
@@ -407,7 +409,7 @@ pub(crate) fn events_because(reason: &'static str, expected: i64) -> Check {
     )
 }
 
-/// Checks the number of such Events.
+/// Checks how many Events of this type with these words yurt-ds has created, repetitions included.
 pub(crate) fn events(kind: &'static str, says: &'static str, expected: i64) -> Check {
     Check::new(
         format!("{expected} {kind} Events saying {says:?}"),
@@ -418,9 +420,10 @@ pub(crate) fn events(kind: &'static str, says: &'static str, expected: i64) -> C
     )
 }
 
-/// Checks a lower limit for the number of such Events.
+/// Checks that yurt-ds has created at least this many Events of this type with these words, repetitions included.
 ///
-/// If the first pods of a DaemonSet are seen while they start, that is one more Event.
+/// The number may be larger than expected: if yurt-ds sees the first pods of a DaemonSet while they start, it creates one more
+/// Event.
 pub(crate) fn events_at_least(kind: &'static str, says: &'static str, expected: i64) -> Check {
     Check::new(
         format!("{expected} {kind} Events or more saying {says:?}"),
@@ -431,7 +434,7 @@ pub(crate) fn events_at_least(kind: &'static str, says: &'static str, expected: 
     )
 }
 
-/// Returns the number of occurrences that an Event records.
+/// Returns how often an Event occurred: once, or as often as its series says.
 fn times(event: &Event) -> i64 {
     event
         .series
@@ -455,7 +458,7 @@ fn count_events(picture: &Picture, kind: &str, says: &str) -> i64 {
         .sum()
 }
 
-/// Checks that exactly the pods of these nodes are marked `PreparingDelete`, with the time.
+/// Checks that exactly the pods of these nodes are marked `PreparingDelete`, and that each mark has a timestamp.
 pub(crate) fn preparing(nodes: impl IntoIterator<Item = usize>) -> Check {
     let nodes: Vec<usize> = nodes.into_iter().collect();
     Check::new(format!("preparing on {nodes:?}"), move |picture| {
@@ -484,7 +487,7 @@ pub(crate) fn preparing(nodes: impl IntoIterator<Item = usize>) -> Check {
     })
 }
 
-/// Checks a condition of the pod on a node.
+/// Checks that the pod on a node has a condition with this type and status whose message contains these words.
 pub(crate) fn pod_condition(
     node: usize,
     kind: &'static str,
@@ -505,7 +508,7 @@ pub(crate) fn pod_condition(
     )
 }
 
-/// Checks that the pods of these nodes have `PodNeedUpgrade` with this status and the current revision.
+/// Checks that the pods of these nodes have `PodNeedUpgrade` with this status and the current revision in its message.
 pub(crate) fn need_upgrade(nodes: impl IntoIterator<Item = usize>, status: bool) -> Check {
     let nodes: Vec<usize> = nodes.into_iter().collect();
     let expected = if status { "True" } else { "False" };
@@ -544,8 +547,8 @@ pub(crate) fn announced_because(node: usize, reason: &'static str) -> Check {
     })
 }
 
-/// Checks that the pods of these nodes have `PodImageReady` with this status and reason. Unless it reports a failure, the
-/// condition names the current revision.
+/// Checks that the pods of these nodes have `PodImageReady` with this status and reason. The message must name the current
+/// revision, unless the condition reports a failure.
 pub(crate) fn image_ready(
     nodes: impl IntoIterator<Item = usize>,
     status: &'static str,
@@ -574,7 +577,7 @@ pub(crate) fn image_ready(
     )
 }
 
-/// Checks the present number of Jobs and the number created since the last `remember`.
+/// Checks the number of Jobs that exist now, and the number of Jobs created since `remember`.
 pub(crate) fn jobs(standing: usize, made: usize) -> Check {
     Check::new(format!("{standing} Jobs, {made} made"), move |picture| {
         let found = (picture.jobs().count(), picture.made_jobs());
@@ -582,7 +585,7 @@ pub(crate) fn jobs(standing: usize, made: usize) -> Check {
     })
 }
 
-/// Checks that at least one node, and at most `limit` nodes at once, pulled images for Jobs.
+/// Checks the largest number of nodes that pulled images for Jobs at once since `remember`: at least one and at most `limit`.
 pub(crate) fn pulled_at_once(limit: usize) -> Check {
     Check::new(
         format!("at most {limit} nodes pulling at once"),
@@ -593,7 +596,7 @@ pub(crate) fn pulled_at_once(limit: usize) -> Check {
     )
 }
 
-/// Checks that no pod has a condition of the OTA mode.
+/// Checks that no pod has a condition of OTA mode (`PodNeedUpgrade` or `PodImageReady`).
 pub(crate) fn no_ota_conditions() -> Check {
     Check::new("no OTA conditions", |picture| {
         for pod in picture.pods() {
@@ -608,7 +611,7 @@ pub(crate) fn no_ota_conditions() -> Check {
     })
 }
 
-/// Checks that the native controller has observed the present DaemonSet.
+/// Checks that the native controller has observed the latest change of the DaemonSet.
 pub(crate) fn observed() -> Check {
     Check::new("observed by the native controller", |picture| {
         let daemon = picture.daemon.as_ref().ok_or("no DaemonSet")?;
@@ -621,7 +624,7 @@ pub(crate) fn observed() -> Check {
     })
 }
 
-/// Checks the time in seconds between consecutive deletions.
+/// Checks that the time between any two successive deletions is within this range, in seconds.
 pub(crate) fn gaps(least: u64, most: u64) -> Check {
     Check::new(
         format!("{least} to {most} s between deletions"),
@@ -641,7 +644,7 @@ pub(crate) fn gaps(least: u64, most: u64) -> Check {
     )
 }
 
-/// Checks that the pod on this node has restarted and is not Ready.
+/// Checks that the pod on this node has restarted and is not available.
 pub(crate) fn restarting(node: usize) -> Check {
     Check::new(format!("the pod on {node} crashes"), move |picture| {
         let name = picture.node(node);
@@ -657,7 +660,7 @@ pub(crate) fn restarting(node: usize) -> Check {
     })
 }
 
-/// Checks that the pod on this node is terminating.
+/// Checks that a pod on this node is terminating.
 pub(crate) fn terminating(node: usize) -> Check {
     Check::new(format!("terminating on {node}"), move |picture| {
         let name = picture.node(node);
@@ -668,7 +671,7 @@ pub(crate) fn terminating(node: usize) -> Check {
     })
 }
 
-/// Checks that the pod on this node is Ready, of the current revision, and not the remembered one.
+/// Checks that this node has a Ready pod of the current revision that is not the remembered one.
 pub(crate) fn runs_current(node: usize) -> Check {
     Check::new(format!("the current revision on {node}"), move |picture| {
         let name = picture.node(node);
@@ -679,7 +682,7 @@ pub(crate) fn runs_current(node: usize) -> Check {
     })
 }
 
-/// Checks that this condition is absent or not `True`.
+/// Checks that the DaemonSet doesn't have this condition with status `True`.
 pub(crate) fn not_condition(kind: &'static str) -> Check {
     Check::new(format!("not {kind}"), move |picture| {
         let holds = picture
@@ -689,7 +692,7 @@ pub(crate) fn not_condition(kind: &'static str) -> Check {
     })
 }
 
-/// Checks that a condition of this type is absent or does not contain these words.
+/// Checks that the message of this condition doesn't contain these words. The condition may be absent.
 pub(crate) fn never_says(kind: &'static str, says: &'static str) -> Check {
     Check::new(format!("{kind} not saying {says:?}"), move |picture| {
         let condition = picture.condition(kind);
@@ -699,7 +702,7 @@ pub(crate) fn never_says(kind: &'static str, says: &'static str) -> Check {
     })
 }
 
-/// Checks the number of pods in the namespace. All of them are Ready and none is terminating.
+/// Checks the number of pods in the story's namespace that are not terminating.
 pub(crate) fn pods(expected: usize) -> Check {
     Check::new(format!("{expected} pods"), move |picture| {
         let living = picture
@@ -710,7 +713,7 @@ pub(crate) fn pods(expected: usize) -> Check {
     })
 }
 
-/// Checks that the current revision has changed since the last `remember`.
+/// Checks that the current revision is not the remembered one.
 pub(crate) fn another_revision() -> Check {
     Check::new("another revision", |picture| {
         demand(picture.current() != picture.remembered_revision(), || {
@@ -719,7 +722,7 @@ pub(crate) fn another_revision() -> Check {
     })
 }
 
-/// Checks that `PodNeedUpgrade` has not changed its status since the last `remember`.
+/// Checks that `PodNeedUpgrade` on the pods of these nodes has the same lastTransitionTime as at `remember`.
 pub(crate) fn transitions_unchanged(nodes: impl IntoIterator<Item = usize>) -> Check {
     let nodes: Vec<usize> = nodes.into_iter().collect();
     Check::new("lastTransitionTime unchanged", move |picture| {
@@ -739,7 +742,7 @@ pub(crate) fn transitions_unchanged(nodes: impl IntoIterator<Item = usize>) -> C
     })
 }
 
-/// Checks that the controller has deleted something.
+/// Checks that the controller has deleted at least one pod since `remember`.
 pub(crate) fn deletions_begun() -> Check {
     Check::new("deletions", |picture| {
         demand(!picture.deletions.is_empty(), || "none".into())

@@ -1,4 +1,4 @@
-//! The embedded cluster in virtual time. Each story has its own, with the controller in this process.
+//! The embedded cluster in virtual time. Each story gets a separate cluster, and the controller runs in the test's process.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -34,40 +34,40 @@ use super::story::{Pace, Scenario, Story};
 use super::suite::Entry;
 use super::world::{Backend, DENIED, Denied, FaultRule, Moment, PodWrites, World, is_read};
 
-/// Time at which every story begins.
+/// Virtual time at which every story begins.
 const BEGIN: &str = "2026-01-05T08:00:00Z";
 
-/// Name of the replica that every story begins with.
+/// Identity of the controller replica with which every story begins.
 const FIRST: &str = "suite-1";
 
-/// Namespace of the Lease of competing replicas.
+/// Namespace of the Lease for which replicas of the controller compete.
 const LEASE_NAMESPACE: &str = "kube-system";
 
-/// Default minor version of Kubernetes for stories.
+/// Minor version of Kubernetes on which stories are played by default.
 const KUBERNETES: u32 = 35;
 
-/// First minor version whose native controllers see changes of several objects in their order.
+/// First minor version of Kubernetes whose native controllers see changes of several objects in their order.
 const IN_ORDER: u32 = 33;
 
-/// Time that a native controller with a backlog takes for each changed pod.
+/// Time that a slow native controller takes to process each changed pod.
 const BACKLOG: Duration = Duration::from_millis(700);
 
-/// Largest difference between kubelet steps on uneven nodes.
+/// Largest random delay of a kubelet step on uneven nodes.
 const UNEVEN: Duration = Duration::from_millis(700);
 
-/// Largest number of nodes for which a story is played with uneven nodes. Larger stories are only played with nodes in lockstep.
+/// Largest number of nodes for stories with uneven nodes. In larger stories all nodes work in lockstep.
 const MANY: usize = 100;
 
-/// Cluster on which a story is played.
+/// Variant of the cluster on which a story is played.
 #[derive(Clone, Copy, Debug)]
 struct Setting {
-    /// Minor version of Kubernetes.
+    /// Minor version of Kubernetes that the cluster simulates.
     minor: u32,
-    /// Largest random addition to every kubelet step. Zero keeps all nodes in lockstep. Real nodes never are.
+    /// Largest random delay of every kubelet step. With zero, all nodes work in lockstep, which real nodes never do.
     jitter: Duration,
-    /// Seed for these additions.
+    /// Seed for the random delays.
     seed: u64,
-    /// True if Advanced DaemonSets are served.
+    /// True if the cluster serves Advanced DaemonSets.
     advanced: bool,
 }
 
@@ -81,7 +81,7 @@ impl Setting {
         }
     }
 
-    /// Returns a setting with uneven nodes. Their seed depends on the name.
+    /// Returns a setting in which kubelets have random delays. The seed is derived from the name.
     fn uneven(minor: u32, name: &str) -> Self {
         let seed = name
             .bytes()
@@ -106,10 +106,10 @@ impl fmt::Display for Setting {
     }
 }
 
-/// Returns the settings for a story with that many nodes.
+/// Returns the settings on which a story with this many nodes is played.
 ///
-/// By default each Kubernetes version is played once, with uneven nodes unless there are too many. A deep run plays every
-/// combination.
+/// By default a story is played once per Kubernetes version, with uneven nodes unless it has too many. A deep run plays every
+/// combination of version and nodes.
 fn settings(name: &str, nodes: usize, older: Option<u32>) -> Vec<Setting> {
     let versions = || [KUBERNETES].into_iter().chain(older);
     let in_step = versions().map(Setting::in_step);
@@ -121,7 +121,7 @@ fn settings(name: &str, nodes: usize, older: Option<u32>) -> Vec<Setting> {
     }
 }
 
-/// Plays the scenario of this name on all of its settings.
+/// Plays the scenario with this name on all its settings and compares the writes with the golden corpus.
 pub(crate) fn run(all: &[Entry], name: &str, older: Option<u32>) {
     let entry = all
         .iter()
@@ -133,7 +133,8 @@ pub(crate) fn run(all: &[Entry], name: &str, older: Option<u32>) {
         return;
     }
     let played = play_all(entry, &scenario, older);
-    // A frozen API server is detected by connection timers. On a busy machine they are sometimes late, so try once more.
+    // Play the scenario again if its writes differ: a frozen API server is detected by connection timers, which may fire late on
+    // a busy machine.
     let again = || play_all(entry, &scenario, older);
     let failures = match played {
         Ok(writes) => match golden::check(entry.name, &writes) {
@@ -152,7 +153,7 @@ pub(crate) fn run(all: &[Entry], name: &str, older: Option<u32>) {
     );
 }
 
-/// Plays the stories of a scenario on all of their settings. Returns the controller's writes.
+/// Plays the stories of a scenario on all their settings. Returns the controller's writes, or all failures.
 fn play_all(
     entry: &Entry,
     scenario: &Scenario,
@@ -175,7 +176,7 @@ fn play_all(
     }
 }
 
-/// Plays a story on one setting. Returns the controller's writes.
+/// Plays a story on a new cluster with this setting. Returns the controller's writes.
 fn run_story(name: &str, story: &Story, setting: Setting) -> Result<Vec<String>, String> {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime
@@ -193,12 +194,12 @@ fn run_story(name: &str, story: &Story, setting: Setting) -> Result<Vec<String>,
     })
 }
 
-/// Returns a new cluster with controller and kubelets.
+/// Returns a new cluster with a controller, which serves only native DaemonSets.
 pub(crate) fn world() -> World {
     world_of(Setting::in_step(KUBERNETES))
 }
 
-/// Returns a new cluster that serves Advanced DaemonSets.
+/// Returns a new cluster with a controller, which also serves Advanced DaemonSets.
 pub(crate) fn world_with_advanced() -> World {
     world_of(Setting {
         advanced: true,
@@ -236,14 +237,14 @@ fn world_of(setting: Setting) -> World {
     }
 }
 
-/// Replica of the controller in this process. It is killed when dropped.
+/// Running replica of the controller in this process. It is killed when dropped.
 struct Replica {
     metrics: Arc<Metrics>,
     _end: Trigger,
     _task: Task,
 }
 
-/// Starts a replica of the controller. Its user agent ends with its identity, so that faults can target a single replica.
+/// Starts a replica of the controller. Its user agent ends with its identity, so that faults can be limited to one replica.
 fn replica(cluster: &Cluster, clock: &Clock, identity: &str, elects: bool) -> Replica {
     replica_of(
         LEASE_NAMESPACE,
@@ -254,7 +255,7 @@ fn replica(cluster: &Cluster, clock: &Clock, identity: &str, elects: bool) -> Re
     )
 }
 
-/// Starts a replica of the installation in `namespace`.
+/// Starts a replica of the controller that has its Lease in `namespace`.
 fn replica_of(
     namespace: &str,
     (cluster, clock): (&Cluster, &Clock),
@@ -294,19 +295,19 @@ struct Embedded {
     native: Mutex<Option<Task>>,
     replicas: Arc<Mutex<BTreeMap<String, Replica>>>,
     counted: Arc<Mutex<BTreeMap<String, usize>>>,
-    /// The controller's writes in order, without Events and the Lease.
+    /// The controller's writes so far, in order, without Events and the Lease.
     written: Arc<Mutex<Vec<String>>>,
-    /// Requests of agents, by user agent.
+    /// Number of requests of each agent, by user agent.
     asked: Arc<Mutex<BTreeMap<String, Asked>>>,
     guards: Mutex<Vec<FaultGuard>>,
-    /// True if a fault affects requests of the controller.
+    /// True if a fault may affect requests of the controller.
     is_faulty: AtomicBool,
     _counting: FaultGuard,
     _tasks: Vec<Task>,
 }
 
 impl Embedded {
-    /// Applies this rule to the controller's requests from now on.
+    /// Applies this fault rule to the controller's requests until faults are removed.
     fn intercept(&self, rule: FaultRule) {
         let guard = self.cluster.faults().add(move |request| {
             if is_ours(&request.user_agent) {
@@ -386,7 +387,7 @@ fn is_ours(user_agent: &str) -> bool {
     user_agent.starts_with(&Role::Controller.user_agent())
 }
 
-/// Returns the user agent of a node's agent.
+/// Returns the user agent with which a node's agent sends its requests.
 fn agent_name(node: &str) -> String {
     format!("{} {node}", Role::OtaServer.user_agent())
 }

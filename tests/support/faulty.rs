@@ -1,7 +1,7 @@
-//! A proxy between a controller and its API server that makes requests fail as a test requires.
+//! A proxy between a controller and its API server that delays, stalls or breaks requests.
 //!
-//! The controller connects over plain HTTP/1.1. The proxy forwards each request with the credentials of the test. A rule applies
-//! to a class of requests: it stalls, delays or drops them. Rules can change at any time and also apply to open watches.
+//! The controller connects to the proxy over plain HTTP/1.1. The proxy forwards each request with the credentials of the test.
+//! Rules apply to classes of requests. They can be changed at any time, which also affects open watches.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -28,7 +28,7 @@ use tokio::sync::watch;
 use yurt_ds::sim::dice::mix;
 use yurt_ds::task::Task;
 
-/// Verb of a request, as far as rules distinguish verbs.
+/// Class of verbs that rules distinguish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Verb {
     /// Read of one object.
@@ -46,36 +46,36 @@ impl Verb {
     pub(crate) const ALL: &[Self] = &[Self::Get, Self::List, Self::Watch, Self::Write];
 }
 
-/// Effect of a rule on a request.
+/// Fault that a rule causes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// Holds requests, answers and open watches until the rule is removed.
+    /// Holds requests, responses and watch events until the rule is removed.
     Stall,
-    /// Forwards a request after this time.
+    /// Holds each request for this time before it is forwarded.
     Delay(Duration),
-    /// Breaks the connection at this many of 1,000 requests and chunks of answers.
+    /// Breaks the connection for this many of 1,000 requests and chunks of responses.
     Drop(u64),
 }
 
-/// Fault for a class of requests.
+/// Rule that causes a fault for a class of requests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rule {
-    /// Verbs that it applies to.
+    /// Verbs of the requests that the rule applies to.
     pub(crate) verbs: &'static [Verb],
-    /// Resources that it applies to. An empty list means every resource.
+    /// Resources of the requests that the rule applies to. An empty list means all.
     pub(crate) resources: &'static [&'static str],
-    /// Its effect.
+    /// Fault that the rule causes.
     pub(crate) fault: Fault,
 }
 
-/// Class of a request.
+/// Class of a request: its verb and its resource.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Asked {
     verb: Verb,
     resource: String,
 }
 
-/// Running proxy. It ends when dropped.
+/// Running proxy. It stops when dropped.
 pub(crate) struct FaultProxy {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -85,7 +85,7 @@ pub(crate) struct FaultProxy {
 struct Shared {
     upstream: Client,
     rules: watch::Sender<Vec<Rule>>,
-    /// Number of resets of all open watches so far.
+    /// Number of times that all open watches were reset.
     resets: watch::Sender<u64>,
     counts: Mutex<BTreeMap<Asked, u64>>,
     rolls: AtomicU64,
@@ -94,7 +94,7 @@ struct Shared {
 type Carried = UnsyncBoxBody<Bytes, io::Error>;
 
 impl FaultProxy {
-    /// Starts a proxy without faults that forwards requests with this client.
+    /// Starts a proxy without rules. It forwards requests with this client.
     pub(crate) async fn start(upstream: Client) -> io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
@@ -113,7 +113,7 @@ impl FaultProxy {
         })
     }
 
-    /// Returns a kubeconfig whose server is the proxy.
+    /// Returns a kubeconfig with the proxy as its server.
     pub(crate) fn kubeconfig(&self) -> String {
         let server = format!("http://{}", self.address);
         let config = json!({
@@ -127,7 +127,7 @@ impl FaultProxy {
         config.to_string()
     }
 
-    /// Replaces all rules.
+    /// Replaces all rules by these.
     pub(crate) fn set(&self, rules: &[Rule]) {
         self.shared.rules.send_replace(rules.to_vec());
     }
@@ -137,7 +137,7 @@ impl FaultProxy {
         self.shared.resets.send_modify(|number| *number += 1);
     }
 
-    /// Returns the number of requests of this class so far.
+    /// Returns the number of requests with this verb and resource so far.
     pub(crate) fn count(&self, verb: Verb, resource: &str) -> u64 {
         let resource = resource.to_owned();
         let counts = self.shared.counts.lock();
@@ -161,7 +161,7 @@ async fn serve(stream: TcpStream, shared: Arc<Shared>) {
         let shared = shared.clone();
         async move { shared.forward(request).await }
     });
-    // A fault ends a connection with an error.
+    // Ignore errors: a rule that breaks connections causes them on purpose.
     let _ = http1::Builder::new()
         .serve_connection(TokioIo::new(stream), service)
         .await;
@@ -191,7 +191,7 @@ impl Shared {
         Ok(Response::from_parts(head, self.carry(asked, body)))
     }
 
-    /// Forwards the chunks of an answer under the rules that apply when each arrives.
+    /// Forwards the chunks of a response. The rules at the time of each chunk apply.
     fn carry(self: Arc<Self>, asked: Asked, body: Body) -> Carried {
         let resets = self.resets.subscribe();
         let chunks = try_unfold(
@@ -210,7 +210,7 @@ impl Shared {
         StreamBody::new(chunks).boxed_unsync()
     }
 
-    /// Applies the rules to one request or one chunk of an answer.
+    /// Applies the present rules to a request or to a chunk of a response.
     async fn pass(&self, asked: &Asked, is_request: bool) -> io::Result<()> {
         let faults: Vec<Fault> = self
             .rules
@@ -232,7 +232,7 @@ impl Shared {
                 .iter()
                 .any(|rule| rule.fault == Fault::Stall && rule.applies(asked))
         };
-        // The sender lives as long as `self`.
+        // The wait can't fail, because `self` owns the sender.
         let _ = rules.wait_for(is_open).await;
         Ok(())
     }

@@ -1,6 +1,6 @@
-//! A hash for golden corpora. The unit tests include this file, too.
+//! A hash for golden corpora, shared with the unit tests.
 
-/// Returns the FNV-1a hash. It is the same in every version and on every machine.
+/// Returns the FNV-1a hash of these bytes, which doesn't depend on version or machine.
 pub(crate) fn fnv1a(bytes: impl IntoIterator<Item = u8>) -> u64 {
     let bytes = bytes.into_iter();
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {

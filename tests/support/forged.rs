@@ -1,4 +1,4 @@
-//! Pods on the first node that no DaemonSet created, with a condition that falsely announces a new version.
+//! Pods on node 1 that the DaemonSet didn't create, with a condition that falsely announces a new version.
 
 use std::time::Duration;
 
@@ -15,18 +15,19 @@ use super::player::{Stage, from};
 use super::said::{Shown, so_many};
 use super::story::{Pace, secs};
 
-/// Creates a pod without an owner, marked as if a new version were available.
+/// Creates a pod without an owner and announces a new version on it.
 pub(crate) async fn bare_pod(stage: Stage) -> anyhow::Result<()> {
     make_pod(&stage, "bare", json!({})).await?;
     forge(&stage, "bare", "PodNeedUpgrade", "True").await
 }
 
-/// Creates a pod of a ReplicaSet, marked in the same way.
+/// Creates a pod that belongs to a ReplicaSet and announces a new version on it.
 pub(crate) async fn pod_of_a_replica_set(stage: Stage) -> anyhow::Result<()> {
     let labels = json!({ "app": "replicated" });
     let mut owners = Value::Null;
     if stage.world.pace == Pace::Virtual {
-        // The embedded cluster has no ReplicaSets. It ignores pods whose owner it doesn't know.
+        // The embedded cluster has no ReplicaSets. Its garbage collector assumes that owners of such kinds exist, so the pod
+        // stays.
         owners = json!([{
             "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "replicated", "controller": true,
             "uid": "0b1dc0de-0000-4000-8000-000000000000",
@@ -40,7 +41,7 @@ pub(crate) async fn pod_of_a_replica_set(stage: Stage) -> anyhow::Result<()> {
     forge(&stage, "replicated", "PodNeedUpgrade", "True").await
 }
 
-/// Creates a ReplicaSet and waits until it has adopted the pod.
+/// Creates a ReplicaSet with this selector and waits until it has adopted the pod `replicated`.
 async fn adopt(stage: &Stage, labels: &Value) -> anyhow::Result<()> {
     let set: ReplicaSet = from(json!({
         "metadata": { "name": "replicated" },
@@ -49,8 +50,8 @@ async fn adopt(stage: &Stage, labels: &Value) -> anyhow::Result<()> {
             "selector": { "matchLabels": labels },
             "template": {
                 "metadata": { "labels": labels },
-                // With a service account that doesn't exist, the ReplicaSet can't create a pod before it sees this one. It would
-                // then delete one of the two.
+                // The service account doesn't exist, so the ReplicaSet can't create a pod before it adopts this one. Otherwise it
+                // would have two pods and delete one.
                 "spec": { "serviceAccountName": "nobody", "containers": [{ "name": "c", "image": OLD }] },
             },
         },
@@ -67,7 +68,7 @@ async fn adopt(stage: &Stage, labels: &Value) -> anyhow::Result<()> {
     anyhow::bail!("nobody adopted the pod")
 }
 
-/// Returns the manifest of the static pod with this image.
+/// Returns the manifest of a static pod with this image.
 fn static_manifest(stage: &Stage, image: &str) -> String {
     let namespace = &stage.name;
     format!(
@@ -75,7 +76,7 @@ fn static_manifest(stage: &Stage, image: &str) -> String {
     )
 }
 
-/// Creates a static pod on the first node: its manifest and its mirror pod in the API, marked as outdated.
+/// Creates a static pod on node 1, as a manifest file and a mirror pod in the API, and announces a new version on it.
 pub(crate) async fn static_pod(stage: Stage) -> anyhow::Result<()> {
     let file = stage.agents.manifests(1).join("web.yaml");
     std::fs::write(file, static_manifest(&stage, OLD))?;
@@ -98,7 +99,8 @@ pub(crate) async fn static_pod(stage: Stage) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Lets agents read ConfigMaps in the story's namespace, as manifests/overlays/static-pods does in kube-system.
+/// Lets agents read ConfigMaps in the story's namespace. In a real installation manifests/overlays/static-pods does that for
+/// kube-system.
 async fn bind_static_role(stage: &Stage) -> anyhow::Result<()> {
     let role = "yurt-ds-ota-server-static-pods";
     let binding: RoleBinding = from(json!({
@@ -108,12 +110,12 @@ async fn bind_static_role(stage: &Stage) -> anyhow::Result<()> {
     }))?;
     let bindings = stage.api::<RoleBinding>();
     bindings.create(&PostParams::default(), &binding).await?;
-    // Authorizers see the binding through a watch.
+    // Wait: the authorizers of the API server see a new binding only after a moment.
     tokio::time::sleep(secs(2)).await;
     Ok(())
 }
 
-/// Creates the ConfigMap with the next manifest of the static pod.
+/// Creates the ConfigMap with the new manifest of the static pod, which has this image.
 pub(crate) async fn config_map(stage: Stage, image: &str) -> anyhow::Result<()> {
     let map: ConfigMap = from(json!({
         "metadata": { "name": "yurt-static-set-web" },
@@ -124,14 +126,14 @@ pub(crate) async fn config_map(stage: Stage, image: &str) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// Checks the manifest that the kubelet of the first node would read now.
+/// Checks that the manifest file of the static pod on node 1 has this image.
 pub(crate) async fn manifest_says(stage: Stage, image: &str) -> anyhow::Result<()> {
     let found = std::fs::read_to_string(stage.agents.manifests(1).join("web.yaml"))?;
     anyhow::ensure!(found == static_manifest(&stage, image), "{found}");
     Ok(())
 }
 
-/// Checks that both pods of the node are listed, the static one as outdated.
+/// Expects that an agent lists two pods and that the static pod is announced as outdated.
 pub(crate) fn shown_static() -> Shown {
     Shown::new("the static pod as outdated", |list, picture, node| {
         so_many(2).holds(list, picture, node)?;
@@ -148,7 +150,7 @@ pub(crate) fn shown_static() -> Shown {
     })
 }
 
-/// Creates a pod on the first node.
+/// Creates a pod on node 1 with this name and metadata.
 async fn make_pod(stage: &Stage, name: &str, metadata: Value) -> anyhow::Result<()> {
     let mut manifest = json!({
         "metadata": metadata,
@@ -163,7 +165,7 @@ async fn make_pod(stage: &Stage, name: &str, metadata: Value) -> anyhow::Result<
     made.map(drop).map_err(Into::into)
 }
 
-/// Writes a condition as the controller would.
+/// Writes a condition to a pod in the form in which the controller writes it.
 async fn forge(stage: &Stage, pod: &str, kind: &str, status: &str) -> anyhow::Result<()> {
     let hash = stage.see(|picture| picture.current().cloned()).await;
     let message = format!("controllerrevision: {}", hash.unwrap_or_default());

@@ -1,10 +1,10 @@
-//! A golden corpus of writes: a count and a hash of the controller's writes in each scenario on the embedded cluster.
+//! A golden corpus of writes: number and hash of the controller's writes in each scenario on the embedded cluster.
 //!
-//! A change that keeps the behavior leaves `tests/golden` unchanged. A change of behavior shows as changed lines. Only verb,
-//! resource and name of each write count, in their order. Messages are output and may be reworded.
+//! A refactoring must leave `tests/golden` unchanged. A change of behavior shows as changed lines. The hash covers the order of
+//! the writes with verb, resource and name, but no content, so messages can be reworded.
 //!
-//! `YURT_DS_GOLDEN=1 cargo test --test main scenarios` replaces the lines of the scenarios that it plays. With `model::` in place
-//! of `scenarios`, it replaces the lines of the model's decisions.
+//! `YURT_DS_GOLDEN=1 cargo test --test main scenarios` updates the lines of the scenarios that it plays. With `model::` instead
+//! of `scenarios`, it updates the lines about the model's decisions.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -13,22 +13,21 @@ use std::sync::{Mutex, PoisonError};
 use super::fnv::fnv1a;
 use super::machine;
 
-/// File with the writes of each scenario, relative to the root of the repository.
+/// File with a line for each scenario, relative to the root of the repository.
 const WRITES: &str = "tests/golden/writes.txt";
 
-/// File with the decisions in the first states of each exploration of the model.
+/// File with a line for each test of the model: number and hash of the decisions in its first states.
 const MODEL: &str = "tests/golden/model.txt";
 
-/// Scenarios with more than one correct outcome. The time until the controller gives up on a frozen API server depends on the
-/// machine.
+/// Scenarios whose writes are not compared. The time until the controller gives up on a frozen API server depends on the machine.
 const UNSTEADY: [&str; 1] = [
     "s91_given_an_api_server_that_answers_nobody_for_a_while_then_no_lost_progress_no_excess_deletions",
 ];
 
-/// Lock on the file while it is replaced.
+/// Lock that serializes updates of a golden file.
 static REPLACED: Mutex<()> = Mutex::new(());
 
-/// Returns the corpus in a file, by name.
+/// Reads a golden file. Returns number and hash by name.
 fn corpus(file: &str) -> BTreeMap<String, String> {
     let text = std::fs::read_to_string(path(file)).unwrap_or_default();
     let lines = text.lines().filter_map(|line| line.split_once(' '));
@@ -41,10 +40,10 @@ fn path(file: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(file)
 }
 
-/// Compares the writes of a scenario with the corpus. A deep run plays more settings than the corpus has, so it is not compared.
+/// Compares the writes of a scenario with the golden corpus. Not in a deep run, which plays stories on more settings.
 ///
 /// # Errors
-/// If the writes differ, with the difference.
+/// If the writes differ. The error lists them.
 pub(crate) fn check(name: &str, writes: &[String]) -> Result<(), String> {
     if machine::is_deep() || UNSTEADY.contains(&name) {
         return Ok(());
@@ -55,10 +54,10 @@ pub(crate) fn check(name: &str, writes: &[String]) -> Result<(), String> {
     differs.map_err(|why| format!("{why}:\n  {}", writes.join("\n  ")))
 }
 
-/// Compares the decisions of an exploration of the model with the corpus.
+/// Compares the decisions in a test of the model with the golden corpus.
 ///
 /// # Errors
-/// If the decisions differ, with the difference.
+/// If the decisions differ. The error has both hashes.
 pub(crate) fn check_model(name: &str, decisions: &[String]) -> Result<(), String> {
     let bytes = decisions.iter().flat_map(|one| one.bytes().chain([b'\n']));
     let found = format!("{} {:016x}", decisions.len(), fnv1a(bytes));

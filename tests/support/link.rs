@@ -1,7 +1,7 @@
-//! The connection between a node's agent and its API server, which tests can cut and freeze.
+//! The connection between a node's agent and its API server. Tests can cut it or freeze it.
 //!
-//! On the embedded cluster it is a gate in front of the API server, in virtual time. On a real cluster it is a byte proxy with a
-//! source address per node. The audit log shows this address, so requests can be attributed to agents.
+//! On the embedded cluster it is a gate before the API server, in virtual time. On a real cluster it is a byte proxy that uses a
+//! separate source address per node. The audit log has this address, so requests can be attributed to the agents.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -20,24 +20,24 @@ use tokio::sync::watch;
 use yurt_ds::sim::cluster::Cluster;
 use yurt_ds::task::Task;
 
-/// State of a link.
+/// State of the connection between an agent and its API server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// Data arrives.
+    /// Requests and responses pass.
     #[default]
     Open,
-    /// Connections break and new ones are refused.
+    /// Existing connections are broken, and new ones are refused.
     Cut,
-    /// Connections stay open, but no data arrives.
+    /// Existing connections stay open, but no data passes.
     Frozen,
 }
 
-/// Link of one agent. Clones share the same state.
+/// Connection between one agent and its API server. Clones share its state.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Link(Arc<watch::Sender<Way>>);
 
 impl Link {
-    /// Changes the state from now on.
+    /// Changes the state of the link.
     pub(crate) fn set(&self, way: Way) {
         self.0.send_replace(way);
     }
@@ -46,7 +46,7 @@ impl Link {
         *self.0.borrow()
     }
 
-    /// Returns when the link is open.
+    /// Waits until the link is open. Returns an error if it is cut.
     async fn opened(&self) -> io::Result<()> {
         let mut changes = self.0.subscribe();
         loop {
@@ -59,7 +59,7 @@ impl Link {
         }
     }
 
-    /// Returns when the link is cut.
+    /// Waits until the link is cut. Returns the error for the request.
     async fn cut(&self) -> io::Error {
         let mut changes = self.0.subscribe();
         let _ = changes.wait_for(|way| *way == Way::Cut).await;
@@ -71,7 +71,7 @@ fn broken() -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionReset, "the link is cut")
 }
 
-/// Number of an agent's requests to the API server by verb and resource, without watches.
+/// Number of requests from an agent to the API server, by verb and resource, without watches.
 pub(crate) type Asked = BTreeMap<(String, String), usize>;
 
 /// Returns a client of the embedded cluster whose requests go through `link`.
@@ -95,7 +95,7 @@ pub(crate) fn client(cluster: &Cluster, user_agent: &str, link: &Link) -> kube::
     kube::Client::new(service, "default")
 }
 
-/// Body that passes through a link.
+/// Response body whose data only passes while the link is open.
 struct Gated<B> {
     body: Pin<Box<B>>,
     link: Link,
@@ -124,7 +124,7 @@ impl<B: Body<Data = Bytes, Error = io::Error>> Body for Gated<B> {
     ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
         loop {
             if self.open {
-                // Closes together with the link, and then wakes this task.
+                // This future ends when the link is no longer open, and then wakes the task.
                 let link = self.link.clone();
                 if link.way() == Way::Open {
                     let mut changed = Box::pin(closed(link));
@@ -152,7 +152,7 @@ async fn closed(link: Link) -> io::Result<()> {
     Ok(())
 }
 
-/// Byte proxy between an agent and a real API server. It ends when dropped.
+/// Byte proxy between an agent and a real API server. It stops when dropped.
 pub(crate) struct Proxy {
     /// Address that the agent connects to.
     pub(crate) address: SocketAddr,
@@ -160,7 +160,7 @@ pub(crate) struct Proxy {
 }
 
 impl Proxy {
-    /// Starts a proxy for this server behind `link`. Its connections to a server on this machine come from `source`.
+    /// Starts a proxy for this server, controlled by `link`. If the server is on this machine, the proxy connects from `source`.
     pub(crate) async fn start(
         server: SocketAddr,
         source: Ipv4Addr,
@@ -212,7 +212,7 @@ async fn carry(
         }
     };
     if is_cut {
-        // Both sides get a reset.
+        // Without lingering, closing the sockets resets both connections.
         near.set_zero_linger()?;
         far.set_zero_linger()?;
     }

@@ -1,18 +1,17 @@
-//! Settings for the machine of a test run: how much to search, and how much more time to allow on a busy machine. The unit tests
-//! include this file, too.
+//! How much a test run searches, and how much longer it may take on a busy machine. The unit tests share this file.
 //!
-//! Expensive tests (the model, the properties, every scenario on several clusters) try a sample by default. A first run then
+//! Expensive tests (the model, the properties, every scenario on several clusters) try only a sample by default, so that a run
 //! takes minutes instead of a quarter of an hour. `YURT_DS_DEEP=1` tries everything, as `.ci/run` does for the properties.
 //! `YURT_DS_DEEP=10` tries ten times as many states of the model and cases of the properties.
 #![allow(dead_code, reason = "each of the two needs a part of it")]
 
-/// Environment variable with the depth.
+/// Environment variable that sets the depth of a run.
 const DEEP: &str = "YURT_DS_DEEP";
 
-/// Factor by which something may take longer than on a quiet machine before a test fails.
+/// Factor by which an operation may take longer than on a quiet machine before a test fails.
 ///
-/// Next to a rollout on a real control plane, the other tests and eight compute-bound programs, about fifteen processes compete
-/// for two cores. Each waits eight times as long, and occasionally more than sixteen times.
+/// With a rollout on a real control plane, other tests and eight compute-bound programs at once, about fifteen processes compete
+/// for two cores. Each then takes eight times as long, and occasionally more than sixteen times.
 pub(crate) const BUSY: u32 = 20;
 
 /// Returns true in a deep run, which tries everything.
@@ -20,7 +19,7 @@ pub(crate) fn is_deep() -> bool {
     times() > 0
 }
 
-/// Returns the number of cases to try: `share` by default, else `all` times the requested depth.
+/// Returns the number of cases to try: `share` by default, and `all` times the depth in a deep run.
 pub(crate) fn limit(share: usize, all: usize) -> usize {
     match times() {
         0 => share,

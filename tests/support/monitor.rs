@@ -1,4 +1,4 @@
-//! An independent observer with its own watches of everything in a story. It checks every event in order of arrival.
+//! An observer with its own watches of all objects in a story. It checks every event in the order of arrival.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -37,7 +37,7 @@ impl Drop for Monitor {
 }
 
 impl Monitor {
-    /// Starts to observe the namespace and the nodes of the story of `picture`.
+    /// Starts to watch the nodes and the namespace of the story to which `picture` belongs.
     pub(crate) fn start(client: &Client, picture: Picture) -> Self {
         let namespace = picture.scenario.clone();
         let picture = Arc::new(Mutex::new(picture));
@@ -114,17 +114,18 @@ impl Monitor {
         lock(&self.picture)
     }
 
-    /// Waits until `check` holds.
+    /// Waits until a check succeeds.
     ///
     /// # Errors
-    /// If it does not hold within `limit`, or if a violation occurs in the meantime.
+    /// If the check still fails after `limit`, or if a violation of the budget or another rule occurs before.
     pub(crate) async fn until(&mut self, check: &Check, limit: Duration) -> Result<(), String> {
         let deadline = Instant::now() + limit;
         loop {
             self.changed.mark_unchanged();
             let found = self.look(check)?;
             let Err(missing) = found else { return Ok(()) };
-            // A pod becomes available after minReadySeconds without an event.
+            // Check again after a second even without an event: a pod becomes available after minReadySeconds, which changes no
+            // object.
             let next = deadline.min(Instant::now() + Duration::from_secs(1));
             if timeout_at(next, self.changed.changed()).await.is_err() && next == deadline {
                 let picture = self.picture().describe();
@@ -136,10 +137,10 @@ impl Monitor {
         }
     }
 
-    /// Verifies that `check` holds all the time.
+    /// Repeats a check after every event for this time. It must always succeed.
     ///
     /// # Errors
-    /// If it fails at any moment, or if another violation occurs in the meantime.
+    /// If the check fails at any moment, or if a violation of the budget or another rule occurs.
     pub(crate) async fn throughout(&mut self, check: &Check, time: Duration) -> Result<(), String> {
         let deadline = Instant::now() + time;
         loop {

@@ -1,18 +1,18 @@
-//! Builders for objects, with the settings that a user would put into a manifest.
+//! Builders for the objects of stories, as a user would write them in a manifest.
 
 use kube::api::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 use yurt_ds::sim::kubelet::Behaviour;
 
-/// Image that everything starts with.
+/// Image with which every story begins.
 pub(crate) const OLD: &str = "nginx:1.19.4";
-/// Image that is rolled out.
+/// Image that stories roll out.
 pub(crate) const NEW: &str = "nginx:1.19.5";
-/// Image that is rolled out after `NEW`.
+/// Image that stories roll out after [`NEW`].
 pub(crate) const NEWER: &str = "nginx:1.19.6";
 /// Name of the DaemonSet in every story.
 pub(crate) const DAEMON: &str = "nginx-daemonset";
-/// Prefix of the project's annotations.
+/// Prefix of yurt-ds annotations.
 pub(crate) const FAMILY: &str = "apps.openyurt.io";
 
 /// API version of Advanced DaemonSets.
@@ -23,7 +23,8 @@ const ADVANCED: &str = "apps.kruise.io/v1beta1";
 pub(crate) struct Daemon(Value);
 
 impl Daemon {
-    /// Returns an `OnDelete` DaemonSet with AdvancedRollingUpdate, one node at a time, and a ready-settle time of two seconds.
+    /// Returns a native DaemonSet with `OnDelete` and AdvancedRollingUpdate. One node is updated at a time, and `ready-settle` is
+    /// 2 s.
     pub(crate) fn new() -> Self {
         Self::plain()
             .annotate("update-strategy", "AdvancedRollingUpdate")
@@ -31,7 +32,7 @@ impl Daemon {
             .annotate("ready-settle", "2s")
     }
 
-    /// Returns an `OnDelete` DaemonSet without any of the project's annotations.
+    /// Returns a native DaemonSet with `OnDelete` and without yurt-ds annotations.
     pub(crate) fn plain() -> Self {
         Self(json!({
             "apiVersion": "apps/v1",
@@ -51,7 +52,7 @@ impl Daemon {
         }))
     }
 
-    /// Returns an Advanced DaemonSet with one node at a time and a ready-settle time of two seconds.
+    /// Returns an Advanced DaemonSet. One node is updated at a time, and `ready-settle` is 2 s.
     pub(crate) fn advanced() -> Self {
         let mut daemon = Self::plain().annotate("ready-settle", "2s");
         daemon.0["apiVersion"] = ADVANCED.into();
@@ -60,12 +61,12 @@ impl Daemon {
         daemon
     }
 
-    /// Returns true for an Advanced DaemonSet.
+    /// Returns true if this is an Advanced DaemonSet.
     pub(crate) fn is_advanced(&self) -> bool {
         self.0["apiVersion"] == ADVANCED
     }
 
-    /// Returns the API resource of its kind.
+    /// Returns the API resource for DaemonSets of this kind.
     pub(crate) fn resource(&self) -> ApiResource {
         let group = if self.is_advanced() {
             ("apps.kruise.io", "v1beta1")
@@ -75,25 +76,25 @@ impl Daemon {
         ApiResource::from_gvk(&GroupVersionKind::gvk(group.0, group.1, "DaemonSet"))
     }
 
-    /// Sets this field of its `spec`.
+    /// Sets this field of `spec`.
     pub(crate) fn field(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.0["spec"][name] = value.into();
         self
     }
 
-    /// Sets this field of its `rollingUpdate`.
+    /// Sets this field of `spec.updateStrategy.rollingUpdate`.
     pub(crate) fn rolling(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.0["spec"]["updateStrategy"]["rollingUpdate"][name] = value.into();
         self
     }
 
-    /// Sets an annotation with the project's prefix.
+    /// Sets a yurt-ds annotation.
     pub(crate) fn annotate(mut self, name: &str, value: &str) -> Self {
         self.0["metadata"]["annotations"][format!("{FAMILY}/{name}")] = value.into();
         self
     }
 
-    /// Removes an annotation with the project's prefix.
+    /// Removes a yurt-ds annotation.
     pub(crate) fn without(mut self, name: &str) -> Self {
         if let Some(annotations) = self.0["metadata"]["annotations"].as_object_mut() {
             annotations.remove(&format!("{FAMILY}/{name}"));
@@ -101,12 +102,12 @@ impl Daemon {
         self
     }
 
-    /// Sets the strategy annotation.
+    /// Sets the annotation `update-strategy`.
     pub(crate) fn strategy(self, value: &str) -> Self {
         self.annotate("update-strategy", value)
     }
 
-    /// Sets `max-unavailable`.
+    /// Sets the annotation `max-unavailable`.
     pub(crate) fn max_unavailable(self, value: &str) -> Self {
         self.annotate("max-unavailable", value)
     }
@@ -123,25 +124,25 @@ impl Daemon {
         self
     }
 
-    /// Sets the ports of its container.
+    /// Sets the ports of the container in the template.
     pub(crate) fn ports(mut self, ports: Value) -> Self {
         self.0["spec"]["template"]["spec"]["containers"][0]["ports"] = ports;
         self
     }
 
-    /// Lets the native controller replace the pods.
+    /// Sets the update strategy with which the native controller replaces the pods.
     pub(crate) fn native_rolling_update(mut self) -> Self {
         self.0["spec"]["updateStrategy"] = json!({ "type": "RollingUpdate" });
         self
     }
 
-    /// Sets the image.
+    /// Sets the image of the first container in the template.
     pub(crate) fn image(mut self, image: &str) -> Self {
         self.0["spec"]["template"]["spec"]["containers"][0]["image"] = image.into();
         self
     }
 
-    /// Adds a container.
+    /// Adds a container to the template.
     pub(crate) fn container(mut self, name: &str, image: &str) -> Self {
         let containers = self.0["spec"]["template"]["spec"]["containers"].as_array_mut();
         let container = json!({ "name": name, "image": image });
@@ -149,31 +150,31 @@ impl Daemon {
         self
     }
 
-    /// Sets a label on every new pod.
+    /// Sets a label in the template, which new pods get.
     pub(crate) fn pod_label(mut self, key: &str, value: &str) -> Self {
         self.0["spec"]["template"]["metadata"]["labels"][key] = value.into();
         self
     }
 
-    /// Sets a PriorityClass.
+    /// Sets the PriorityClass in the template.
     pub(crate) fn priority(mut self, class: &str) -> Self {
         self.0["spec"]["template"]["spec"]["priorityClassName"] = class.into();
         self
     }
 
-    /// Sets a readiness gate on every new pod.
+    /// Sets a readiness gate in the template, which new pods get.
     pub(crate) fn gate(mut self, kind: &str) -> Self {
         self.0["spec"]["template"]["spec"]["readinessGates"] = json!([{ "conditionType": kind }]);
         self
     }
 
-    /// Sets another name and keeps the labels.
+    /// Sets the name of the DaemonSet. Its labels don't change.
     pub(crate) fn renamed(mut self, name: &str) -> Self {
         self.0["metadata"]["name"] = name.into();
         self
     }
 
-    /// Returns the manifest, limited to the nodes with this label value.
+    /// Returns the manifest. Its node selector limits the DaemonSet to the nodes of this story.
     pub(crate) fn manifest(&self, scenario: &str) -> Value {
         let mut manifest = self.0.clone();
         manifest["spec"]["template"]["spec"]["nodeSelector"] = json!({ "scenario": scenario });
@@ -181,12 +182,12 @@ impl Daemon {
     }
 }
 
-/// Returns a patch that sets the image of the template.
+/// Returns a patch that sets the image of the first container in the template.
 pub(crate) fn image_patch(image: &str) -> Value {
     json!({ "spec": { "template": { "spec": { "containers": [{ "name": "nginx", "image": image }] } } } })
 }
 
-/// Returns a patch that sets the images of both containers of a template: `nginx` and `second`.
+/// Returns a patch that sets the image of both containers in the template: `nginx` and `second`.
 pub(crate) fn two_images_patch(second: &str, image: &str) -> Value {
     json!({ "spec": { "template": { "spec": { "containers": [
         { "name": "nginx", "image": image },
@@ -194,17 +195,17 @@ pub(crate) fn two_images_patch(second: &str, image: &str) -> Value {
     ] } } } })
 }
 
-/// Returns a patch of the `rollingUpdate` of an Advanced DaemonSet.
+/// Returns a patch of the `rollingUpdate` field of an Advanced DaemonSet.
 pub(crate) fn rolling_patch(change: Value) -> Value {
     json!({ "spec": { "updateStrategy": { "rollingUpdate": change } } })
 }
 
-/// Returns a patch that sets an annotation with the project's prefix or, with `None`, removes it.
+/// Returns a patch that sets a yurt-ds annotation or, with `None`, removes it.
 pub(crate) fn annotation_patch(name: &str, value: Option<&str>) -> Value {
     json!({ "metadata": { "annotations": { format!("{FAMILY}/{name}"): value } } })
 }
 
-/// Returns the patch that `kubectl rollout restart` writes.
+/// Returns the patch that `kubectl rollout restart` applies.
 pub(crate) fn restart_patch(stamp: &str) -> Value {
     json!({ "spec": { "template": { "metadata": { "annotations": { "kubectl.kubernetes.io/restartedAt": stamp } } } } })
 }
@@ -225,7 +226,7 @@ pub(crate) fn missing_image() -> Behaviour {
     }
 }
 
-/// Returns the behavior of pods that the kubelet evicts immediately.
+/// Returns the behavior of pods that the kubelet evicts as soon as they start.
 pub(crate) fn evicted() -> Behaviour {
     Behaviour {
         evicted: true,

@@ -1,7 +1,7 @@
-//! An external view of one story, and the checks on every deletion in it.
+//! An outside view of one story, which also checks every deletion of a pod.
 //!
-//! Its input comes from the monitor's own watches, never from the engine. It knows the DaemonSet, its nodes and pods. At every
-//! deletion it counts the Ready nodes that lack an available pod. The limit comes from the story, not from the code under test.
+//! Its input comes from the monitor's own watches, not from the controller. At every deletion of a pod it counts the Ready nodes
+//! that lack an available pod. The allowed number comes from the story, not from the code under test.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,49 +17,50 @@ use yurt_ds::clock::Clock;
 
 use super::objects::DAEMON;
 
-/// Pod annotation that an in-place update leaves behind.
+/// Annotation that an in-place update leaves on the pod.
 const IN_PLACE: &str = "apps.openyurt.io/inplace-update-state";
-/// Same annotation on pods of Advanced DaemonSets.
+/// [`IN_PLACE`] on pods of Advanced DaemonSets.
 const ADVANCED_IN_PLACE: &str = "apps.kruise.io/inplace-update-state";
-/// Pod label with the hash of a revision.
+/// Label of a pod or a revision with the hash of the revision.
 const HASH: &str = "controller-revision-hash";
 
-/// Picture of one story.
+/// View of one story: the DaemonSet, its nodes and pods, and everything that was counted or violated.
 pub(crate) struct Picture {
-    /// Name of the story: its namespace and the prefix of its node names.
+    /// Name of the story. It is the namespace and the prefix of the node names.
     pub(crate) scenario: String,
     /// Number of Ready nodes that may lack an available pod because of the controller.
     pub(crate) allowed: usize,
-    /// True if its DaemonSet is an Advanced one.
+    /// True if the story's DaemonSet is an Advanced one.
     pub(crate) is_advanced: bool,
-    /// DaemonSet as last seen. For an Advanced one, the fields that it shares with native ones.
+    /// DaemonSet as last seen. An Advanced one is reduced to the fields that native ones also have.
     pub(crate) daemon: Option<DaemonSet>,
-    /// Status of an Advanced DaemonSet, as written.
+    /// Status of an Advanced DaemonSet, with all its fields.
     pub(crate) status: Value,
-    /// UID and generation of the DaemonSet after the story's last write. Older versions of it are ignored.
+    /// UID and generation of the DaemonSet after the story last wrote it. A view of an older version is not up to date.
     pub(crate) written: (Option<String>, Option<i64>),
-    /// Every change of what its conditions reported about the rollout.
+    /// All contents that the condition `RolloutComplete` has had.
     pub(crate) told: Vec<Told>,
-    /// Violations at any moment.
+    /// Violations of the budget or another rule, at any time in the story.
     pub(crate) violations: Vec<String>,
     /// Largest number of nodes that lacked an available pod at once because of the controller.
     pub(crate) peak: usize,
-    /// The controller's deletions, in the order in which they were seen.
+    /// The controller's deletions of pods, in the order in which the monitor saw them.
     pub(crate) deletions: Vec<Deletion>,
-    /// The controller's in-place updates, in the order in which they were seen.
+    /// The controller's in-place updates, in the order in which the monitor saw them.
     pub(crate) renewals: Vec<Deletion>,
-    /// True if a pod may only be deleted after a request to its agent.
+    /// True if a pod may only be deleted after a node owner has requested it from the agent.
     pub(crate) only_wished: bool,
-    /// True if a Ready node that has an available pod must never be without one.
+    /// True if a Ready node must never lose its last available pod.
     pub(crate) always_served: bool,
-    /// Number of pods that disappeared after the story removed their owner or node.
+    /// Number of pods that disappeared without being deleted for a rollout, for example because the story removed their owner or
+    /// node.
     pub(crate) orphans_gone: usize,
-    /// Number of surge pods that disappeared. `most_spares` is the largest number of them at one moment.
+    /// Number of surge pods that disappeared, and largest number of surge pods at any moment.
     pub(crate) spares_gone: usize,
     pub(crate) most_spares: usize,
-    /// Largest number of nodes with two pods at one moment, no matter which pod ended.
+    /// Largest number of nodes with two pods at any moment. The pods may have any owner.
     pub(crate) most_doubled: usize,
-    /// Nodes whose pods were replaced because of a request to an agent, in the order in which that was seen.
+    /// Nodes whose pods were replaced at the request of a node owner, in the order in which the monitor saw that.
     pub(crate) granted: Vec<String>,
     clock: Clock,
     slack: SignedDuration,
@@ -81,7 +82,7 @@ pub(crate) struct Picture {
     broke: BTreeMap<String, Timestamp>,
 }
 
-/// Content of the condition `RolloutComplete`, true or not. The other conditions agree with it.
+/// Reason and message of the condition `RolloutComplete`, whatever its status. Other conditions must agree with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Told {
     /// Reason of the condition.
@@ -90,7 +91,7 @@ pub(crate) struct Told {
     pub(crate) message: String,
 }
 
-/// Deletion by the controller.
+/// Deletion or in-place update of a pod by the controller.
 #[derive(Clone, Debug)]
 pub(crate) struct Deletion {
     /// Node of the pod.
@@ -106,7 +107,7 @@ struct NodeSeen {
 }
 
 impl Picture {
-    /// Returns an empty picture. A change younger than `slack` may still be unknown to the controller.
+    /// Returns an empty picture. The checks allow for changes in the last `slack`, which the controller may not have seen yet.
     pub(crate) fn new(scenario: &str, allowed: usize, slack: SignedDuration, clock: Clock) -> Self {
         Self {
             scenario: scenario.to_owned(),
@@ -148,27 +149,27 @@ impl Picture {
         }
     }
 
-    /// Returns the name of a node by its number, from 1.
+    /// Returns the name of the story's node with this number. Numbers start at 1.
     pub(crate) fn node(&self, number: usize) -> String {
         node_name(&self.scenario, number)
     }
 
-    /// Excludes deletions of the object with this name or UID (node, pod or owner): they are not the controller's.
+    /// Excludes deletions from the checks: those of the pod, node or owner with this name or UID were not made by the controller.
     pub(crate) fn excuse(&mut self, what: &str) {
         self.excused.insert(what.to_owned());
     }
 
-    /// Records a request to an agent to replace the pod of this UID.
+    /// Records that a node owner has requested an upgrade of the pod with this UID.
     pub(crate) fn wish(&mut self, uid: &str) {
         self.wished.insert(uid.to_owned());
     }
 
-    /// Removes the record of such a request because the agent refused it.
+    /// Removes the record of such a request, because the agent rejected it.
     pub(crate) fn withdraw(&mut self, uid: &str) {
         self.wished.remove(uid);
     }
 
-    /// Makes "replaced" and "untouched" refer to the pods of this moment.
+    /// Remembers the present pods for checks such as "replaced" and "untouched", and sets all counts to zero.
     pub(crate) fn remember(&mut self) {
         self.baseline = self
             .on_node
@@ -192,17 +193,17 @@ impl Picture {
         (self.most_spares, self.most_doubled) = (0, 0);
     }
 
-    /// Returns the transition time of `PodNeedUpgrade` on a node's pod at the remembered moment.
+    /// Returns the lastTransitionTime of `PodNeedUpgrade` that was remembered for the pod of a node.
     pub(crate) fn remembered_transition(&self, node: &str) -> Option<&Time> {
         self.transitions.get(node)
     }
 
-    /// Returns the current revision of the remembered moment.
+    /// Returns the hash of the revision that was the current one at `remember`.
     pub(crate) fn remembered_revision(&self) -> Option<&String> {
         self.revision.as_ref()
     }
 
-    /// Returns the UID of the pod that was remembered for a node.
+    /// Returns the UID of the pod that a node had at `remember`.
     pub(crate) fn remembered(&self, node: &str) -> Option<&String> {
         self.baseline.get(node)
     }
@@ -250,7 +251,7 @@ impl Picture {
         }
     }
 
-    /// Records what the conditions report about the rollout, if that has changed.
+    /// Records the content of the condition `RolloutComplete` if it has changed.
     fn listen(&mut self) {
         let Some(condition) = self.condition("RolloutComplete") else {
             return self.told.clear();
@@ -299,24 +300,24 @@ impl Picture {
         self.jobs.remove(&uid(&job.metadata));
     }
 
-    /// Returns all Jobs that are not being deleted.
+    /// Returns all Jobs that are not terminating.
     pub(crate) fn jobs(&self) -> impl Iterator<Item = &Job> {
         self.jobs
             .values()
             .filter(|job| job.metadata.deletion_timestamp.is_none())
     }
 
-    /// Returns the number of Jobs created since the last `remember`.
+    /// Returns the number of Jobs created since `remember`.
     pub(crate) fn made_jobs(&self) -> usize {
         self.made_jobs.len()
     }
 
-    /// Returns the largest number of nodes that pulled images for Jobs at once since the last `remember`.
+    /// Returns the largest number of nodes that pulled images for Jobs at once since `remember`.
     pub(crate) fn pulled_at_once(&self) -> usize {
         self.pulled_at_once
     }
 
-    /// Counts the nodes that pull images for a Job now.
+    /// Updates the largest number of nodes that pull images for Jobs at once.
     fn count_pulls(&mut self) {
         let pulls = |pod: &&Pod| {
             let mut owners = pod.metadata.owner_references.iter().flatten();
@@ -328,7 +329,7 @@ impl Picture {
         self.pulled_at_once = self.pulled_at_once.max(nodes.len());
     }
 
-    /// Returns reason and note of the controller's Events about the DaemonSet.
+    /// Returns reason and note of all Events that the controller has created about the DaemonSet.
     pub(crate) fn state_events(&self) -> Vec<(String, String)> {
         let is_about = |event: &&Event| {
             let about = event.regarding.as_ref();
@@ -345,7 +346,7 @@ impl Picture {
             .insert(event.metadata.name.clone().unwrap_or_default(), event);
     }
 
-    /// Stores a pod and checks the deletion if the pod began to terminate.
+    /// Stores a pod. Checks the deletion if the pod has just begun to terminate.
     pub(crate) fn apply_pod(&mut self, pod: Pod) {
         let (uid, node) = (uid(&pod.metadata), node_of(&pod));
         let before = self.pods.get(&uid).cloned();
@@ -388,7 +389,8 @@ impl Picture {
         self.look_at_service();
     }
 
-    /// Returns the present number of surge pods. An Advanced DaemonSet owns its surge pods from the beginning.
+    /// Returns the number of surge pods. For an Advanced DaemonSet, which owns its surge pods from the start, it counts nodes
+    /// with two pods.
     pub(crate) fn spares(&self) -> usize {
         if self.is_advanced {
             let nodes = self.on_node.keys();
@@ -399,7 +401,7 @@ impl Picture {
         living.count()
     }
 
-    /// Updates the counts of surge pods and checks that each served node keeps an available pod.
+    /// Updates the counts of surge pods. Checks that no Ready node has lost its last available pod, if the story requires that.
     pub(crate) fn look_at_service(&mut self) {
         self.most_spares = self.most_spares.max(self.spares());
         let nodes = self.on_node.values();
@@ -433,7 +435,7 @@ impl Picture {
         self.served = served.collect();
     }
 
-    /// Removes a pod. If it was never seen terminating, this is the moment of its deletion.
+    /// Removes a pod. Checks the deletion now if the pod was never seen terminating.
     pub(crate) fn delete_pod(&mut self, pod: &Pod) {
         let uid = uid(&pod.metadata);
         let Some(before) = self.pods.remove(&uid) else {
@@ -468,8 +470,9 @@ impl Picture {
             .any(|mark| self.excused.contains(mark))
             || has_ended
         {
-            // For Advanced DaemonSets, yurt-ds takes the part of the native controller. A pod that has ended is deleted by the
-            // native controller after a pause, or by yurt-ds if its node is updated before that.
+            // Count pods that yurt-ds may have deleted for another reason than a rollout: pods of an Advanced DaemonSet, and pods
+            // that had ended. The latter are deleted by the native controller after a pause, or by yurt-ds if their node is
+            // updated before.
             let is_orphaned = owner.is_some_and(|owner| self.excused.contains(&owner.uid));
             self.orphans_gone += usize::from(is_orphaned || self.is_advanced || has_ended);
             self.spares_gone += usize::from(is_spare(pod));
@@ -484,7 +487,7 @@ impl Picture {
         }
         if self.is_surplus(pod, node) {
             self.orphans_gone += usize::from(self.is_advanced);
-            return; // the native controller keeps the oldest pod
+            return; // the native controller removes the younger pods of a node
         }
         if self.wished.remove(&uid(&pod.metadata)) {
             self.granted.extend(node.map(str::to_owned));
@@ -514,7 +517,7 @@ impl Picture {
         self.judge_budget(&name, &node, available, at);
     }
 
-    /// Returns true if the DaemonSet has an older pod on that node, which stays.
+    /// Returns true if the node has an older pod of the same owner that is not terminating.
     fn is_surplus(&self, pod: &Pod, node: Option<&str>) -> bool {
         let age = |pod: &Pod| {
             let created = pod.metadata.creation_timestamp.clone();
@@ -533,7 +536,7 @@ impl Picture {
         })
     }
 
-    /// Checks an in-place update. If the pod was available until now, it uses the budget like a deleted pod.
+    /// Checks an in-place update. If it makes an available pod unavailable, it uses the budget like a deletion.
     fn judge_renewal(&mut self, pod: &Pod, node: &str, was_available: bool, at: Timestamp) {
         let name = pod.metadata.name.clone().unwrap_or_default();
         self.renewals.push(Deletion {
@@ -548,7 +551,8 @@ impl Picture {
         self.judge_budget(&name, node, was_available, at);
     }
 
-    /// Returns the number of deletions and in-place updates since the last `remember`, also of pods whose DaemonSet was deleted.
+    /// Returns the number of pods that disappeared or were updated in place since `remember`, for a rollout or for another
+    /// reason.
     pub(crate) fn changes(&self) -> usize {
         self.deletions.len() + self.renewals.len() + self.spares_gone + self.orphans_gone
     }
@@ -566,7 +570,7 @@ impl Picture {
         }
     }
 
-    /// Checks max-unavailable. A pod whose node has another available pod doesn't use this budget; max-surge covers it.
+    /// Checks `max-unavailable` after a deletion. A node that still has an available pod doesn't count: max-surge limits those.
     fn judge_budget(&mut self, pod: &str, node: &str, available: bool, at: Timestamp) {
         if self.has_available(node, at) {
             return;
@@ -595,7 +599,7 @@ impl Picture {
 
     /// Returns the Ready, targeted nodes without an available pod.
     ///
-    /// Nodes that changed within the slack, or returned and have not settled, only count if the controller disrupted them.
+    /// Nodes that have just changed or returned are only included if the controller has ended their pod.
     fn lacking(&self, at: Timestamp) -> impl Iterator<Item = &String> {
         let known = self.clock.now() - self.slack;
         let settled = known - self.settle();
@@ -610,7 +614,7 @@ impl Picture {
             .map(|(name, _)| name)
     }
 
-    /// Returns how long a node must be Ready again before its pod may be replaced.
+    /// Returns the `ready-settle` of the DaemonSet: how long a node must be Ready again before its pod may be replaced.
     fn settle(&self) -> SignedDuration {
         let annotations = self
             .daemon
@@ -648,7 +652,7 @@ impl Picture {
             .map(|(name, _)| name)
     }
 
-    /// Returns true if a node was Ready when last seen.
+    /// Returns true if the node was Ready when the monitor last saw it.
     pub(crate) fn is_node_ready(&self, name: &str) -> bool {
         self.nodes.get(name).is_some_and(|seen| seen.ready)
     }
@@ -672,7 +676,7 @@ impl Picture {
             })
     }
 
-    /// Returns all pods in the story's namespace.
+    /// Returns all pods in the story's namespace, of any owner.
     pub(crate) fn pods(&self) -> impl Iterator<Item = &Pod> {
         self.pods.values()
     }
@@ -693,25 +697,25 @@ impl Picture {
         })
     }
 
-    /// Returns the hash of the newest revision of the DaemonSet.
+    /// Returns the hash of the current revision, which has the highest number.
     pub(crate) fn current(&self) -> Option<&String> {
         let newest = self.revisions().max_by_key(|revision| revision.revision);
         newest.and_then(|revision| hash(&revision.metadata))
     }
 
-    /// Returns the hash of the revision with the lowest number.
+    /// Returns the hash of the oldest revision, which has the lowest number.
     pub(crate) fn oldest(&self) -> Option<&String> {
         let oldest = self.revisions().min_by_key(|revision| revision.revision);
         oldest.and_then(|revision| hash(&revision.metadata))
     }
 
-    /// Returns true if the DaemonSet as last seen includes the story's last write.
+    /// Returns true if the monitor has seen the DaemonSet as the story last wrote it.
     pub(crate) fn is_up_to_date(&self) -> bool {
         let meta = self.daemon.as_ref().map(|daemon| &daemon.metadata);
         meta.is_some_and(|meta| meta.uid == self.written.0 && meta.generation >= self.written.1)
     }
 
-    /// Returns a condition of the DaemonSet.
+    /// Returns a condition of the DaemonSet by its type.
     pub(crate) fn condition(&self, kind: &str) -> Option<&DaemonSetCondition> {
         let status = self.daemon.as_ref()?.status.as_ref()?;
         status.conditions.iter().flatten().find(|c| c.type_ == kind)
@@ -743,7 +747,7 @@ impl Picture {
             })
     }
 
-    /// Returns a description for messages about a failed story.
+    /// Describes the picture for messages about a failed story.
     pub(crate) fn describe(&self) -> String {
         let mut lines = vec![format!(
             "{} at {}: current revision {:?}, {} deletions by us, peak {} of {}",
@@ -817,14 +821,14 @@ impl Picture {
     }
 }
 
-/// Returns the fields that an Advanced DaemonSet shares with a native one.
+/// Converts an Advanced DaemonSet to a native one, with the fields that both have.
 fn as_native(object: &DynamicObject) -> serde_json::Result<DaemonSet> {
     let mut object = serde_json::to_value(object)?;
     object["apiVersion"] = "apps/v1".into();
     serde_json::from_value(object)
 }
 
-/// Returns the name of the numbered node of a story.
+/// Returns the name of a story's node by its number.
 pub(crate) fn node_name(scenario: &str, number: usize) -> String {
     format!("{scenario}-{number:04}")
 }
@@ -834,12 +838,12 @@ pub(crate) fn uid(meta: &ObjectMeta) -> String {
     meta.uid.clone().unwrap_or_default()
 }
 
-/// Returns the hash label of a pod or a revision.
+/// Returns the hash label of a pod or of a revision.
 pub(crate) fn hash(meta: &ObjectMeta) -> Option<&String> {
     meta.labels.as_ref()?.get(HASH)
 }
 
-/// Returns the controlling owner.
+/// Returns the owner reference of the controller that manages an object.
 pub(crate) fn controller_of(meta: &ObjectMeta) -> Option<&OwnerReference> {
     let mut owners = meta.owner_references.iter().flatten();
     owners.find(|owner| owner.controller == Some(true))
@@ -850,7 +854,8 @@ pub(crate) fn annotation<'a>(meta: &'a ObjectMeta, key: &str) -> Option<&'a Stri
     meta.annotations.as_ref()?.get(key)
 }
 
-/// Returns true if every container runs the image of its spec. A container whose image has just been changed is about to end.
+/// Returns true if every container runs the image in the pod's spec. Otherwise a container is about to be restarted with a new
+/// image.
 fn runs_its_images(pod: &Pod) -> bool {
     let statuses = pod.status.iter();
     let statuses = statuses.flat_map(|status| status.container_statuses.iter().flatten());
@@ -862,7 +867,7 @@ fn runs_its_images(pod: &Pod) -> bool {
     pairs.all(|same| same)
 }
 
-/// Returns true for a surge pod: one that the controller created next to a pod of the DaemonSet, which doesn't own it yet.
+/// Returns true for a surge pod that is still owned by a ControllerRevision, not yet by the DaemonSet.
 pub(crate) fn is_spare(pod: &Pod) -> bool {
     let revision = hash(&pod.metadata).map(|hash| format!("{DAEMON}-{hash}"));
     let controller = controller_of(&pod.metadata);
@@ -871,13 +876,13 @@ pub(crate) fn is_spare(pod: &Pod) -> bool {
     })
 }
 
-/// Returns a condition of a pod.
+/// Returns a condition of a pod by its type.
 pub(crate) fn condition_of<'a>(pod: &'a Pod, kind: &str) -> Option<&'a PodCondition> {
     let conditions = pod.status.as_ref()?.conditions.as_ref()?;
     conditions.iter().find(|condition| condition.type_ == kind)
 }
 
-/// Returns true if every container of a pod has its image or has failed permanently.
+/// Returns true if no container of a pod is still pulling its image.
 fn has_images(pod: &Pod) -> bool {
     let status = pod.status.clone().unwrap_or_default();
     let statuses = status.container_statuses.unwrap_or_default();
@@ -920,7 +925,7 @@ fn node_of(pod: &Pod) -> Option<String> {
         .cloned()
 }
 
-/// Returns when the API server accepted the deletion of a terminating pod. For other pods it is `now`.
+/// Returns the time at which the API server accepted the deletion of a terminating pod. For other pods that is `now`.
 fn deleted_at(pod: &Pod, now: Timestamp) -> Timestamp {
     let grace = SignedDuration::from_secs(pod.metadata.deletion_grace_period_seconds.unwrap_or(0));
     pod.metadata

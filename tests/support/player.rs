@@ -1,4 +1,4 @@
-//! Plays a story on a cluster: creates its objects, performs every step, checks the end.
+//! Plays a story on a cluster: creates its objects, performs its steps, and checks the result.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,25 +24,25 @@ use super::picture::{Picture, node_name, uid};
 use super::story::{Pace, Step, Story, Writes};
 use super::world::{Denied, PodWrites, World};
 
-/// Environment of a running story: the cluster and the story's own namespace and nodes.
+/// Cluster on which a story is played, with the namespace, nodes and agents of the story.
 #[derive(Clone)]
 pub(crate) struct Stage {
     /// Cluster.
     pub(crate) world: World,
-    /// Namespace and prefix of the node names.
+    /// Name of the story. It is the namespace and the prefix of the node names.
     pub(crate) name: String,
     /// Agents of the story's nodes.
     pub(crate) agents: Agents,
-    /// Kind of the story's DaemonSet.
+    /// API resource of the story's DaemonSet, which may be an Advanced one.
     kind: ApiResource,
     before: PodWrites,
     monitor: Arc<tokio::sync::Mutex<Monitor>>,
 }
 
-/// Plays `story` under this name and cleans up.
+/// Plays a story under this name, then deletes its objects.
 ///
 /// # Errors
-/// If a step or a check fails, with the picture of that moment.
+/// If a step or a check fails. The error describes the picture of that moment.
 pub(crate) async fn play(world: &World, name: &str, story: &Story) -> Result<(), String> {
     let stage = Stage::set(world, name, story)
         .await
@@ -105,7 +105,8 @@ impl Stage {
                 Step::Remember => {
                     seen += self.see(Picture::changes).await;
                     self.monitor.lock().await.picture().remember();
-                    // A real API server writes a request to its audit log after the answer, when others may have seen its effect.
+                    // Wait: a real API server logs a request in its audit log after it has answered, when the monitor may already
+                    // have seen the effect.
                     self.until_settled().await.map_err(told)?;
                     since = self.pod_writes().await?;
                 }
@@ -137,15 +138,15 @@ impl Stage {
         self.judge(story, seen).await
     }
 
-    /// Waits until the controller must have seen what the monitor has seen, for example that pods became available.
+    /// Waits until the controller has certainly seen what the monitor has seen, for example that pods became available.
     ///
-    /// The controller has its own watches, and the order of nodes depends on what it has seen.
+    /// The controller has its own watches, and it selects nodes by what it has seen.
     async fn until_seen(&self) -> Result<(), String> {
         self.perform(&Step::Wait(self.lag())).await
     }
 
-    /// Waits until the controller must have seen all changes of nodes, before the DaemonSet changes. On a real cluster it watches
-    /// the two separately, so their changes arrive in any order.
+    /// Waits until the controller has certainly seen all changes of nodes before the DaemonSet changes. On a real cluster it
+    /// watches nodes and DaemonSets separately, so that changes of both can arrive in any order.
     async fn until_settled(&self) -> Result<(), String> {
         match self.world.pace {
             Pace::Virtual => Ok(()),
@@ -153,17 +154,17 @@ impl Stage {
         }
     }
 
-    /// Returns how long a change may take to be seen. Timestamps in the API have whole seconds.
+    /// Returns the time after which the controller has certainly seen a change. Timestamps in the API have whole seconds.
     fn lag(&self) -> Duration {
         let (embedded, real) = (Duration::from_millis(1100), Duration::from_secs(3));
         self.world.pace.pick(embedded, real)
     }
 
-    /// Checks that the API server's records agree with what the monitor saw.
+    /// Compares the API server's counts of pod writes with the changes that the monitor saw and the writes that the story allows.
     async fn judge(&self, story: &Story, seen: usize) -> Result<(), String> {
         let written = self.pod_writes().await?.since(self.before);
         let picture = || async { self.monitor.lock().await.picture().describe() };
-        // Marking a pod or transferring its ownership doesn't replace it.
+        // Marking a pod or transferring its ownership patches it but doesn't replace it, so these stories don't count patches.
         let replaced = match story.writes {
             Writes::Marks | Writes::Surges => written.deletions + written.evictions,
             _ => written.deletions + written.evictions + written.patches,
@@ -174,9 +175,9 @@ impl Stage {
                 "the controller deleted or patched {replaced} pods, {seen} were seen changing\n{picture}"
             ));
         }
-        // On a busy machine a pod may change while a request for it is in flight. The API server then reports a conflict, and the
-        // controller retries. A story that kills the controller also aborts requests for stories played in parallel; these are
-        // repeated, too.
+        // On a busy machine a pod may change while a request for it is in flight. The API server reports a conflict, and the
+        // controller retries. A story that kills the controller also aborts requests for stories that are played in parallel. The
+        // next controller repeats those.
         let in_vain = match self.world.pace {
             Pace::Virtual => written.conflicts + written.unanswered,
             Pace::Real => written.conflicts.saturating_sub(seen),
@@ -216,21 +217,22 @@ impl Stage {
         }
     }
 
-    /// Waits until `check` holds, within the usual time limit of this cluster.
+    /// Waits until a check succeeds, within the usual time limit of this cluster.
     pub(crate) async fn until(&self, check: &Check) -> Result<(), String> {
         let limit = Duration::from_secs(45) * BUSY;
         self.monitor.lock().await.until(check, limit).await
     }
 
-    /// Returns the time limit for an operation that takes `time` on a quiet machine. Virtual time needs no margin.
+    /// Returns the time limit for an operation that takes `time` on a quiet machine. On a real cluster it is multiplied by
+    /// [`BUSY`].
     pub(crate) fn patience(&self, time: Duration) -> Duration {
         self.world.pace.pick(time, time * BUSY)
     }
 
-    /// Checks that the controller sends no request for this time, after current work has ended.
+    /// Checks that the controller sends no request for this time, after it has finished its current work.
     ///
-    /// On a busy machine an Event may come seconds late, so the wait is repeated. A controller that keeps sending requests fails
-    /// every attempt.
+    /// On a busy machine an Event may be written seconds late, so the wait is repeated. A controller that keeps sending requests
+    /// fails every attempt.
     async fn quiet(&self, time: Duration) -> Result<(), String> {
         let watch = |time| async move {
             let quiet = Check::new("quiet", |_| Ok(()));
@@ -307,27 +309,27 @@ impl Stage {
         Ok(())
     }
 
-    /// Returns the name of a node by its number.
+    /// Returns the name of the story's node with this number.
     pub(crate) fn node(&self, number: usize) -> String {
         node_name(&self.name, number)
     }
 
-    /// Excludes deletions of the object with this name or UID: they are not the controller's.
+    /// Excludes deletions from the checks: those of the pod, node or owner with this name or UID were not made by the controller.
     pub(crate) async fn excuse(&self, what: &str) {
         self.monitor.lock().await.picture().excuse(what);
     }
 
-    /// Reads the picture of this moment.
+    /// Reads the present picture of the story.
     pub(crate) async fn see<T>(&self, look: impl FnOnce(&Picture) -> T) -> T {
         look(&self.monitor.lock().await.picture())
     }
 
-    /// Changes the picture of this moment.
+    /// Changes the present picture of the story.
     pub(crate) async fn look<T>(&self, look: impl FnOnce(&mut Picture) -> T) -> T {
         look(&mut self.monitor.lock().await.picture())
     }
 
-    /// Returns an API for objects in the story's namespace.
+    /// Returns an API for objects of this type in the story's namespace.
     pub(crate) fn api<K>(&self) -> Api<K>
     where
         K: kube::Resource<Scope = k8s_openapi::NamespaceResourceScope>,
@@ -336,12 +338,12 @@ impl Stage {
         Api::namespaced(self.world.client.clone(), &self.name)
     }
 
-    /// Returns an API for the story's kind of DaemonSet.
+    /// Returns an API for DaemonSets of the kind that the story uses.
     pub(crate) fn daemons(&self) -> Api<DynamicObject> {
         Api::namespaced_with(self.world.client.clone(), &self.name, &self.kind)
     }
 
-    /// Creates a DaemonSet.
+    /// Creates a DaemonSet in the story's namespace.
     pub(crate) async fn create_daemon(&self, daemon: &Daemon) -> anyhow::Result<()> {
         let daemon: DynamicObject = from(daemon.manifest(&self.name))?;
         let made = self.daemons().create(&PostParams::default(), &daemon).await;
@@ -352,7 +354,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Creates a second pod of the current revision on a node. It is owned by the DaemonSet, like a pod of the native controller.
+    /// Creates a second pod of the current revision on a node, with the owner reference that the native controller would set.
     pub(crate) async fn add_pod(&self, node: usize) -> anyhow::Result<()> {
         let old = self.pod_on(node).await?;
         let current = self.see(|picture| picture.current().cloned()).await;
@@ -384,7 +386,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Deletes the DaemonSet, with or without its pods, and waits until it is gone.
+    /// Deletes the DaemonSet and waits until it is gone. `params` decides if its pods are deleted, too.
     pub(crate) async fn delete_daemon(&self, params: &DeleteParams) -> anyhow::Result<()> {
         let daemons = self.daemons();
         let owner = daemons.get(DAEMON).await?.metadata.uid.unwrap_or_default();
@@ -403,9 +405,10 @@ impl Stage {
         bail!("the DaemonSet is still there")
     }
 
-    /// Waits briefly until nodes are seen Ready. Otherwise the next check could pass only because they are still offline.
+    /// Waits until the monitor has seen these nodes Ready, for a short time. Otherwise the next check might succeed only because
+    /// they still look offline.
     ///
-    /// While a story stops the API server, they are not seen.
+    /// If the story has frozen the API server, the monitor can't see them, so this is no error.
     async fn await_return(&self, nodes: &[usize]) {
         let names: Vec<String> = nodes.iter().map(|node| self.node(*node)).collect();
         for _ in 0..self.world.pace.pick(100, 30 * BUSY) {
@@ -432,7 +435,7 @@ impl Stage {
         backend.kill(&holder)
     }
 
-    /// Patches the DaemonSet: strategic merge for a native one, merge for an Advanced one.
+    /// Patches the DaemonSet: with a strategic merge patch if it is native, with a merge patch if it is Advanced.
     pub(crate) async fn patch_daemon(&self, patch: &Value) -> anyhow::Result<()> {
         let patch = match self.kind.group.as_str() {
             "apps" => Patch::Strategic(patch),
@@ -447,7 +450,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Patches a Node (merge).
+    /// Applies a merge patch to a Node.
     pub(crate) async fn patch_node(&self, node: usize, patch: &Value) -> anyhow::Result<()> {
         let nodes = Api::<Node>::all(self.world.client.clone());
         let patched = nodes
@@ -473,7 +476,7 @@ impl Stage {
         patched.map(drop).context("patch the pod")
     }
 
-    /// Returns the pod of a node that is not terminating.
+    /// Returns the pod on a node that is not terminating. It is an error if there is none.
     pub(crate) async fn pod_on(&self, node: usize) -> anyhow::Result<Pod> {
         let name = self.node(node);
         let pod = self
@@ -482,7 +485,7 @@ impl Stage {
         pod.with_context(|| format!("{name} has no pod"))
     }
 
-    /// Returns the pod of a node, preferably one that is not terminating.
+    /// Returns the pod on a node: one that is not terminating if possible, else a terminating one.
     pub(crate) async fn any_pod_on(&self, node: usize) -> anyhow::Result<Pod> {
         let name = self.node(node);
         let pod = self
@@ -556,7 +559,7 @@ impl Stage {
         {
             self.world.backend.controller(true)?;
         }
-        // A failed story leaves its policies behind.
+        // A story that failed may have left its admission policies in place. Remove them.
         for verb in story.steps.iter().filter_map(|step| match step {
             Step::Policy(verb, _, true) => Some(*verb),
             _ => None,
@@ -592,7 +595,7 @@ pub(crate) fn from<T: serde::de::DeserializeOwned>(manifest: Value) -> anyhow::R
     serde_json::from_value(manifest).context("read a manifest")
 }
 
-/// Returns true if a namespace is ready for pods.
+/// Returns true if a namespace has the default service account, without which pods can't be created.
 pub(crate) async fn has_service_account(accounts: &Api<ServiceAccount>) -> bool {
     accounts
         .get_opt("default")

@@ -1,8 +1,8 @@
-//! A real control plane with the real binary as its controller.
+//! A real control plane, with the built yurt-ds binary as its controller.
 //!
-//! The tests run only if `YURT_DS_SUITE_KUBECONFIG` names a kubeconfig of a cluster administrator. The nodes are fake
-//! (`sim::kubelet`), everything else is real. `.ci/run` starts such a control plane. Its `audit.log`, next to the kubeconfig,
-//! shows the author of every write. On other clusters the checks of the audit log are skipped.
+//! The tests run only if `YURT_DS_SUITE_KUBECONFIG` names a kubeconfig of a cluster administrator. Only the kubelets are fake
+//! (`sim::kubelet`). `.ci/run` starts such a control plane with an `audit.log` next to the kubeconfig, which has the author of
+//! every write. On other clusters the checks of the audit log are skipped.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -38,12 +38,13 @@ use super::world::{Backend, DENIED, Denied, Moment, PodWrites, World};
 /// Environment variable with the kubeconfig of the cluster.
 pub(crate) const KUBECONFIG: &str = "YURT_DS_SUITE_KUBECONFIG";
 
-/// Environment variable that enables the comparison of conditions, Events, metrics and `ctl`. The embedded cluster always has it.
+/// Environment variable that enables `agreement`, the comparison of conditions, Events, metrics and `ctl`. On the embedded
+/// cluster it is always enabled.
 ///
-/// It takes real time between the steps of a story, so it needs a quiet machine.
+/// On a real cluster it takes time between the steps of a story, so it needs a quiet machine.
 const AGREE: &str = "YURT_DS_SUITE_AGREE";
 
-/// Returns the kubeconfig of the cluster, if one is set.
+/// Returns the path in [`KUBECONFIG`], if it is set.
 pub(crate) fn kubeconfig() -> Option<PathBuf> {
     std::env::var_os(KUBECONFIG).map(PathBuf::from)
 }
@@ -51,7 +52,7 @@ pub(crate) fn kubeconfig() -> Option<PathBuf> {
 /// Connects to the cluster of this kubeconfig.
 pub(crate) async fn world(kubeconfig: &Path) -> anyhow::Result<World> {
     let client = client(kubeconfig, "yurt-ds-suite").await?;
-    // The control plane of `.ci/run` ignores missing node heartbeats. On other clusters nodes must renew their Leases.
+    // The control plane of `.ci/run` ignores missing node heartbeats. On other clusters the fake kubelets must renew Leases.
     let own = kubeconfig
         .with_file_name("kube-controller-manager.pid")
         .exists();
@@ -85,7 +86,7 @@ pub(crate) async fn world(kubeconfig: &Path) -> anyhow::Result<World> {
     })
 }
 
-/// Returns a client with this kubeconfig and user agent.
+/// Returns a client that uses this kubeconfig and this user agent.
 pub(crate) async fn client(kubeconfig: &Path, user_agent: &'static str) -> anyhow::Result<Client> {
     client_for(kubeconfig, user_agent).await
 }
@@ -99,7 +100,7 @@ async fn client_for(kubeconfig: &Path, user_agent: &'static str) -> anyhow::Resu
     Ok(Client::try_from(config)?)
 }
 
-/// Returns the address of the API server.
+/// Returns the address of the API server in this kubeconfig.
 async fn server(kubeconfig: &Path) -> anyhow::Result<SocketAddr> {
     let read = Kubeconfig::read_from(kubeconfig).context(KUBECONFIG)?;
     let config = Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await?;
@@ -111,10 +112,10 @@ async fn server(kubeconfig: &Path) -> anyhow::Result<SocketAddr> {
         .context("no IPv4 address of the API server")
 }
 
-/// Name of the first replica.
+/// Identity of the first replica of the controller.
 const FIRST: &str = "suite-1";
 
-/// Processes of the controller.
+/// Controller replicas as processes.
 struct Replicas {
     installation: Installation,
     running: BTreeMap<String, Process>,
@@ -133,10 +134,10 @@ struct Real {
     replicas: Arc<Mutex<Replicas>>,
     directory: PathBuf,
     server: SocketAddr,
-    /// Source address of a node's agent requests.
+    /// Source address of the requests of each node's agent.
     sources: Mutex<BTreeMap<String, Ipv4Addr>>,
     audit: Option<Mutex<Audit>>,
-    /// True if [`AGREE`] is set.
+    /// True if `agreement` is enabled by [`AGREE`].
     compares: bool,
 }
 
@@ -262,7 +263,7 @@ impl Backend for Real {
             let parameters = PostParams::default();
             policies.create(&parameters, &from(policy)?).await?;
             bindings.create(&parameters, &from(binding)?).await?;
-            // The API server reloads its policies about once a second.
+            // Wait: the API server reloads its admission policies about once a second.
             tokio::time::sleep(Duration::from_secs(5)).await;
             Ok(())
         })
@@ -277,7 +278,8 @@ impl Backend for Real {
         };
         Box::pin(async move {
             match only {
-                // Some stories kill the controller repeatedly, so it may be down at this moment.
+                // Stories that kill the controller may have stopped it at this moment, so an error means that there are no
+                // metrics.
                 Some(address) => Ok(page(address).await.ok()),
                 None => Ok(None),
             }
@@ -325,7 +327,7 @@ impl Backend for Real {
 }
 
 impl Real {
-    /// Returns an address of this machine for every node: 127.77.0.1 and so on.
+    /// Returns the source address for a node's agent: 127.77.0.1 for the first node, and so on.
     fn source(&self, node: &str) -> anyhow::Result<Ipv4Addr> {
         let mut sources = lock(&self.sources);
         let next = u16::try_from(sources.len() + 1)?;
@@ -343,7 +345,7 @@ impl Real {
         Ok(())
     }
 
-    /// Reads the audit log. Returns the default if there is none.
+    /// Reads new lines of the audit log, then calls `look`. Returns the default if there is no audit log.
     fn audit<T: Default>(&self, look: impl FnOnce(&Audit) -> Option<T>) -> anyhow::Result<T> {
         let Some(audit) = &self.audit else {
             return Ok(T::default());
@@ -354,7 +356,7 @@ impl Real {
     }
 }
 
-/// Returns the metrics page of the controller at this address.
+/// Reads the metrics page of the controller at this address.
 async fn page(address: SocketAddr) -> anyhow::Result<String> {
     let mut stream = TcpStream::connect(address)
         .await
@@ -366,18 +368,18 @@ async fn page(address: SocketAddr) -> anyhow::Result<String> {
     Ok(page)
 }
 
-/// Audit log, read as it grows.
+/// Requests in the audit log, counted as the log grows.
 struct Audit {
     path: PathBuf,
     read: u64,
     writes: BTreeMap<String, PodWrites>,
     requests: BTreeMap<String, usize>,
-    /// Requests of agents, by source address.
+    /// Counts of the agents' requests, by source address.
     asked: BTreeMap<String, Asked>,
 }
 
 impl Audit {
-    /// Starts at the present end of the log, because earlier runs used the same addresses and namespaces.
+    /// Starts at the present end of the log, because earlier runs used the same source addresses and namespaces.
     fn new(path: PathBuf) -> Self {
         let read = std::fs::metadata(&path).map_or(0, |file| file.len());
         Self {

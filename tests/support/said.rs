@@ -1,4 +1,5 @@
-//! Expected answers of agents as data: exact statuses and texts. Names of the present objects replace the placeholders.
+//! Expected responses of agents as data, with exact statuses and texts. Placeholders in a text are replaced by names of present
+//! objects.
 
 use std::sync::Arc;
 
@@ -8,8 +9,8 @@ use serde_json::Value;
 use super::agents::Answer;
 use super::picture::{Picture, condition_of, uid};
 
-/// Expected answer. Its text may have placeholders: `{ns}`, `{pod}` and `{node}` for the requested pod, `{hash}` for the current
-/// revision.
+/// Expected response. Its text may have placeholders: `{ns}`, `{pod}` and `{node}` for the requested pod, and `{hash}` for the
+/// current revision.
 #[derive(Clone, Debug)]
 pub(crate) struct Said {
     status: u16,
@@ -24,60 +25,60 @@ enum Words {
     Anything,
 }
 
-/// Expects this status and exactly this text.
+/// Expects this status with exactly this text.
 pub(crate) fn says(status: u16, text: &str) -> Said {
     let words = Words::Exactly(text.to_owned());
     Said::new(status, words)
 }
 
-/// Expects this status and a text that begins like this.
+/// Expects this status with a text that begins with these words.
 pub(crate) fn begins(status: u16, text: &str) -> Said {
     let words = Words::Beginning(text.to_owned());
     Said::new(status, words)
 }
 
-/// Expects this status and any text.
+/// Expects this status with any text.
 pub(crate) fn status(status: u16) -> Said {
     let words = Words::Anything;
     Said::new(status, words)
 }
 
-/// Expects that the pod is replaced.
+/// Expects that the agent replaces the pod.
 pub(crate) fn started() -> Said {
     says(200, "Start updating pod {ns}/{pod}").because("Started")
 }
 
-/// Expects that the pod's images will be pulled.
+/// Expects that the agent requests a pre-pull for the pod.
 pub(crate) fn requested() -> Said {
     says(200, "Image pre-pull requested for pod {ns}/{pod}")
 }
 
-/// Expects refusal 1: the node is disconnected from the cloud.
+/// Expects rejection 1 of the node API: the agent can't reach the API server.
 pub(crate) fn disconnected() -> Said {
     let text = "OTA upgrade is not allowed when node is disconnected to cloud";
     says(503, text).because("Disconnected")
 }
 
-/// Expects refusals 3 to 5 in the words of `upgrade`.
+/// Expects one of the rejections 3 to 5 of the node API, in the words of `upgrade`.
 pub(crate) fn refused(detail: &str) -> Said {
     let text = "Pre check update pod failed, Failed to check pod {ns}/{pod} status, error: ";
     says(403, &format!("{text}{detail}"))
 }
 
-/// Expects refusals 3 to 5 in the words of `imagepull`.
+/// Expects one of the rejections 3 to 5 of the node API, in the words of `imagepull`.
 pub(crate) fn pull_refused(detail: &str) -> Said {
     let text = "Failed to check pod status {ns}/{pod}, error: ";
     says(403, &format!("{text}{detail}"))
 }
 
-/// Detail of refusal 3: the pod is already terminating.
+/// Detail of rejection 3: the pod is already terminating.
 pub(crate) const DELETING: &str = "Pod {ns}/{pod} is deleting, can not be updated";
-/// Detail of refusal 4: the pod runs on another node.
+/// Detail of rejection 4: the pod runs on another node.
 pub(crate) const ELSEWHERE: &str = "Pod: {ns}/{pod} is running on {node}, can not be updated";
-/// Detail of refusal 5: there is no newer version for the pod.
+/// Detail of rejection 5: there is no newer version for the pod.
 pub(crate) const NOTHING_NEW: &str = "Pod: {ns}/{pod} update status is False, can not be updated";
 
-/// Expects refusal 6: the pod's images are not ready.
+/// Expects rejection 6 of the node API: the pod's images are not pulled.
 pub(crate) fn image_not_ready(reason: &str, message: &str) -> Said {
     let text = "Pre check update pod failed, Failed to check pod {ns}/{pod} image ready, error: Pod: {ns}/{pod} image is not ready, ";
     begins(403, &format!("{text}reason: {reason}, message: {message}"))
@@ -92,18 +93,18 @@ impl Said {
         }
     }
 
-    /// Expects this machine-readable reason, too.
+    /// Expects this value of the header `X-Ota-Reason`, too.
     pub(crate) fn because(mut self, reason: &'static str) -> Self {
         self.reason = Some(reason);
         self
     }
 
-    /// Returns true if this answer to `upgrade` means that the pod is replaced.
+    /// Returns true if this response to `upgrade` means that the agent replaces the pod.
     pub(crate) fn is_success(&self) -> bool {
         self.status == 200
     }
 
-    /// Compares an answer with the expected one.
+    /// Compares a response with the expected one. The error describes the difference.
     pub(crate) fn compare(&self, answer: &Answer, names: &Names) -> Result<(), String> {
         let text = answer.text();
         let found = || format!("{} {text:?}", answer.status.as_u16());
@@ -137,7 +138,7 @@ impl Said {
     }
 }
 
-/// Values of the placeholders.
+/// Values that replace the placeholders in a text.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Names {
     pub(crate) namespace: String,
@@ -147,7 +148,7 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// Returns `text` with the placeholders replaced.
+    /// Returns the text with its placeholders replaced.
     pub(crate) fn fill(&self, text: &str) -> String {
         text.replace("{ns}", &self.namespace)
             .replace("{pod}", &self.pod)
@@ -158,16 +159,16 @@ impl Names {
 
 type Predicate = dyn Fn(&Value, &Picture, &str) -> Result<(), String> + Send + Sync;
 
-/// Expected output of `GET /pods`.
+/// Expected response to `GET /pods`.
 #[derive(Clone)]
 pub(crate) struct Shown {
-    /// Expectation, for messages.
+    /// Name of the expectation in messages.
     pub(crate) name: String,
     predicate: Arc<Predicate>,
 }
 
 impl Shown {
-    /// Returns a named predicate over the list, the picture and the node's name.
+    /// Returns a predicate over the list, the picture of the story and the name of the agent's node.
     pub(crate) fn new(
         name: impl Into<String>,
         predicate: impl Fn(&Value, &Picture, &str) -> Result<(), String> + Send + Sync + 'static,
@@ -178,7 +179,7 @@ impl Shown {
         }
     }
 
-    /// Checks both predicates.
+    /// Returns an expectation that both predicates are true.
     pub(crate) fn and(self, other: Self) -> Self {
         Self::new(
             format!("{} and {}", self.name, other.name),
@@ -189,13 +190,13 @@ impl Shown {
         )
     }
 
-    /// Returns an error with the reason if it fails.
+    /// Evaluates the predicate. The error says why it failed.
     pub(crate) fn holds(&self, list: &Value, picture: &Picture, node: &str) -> Result<(), String> {
         (self.predicate)(list, picture, node)
     }
 }
 
-/// Checks for a `v1` `PodList` with complete pods, all of them on this node.
+/// Expects a `PodList` (`v1`) with complete pods, all of which run on the agent's node.
 pub(crate) fn a_pod_list() -> Shown {
     Shown::new("a PodList of this node", |list, _, node| {
         let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -214,7 +215,7 @@ pub(crate) fn a_pod_list() -> Shown {
     })
 }
 
-/// Checks that the live pod of the DaemonSet has `PodNeedUpgrade` with this status, as in the API, and is not being deleted.
+/// Expects that the list has the DaemonSet's pod of the node, with `PodNeedUpgrade` of this status for the current revision.
 pub(crate) fn announced(status: bool) -> Shown {
     let expected = if status { "True" } else { "False" };
     Shown::new(
@@ -234,7 +235,7 @@ pub(crate) fn announced(status: bool) -> Shown {
     )
 }
 
-/// Checks that the live pod has `PodImageReady` with this status and reason.
+/// Expects that the list has the DaemonSet's pod of the node, with `PodImageReady` of this status and reason.
 pub(crate) fn image_shown(status: &'static str, reason: &'static str) -> Shown {
     Shown::new(
         format!("PodImageReady={status} {reason}"),
@@ -252,7 +253,7 @@ pub(crate) fn image_shown(status: &'static str, reason: &'static str) -> Shown {
     )
 }
 
-/// Checks the number of pods.
+/// Expects this number of pods in the list.
 pub(crate) fn so_many(expected: usize) -> Shown {
     Shown::new(format!("{expected} pods"), move |list, _, _| {
         let found = list["items"].as_array().map_or(0, Vec::len);

@@ -1,4 +1,4 @@
-//! A small cluster in real time over HTTP, for the real agent as a process. Faults can affect any single request.
+//! A small embedded cluster in real time that an agent process can reach over HTTP. Single requests can be made to fail.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -27,33 +27,33 @@ use super::objects::{DAEMON, Daemon, NEW, image_patch};
 use super::picture::{condition_of, controller_of};
 use super::player::from;
 
-/// Prefix of its node names.
+/// Prefix of the cluster's node names.
 const NAME: &str = "served";
 
-/// Namespace of its pods.
+/// Namespace of the cluster's pods.
 pub(crate) const NAMESPACE: &str = "default";
 
-/// Cluster with a DaemonSet in OTA mode that has a new version.
+/// Cluster with one DaemonSet in OTA mode, for which a new version is announced.
 pub(crate) struct Served {
-    /// Cluster.
+    /// Embedded cluster with a controller and kubelets.
     pub(crate) world: World,
-    /// Link to its API server.
+    /// Link between agents and API server.
     pub(crate) link: Link,
     directory: tempfile::TempDir,
     proxy: Proxy,
     _serve: Task,
 }
 
-/// Running agent.
+/// Running agent process.
 pub(crate) struct Running {
-    /// Client for requests.
+    /// Client that sends requests to the agent.
     pub(crate) agent: Agent,
-    /// Address that it listens on.
+    /// TCP address that the agent listens on.
     pub(crate) address: SocketAddr,
 }
 
 impl Served {
-    /// Starts a cluster with this many nodes and waits until every pod is announced as outdated.
+    /// Starts a cluster with this many nodes and waits until a new version is announced on every pod.
     pub(crate) async fn start(nodes: usize) -> anyhow::Result<Self> {
         let world = World::start(WorldSetup {
             clock: Clock::System,
@@ -107,7 +107,7 @@ impl Served {
         bail!("not every pod is announced as {status}")
     }
 
-    /// Returns an API for its pods.
+    /// Returns an API for the cluster's pods.
     pub(crate) fn pods(&self) -> Api<Pod> {
         Api::namespaced(self.world.client(), NAMESPACE)
     }
@@ -125,18 +125,18 @@ impl Served {
         found.with_context(|| format!("{name} has no pod"))
     }
 
-    /// Returns the path of an action on the node's pod.
+    /// Returns the agent's path for an action on the pod of a node.
     pub(crate) async fn path(&self, number: usize, action: &str) -> anyhow::Result<String> {
         let name = self.pod_on(number).await?.name_any();
         Ok(path(&name, action))
     }
 
-    /// Returns the state directory of the agent with this name.
+    /// Returns the directory with this name, in which an agent stores its state.
     pub(crate) fn home(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
-    /// Returns the command for the agent of a node with its state in this home.
+    /// Returns the command that runs the agent of a node with its state in this directory.
     pub(crate) fn command(&self, node: &str, home: &str, listen: &str) -> anyhow::Result<Command> {
         let setup = Setup {
             node: node.to_owned(),
@@ -150,7 +150,7 @@ impl Served {
         Ok(agent_command(&setup, &config, listen))
     }
 
-    /// Starts the agent of a node with its state in this home. Waits only for its port.
+    /// Starts the agent of a node with its state in this directory. Waits only until it listens.
     pub(crate) async fn agent(&self, node: &str, home: &str) -> anyhow::Result<Running> {
         let mut command = self.command(node, home, ANY_PORT)?;
         let log = self.home(&format!("{home}.log"));
@@ -163,7 +163,7 @@ impl Served {
         })
     }
 
-    /// Waits until an agent with this home has saved its pods.
+    /// Waits until the agent has saved its pods in this directory.
     pub(crate) async fn until_kept(&self, home: &str) -> anyhow::Result<()> {
         let kept = self.home(home).join("pods.json");
         for _ in 0..60 * BUSY {
@@ -175,7 +175,7 @@ impl Served {
         bail!("{} is not written", kept.display())
     }
 
-    /// Starts the agent of a node and waits until it knows its pods.
+    /// Starts the agent of a node and waits until it has listed its pods.
     pub(crate) async fn ready_agent(&self, number: usize) -> anyhow::Result<Running> {
         let name = node(number);
         let running = self.agent(&name, &name).await?;
@@ -189,7 +189,7 @@ impl Served {
         bail!("the agent does not become ready")
     }
 
-    /// Makes requests of agents fail by this rule until the guard is dropped.
+    /// Applies a fault rule to the requests of agents until the returned guard is dropped.
     pub(crate) fn fault(
         &self,
         rule: impl Fn(&RequestInfo) -> Fault + Send + Sync + 'static,
@@ -203,7 +203,7 @@ impl Served {
         })
     }
 
-    /// Returns the number of requests of agents so far, without watches.
+    /// Returns the number of requests that agents have sent to the API server so far, without watches.
     pub(crate) fn asked(&self) -> u64 {
         let all = self.world.cluster.requests().into_iter();
         all.filter(|count| is_agent(&count.user_agent) && count.verb != "watch")
@@ -212,12 +212,12 @@ impl Served {
     }
 }
 
-/// Returns the path of an action on a pod.
+/// Returns the agent's path for an action on a pod.
 pub(crate) fn path(pod: &str, action: &str) -> String {
     format!("/openyurt.io/v1/namespaces/{NAMESPACE}/pods/{pod}/{action}")
 }
 
-/// Returns the name of a node.
+/// Returns the name of the cluster's node with this number.
 pub(crate) fn node(number: usize) -> String {
     format!("{NAME}-{number}")
 }

@@ -1,7 +1,8 @@
-//! Scenarios as data: the initial objects, the steps, the expectations.
+//! Scenarios as data: initial objects, steps and expectations.
 //!
-//! A [`Scenario`] is one sentence of the specification. It has one or more stories, one per value that the sentence names. The
-//! same stories are played on the embedded cluster and on a real control plane. [`Pace`] selects shorter times for the latter.
+//! A [`Scenario`] is one sentence of the specification. It has a story for each value that the sentence names, at least one. The
+//! same stories are played on the embedded cluster and on a real control plane. [`Pace`] lets them use shorter times on the
+//! latter.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,16 +19,16 @@ use super::player::Stage;
 /// Reason why scenarios with faults in single requests are not played on a real cluster.
 pub(crate) const NO_FAULT_POINTS: &str = "there is nothing between a real API server and the controller that could delay or break single requests";
 
-/// Seconds after which the controller has seen what the story has seen. Watches of pods and DaemonSets have no common order. A
-/// story that changes both waits in between if the change of the pod must come first.
+/// Seconds after which the controller has certainly seen a change. It watches pods and DaemonSets separately, so a story has to
+/// wait this long between a change of a pod and a change of the DaemonSet that must be seen in this order.
 pub(crate) const SEEN: u64 = 2;
 
-/// Speed of time.
+/// Kind of time in which a story is played.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pace {
-    /// Virtual time: minutes take milliseconds.
+    /// Virtual time of the embedded cluster, where minutes take milliseconds.
     Virtual,
-    /// Real time.
+    /// Real time of a real cluster.
     Real,
 }
 
@@ -46,17 +47,17 @@ pub(crate) const fn secs(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// One sentence of the specification.
+/// Sentence of the specification, with the stories that test it.
 pub(crate) struct Scenario {
-    /// Its stories, played in parallel.
+    /// Stories of the scenario, which are played in parallel.
     pub(crate) stories: Vec<Story>,
-    /// Reason why it is not played on a real control plane.
+    /// Reason why the scenario is not played on a real control plane, if so.
     pub(crate) only_embedded: Option<&'static str>,
-    /// Reason why it is not played on the embedded cluster.
+    /// Reason why the scenario is not played on the embedded cluster, if so.
     pub(crate) only_real: Option<&'static str>,
-    /// Oldest minor version of Kubernetes that can play it.
+    /// Oldest minor version of Kubernetes on which the scenario can be played.
     pub(crate) since: u32,
-    /// True if it affects the whole cluster or the controller, so that nothing may run in parallel.
+    /// True if the scenario affects the whole cluster or the controller, so that no other one may be played in parallel.
     pub(crate) alone: bool,
 }
 
@@ -79,62 +80,62 @@ impl From<Story> for Scenario {
 }
 
 impl Scenario {
-    /// Excludes it from real control planes, for this reason.
+    /// Excludes the scenario from real control planes, for this reason.
     pub(crate) fn only_embedded(mut self, why: &'static str) -> Self {
         self.only_embedded = Some(why);
         self
     }
 
-    /// Excludes it from the embedded cluster, for this reason.
+    /// Excludes the scenario from the embedded cluster, for this reason.
     pub(crate) fn only_real(mut self, why: &'static str) -> Self {
         self.only_real = Some(why);
         self
     }
 
-    /// Excludes it from Kubernetes before 1.`minor`.
+    /// Excludes the scenario from Kubernetes versions before 1.`minor`.
     pub(crate) fn since(mut self, minor: u32) -> Self {
         self.since = minor;
         self
     }
 
-    /// Excludes other scenarios while it is played.
+    /// Prevents other scenarios from being played in parallel.
     pub(crate) fn alone(mut self) -> Self {
         self.alone = true;
         self
     }
 }
 
-/// Writes to pods that a story allows the controller.
+/// Writes to pods that the controller may make in a story.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Writes {
-    /// Only deletions that replaced a pod.
+    /// Deletions and in-place updates, none of which may fail.
     Deletions,
-    /// Also failed deletions (races, faults).
+    /// Deletions and in-place updates, some of which may fail because of races or faults.
     Attempts,
-    /// Only evictions, some of which may fail.
+    /// Evictions, some of which may fail.
     Evictions,
-    /// Also conditions (OTA).
+    /// The writes of `Attempts`, and patches of pod conditions (OTA mode, pre-pulls).
     Conditions,
-    /// Also conditions and the marks of pods that wait for lifecycle hooks.
+    /// The writes of `Conditions`, and the marks of pods that wait for a lifecycle hook.
     Marks,
-    /// Also creation, ownership transfer, adoption and release of pods.
+    /// The writes of `Marks`, and creation, ownership transfer, adoption and release of pods.
     Surges,
 }
 
-/// One story of a scenario.
+/// One story of a scenario: a DaemonSet, its nodes, and the steps.
 pub(crate) struct Story {
     pub(crate) nodes: usize,
     pub(crate) daemon: Daemon,
     pub(crate) allowed: usize,
     pub(crate) writes: Writes,
-    /// True if a pod may only be deleted after a request to its agent.
+    /// True if a pod may only be deleted after a node owner has requested it from the agent.
     pub(crate) only_wished: bool,
-    /// True if a Ready node that has an available pod must never be without one.
+    /// True if a Ready node must never lose its last available pod.
     pub(crate) always_served: bool,
     pub(crate) steps: Vec<Step>,
 }
 
-/// Action of a single story.
+/// Function that performs an action of a story.
 pub(crate) type Deed = Arc<dyn Fn(Stage) -> BoxFuture<'static, anyhow::Result<()>> + Send + Sync>;
 
 /// Step of a story.
@@ -142,56 +143,57 @@ pub(crate) type Deed = Arc<dyn Fn(Stage) -> BoxFuture<'static, anyhow::Result<()
 pub(crate) enum Step {
     /// Takes nodes offline.
     Offline(Vec<usize>, Outage),
-    /// Brings nodes back.
+    /// Brings nodes back online.
     Online(Vec<usize>),
-    /// Makes a node go up and down repeatedly.
+    /// Takes a node offline and back online repeatedly. The two times are for up and down.
     Flap(usize, Duration, Duration),
-    /// Removes a node from the cluster permanently.
+    /// Deletes a Node permanently.
     RemoveNode(usize),
-    /// Changes the behavior of containers: image, node (0: all), behavior.
+    /// Changes the behavior of containers with this image on a node (0: on all nodes).
     Behave(String, usize, Box<Behaviour>),
-    /// Sets the time that containers on a node take to end.
+    /// Sets the time that containers on a node take to terminate.
     TerminateIn(usize, Duration),
-    /// Patches the DaemonSet: strategic merge for a native one, merge for an Advanced one.
+    /// Patches the DaemonSet: with a strategic merge patch if it is native, with a merge patch if it is Advanced.
     Patch(Value),
-    /// Patches a Node (merge).
+    /// Applies a merge patch to a Node.
     PatchNode(usize, Value),
-    /// Patches a pod (merge).
+    /// Applies a merge patch to the pod on a node.
     PatchPod(usize, Value),
-    /// Deletes the pod on a node as a user.
+    /// Deletes the pod on a node, as a user might.
     DeletePod(usize),
-    /// Rejects new pods of the native controller, or stops that.
+    /// Starts or stops rejecting the pods that the native controller creates.
     RefusePods(bool),
-    /// Starts or stops an admission policy that denies the controller this write to the pod on a node (0: to all pods).
+    /// Starts or stops an admission policy that rejects this write of the controller to the pod on a node (0: to all pods).
     Policy(&'static str, usize, bool),
-    /// Performs another action.
+    /// Performs an action that the story defines. The text describes it.
     Does(&'static str, Deed),
-    /// Excludes deletions of pods on this node from now on: they are not the controller's.
+    /// Excludes deletions of this node's pods from the checks: from now on they may have other reasons than the controller.
     Excuse(usize),
-    /// Makes "replaced" and "untouched" refer to this moment, and resets all counters.
+    /// Remembers the present pods for checks such as "replaced" and "untouched", and sets all counts to zero.
     Remember,
-    /// Waits until the check holds, within the usual time limit.
+    /// Waits until a check succeeds, within the usual time limit.
     Until(Check),
-    /// Verifies that the check holds all this time.
+    /// Repeats a check for this time. It must always succeed.
     Throughout(Check, Duration),
-    /// Waits until the check holds, within this time.
+    /// Waits until a check succeeds, within this time.
     UntilWithin(Check, Duration),
-    /// Waits without an expectation.
+    /// Waits for this time without a check.
     Wait(Duration),
     /// Stops the native DaemonSet controller, or resumes it.
     Native(bool),
-    /// Checks that the controller sends no request for this time, except watches and its Lease.
+    /// Checks that the controller sends no request for this time, except watches and its Lease. The times are for the embedded
+    /// and for a real cluster.
     Quiet(Duration, Duration),
-    /// Checks how many writes to pods the controller has made since the last `remember`.
+    /// Checks the number of the controller's writes to pods since [`Self::Remember`].
     PodWrites(usize),
-    /// Kills all replicas of the controller, or starts it again.
+    /// Kills all replicas of the controller (false), or starts one (true).
     Controller(bool),
-    /// Performs an action on a node's agent.
+    /// Performs an action on a node's agent, or sends it a request.
     Ask(Ask),
 }
 
 impl Step {
-    /// Returns true if the step changes a Node.
+    /// Returns true if the step changes a Node object.
     pub(crate) fn changes_nodes(&self) -> bool {
         matches!(
             self,
@@ -203,7 +205,7 @@ impl Step {
         )
     }
 
-    /// Returns true if the step waits for a check or for some time.
+    /// Returns true if the step takes time, because it waits for a check or repeats one.
     pub(crate) fn waits(&self) -> bool {
         match self {
             Self::Until(_) | Self::UntilWithin(..) | Self::Wait(_) | Self::Quiet(..) => true,
@@ -214,7 +216,7 @@ impl Step {
 }
 
 impl Story {
-    /// Begins a story on this many Ready nodes with the usual DaemonSet. One node may be unavailable.
+    /// Begins a story on this many Ready nodes with [`Daemon::new`]. One node may be unavailable.
     pub(crate) fn on(nodes: usize) -> Self {
         Self {
             nodes,
@@ -227,7 +229,7 @@ impl Story {
         }
     }
 
-    /// Sets the DaemonSet. For an Advanced one the controller also creates pods.
+    /// Sets the DaemonSet of the story. For an Advanced one, the controller may also create pods.
     pub(crate) fn with(mut self, daemon: Daemon) -> Self {
         if daemon.is_advanced() {
             self.writes = Writes::Surges;
@@ -236,25 +238,25 @@ impl Story {
         self
     }
 
-    /// Sets the number of nodes that may be unavailable.
+    /// Sets the number of nodes that may lack an available pod because of the controller.
     pub(crate) fn allowed(mut self, nodes: usize) -> Self {
         self.allowed = nodes;
         self
     }
 
-    /// Sets the writes to pods that are allowed.
+    /// Sets the writes to pods that the controller may make.
     pub(crate) fn writing(mut self, writes: Writes) -> Self {
         self.writes = writes;
         self
     }
 
-    /// Requires that a pod is only deleted after a request to its agent.
+    /// Requires that a pod is only deleted after a node owner has requested it from the agent.
     pub(crate) fn only_wished(mut self) -> Self {
         self.only_wished = true;
         self
     }
 
-    /// Requires that a Ready node that has an available pod is never without one.
+    /// Requires that a Ready node never loses its last available pod.
     pub(crate) fn always_served(mut self) -> Self {
         self.always_served = true;
         self
@@ -266,12 +268,12 @@ impl Story {
         self
     }
 
-    /// Takes nodes offline. They and their pods are marked as the node lifecycle controller does.
+    /// Takes nodes offline. The Nodes and their pods are marked as not Ready, as the node lifecycle controller does.
     pub(crate) fn offline(self, nodes: impl IntoIterator<Item = usize>) -> Self {
         self.step(Step::Offline(nodes.into_iter().collect(), Outage::MARKED))
     }
 
-    /// Takes nodes offline. Their pods are not marked.
+    /// Takes nodes offline. The Nodes are marked as not Ready, but their pods stay Ready.
     pub(crate) fn offline_autonomous(self, nodes: impl IntoIterator<Item = usize>) -> Self {
         self.step(Step::Offline(
             nodes.into_iter().collect(),
@@ -279,43 +281,43 @@ impl Story {
         ))
     }
 
-    /// Brings nodes back.
+    /// Brings nodes back online.
     pub(crate) fn online(self, nodes: impl IntoIterator<Item = usize>) -> Self {
         self.step(Step::Online(nodes.into_iter().collect()))
     }
 
-    /// Changes the image of the template.
+    /// Changes the image in the DaemonSet's template.
     pub(crate) fn image(self, image: &str) -> Self {
         self.patch(image_patch(image))
     }
 
-    /// Patches the DaemonSet.
+    /// Applies a patch to the DaemonSet.
     pub(crate) fn patch(self, patch: Value) -> Self {
         self.step(Step::Patch(patch))
     }
 
-    /// Patches a Node.
+    /// Applies a merge patch to a Node.
     pub(crate) fn patch_node(self, node: usize, patch: Value) -> Self {
         self.step(Step::PatchNode(node, patch))
     }
 
-    /// Sets an annotation with the project's prefix.
+    /// Sets a yurt-ds annotation of the DaemonSet.
     pub(crate) fn annotate(self, name: &str, value: &str) -> Self {
         self.patch(annotation_patch(name, Some(value)))
     }
 
-    /// Removes an annotation with the project's prefix.
+    /// Removes a yurt-ds annotation of the DaemonSet.
     pub(crate) fn unannotate(self, name: &str) -> Self {
         self.patch(annotation_patch(name, None))
     }
 
-    /// Sets the behavior of containers of this image on every node of the story.
+    /// Sets the behavior of containers with this image on every node of the story.
     pub(crate) fn behave(self, image: &str, behaviour: Behaviour) -> Self {
         self.behave_on(0, image, behaviour)
     }
 
-    /// Sets the behavior of containers of this image on one node. A crashing pod changes on its own, so a write to it may
-    /// conflict and be repeated.
+    /// Sets the behavior of containers with this image on one node. A crashing pod changes on its own, so writes to it may
+    /// conflict and are allowed to fail.
     pub(crate) fn behave_on(mut self, node: usize, image: &str, behaviour: Behaviour) -> Self {
         if behaviour.crash_after.is_some() && self.writes == Writes::Deletions {
             self.writes = Writes::Attempts;
@@ -323,7 +325,7 @@ impl Story {
         self.step(Step::Behave(image.into(), node, Box::new(behaviour)))
     }
 
-    /// Performs an action of this story only.
+    /// Performs an action that only this story has. The text describes it.
     pub(crate) fn does<F>(
         self,
         what: &'static str,
@@ -338,23 +340,23 @@ impl Story {
         ))
     }
 
-    /// Denies the controller this write to the pod on a node (0: to all pods) by an admission policy. Verbs are `delete`,
-    /// `patch`, `create` and `status`, a patch of the status.
+    /// Adds an admission policy that rejects this write of the controller to the pod on a node (0: to all pods). Verbs are
+    /// `delete`, `patch`, `create`, and `status` for a patch of the status.
     pub(crate) fn deny(self, verb: &'static str, node: usize) -> Self {
         self.step(Step::Policy(verb, node, true))
     }
 
-    /// Removes that policy.
+    /// Removes the admission policy about this verb.
     pub(crate) fn allow(self, verb: &'static str) -> Self {
         self.step(Step::Policy(verb, 0, false))
     }
 
-    /// Deletes the pod on a node as a user.
+    /// Deletes the pod on a node, as a user might.
     pub(crate) fn delete_pod(self, node: usize) -> Self {
         self.step(Step::DeletePod(node))
     }
 
-    /// Excludes deletions of pods on this node from now on: they are not the controller's.
+    /// Excludes deletions of this node's pods from the checks: from now on they may have other reasons than the controller.
     pub(crate) fn excuse(self, node: usize) -> Self {
         self.step(Step::Excuse(node))
     }
@@ -364,7 +366,8 @@ impl Story {
         self.step(Step::Native(runs))
     }
 
-    /// Kills all replicas of the controller, or starts it again. Its requests may then be repeated, and fail the second time.
+    /// Kills all replicas of the controller (false), or starts one (true). A restarted controller may repeat requests, so failed
+    /// writes are allowed.
     pub(crate) fn controller(mut self, runs: bool) -> Self {
         if self.writes == Writes::Deletions {
             self.writes = Writes::Attempts;
@@ -372,42 +375,42 @@ impl Story {
         self.step(Step::Controller(runs))
     }
 
-    /// Waits this many seconds without an expectation.
+    /// Waits this many seconds without a check.
     pub(crate) fn wait(self, seconds: u64) -> Self {
         self.step(Step::Wait(secs(seconds)))
     }
 
-    /// Checks that the controller sends no request for this many seconds (on the embedded cluster, on a real one).
+    /// Checks that the controller sends no request for this many seconds: on the embedded cluster, on a real one.
     pub(crate) fn quiet(self, embedded: u64, real: u64) -> Self {
         self.step(Step::Quiet(secs(embedded), secs(real)))
     }
 
-    /// Waits until the check holds, within this many seconds.
+    /// Waits until a check succeeds, within this many seconds.
     pub(crate) fn until_within(self, check: Check, seconds: u64) -> Self {
         self.step(Step::UntilWithin(check, secs(seconds)))
     }
 
-    /// Waits until the check holds, within the usual time limit.
+    /// Waits until a check succeeds, within the usual time limit.
     pub(crate) fn until(self, check: Check) -> Self {
         self.step(Step::Until(check))
     }
 
-    /// Verifies that the check holds for this many seconds.
+    /// Repeats a check for this many seconds. It must always succeed.
     pub(crate) fn throughout(self, check: Check, seconds: u64) -> Self {
         self.step(Step::Throughout(check, secs(seconds)))
     }
 
-    /// Verifies that the check holds now.
+    /// Checks once, now.
     pub(crate) fn expect(self, check: Check) -> Self {
         self.throughout(check, 0)
     }
 
-    /// Makes "replaced" and "untouched" refer to this moment, and resets all counters.
+    /// Remembers the present pods for checks such as "replaced" and "untouched", and sets all counts to zero.
     pub(crate) fn remember(self) -> Self {
         self.step(Step::Remember)
     }
 
-    /// Checks how many writes to pods the controller has made since the last `remember`.
+    /// Checks the number of the controller's writes to pods since [`Self::remember`].
     pub(crate) fn pod_writes(self, count: usize) -> Self {
         self.step(Step::PodWrites(count))
     }

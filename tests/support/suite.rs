@@ -1,12 +1,12 @@
-//! Turns stories into tests. On the embedded cluster every scenario is a test; on a real one they form a single test.
+//! Turns scenarios into tests: one test each on the embedded cluster, a single test for all of them on a real one.
 
 use super::story::{Pace, Scenario};
 
 /// Scenario with its name.
 pub(crate) struct Entry {
-    /// Sentence as a function name. It begins with its number in the specification.
+    /// Sentence of the specification, as the name of a function. It begins with the number of the sentence.
     pub(crate) name: &'static str,
-    /// Returns the scenario at this pace.
+    /// Function that returns the stories of the scenario. Times in them depend on the pace.
     pub(crate) tell: fn(Pace) -> Scenario,
     /// Reason why the outcome may differ on an older Kubernetes. `None` means that it is the same everywhere.
     ///
@@ -16,17 +16,18 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// Returns the sentence.
+    /// Returns the sentence of the specification as text.
     pub(crate) fn sentence(&self) -> String {
         self.name.replace('_', " ")
     }
 
-    /// Returns the name of a story, short enough for a namespace.
+    /// Returns the name of a story, which is short enough for a namespace. It consists of the numbers of scenario and story.
     pub(crate) fn short(&self, story: usize) -> String {
         format!("{}-{story}", self.number())
     }
 
-    /// Returns the name of a story, unique among all scenarios. Several of them may belong to one sentence.
+    /// Returns the name of a story, unique in the whole suite. Several scenarios may have the same number, so a letter
+    /// distinguishes them.
     pub(crate) fn short_among<'a>(
         &self,
         all: impl Iterator<Item = &'a Self>,
@@ -43,7 +44,7 @@ impl Entry {
     }
 }
 
-/// Expands to an `Option` of at most one value.
+/// Expands to an `Option`: `Some` of its argument, or `None` without one.
 macro_rules! perhaps {
     () => {
         None
@@ -54,15 +55,15 @@ macro_rules! perhaps {
 }
 pub(crate) use perhaps;
 
-/// Declares scenarios. Each function becomes a test on the embedded cluster and an entry of `ALL`.
+/// Declares the scenarios of a file. Each function becomes a test on the embedded cluster and an entry of `ALL`.
 ///
-/// `vary because "…";` gives the reason why outcomes may differ on an older Kubernetes. After `also on minor version 28;` the
-/// embedded cluster also plays each scenario as that version.
+/// `vary because "…";` gives the reason why outcomes may differ on an older Kubernetes. With `also on minor version 28;`, the
+/// embedded cluster plays each scenario a second time, as that version.
 macro_rules! scenarios {
     ($(vary because $why:literal;)? $(also on minor version $minor:literal;)? $($(#[doc = $doc:literal])* fn $name:ident($pace:ident) $body:block)*) => {
-        /// Older minor version of Kubernetes on which the scenarios are played, too.
+        /// Older minor version of Kubernetes that the embedded cluster also simulates.
         const OLDER: Option<u32> = $crate::support::suite::perhaps!($($minor)?);
-        /// Reason why outcomes may differ on the older version.
+        /// Reason why outcomes may differ on an older version of Kubernetes.
         const VARY: Option<&str> = $crate::support::suite::perhaps!($($why)?);
         /// Scenarios of this file.
         pub(crate) const ALL: &[$crate::support::suite::Entry] = &[$(

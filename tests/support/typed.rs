@@ -1,4 +1,4 @@
-//! Commands that an operator types after `yurt-ds ctl`, run on the cluster of a story.
+//! Commands after `yurt-ds ctl`, run on the cluster of a story.
 
 use anyhow::{Context as _, ensure};
 use clap::Parser as _;
@@ -7,10 +7,10 @@ use yurt_ds::ctl::{Access, CliError, Code, Context, Screen, perform};
 
 use super::player::Stage;
 
-/// Runs a command line. Returns its output and its result.
+/// Runs a `ctl` command. Returns its output, and its exit code or error.
 ///
 /// # Errors
-/// If the line can't be parsed.
+/// If the command line can't be parsed.
 pub(crate) async fn ctl(
     stage: &Stage,
     line: &str,
@@ -37,10 +37,10 @@ pub(crate) async fn ctl(
     Ok((text, ended))
 }
 
-/// Runs a command line and returns its output.
+/// Runs a `ctl` command that must succeed. Returns its output.
 ///
 /// # Errors
-/// If it doesn't end with [`Code::Complete`].
+/// If the exit code isn't [`Code::Complete`].
 pub(crate) async fn completes(stage: &Stage, line: &str) -> anyhow::Result<String> {
     let (text, ended) = ctl(stage, line).await?;
     let code = ended.map_err(|trouble| anyhow::anyhow!("{line}: {trouble}"))?;
@@ -48,10 +48,10 @@ pub(crate) async fn completes(stage: &Stage, line: &str) -> anyhow::Result<Strin
     Ok(text)
 }
 
-/// Runs a command line that must be refused.
+/// Runs a `ctl` command that must be refused with [`Code::Refused`].
 ///
 /// # Errors
-/// If it is not refused.
+/// If the command isn't refused.
 pub(crate) async fn is_refused(stage: &Stage, line: &str) -> anyhow::Result<()> {
     let (text, ended) = ctl(stage, line).await?;
     let code = ended.err().map(|trouble| trouble.code);

@@ -1,4 +1,4 @@
-//! A common interface for the two clusters.
+//! Common interface of the embedded cluster and a real one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,52 +18,52 @@ use super::machine::BUSY;
 use super::player::has_service_account;
 use super::story::Pace;
 
-/// Cluster with fake kubelets and one controller.
+/// Cluster on which stories are played, with fake kubelets and a controller.
 #[derive(Clone)]
 pub(crate) struct World {
-    /// Client of a cluster administrator.
+    /// Client with the permissions of a cluster administrator.
     pub(crate) client: Client,
-    /// Kubelets of all nodes.
+    /// Fake kubelets of all nodes.
     pub(crate) kubelets: Kubelets,
     /// Clock of the cluster.
     pub(crate) clock: Clock,
-    /// Speed of that clock.
+    /// Speed of the cluster's clock.
     pub(crate) pace: Pace,
-    /// Operations that differ between the two clusters.
+    /// Operations that the two kinds of cluster implement differently.
     pub(crate) backend: Arc<dyn Backend>,
 }
 
-/// Rule that selects faults for requests of the controller.
+/// Function that decides which requests of the controller fail, and how.
 pub(crate) type FaultRule = Box<dyn Fn(&RequestInfo) -> Fault + Send + Sync>;
 
-/// Write that an admission policy denies the controller.
+/// Kind of write that an admission policy rejects if it comes from the controller.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Denied<'a> {
     /// Namespace of the story.
     pub(crate) namespace: &'a str,
-    /// Verb of the write to pods.
+    /// Verb that the policy rejects: `delete`, `patch`, `create` or `status`.
     pub(crate) verb: &'static str,
-    /// Node, and name of the pod on it. `None` means all pods.
+    /// Name of a node and of the pod on it. `None` means all pods of the namespace.
     pub(crate) on: Option<(&'a str, &'a str)>,
 }
 
-/// Message of such a policy, after its name.
+/// Message with which such a policy rejects a write. The policy's name comes before it.
 pub(crate) const DENIED: &str = "denied request: this pod is not to be touched";
 
-/// Moment of a kill, relative to a write.
+/// Moment at which the controller is killed, relative to a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Moment {
     /// The write never reaches the API server.
     Before,
-    /// The write is carried out, but its answer is lost.
+    /// The API server carries out the write, but the response is lost.
     After,
 }
 
-/// Operations that the two clusters implement differently.
+/// Operations that the embedded and the real cluster implement differently.
 pub(crate) trait Backend: Send + Sync {
     /// Returns the controller's writes to pods of a namespace so far, as recorded by the API server.
     fn pod_writes(&self, namespace: &str) -> anyhow::Result<PodWrites>;
-    /// Returns the controller's writes so far in order, without Events and the Lease. Empty where their order is unknown.
+    /// Returns the controller's writes so far in order, without Events and the Lease. Empty if the order is unknown.
     fn writes(&self) -> Vec<String> {
         Vec::new()
     }
@@ -73,25 +73,25 @@ pub(crate) trait Backend: Send + Sync {
     fn native(&self, runs: bool) -> anyhow::Result<()>;
     /// Freezes the API server, or resumes it.
     fn api_server(&self, runs: bool) -> anyhow::Result<()>;
-    /// Kills the controller at its `number`th write from now, and restarts it.
+    /// Kills the controller at its `number`th write from now, and starts it again.
     ///
-    /// A real API server has no such trigger. On a real cluster it happens after `number` thirds of a second.
+    /// On a real cluster there is no trigger at a write, so the controller is killed after `number` thirds of a second.
     fn kill_at(&self, number: usize, moment: Moment) -> anyhow::Result<()>;
-    /// Starts a second replica of the controller that competes for the Lease.
+    /// Starts a second replica of the controller, which competes for the same Lease.
     fn two_replicas(&self) -> anyhow::Result<()>;
-    /// Starts a second installation of the controller with a Lease in another namespace.
+    /// Starts a second controller that uses a Lease in another namespace, as a second installation would.
     fn second_installation(&self) -> anyhow::Result<()> {
         anyhow::bail!("the manifests grant a Lease in one namespace")
     }
-    /// Replaces the controller by two, one for native and one for Advanced DaemonSets, with a Lease each.
+    /// Replaces the controller by two with separate Leases, one for native and one for Advanced DaemonSets.
     fn one_kind_each(&self) -> anyhow::Result<()> {
         anyhow::bail!("the manifests grant a Lease in one namespace")
     }
-    /// Kills the replica of this identity.
+    /// Kills the replica of the controller with this identity.
     fn kill(&self, identity: &str) -> anyhow::Result<()>;
-    /// Returns the namespace of the Lease.
+    /// Returns the namespace of the controller's Lease.
     fn lease_namespace(&self) -> &'static str;
-    /// Revokes a permission of the controller or of all agents, or grants it again.
+    /// Revokes a permission of the controller or of the agents, or grants it again.
     fn permission(
         &self,
         whose: Role,
@@ -99,43 +99,44 @@ pub(crate) trait Backend: Send + Sync {
         resource: &'static str,
         granted: bool,
     ) -> BoxFuture<'_, anyhow::Result<()>>;
-    /// Starts or stops an admission policy that denies the controller a write (`delete`, `patch` or `create`) to pods of a
+    /// Starts or stops an admission policy that rejects a write of the controller (`delete`, `patch` or `create`) to pods of a
     /// namespace.
     ///
-    /// It covers the pods on one node if a node is named. A policy on `create` always covers all pods.
+    /// If a node is named, the policy covers only the pods on it. A policy on `create` always covers all pods.
     fn policy<'a>(&'a self, denied: Denied<'a>, begins: bool) -> BoxFuture<'a, anyhow::Result<()>>;
-    /// Returns true if every namespace gets a service account that pods wait for.
+    /// Returns true if the cluster creates a service account in every namespace, without which pods can't be created.
     fn has_service_accounts(&self) -> bool;
 
-    /// Returns the metrics page of the controller. `None` unless exactly one replica runs and no fault affects its requests.
+    /// Returns the metrics page of the controller. `None` if it can't be compared: no or several replicas run, or a fault affects
+    /// requests.
     fn metrics(&self) -> BoxFuture<'_, anyhow::Result<Option<String>>>;
 
-    /// Kills all replicas of the controller, or starts it again.
+    /// Kills all replicas of the controller (false), or starts one (true).
     fn controller(&self, runs: bool) -> anyhow::Result<()>;
-    /// Starts the agent of a node. At most one per node may run.
+    /// Starts the agent of a node, which may have only one.
     fn agent(&self, setup: Setup) -> BoxFuture<'_, anyhow::Result<Agent>>;
-    /// Returns the requests of a node's agents to the API server so far, without watches.
+    /// Returns counts of the requests from a node's agent to the API server, without watches.
     fn asked(&self, node: &str) -> anyhow::Result<Asked>;
 
-    /// Makes requests of the controller fail by this rule from now on.
+    /// Applies a fault rule to the controller's requests until [`Self::mend`].
     fn fault(&self, _rule: FaultRule) -> anyhow::Result<()> {
         bail!("no fault points on this cluster")
     }
-    /// Returns the end of the controller's log. Empty if it has none.
+    /// Returns the end of the controller's log, or an empty text if it has none.
     fn log(&self) -> String {
         String::new()
     }
-    /// Ends all faults.
+    /// Removes all faults from the controller's requests.
     fn mend(&self) {}
-    /// Returns the controller replicas that export metrics about DaemonSets.
+    /// Returns the identities of the controller replicas that export metrics about DaemonSets.
     fn exporters(&self) -> anyhow::Result<Vec<String>> {
         bail!("the metrics of a replica are read on the embedded cluster only")
     }
-    /// Breaks all watches.
+    /// Breaks all open watches.
     fn disconnect_watches(&self) -> anyhow::Result<()> {
         bail!("no fault points on this cluster")
     }
-    /// Drops the history of events, so that a watch can't resume and needs a new list.
+    /// Drops the API server's history of events, so that a broken watch can't resume and needs a new list.
     fn forget_history(&self) -> anyhow::Result<()> {
         bail!("no fault points on this cluster")
     }
@@ -146,22 +147,22 @@ pub(crate) fn is_read(verb: &str) -> bool {
     ["get", "list", "watch"].contains(&verb)
 }
 
-/// Counts of the controller's requests for the pods of a namespace.
+/// Counts of the controller's writes to the pods of a namespace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PodWrites {
     /// Deletions that were carried out.
     pub(crate) deletions: usize,
     /// Evictions that were carried out.
     pub(crate) evictions: usize,
-    /// Patches of pods, without their status, that were carried out.
+    /// Patches of pods that were carried out, without patches of the status.
     pub(crate) patches: usize,
-    /// Deletions, evictions and such patches that were rejected.
+    /// Deletions, evictions and patches of pods that were rejected.
     pub(crate) refused: usize,
-    /// Requests that failed because the pod had changed since it was read (409).
+    /// Deletions, evictions and patches that failed because the pod had changed (409).
     pub(crate) conflicts: usize,
-    /// Requests without an answer, because the API server or the client ended before it (5xx).
+    /// Deletions, evictions and patches that failed because the API server or the client ended (5xx).
     pub(crate) unanswered: usize,
-    /// Patches of the status, and any other write.
+    /// All other writes, such as creations and patches of the status, whatever their result.
     pub(crate) others: usize,
 }
 
@@ -172,7 +173,7 @@ impl PodWrites {
         done + self.refused + self.conflicts + self.unanswered + self.others
     }
 
-    /// Returns the counts after `earlier`.
+    /// Returns the counts since `earlier`.
     pub(crate) fn since(self, earlier: Self) -> Self {
         Self {
             deletions: self.deletions - earlier.deletions,
@@ -185,7 +186,7 @@ impl PodWrites {
         }
     }
 
-    /// Counts a request and the status code of its answer. Reads are not counted.
+    /// Counts a request by its verb and the status code of its response. Reads are not counted.
     pub(crate) fn count(&mut self, verb: &str, subresource: &str, code: u64) {
         let done = match (verb, subresource) {
             ("delete", _) => &mut self.deletions,
@@ -207,12 +208,12 @@ impl PodWrites {
 }
 
 impl World {
-    /// Returns the controller's writes to pods of a namespace so far.
+    /// Returns the counts of the controller's writes to the pods of a namespace so far.
     pub(crate) fn pod_writes(&self, namespace: &str) -> anyhow::Result<PodWrites> {
         self.backend.pod_writes(namespace)
     }
 
-    /// Waits until pods can be created in a new namespace.
+    /// Waits until a new namespace has the default service account, without which pods can't be created.
     pub(crate) async fn await_service_account(&self, namespace: &str) -> anyhow::Result<()> {
         if !self.backend.has_service_accounts() {
             return Ok(());
@@ -227,7 +228,7 @@ impl World {
         bail!("no service account `default` in {namespace}")
     }
 
-    /// Waits until a new quota is in force.
+    /// Waits until a new resource quota is in force.
     pub(crate) async fn await_quota(&self, namespace: &str) -> anyhow::Result<()> {
         let quotas = Api::<ResourceQuota>::namespaced(self.client.clone(), namespace);
         for _ in 0..100 * BUSY {
