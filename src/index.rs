@@ -103,7 +103,7 @@ impl Unmanaged {
     }
 }
 
-/// Consequence of a changed DaemonSet for the watch of its pods.
+/// Change of the pod watch that a changed DaemonSet requires.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SetChange {
     /// Nothing to do.

@@ -355,8 +355,8 @@ impl News<'_> {
                 return None;
             }
             Phase::Progressing if reason == "Inconclusive" => (true, "RolloutInconclusive"),
-            // Only the time at which the rollout continues changed. Each replica calculates another time, and later events move
-            // it.
+            // Only the time at which the rollout continues changed. Replicas calculate different times, and later events change
+            // the time.
             Phase::Progressing
                 if reason == WAVE_NOT_OPEN && same_reason && same_revision && same_subject =>
             {

@@ -196,7 +196,7 @@ impl EjectCandidate {
             && self.old.nodes > 0
     }
 
-    /// Pauses the DaemonSet with the UID that was read. This write needs no other condition: a pause is always safe.
+    /// Pauses the DaemonSet if it still has the UID that was read. No other precondition is needed: a pause is always safe.
     async fn pause(&self, context: &Context) -> Result<(), CliError> {
         let uid = self.set.metadata.uid.as_deref().unwrap_or_default();
         annotate(context, &self.key, uid, PAUSED, Some("true")).await

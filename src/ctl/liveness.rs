@@ -63,7 +63,7 @@ pub(super) enum ControllerLiveness {
         /// Namespace of the Lease.
         namespace: String,
     },
-    /// There is no Lease, and the rollout's next actions were not carried out for three minutes while a command waited.
+    /// There is no Lease. A command waited for three minutes, and none of the rollout's next actions happened.
     Idle {
         /// Time when the actions became the next ones.
         since: Timestamp,

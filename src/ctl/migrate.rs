@@ -267,8 +267,8 @@ impl Migration<'_> {
         match made {
             Some(made) => self.conclude(journal, &made, screen).await,
             None => {
-                // The old manifest was applied again, and that DaemonSet owns the pods. The journal is obsolete. If it cannot be
-                // deleted, the next attempt replaces it.
+                // A user applied the old manifest again, and the DaemonSet from it owns the pods. The journal is obsolete. If it
+                // cannot be deleted, the next attempt replaces it.
                 let _ = journal.forget(&self.context.access, &self.target).await;
                 let text = words::applied_instead(&self.source, &self.target, self.purpose);
                 Err(CliError::new(Code::Failed, text))

@@ -219,7 +219,7 @@ impl AdvancedRecord {
         answered.map(|(_, at)| later(*at, UNANSWERED)).min()
     }
 
-    /// Drops the requests whose result a complete list of pods shows. `began`: start of that list.
+    /// Drops the creation requests whose result is in a complete list of pods that started at `began`.
     pub(super) fn retain_creations(&mut self, began: Option<Timestamp>) {
         let Some(began) = began else { return };
         let asked = &self.asked;

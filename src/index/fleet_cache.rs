@@ -29,7 +29,7 @@ pub(super) struct FleetCache {
     pub(super) looked: bool,
     /// Nodes that the guard's record contains as lost after their pod was deleted.
     remembered: BTreeSet<NodeName>,
-    /// Revision that a decision found proven.
+    /// Revision that an earlier decision considered proven.
     proven: Option<Revision>,
 }
 

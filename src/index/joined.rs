@@ -180,7 +180,8 @@ fn judge(
     let target = basis.state.current();
     let known = target.and_then(|target| revisions.iter().find(|known| known.hash == *target));
     (kept.made, kept.adopted) = (known.and_then(|known| known.made), basis.adopted);
-    // Even if only the current revision still exists, outdated pods or the guard's record show that it replaces another one.
+    // Older ControllerRevisions may have been deleted. Outdated pods or the guard's record still show that the current revision
+    // is not the first one.
     let has = |nodes: &[Node], revision: PodRevision| {
         let mut pods = nodes.iter().flat_map(|node| &node.pods);
         pods.any(|pod| pod.revision == revision)

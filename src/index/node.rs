@@ -64,7 +64,8 @@ impl NodeRecord {
             })
         });
         let taints: Vec<Taint> = taints.collect();
-        // Ignore the Ready condition of a node that is cut off: its time doesn't say since when the node is cut off.
+        // Ignore the Ready condition of a node that is cut off: its `lastTransitionTime` is not the time at which the node was
+        // cut off.
         let ready = ready.filter(|_| !is_cut_off(&taints));
         let stamped = ready
             .and_then(|condition| condition.last_transition.as_ref())

@@ -18,7 +18,7 @@ use crate::core::names::{
     PROGRESSIVE_CREATE_POD, TEMPLATE_GENERATION_ANNOTATION,
 };
 
-/// Annotations of other projects that are kept, in addition to those of yurt-ds.
+/// Annotations of other projects that stay in memory. All others, except those of yurt-ds, are dropped when an object is parsed.
 const KNOWN: [&str; 4] = [
     KRUISE_IN_PLACE_STATE,
     TEMPLATE_GENERATION_ANNOTATION,

@@ -172,9 +172,9 @@ fn is_remarkable(pod: &Pod) -> bool {
         || ota::is_announced(pod)
 }
 
-/// Returns until when a node in progress is within its deadline; `Some(None)` means until the next event.
+/// Returns the time at which a node in progress exceeds its deadline. `Some(None)` means that only an event can change that.
 ///
-/// `None` if the node is past its deadline, or Events have to be read for the reason of its delay.
+/// `None` if the node has exceeded its deadline, or if its Events must be read to learn why it is late.
 fn in_time_until(node: &Node, progress: Progress, now: Timestamp) -> Option<Option<Timestamp>> {
     let overdue = stuck(node, &Verdict::InProgress(progress), MISSING_GRACE, now).err()?;
     let asked = not_ready::asked_at(node, progress, MISSING_GRACE);

@@ -147,7 +147,7 @@ fn keep_partition(
     }
 }
 
-/// Excludes nodes without a pod that `partition` keeps empty.
+/// Excludes the empty nodes that must stay empty because of `partition`.
 fn keep_empty(strategy: &Strategy, fleet: &Fleet, classes: &mut [Class]) {
     for position in progressive::withheld(strategy, fleet, |_| false) {
         if matches!(

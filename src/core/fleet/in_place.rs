@@ -124,7 +124,7 @@ pub struct InPlacePatch {
     pub revision: Revision,
     /// Fields of the pod to change.
     pub change: Arc<InPlaceChange>,
-    /// State of the containers before the update. The same write stores it in the pod.
+    /// State of the containers before the update. The write that starts the update also stores it in the pod.
     pub before: BTreeMap<String, PreviousContainer>,
     /// Stopped revision that the pod is rolled back from; `None` if the pod is updated to the current revision.
     pub reverts: Option<Revision>,

@@ -82,7 +82,8 @@ proptest! {
         let is_marked = |node: &Node| {
             node.pods.iter().any(|pod| !pod.terminating && pod.exit.preparing.is_some())
         };
-        // A node whose old pod terminates next to an available new pod uses a slot of `max-surge` instead.
+        // A node whose old pod terminates next to an available new pod uses a slot of `max-surge`, not of
+        // `max-unavailable`.
         let is_beside = |verdict: &Verdict| *verdict == Verdict::InProgress(Progress::OldTerminating);
         let takes = |(node, verdict): &(&Node, &Verdict)| {
             in_flight(verdict) && !is_beside(verdict)

@@ -77,7 +77,7 @@ pub(super) fn rolling() -> impl Random<Strategy> {
             pause: pause.map(|seconds| Pause::Until(after(now(), seconds))),
             min_ready: Duration::from_secs(min_ready),
             ready_settle: Duration::from_secs(ready_settle),
-            // These stories don't cover failures of the revision, so the guard must never stop it.
+            // The window is short, so that no failure counts against the revision: these stories don't cover the guard.
             failure_window: Some(Duration::from_secs(30)),
             failure_threshold: Some(IntOrPercent::Percent(100)),
             ..Strategy::with_mode(Mode::AdvancedRollingUpdate)

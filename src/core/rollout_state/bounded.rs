@@ -55,8 +55,8 @@ impl RolloutState {
             return whole;
         }
         let cut = ROOM.iter().map(|room| self.cut(*room));
-        // If cutting all lists is not enough, keep only the stop: another writer of the status may have stored hashes of any
-        // length.
+        // If cutting all lists is not enough, keep only that the guard stopped the revision: another writer of the status may
+        // have stored hashes of any length.
         let stop = self.guard.as_ref().map(|record| FailureRecord {
             stopped: record.stopped,
             ..FailureRecord::new(record.revision.clone())

@@ -1,7 +1,7 @@
 //! Measures how long the present pods took to start or to be updated in place, and how long pods may take to end.
 //!
 //! Kubernetes timestamps are whole seconds, so a measured duration is off by up to a second, but the average of many is right.
-//! The simulated durations keep this average. They vary only by as much as rounding does not explain.
+//! The simulated durations keep this average. Their spread is the measured spread without the part that rounding explains.
 //!
 //! Pods that start at the same time slow each other down. If a plan starts fewer pods at once than the last rollout, only the
 //! pods that started together with the fewest others are measured.

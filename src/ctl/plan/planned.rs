@@ -360,7 +360,7 @@ async fn last(
     let set = view.index.set(key)?;
     let name = view.index.revision_name(&set.uid, current)?;
     let api: Api<ControllerRevision> = Api::namespaced(access.client.clone(), &key.namespace);
-    // Use a list, because callers may list ControllerRevisions but need no right to get one.
+    // List with a field selector instead of a GET: callers may have the right to list ControllerRevisions, but not to get one.
     let params = ListParams::default().fields(&format!("metadata.name={name}"));
     let listing = api.list_metadata(&params);
     let found = access

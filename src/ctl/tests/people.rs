@@ -208,7 +208,7 @@ async fn what_rests_on_nodes_is_not_done_without_them() {
     assert_eq!(plan["unknown"], json!(["nodes"]));
     let error = world.error("plan web --set max-unavailable=abc").await;
     assert_eq!(error.code, Code::Invalid);
-    // `eject` is refused: without nodes, outdated pods could be missed.
+    // `eject` is refused if Nodes cannot be listed, because it could miss outdated pods.
     let error = world.error("eject web").await;
     assert_eq!(error.code, Code::Unreachable);
     assert!(

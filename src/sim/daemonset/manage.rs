@@ -150,8 +150,8 @@ impl<'a> ManagedView<'a> {
             0 if surge == 0 => 1,
             limit => limit,
         };
-        // The limit is a share of the nodes that should get a pod. Nodes that may only keep their pod, such as unreachable ones,
-        // also use it up (observed on Kubernetes 1.36).
+        // The limit is a share of the nodes that should get a pod. Nodes that keep an existing pod but would get no new
+        // one, such as unreachable nodes, also count against the limit (observed on Kubernetes 1.36).
         nodes.retain(|node, targeting| match targeting {
             Targeting::Run => true,
             Targeting::Keep => self.pods.contains_key(node),

@@ -556,7 +556,7 @@ impl KubeletPod {
             (None, None) if !always => Some(plan(Duration::ZERO, PodAct::Complete)),
             (None, None) => None,
         };
-        // The crash is a step of this life: if the image changes before the delay ends, the step is ignored.
+        // The crash belongs to this run of the container. If the image changes before the delay ends, the crash does not happen.
         let kills = behaviour.kills_node_after;
         let kills = kills.map(|delay| plan(delay, PodAct::KillNode));
         host.next.steps.extend(end.into_iter().chain(kills));

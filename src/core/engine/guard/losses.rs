@@ -285,7 +285,7 @@ fn first_loss(
     after.min().map_or(since, |first| first.min(since))
 }
 
-/// Returns how many of the sorted `items` are in that period.
+/// Counts the items between `from` and `to`. `items` must be sorted by time.
 fn between<T>(items: &[T], from: Timestamp, to: Timestamp, at: impl Fn(&T) -> Timestamp) -> usize {
     let begin = items.partition_point(|item| at(item) < from);
     let end = items.partition_point(|item| at(item) <= to);

@@ -920,7 +920,7 @@ fn nodes_that_flap_together_with_untouched_ones_are_not_charged() {
     });
     let nodes = [flapping("a", 1040)].into_iter().chain(untouched);
     let plan = decide(&strategy(), &beside_old(nodes.collect()), at(1060));
-    // Only the first loss of node a delays other nodes.
+    // Further losses of node a delay no other node, and none of its losses counts against the revision yet.
     assert_eq!((plan.guarded, plan.counts.failures), (None, 0));
 }
 

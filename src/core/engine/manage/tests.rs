@@ -184,7 +184,7 @@ fn every_row_of_the_table_is_as_it_is_written_down() {
         case(given, on(No, node("a", old(1))), false, &["a"]);
         case(given, on(No, node("a", terminating(old(1)))), false, &[]);
         case(given, on(Keep, node("a", terminating(old(1)))), false, &[]);
-        // An offline node's pod may still run. It stays unless no pod belongs there. An empty offline node gets a pod.
+        // An offline node's pod may still run. It is deleted only if the node should have no pod. An empty offline node gets a pod.
         case(given, node("a", old(1)).away(), false, &[]);
         case(given, on(No, node("a", old(1)).away()), false, &["a"]);
         case(given, empty("a").away(), true, &[]);
@@ -500,7 +500,7 @@ fn what_is_over_waits_for_a_pause_that_doubles_and_is_forgotten_after_half_an_ho
     }
     assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 900, 900]);
     assert_eq!(backoff.holds(&"b".into(), at(now - 1)), None);
-    // The pauses start over half an hour after the end of the last pause, not earlier.
+    // The backoff is reset when half an hour has passed since the end of the last pause, not earlier.
     let mut within = backoff.clone();
     within.note(&name, at(now + 1799));
     assert_eq!(

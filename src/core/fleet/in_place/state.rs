@@ -65,7 +65,8 @@ pub(in crate::core) fn before(
     let worth = pod.containers.iter().filter_map(|container| {
         let mut images = change.images.iter();
         let changes = !container.is_init && images.any(|(name, _)| *name == container.name);
-        // If an earlier update has not finished a container, and this update doesn't change it, keep its earlier state.
+        // If an earlier update of this container is unfinished, and this update doesn't change the container, keep the state that
+        // the earlier update recorded.
         let unfinished = pod.unfinished.get(&*container.name).filter(|_| !changes);
         if let Some(unfinished) = unfinished.filter(|_| !container.is_init) {
             return Some((container.name.to_string(), unfinished.clone()));

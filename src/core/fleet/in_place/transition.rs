@@ -10,8 +10,8 @@ use crate::core::names::TEMPLATE_GENERATION_LABEL;
 /// Annotation that `kubectl rollout restart` writes into the template. If its value changes, pods must be recreated.
 const RESTARTED_AT: &str = "kubectl.kubernetes.io/restartedAt";
 
-/// Prefix of annotations for AppArmor, one per container. Kubernetes doesn't allow changes to them, or to the mark of static
-/// pods, in a pod (`ValidatePodUpdate`).
+/// Prefix of annotations for AppArmor, one per container. Kubernetes rejects an update of a pod that changes these annotations or
+/// the annotation of mirror pods (`ValidatePodUpdate`).
 const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
 const MIRROR: &str = "kubernetes.io/config.mirror";
 
