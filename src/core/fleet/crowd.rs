@@ -8,7 +8,8 @@ use crate::core::id::NodeName;
 ///
 /// [`engine::crowd`] decides which nodes may be summarized.
 ///
-/// [`Fleet::nodes`]: super::Fleet::nodes [`engine::crowd`]: crate::core::engine::crowd
+/// [`Fleet::nodes`]: super::Fleet::nodes
+/// [`engine::crowd`]: crate::core::engine::crowd
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Crowd {
     /// Number of Ready nodes with an available pod of the current revision.
