@@ -264,7 +264,7 @@ impl RolloutStatus<'_> {
 
     /// Returns the step that updates the nodes that only `partition` keeps; `None` if there are none.
     fn past_partition(&self) -> Option<NextStep> {
-        if self.plan.counts.by_word[Verdict::Partition.index()] == 0 {
+        if self.plan.counts.of_kind(Verdict::Partition) == 0 {
             return None;
         }
         let SetName { namespace, name } = self.set;

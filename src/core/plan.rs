@@ -120,14 +120,19 @@ impl Plan {
 
     /// Returns true if no further update begins before a node has pulled its images.
     pub fn is_pull_pending(&self) -> bool {
-        let of_word = |verdict: Verdict| self.counts.by_word[verdict.index()];
-        of_word(Verdict::PullPending(PullStage::Queued { failed: false })) > 0
-            && of_word(Verdict::InProgress(Progress::Replacing)) == 0
+        self.counts
+            .of_kind(Verdict::PullPending(PullStage::Queued { failed: false }))
+            > 0
+            && self
+                .counts
+                .of_kind(Verdict::InProgress(Progress::Replacing))
+                == 0
             && !self.awaits_hooks()
             && self.counts.awaiting_turn() == 0
     }
 
-    fn awaits_hooks(&self) -> bool {
+    /// Returns true if a pod waits for its preDelete hook.
+    pub(super) fn awaits_hooks(&self) -> bool {
         let of_hooks = |verdict: &Verdict| matches!(verdict, Verdict::HookPending { .. });
         self.verdicts.iter().any(of_hooks)
     }
@@ -146,10 +151,11 @@ impl Plan {
 
     /// Returns the reason why a wave is not open, if no further update begins before it opens; otherwise `None`.
     pub fn awaited(&self) -> Option<WaveShut> {
-        let of_word = |verdict: Verdict| self.counts.by_word[verdict.index()];
-        let moves = of_word(Verdict::InProgress(Progress::Replacing))
+        let moves = self
+            .counts
+            .of_kind(Verdict::InProgress(Progress::Replacing))
             + self.counts.awaiting_turn()
-            + of_word(Verdict::OutOfWindow { opens: None });
+            + self.counts.of_kind(Verdict::OutOfWindow { opens: None });
         let of_verdict = |verdict: &Verdict| match *verdict {
             Verdict::WaveNotOpen { wave, why } => Some((wave, why)),
             _ => None,
@@ -164,12 +170,17 @@ impl Plan {
     /// Returns true if no further update begins before a maintenance window opens, and image pulls don't keep more nodes waiting
     /// than windows do.
     pub fn is_out_of_window(&self) -> bool {
-        let of_word = |verdict: Verdict| self.counts.by_word[verdict.index()];
         let blocked = |verdict: &Verdict| matches!(verdict, Verdict::BlockedByPdb { .. });
         self.next_opening().is_some()
-            && of_word(Verdict::PullPending(PullStage::AwaitingReady)) <= self.out_of_window()
+            && self
+                .counts
+                .of_kind(Verdict::PullPending(PullStage::AwaitingReady))
+                <= self.out_of_window()
             && !self.verdicts.iter().any(blocked)
-            && of_word(Verdict::InProgress(Progress::Replacing)) == 0
+            && self
+                .counts
+                .of_kind(Verdict::InProgress(Progress::Replacing))
+                == 0
             && !self.awaits_hooks()
             && self.counts.awaiting_turn() == 0
     }
@@ -272,13 +283,15 @@ impl Counts {
         ]
     }
 
+    /// Returns the number of nodes whose verdict is of the same kind, whatever its details.
+    pub fn of_kind(&self, verdict: Verdict) -> usize {
+        self.by_word[verdict.index()]
+    }
+
     /// Returns the number of nodes that wait for their turn; see [`Verdict::awaits_turn`].
     fn awaiting_turn(&self) -> usize {
         let words = [Verdict::Budget { broken: false }, Verdict::AwaitingDomain];
-        words
-            .map(|verdict| self.by_word[verdict.index()])
-            .iter()
-            .sum()
+        words.map(|verdict| self.of_kind(verdict)).iter().sum()
     }
 }
 

@@ -347,7 +347,7 @@ fn after_pause(snapshot: &RolloutSnapshot) -> String {
         return text;
     }
     let counts = &snapshot.plan.counts;
-    let under_way = counts.by_word[Verdict::InProgress(Progress::Replacing).index()];
+    let under_way = counts.of_kind(Verdict::InProgress(Progress::Replacing));
     let mut text = match counts.outdated {
         0 if counts.kept > 0 => format!(
             " No node would be replaced now: {}. A new revision will wait.",

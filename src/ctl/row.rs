@@ -411,7 +411,7 @@ impl SetRow {
             allowed: Some(counts.allowed),
             surging: Some(rollout.surging()),
             surge_allowed: Some(counts.surge_allowed),
-            offline: Some(counts.by_word[Verdict::Offline(Offline::NoNode).index()]),
+            offline: Some(counts.of_kind(Verdict::Offline(Offline::NoNode))),
             offline_outdated: Some(counts.offline_outdated),
             in_progress: Some(counts.in_progress.saturating_sub(rollout.next())),
             failed: Some(counts.failed),

@@ -41,21 +41,18 @@ fn opening(rollout: &RolloutView<'_>) -> String {
 /// `None` if windows affect the most nodes, or if no further update begins before a window opens.
 fn outnumbering(rollout: &RolloutView<'_>) -> Option<String> {
     let plan = rollout.plan;
-    let of_word = |verdict: Verdict| plan.counts.by_word[verdict.index()];
-    let pulls = of_word(Verdict::PullPending(PullStage::AwaitingReady));
-    let hooks = Verdict::HookPending {
-        since: None,
-        overdue: false,
-    };
-    let moves = pulls + of_word(Verdict::InProgress(Progress::Replacing)) + of_word(hooks) > 0;
+    let counts = &plan.counts;
+    let pulls = counts.of_kind(Verdict::PullPending(PullStage::AwaitingReady));
+    let begins = counts.of_kind(Verdict::InProgress(Progress::Replacing));
+    let moves = pulls + begins > 0 || plan.awaits_hooks();
     let causes = [
         (pulls, "to pull the images"),
         (
-            of_word(Verdict::AwaitingDomain),
+            counts.of_kind(Verdict::AwaitingDomain),
             "for other failure domains",
         ),
         (
-            of_word(Verdict::Budget { broken: false }),
+            counts.of_kind(Verdict::Budget { broken: false }),
             "for a free slot",
         ),
     ];

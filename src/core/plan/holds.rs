@@ -9,7 +9,7 @@ use crate::core::words::named;
 impl Plan {
     /// Returns the nodes that keep their pod because their `hold` annotation cannot be read.
     pub(in crate::core) fn unreadable_holds<'a>(&self, fleet: &'a Fleet) -> Vec<&'a Node> {
-        if self.counts.by_word[Verdict::Held { until: None }.index()] == 0 {
+        if self.counts.of_kind(Verdict::Held { until: None }) == 0 {
             return Vec::new(); // avoids the expensive pass over all nodes when no node is on hold
         }
         let nodes = fleet.nodes.iter().zip(&self.verdicts);
