@@ -67,12 +67,13 @@ pub(super) fn class(error: &WriteError) -> ErrorClass {
 /// [`ErrorClass::Ignored`].
 pub(super) fn message(error: &WriteError, pod: &str) -> String {
     match error {
-        WriteError::Failed { error: call, .. } if class(error) != ErrorClass::Ignored => match call
-        {
-            CallError::Kube(kube::Error::Api(status)) => sentence(&status.message, pod),
-            call => sentence(&call.to_string(), pod),
-        },
-        _ => String::new(),
+        _ if class(error) == ErrorClass::Ignored => String::new(),
+        WriteError::NotLeader => String::new(),
+        WriteError::Failed {
+            error: CallError::Kube(kube::Error::Api(status)),
+            ..
+        } => sentence(&status.message, pod),
+        WriteError::Failed { error: call, .. } => sentence(&call.to_string(), pod),
     }
 }
 

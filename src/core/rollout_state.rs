@@ -253,9 +253,9 @@ impl RolloutState {
         let unnamed = reported.writes.iter().filter(|group| group.more);
         let unnamed: BTreeMap<WriteVerb, &Arc<str>> =
             unnamed.map(|group| (group.write, &group.said)).collect();
-        let known_ones = known.failures().map(|(node, denial)| {
-            let said = denial.sentence.clone();
-            (node.clone(), denial.write, said)
+        let known_ones = known.failures().map(|(node, failure)| {
+            let said = failure.sentence.clone();
+            (node.clone(), failure.write, said)
         });
         let begun = begun.into_iter().filter_map(|(node, write)| {
             let said = (*unnamed.get(&write)?).clone();
@@ -291,7 +291,7 @@ impl ReportedFailures {
     pub fn new(write_failures: &WriteFailures, before: Option<&Self>) -> Option<Self> {
         let first = write_failures
             .failures()
-            .map(|(_, denial)| denial.since)
+            .map(|(_, failure)| failure.since)
             .min()?;
         let revision = write_failures.revision().cloned();
         let same = before.filter(|before| before.revision == revision);

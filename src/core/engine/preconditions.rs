@@ -31,7 +31,7 @@ pub(super) struct Preconditions<'a> {
     /// Pods that the plan may evict.
     pub(super) asking: EvictionRequests<'a>,
     /// Nodes whose writes the API server rejected.
-    pub(super) refusing: RetryGate<'a>,
+    pub(super) retry_gate: RetryGate<'a>,
     fleet: &'a Fleet,
     /// True if surge pods may be created; `deletes`: true if old pods may be deleted first.
     surges: bool,
@@ -63,7 +63,7 @@ impl<'a> Preconditions<'a> {
             images,
             kept: kept.map(|node| evicted(strategy, fleet, node)).collect(),
             asking,
-            refusing: RetryGate::new(&fleet.write_failures, &fleet.nodes, now),
+            retry_gate: RetryGate::new(&fleet.write_failures, &fleet.nodes, now),
             fleet,
             surges: !strategy.max_surge.is_zero(),
             deletes: strategy.max_surge.is_zero() || !strategy.max_unavailable.is_zero(),
@@ -110,20 +110,20 @@ impl<'a> Preconditions<'a> {
 
     /// Returns true if no backoff blocks a write that deletes or changes the old pod of the node at `position`.
     pub(super) fn may_step(&self, position: usize) -> bool {
-        self.refusing
+        self.retry_gate
             .may(&self.fleet.nodes[position].name, WriteGroup::Step)
     }
 
     /// Returns true if no backoff blocks the write of a condition to the pod of the node at `position`.
     pub(super) fn may_tell(&self, position: usize) -> bool {
-        self.refusing
+        self.retry_gate
             .may(&self.fleet.nodes[position].name, WriteGroup::Tell)
     }
 
     /// Returns true if the settings allow a surge pod on the node at `position`, and no backoff blocks its creation.
     pub(super) fn may_surge(&self, position: usize) -> bool {
         let name = &self.fleet.nodes[position].name;
-        self.surges && self.refusing.may(name, WriteGroup::Create)
+        self.surges && self.retry_gate.may(name, WriteGroup::Create)
     }
 
     fn write_refused_at(&self, position: usize) -> Option<Verdict> {
@@ -131,12 +131,12 @@ impl<'a> Preconditions<'a> {
             return None;
         }
         let name = &self.fleet.nodes[position].name;
-        let denial = [WriteGroup::Step, WriteGroup::Create].into_iter();
-        let denial = denial
-            .filter_map(|part| self.refusing.at(name, part))
+        let failure = [WriteGroup::Step, WriteGroup::Create].into_iter();
+        let failure = failure
+            .filter_map(|part| self.retry_gate.at(name, part))
             .next()?;
         Some(Verdict::Refused {
-            since: denial.since,
+            since: failure.since,
         })
     }
 

@@ -189,7 +189,7 @@ pub(super) fn turns(
         match patch(record, past, pod) {
             Ok(patch) => {
                 let mut refused = fleet.write_failures.on(&node.name);
-                match refused.any(|denial| denial.write == WriteVerb::Revert) {
+                match refused.any(|failure| failure.write == WriteVerb::Revert) {
                     true => {
                         reversal.stuck.push(node.name.clone());
                         reversal.why = reversal.why.or(Some(Recreate::Refused));

@@ -94,8 +94,10 @@ impl WriteFailures {
     /// Groups the rejected writes by kind and message.
     pub fn groups(&self) -> Vec<Group<'_>> {
         let mut groups: BTreeMap<(WriteVerb, &str), Vec<&NodeName>> = BTreeMap::new();
-        for (node, denial) in self.failures() {
-            let group = groups.entry((denial.write, &denial.sentence)).or_default();
+        for (node, failure) in self.failures() {
+            let group = groups
+                .entry((failure.write, &failure.sentence))
+                .or_default();
             group.push(node);
         }
         let group = |((write, sentence), nodes)| Group {

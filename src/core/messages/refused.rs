@@ -11,10 +11,10 @@ use crate::core::verdict::Verdict;
 pub(super) fn refused(rollout: &RolloutView<'_>, node: &Node) -> (Option<String>, String) {
     let mut failures = rollout.fleet.write_failures.on(&node.name);
     let because = match failures.next() {
-        Some(denial) => format!(
+        Some(failure) => format!(
             "has its turn, and the API server refuses to {} there: {}",
-            denial.write.words(),
-            denial.sentence
+            failure.write.words(),
+            failure.sentence
         ),
         None => "has its turn, and the API server refuses what is asked for".to_owned(),
     };
@@ -26,10 +26,10 @@ pub(super) fn aside(rollout: &RolloutView<'_>, node: &Node, verdict: &Verdict) -
     let mut failures = rollout.fleet.write_failures.on(&node.name);
     let told = matches!(verdict, Verdict::Refused { .. });
     match failures.next().filter(|_| !told) {
-        Some(denial) => format!(
+        Some(failure) => format!(
             "; the API server refuses to {} there: {}",
-            denial.write.words(),
-            denial.sentence
+            failure.write.words(),
+            failure.sentence
         ),
         None => String::new(),
     }
@@ -38,9 +38,9 @@ pub(super) fn aside(rollout: &RolloutView<'_>, node: &Node, verdict: &Verdict) -
 /// Returns the remedy for the rejected write.
 pub(super) fn remedy(rollout: &RolloutView<'_>, node: &Node) -> String {
     let namespace = &rollout.key.namespace;
-    let denial = rollout.fleet.write_failures.on(&node.name).next();
-    let (write, said) = match denial {
-        Some(denial) => (Some(denial.write), &*denial.sentence),
+    let failure = rollout.fleet.write_failures.on(&node.name).next();
+    let (write, said) = match failure {
+        Some(failure) => (Some(failure.write), &*failure.sentence),
         None => (None, ""),
     };
     let first = if lacks_permission(said) {

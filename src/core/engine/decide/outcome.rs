@@ -27,8 +27,8 @@ const TOLD_INTERVAL: Duration = Duration::from_secs(60);
 impl PlanDraft<'_> {
     pub(super) fn finish(mut self, phase: Option<Phase>) -> Plan {
         let actions = std::mem::take(&mut self.actions);
-        let mut refused = self.judged.preconditions.refusing.again(actions.iter());
-        let (actions, tried_again) = self.judged.preconditions.refusing.without_held(actions);
+        let mut refused = self.judged.preconditions.retry_gate.again(actions.iter());
+        let (actions, tried_again) = self.judged.preconditions.retry_gate.without_held(actions);
         self.actions = actions;
         self.tell_refused(&mut refused);
         self.tell_domains();
@@ -37,12 +37,12 @@ impl PlanDraft<'_> {
             Some(phase) if phase.is_behind() => Vec::new(),
             _ => self.waves(),
         };
-        let refusing = &self.judged.preconditions.refusing;
+        let retry_gate = &self.judged.preconditions.retry_gate;
         let begun = self.actions.iter().filter(|action| action.begins());
         let troubled = self.troubled();
         let is_next = |action: &Action| troubled.iter().any(|node| is_about(action, node));
         let begun = begun.filter(|action| !is_next(action));
-        let tried = begun.filter(|action| !refusing.is_again(action)).count();
+        let tried = begun.filter(|action| !retry_gate.is_again(action)).count();
         let moving =
             tried > self.judged.preconditions.asking.again() || self.waits_for_next_second();
         let blocked = self.blocked_until().filter(|_| !moving);
@@ -196,8 +196,8 @@ impl PlanDraft<'_> {
                 None => &[WriteGroup::Step, WriteGroup::Create],
             };
             let at = |part: &WriteGroup| {
-                let denial = self.judged.preconditions.refusing.at(&node.name, *part)?;
-                Some((*part, denial.since))
+                let failure = self.judged.preconditions.retry_gate.at(&node.name, *part)?;
+                Some((*part, failure.since))
             };
             let Some((part, since)) = parts.iter().find_map(at) else {
                 continue;
@@ -223,7 +223,7 @@ impl PlanDraft<'_> {
 
     /// Returns true if a node could begin, but waits because too many writes were refused within this second.
     fn waits_for_next_second(&self) -> bool {
-        self.judged.preconditions.refusing.is_full()
+        self.judged.preconditions.retry_gate.is_full()
             && self.verdicts.iter().any(Verdict::awaits_turn)
     }
 

@@ -45,7 +45,7 @@ impl PlanDraft<'_> {
             .collect();
         let mut slots = Slots::new(&self.judged.budget, self.judged.strategy);
         let batch = BATCH.saturating_sub(self.actions.len());
-        let mut left = self.judged.preconditions.refusing.room(batch);
+        let mut left = self.judged.preconditions.retry_gate.room(batch);
         let queue = match slots.is_empty() {
             true if self.judged.strategy.topology.is_none() => Vec::new(),
             _ => self.judged.queue(),

@@ -133,9 +133,9 @@ impl PlanDraft<'_> {
         &self,
         refused: &BTreeSet<(NodeName, WriteGroup)>,
     ) -> Option<Timestamp> {
-        let refusing = &self.judged.preconditions.refusing;
-        let matters = !refused.is_empty() || refusing.is_full();
-        refusing.wake().filter(|_| matters)
+        let retry_gate = &self.judged.preconditions.retry_gate;
+        let matters = !refused.is_empty() || retry_gate.is_full();
+        retry_gate.wake().filter(|_| matters)
     }
 }
 

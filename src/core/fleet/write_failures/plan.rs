@@ -154,9 +154,9 @@ impl WriteFailures {
         actions: Vec<Action>,
         now: Timestamp,
     ) -> (Vec<Action>, Option<Timestamp>, Self) {
-        let refusing = RetryGate::new(self, nodes, now);
-        let refused = self.only(&refusing.again(actions.iter()));
-        let (actions, again) = refusing.without_held(actions);
+        let retry_gate = RetryGate::new(self, nodes, now);
+        let refused = self.only(&retry_gate.again(actions.iter()));
+        let (actions, again) = retry_gate.without_held(actions);
         (actions, again, refused)
     }
 
@@ -178,8 +178,8 @@ impl WriteFailures {
         if self.by_place.is_empty() {
             return None;
         }
-        let refusing = RetryGate::new(self, nodes, now);
-        let mut tried = refusing.again(actions.iter().filter(|action| action.begins()));
+        let retry_gate = RetryGate::new(self, nodes, now);
+        let mut tried = retry_gate.again(actions.iter().filter(|action| action.begins()));
         let in_doubt = nodes.iter().filter(|node| {
             let mut pods = node.pods.iter();
             pods.any(|pod| self.is_in_doubt(node, pod))
