@@ -151,8 +151,8 @@ fn every_event_of_the_table_is_sent() {
         include_str!("controller/report/reverted.rs"),
         include_str!("core/messages.rs"),
         include_str!("index.rs"),
-        include_str!("core/messages/reasons.rs"),
-        include_str!("core/messages/reversal.rs"),
+        include_str!("core/messages/status.rs"),
+        include_str!("core/messages/guarded.rs"),
         include_str!("core/verdict.rs"),
     ];
     let (_, table) = OPERATE.split_once("| Event | tells |").unwrap();

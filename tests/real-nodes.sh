@@ -120,7 +120,7 @@ kept=$(uid rolling "$far")
 serves rolling "$far" 1 || fail "the pod on $far stopped serving with its kubelet"
 kubectl set image daemonset/rolling "main=$new" > /dev/null
 until_true 60 "version 2 on $near" serves rolling "$near" 2
-until_true 30 "complete; 1 node is offline" reports rolling "complete; 1 node is offline"
+until_true 30 "complete. 1 node is offline" reports rolling "complete. 1 node is offline"
 throughout 10 "the pod on $far is the same" is_same rolling "$far" "$kept"
 serves rolling "$far" 1 || fail "the pod on $far does not say 1 any more"
 say "    $near says 2; $far is offline, has the same pod, and says 1"

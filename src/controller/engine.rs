@@ -471,7 +471,7 @@ impl Engine {
                 if self.state.leading
                     && let Some(set) = self.index.set(key)
                 {
-                    let phase = plan.standing(set.state.was_complete(&fleet.revision));
+                    let phase = plan.reported_phase(set.state.was_complete(&fleet.revision));
                     let metrics = &self.parts.metrics;
                     metrics.record_plan(key.clone(), &plan, phase);
                 }

@@ -13,7 +13,7 @@ use tracing::{debug, warn};
 use super::event_handler::{Enqueue, EventHandler};
 use super::reflector::{list_each, list_selected};
 use super::report::RolloutEvent;
-use crate::core::messages::{not_created, not_ready};
+use crate::core::messages::events;
 use crate::core::names::REVISION_HASH_LABEL;
 use crate::core::{PodName, PodUid, Revision, RevisionState, RevisionUnknown};
 use crate::index::Index;
@@ -252,7 +252,7 @@ impl Lookups {
             }
             LookupResult::NotCreated(said) => {
                 if let Some(set) = index.set_mut(key) {
-                    let why = said.map(|said| not_created::said(&said, &key.name).into());
+                    let why = said.map(|said| events::not_created(&said, &key.name).into());
                     set.set_not_created(why);
                 }
                 (Enqueue::default(), None)
@@ -474,7 +474,7 @@ async fn said_of(
         let by = by.or(event.reporting_component.as_deref());
         let reason = event.reason.as_deref().unwrap_or_default();
         let message = event.message.as_deref().unwrap_or_default();
-        return Some(not_ready::said(reason, message, by.unwrap_or_default()));
+        return Some(events::not_ready(reason, message, by.unwrap_or_default()));
     }
     let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
     let pod = pods.get_opt(pod.as_str()).await.ok()??;
@@ -486,11 +486,12 @@ async fn said_of(
         conditions.find(says_why)
     };
     let Some(told) = condition("PodScheduled").or_else(|| condition("Ready")) else {
-        let words = "no kubelet has taken it up so far";
-        return (pod.status.start_time.is_none()).then(|| not_ready::said("", words, "its status"));
+        let words = "that no kubelet has started it";
+        return (pod.status.start_time.is_none())
+            .then(|| events::not_ready("", words, "its status"));
     };
     let by = format!("its condition {}", told.kind);
-    Some(not_ready::said(&told.reason, &told.message, &by))
+    Some(events::not_ready(&told.reason, &told.message, &by))
 }
 
 /// Returns the time at which an Event last occurred.

@@ -105,8 +105,8 @@ impl Report {
     /// Returns the report on a DaemonSet that is no longer managed, but whose surge pods the API server refuses to delete.
     pub(super) fn of_release(set: &SetRecord, refused: &WriteFailures) -> Self {
         let note = format!(
-            "{HANDED_BACK}; what was made for it cannot be taken away{}; it is tried again",
-            refused.aside()
+            "{HANDED_BACK}. Its surge pods and marks cannot be removed: {}",
+            refused.sentence()
         );
         let reason = refused::WRITE_REFUSED;
         let known = set.state.refused.as_ref();
@@ -294,7 +294,7 @@ fn saying(set: &SetRecord, fleet: &Fleet, plan: &Plan) -> StatusSentence {
         plan,
         strategy: set.reading.usable().unwrap_or(&default),
     };
-    about.said(plan.phase)
+    about.describe(plan.phase)
 }
 
 /// Returns true if the previous report is kept: a short delay of the native controller is not worth a report.
@@ -305,7 +305,7 @@ fn stays(set: &SetRecord, state: &RevisionState, plan: &Plan, lasting: bool) -> 
         }
         _ => {
             let was_complete = set.state.was_complete(state);
-            matches!(plan.standing(was_complete), Phase::Complete { .. })
+            matches!(plan.reported_phase(was_complete), Phase::Complete { .. })
         }
     }
 }

@@ -5,60 +5,48 @@ use std::fmt::Display;
 use super::fleet::Fleet;
 use super::fleet::record::FailureRecord;
 use super::id::{Revision, RevisionState};
+use super::words::joined;
 
 /// Instructions to find out if a controller is running.
-pub const LOOK_FOR_IT: &str = "kubectl get leases -A --field-selector metadata.name=yurt-ds-controller -o yaml shows which one is and when it last said \
-    so (without leader election there is no Lease), and its log names a right that it lacks";
+pub const LOOK_FOR_IT: &str = "check if a controller runs, and its log for missing permissions: kubectl get leases -A --field-selector \
+    metadata.name=yurt-ds-controller -o yaml";
 
 /// Message that Advanced DaemonSets are not rolled out, because the manager of OpenKruise is running.
-pub const KRUISE_RUNS: &str = "Kruise's manager runs (its Lease kruise-system/kruise-manager is renewed), and two controllers would fight over the \
-    pods of Advanced DaemonSets, so yurt-ds leaves them alone; stop one of them: kubectl -n kruise-system scale deployment \
-    kruise-controller-manager --replicas=0, or run yurt-ds controller with --controllers native";
+pub const KRUISE_RUNS: &str = "OpenKruise's manager is running, so yurt-ds doesn't manage Advanced DaemonSets. Stop one of them: kubectl -n \
+    kruise-system scale deployment kruise-controller-manager --replicas=0, or run yurt-ds controller with --controllers native";
 
-/// Returns the remedies for a failing revision, as the end of a sentence. `set` is the DaemonSet, as `NAMESPACE/NAME`.
+/// Returns the remedies for a failing revision. `set` is the DaemonSet, as `NAMESPACE/NAME`.
 ///
 /// If the DaemonSet was rolled back to its oldest revision, another rollback would return to the failed one and is not
 /// recommended.
-pub fn way_on(fleet: &Fleet, set: &dyn Display) -> String {
-    match back(fleet, set) {
-        Some(back) => format!("{back}; or roll out another template"),
-        None if !fleet.earlier.is_empty() && unstopped(fleet).is_empty() => {
-            "repair the nodes, or roll out another template (the guard stopped all revisions that are kept from before this one)"
-                .to_owned()
+pub fn other_revision(fleet: &Fleet, set: &dyn Display) -> String {
+    match roll_back(fleet, set) {
+        Some(roll_back) => format!("{roll_back}; or roll out another template"),
+        None if fleet.earlier.is_empty() => {
+            "repair the nodes, or roll out another template: no earlier revision is kept".to_owned()
         }
-        None if fleet.undone.is_some() => {
-            "repair the nodes, or roll out another template (this revision is what somebody went back to)"
-                .to_owned()
-        }
-        None => "repair the nodes, or roll out another template (no revision is kept that was made before this one)"
+        None => "repair the nodes, or roll out another template: the guard stopped all earlier revisions"
             .to_owned(),
     }
 }
 
-/// Returns the remedies for pods that the scheduler cannot place on `nodes`, as the end of a sentence.
+/// Returns the remedies for pods that the scheduler cannot place on the node. `set` is the DaemonSet, as `NAMESPACE/NAME`.
 ///
-/// `set` is the DaemonSet, as `NAMESPACE/NAME`. A rollback is suggested too: it helps if the new template requests more resources
-/// than the previous one.
-pub fn make_room(nodes: &str, fleet: &Fleet, set: &dyn Display) -> String {
-    let room = format!(
-        "make room on {nodes} (kubectl get pods -A -o wide --field-selector spec.nodeName=NODE shows the pods there), or set a \
-         priorityClassName in the template, so that pods of lower priority are evicted"
+/// A rollback is suggested too: it helps if the new template requests more resources than the previous one.
+pub fn free_resources(node: &str, fleet: &Fleet, set: &dyn Display) -> String {
+    let free = format!(
+        "set a priorityClassName in the template, or free resources on {node}: kubectl get pods -A --field-selector spec.nodeName={node}"
     );
-    match back(fleet, set).filter(|_| fleet.undone.is_none()) {
-        Some(back) => format!("{room}. If this revision requests more than the one before, {back}"),
-        None => room,
-    }
+    let roll_back = roll_back(fleet, set).filter(|_| fleet.undone.is_none());
+    let roll_back = roll_back
+        .map(|back| format!("if this version requests more than the previous one, {back}"));
+    joined(Some(free).into_iter().chain(roll_back))
 }
 
-/// Returns the remedies for `nodes` whose kubelets reject each pod, as the end of a sentence.
-///
-/// `set` is the DaemonSet, as `NAMESPACE/NAME`.
-pub fn mend_nodes(nodes: &str, fleet: &Fleet, set: &dyn Display) -> String {
-    format!(
-        "mend {nodes} (kubectl describe node NODE shows what it lacks); then the rollout goes on by itself. If this revision uses more of \
-         that than the one before, {}",
-        way_on(fleet, set)
-    )
+/// Returns the remedies for a node whose kubelet rejects each pod. `set` is the DaemonSet, as `NAMESPACE/NAME`.
+pub fn repair_node(node: &str, fleet: &Fleet, set: &dyn Display) -> String {
+    let repair = format!("repair {node}, which lacks resources: kubectl describe node {node}");
+    joined([repair, other_revision(fleet, set)])
 }
 
 /// Returns the earlier revisions that the guard did not stop, the newest first.
@@ -76,13 +64,21 @@ fn unstopped(fleet: &Fleet) -> Vec<&(Revision, i64)> {
 
 /// Recommended rollback to an earlier revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WayBack<'a> {
+pub struct UndoTarget<'a> {
     /// Revision to roll back to.
     pub revision: &'a Revision,
     /// Number of the revision, if it is not the previous one and `ctl undo` needs it; otherwise `None`.
     pub number: Option<i64>,
-    /// True if only offline nodes have the revision, and no earlier revision has a serving pod.
-    is_away: bool,
+}
+
+impl UndoTarget<'_> {
+    /// Returns the command that rolls back. `set` is the DaemonSet, as `NAMESPACE/NAME`.
+    pub fn command(&self, set: &dyn Display) -> String {
+        let number = self
+            .number
+            .map_or_else(String::new, |number| format!(" --to-revision {number}"));
+        format!("yurt-ds ctl undo {set}{number}")
+    }
 }
 
 /// Returns the recommended rollback; `None` if no earlier revision is kept, or the guard stopped all of them.
@@ -90,7 +86,7 @@ pub struct WayBack<'a> {
 /// The target is the newest earlier revision with serving pods, because the previous revision may be broken too. If no earlier
 /// revision has serving pods, the target is the previous one. After a rollback, the next rollback goes further back, never
 /// forward.
-pub fn way_back(fleet: &Fleet) -> Option<WayBack<'_>> {
+pub fn undo_target(fleet: &Fleet) -> Option<UndoTarget<'_>> {
     let earlier = unstopped(fleet);
     let (before, _) = *earlier.first()?;
     let mut all = earlier.iter().copied();
@@ -108,33 +104,20 @@ pub fn way_back(fleet: &Fleet) -> Option<WayBack<'_>> {
         let best = all.max_by_key(|(revision, _)| has(revision));
         best.filter(|(revision, _)| has(revision) > 0)
     };
-    let away = match serving {
-        None => most(),
-        Some(_) => None,
-    };
-    let other = serving.or(away).filter(|(other, _)| other != before);
-    Some(WayBack {
+    let other = serving.or_else(most).filter(|(other, _)| other != before);
+    Some(UndoTarget {
         revision: other.map_or(before, |(other, _)| other),
         number: other.map(|(_, number)| *number),
-        is_away: other.is_some() && serving.is_none(),
     })
 }
 
-/// Returns the recommended rollback as the end of a sentence. `set` is the DaemonSet, as `NAMESPACE/NAME`.
-pub fn back(fleet: &Fleet, set: &dyn Display) -> Option<String> {
-    let WayBack {
-        revision,
-        number,
-        is_away,
-    } = way_back(fleet)?;
-    let which = match (number, is_away) {
-        (None, _) => "",
-        (Some(_), true) => ", which nodes have that are away,",
-        (Some(_), false) => ", with which pods serve,",
-    };
-    let number = number.map_or_else(String::new, |number| format!(" --to-revision {number}"));
+/// Returns the recommended rollback as a sentence. `set` is the DaemonSet, as `NAMESPACE/NAME`.
+fn roll_back(fleet: &Fleet, set: &dyn Display) -> Option<String> {
+    let target = undo_target(fleet)?;
     Some(format!(
-        "go back to revision {revision}{which} with: yurt-ds ctl undo {set}{number}"
+        "roll back to revision {}: {}",
+        target.revision,
+        target.command(set)
     ))
 }
 
@@ -149,9 +132,9 @@ fn serves(fleet: &Fleet, revision: &Revision) -> bool {
     })
 }
 
-/// Returns the command that continues a stopped revision. It is the last of the remedies.
-pub fn nevertheless(set: &dyn Display) -> String {
-    format!("to go on with this revision nevertheless: yurt-ds ctl resume {set}")
+/// Returns the step that continues a stopped revision. It is the last of the remedies.
+pub fn resume_anyway(set: &dyn Display) -> String {
+    format!("to continue with this revision anyway: yurt-ds ctl resume {set}")
 }
 
 #[cfg(test)]
@@ -160,60 +143,54 @@ mod tests {
     use crate::core::testing::{current, fleet, node, old};
 
     #[test]
-    fn going_back_comes_first_and_only_where_there_is_something_to_go_back_to() {
+    fn a_rollback_is_recommended_first_if_an_earlier_revision_is_kept() {
         let mut fleet = fleet(Vec::new());
-        let words = way_on(&fleet, &"edge/web");
+        let words = other_revision(&fleet, &"edge/web");
         assert!(
-            words.starts_with("go back to revision old with: yurt-ds ctl undo edge/web; or "),
+            words.starts_with("roll back to revision old: yurt-ds ctl undo edge/web; or "),
             "{words}"
         );
         fleet.earlier.clear();
-        let words = way_on(&fleet, &"edge/web");
+        let words = other_revision(&fleet, &"edge/web");
         assert!(words.starts_with("repair the nodes, or "), "{words}");
         assert!(!words.contains("undo"), "{words}");
     }
 
     #[test]
-    fn who_has_gone_back_is_sent_further_back() {
+    fn after_a_rollback_the_next_one_goes_further_back() {
         let mut fleet = fleet(vec![node("a", current(3))]);
         fleet.undone = Some(2);
         fleet.earlier = Vec::new();
-        let words = way_on(&fleet, &"edge/web");
-        assert!(words.ends_with("what somebody went back to)"), "{words}");
+        let words = other_revision(&fleet, &"edge/web");
+        assert!(words.ends_with("no earlier revision is kept"), "{words}");
         fleet.earlier = vec![("older".into(), 1)];
-        let words = way_on(&fleet, &"edge/web");
+        let words = other_revision(&fleet, &"edge/web");
         assert!(
-            words.starts_with("go back to revision older with: "),
+            words.starts_with("roll back to revision older: "),
             "{words}"
         );
         let mut serving = old(1);
         serving.in_place.revision = Some("older".into());
         fleet.nodes.push(node("b", serving));
-        let words = way_on(&fleet, &"edge/web");
-        assert!(
-            words.starts_with("go back to revision older with"),
-            "{words}"
-        );
+        let words = other_revision(&fleet, &"edge/web");
+        assert!(words.starts_with("roll back to revision older:"), "{words}");
     }
 
     #[test]
-    fn while_all_are_away_the_way_back_leads_to_what_they_have() {
+    fn while_all_nodes_are_offline_the_rollback_goes_to_the_revision_they_have() {
         let mut away = node("a", old(1)).away();
         away.pods[0].in_place.revision = Some("good".into());
         away.pods[0].ready_since = None;
         let mut fleet = fleet(vec![away, node("b", current(3)).away()]);
         fleet.nodes[1].pods[0].ready_since = None;
         fleet.earlier = vec![("untried".into(), 2), ("good".into(), 1)];
-        let words = back(&fleet, &"edge/web").expect("a way back");
-        assert!(
-            words.starts_with("go back to revision good, which"),
-            "{words}"
-        );
+        let words = roll_back(&fleet, &"edge/web").expect("a rollback");
+        assert!(words.starts_with("roll back to revision good:"), "{words}");
         assert!(words.ends_with("edge/web --to-revision 1"), "{words}");
     }
 
     #[test]
-    fn nobody_is_sent_back_to_what_the_guard_stopped() {
+    fn no_rollback_goes_to_a_stopped_revision() {
         use crate::core::Stopped;
         let mut fleet = fleet(vec![node("a", current(3))]);
         fleet.earlier = vec![("bad".into(), 2), ("good".into(), 1)];
@@ -223,25 +200,25 @@ mod tests {
         };
         // The advice must not change when the record of the stopped revision is replaced by the record of the next revision.
         fleet.record = Some(stop("bad"));
-        let at_once = back(&fleet, &"edge/web").expect("a way back");
+        let at_once = roll_back(&fleet, &"edge/web").expect("a rollback");
         fleet.record = Some(FailureRecord::begun(Some(&stop("bad")), &"new".into()));
-        let words = back(&fleet, &"edge/web").expect("a way back");
+        let words = roll_back(&fleet, &"edge/web").expect("a rollback");
         assert_eq!(at_once, words);
         assert_eq!(
             words,
-            "go back to revision good with: yurt-ds ctl undo edge/web"
+            "roll back to revision good: yurt-ds ctl undo edge/web"
         );
         fleet.earlier.pop();
-        let words = way_on(&fleet, &"edge/web");
+        let words = other_revision(&fleet, &"edge/web");
         assert!(
-            words.ends_with("(the guard stopped all revisions that are kept from before this one)"),
+            words.ends_with("the guard stopped all earlier revisions"),
             "{words}"
         );
         assert!(!words.contains("undo"), "{words}");
     }
 
     #[test]
-    fn the_way_back_leads_past_a_revision_with_which_nobody_serves() {
+    fn a_rollback_skips_a_revision_without_serving_pods() {
         let of = |revision: &str, mut pod: crate::core::Pod| {
             pod.in_place.revision = Some(revision.into());
             pod
@@ -256,16 +233,16 @@ mod tests {
             node("c", of("new", current(3))),
         ]);
         fleet.earlier = vec![("bad".into(), 2), ("good".into(), 1)];
-        let words = back(&fleet, &"edge/web").expect("a way back");
+        let words = roll_back(&fleet, &"edge/web").expect("a rollback");
         let command = "yurt-ds ctl undo edge/web --to-revision 1";
-        assert!(words.starts_with("go back to revision good, "), "{words}");
+        assert!(words.starts_with("roll back to revision good: "), "{words}");
         assert!(words.ends_with(command), "{words}");
-        assert_eq!(way_back(&fleet).and_then(|back| back.number), Some(1));
-        fleet.nodes[1].pods[0].ready_since = fleet.nodes[0].pods[0].ready_since;
-        let words = back(&fleet, &"edge/web").expect("a way back");
-        assert!(
-            words.starts_with("go back to revision bad with: "),
-            "{words}"
+        assert_eq!(
+            undo_target(&fleet).and_then(|target| target.number),
+            Some(1)
         );
+        fleet.nodes[1].pods[0].ready_since = fleet.nodes[0].pods[0].ready_since;
+        let words = roll_back(&fleet, &"edge/web").expect("a rollback");
+        assert!(words.starts_with("roll back to revision bad: "), "{words}");
     }
 }

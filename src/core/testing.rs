@@ -19,7 +19,7 @@ pub(crate) fn at(second: i64) -> Timestamp {
 }
 
 /// Returns the status sentence of a rollout.
-pub(crate) fn said(fleet: &Fleet, plan: &Plan) -> StatusSentence {
+pub(crate) fn status(fleet: &Fleet, plan: &Plan) -> StatusSentence {
     let about = RolloutStatus {
         set: SetName {
             namespace: "default",
@@ -29,7 +29,7 @@ pub(crate) fn said(fleet: &Fleet, plan: &Plan) -> StatusSentence {
         plan,
         strategy: &Strategy::with_mode(Mode::AdvancedRollingUpdate),
     };
-    about.said(plan.phase)
+    about.describe(plan.phase)
 }
 
 /// Returns a fleet with the current revision `new`, which is not the first revision. `nodes` must be sorted by name.

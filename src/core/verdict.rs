@@ -419,6 +419,16 @@ impl Verdict {
         matches!(self, Self::InProgress(_) | Self::FailedByRevision { .. })
     }
 
+    /// Returns true if the node failed after it got the current revision.
+    pub(super) fn is_failed(&self) -> bool {
+        matches!(self, Self::FailedByRevision { .. })
+    }
+
+    /// Returns true if a disruption budget rejects the eviction of the node's pod.
+    pub(super) fn is_blocked(&self) -> bool {
+        matches!(self, Self::BlockedByPdb { .. })
+    }
+
     /// Returns true if the node only waits for other nodes: for a slot, or for an earlier failure domain.
     pub fn awaits_turn(&self) -> bool {
         matches!(self, Self::Budget { .. } | Self::AwaitingDomain)

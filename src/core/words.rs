@@ -21,6 +21,44 @@ pub fn plural<'a>(count: usize, one: &'a str, many: &'a str) -> &'a str {
     if count == 1 { one } else { many }
 }
 
+/// Returns the number of nodes with the noun: `1 node`, `3 nodes`.
+pub fn nodes(count: usize) -> String {
+    format!("{count} {}", plural(count, "node", "nodes"))
+}
+
+/// Returns a name with a leading space, or nothing.
+pub(super) fn spaced(name: Option<impl std::fmt::Display>) -> String {
+    name.map_or_else(String::new, |name| format!(" {name}"))
+}
+
+/// Joins sentences, each without its final full stop. A full stop must not follow a command, so a semicolon does.
+pub fn joined<T: AsRef<str>>(sentences: impl IntoIterator<Item = T>) -> String {
+    let mut text = String::new();
+    for sentence in sentences {
+        append(&mut text, sentence.as_ref());
+    }
+    text
+}
+
+/// Appends a sentence, as in [`joined`].
+pub(super) fn append(text: &mut String, sentence: &str) {
+    let mut letters = sentence.chars();
+    match letters.next() {
+        None => {}
+        Some(_) if text.is_empty() => text.push_str(sentence),
+        Some(first) if has_command_at_end(text) => {
+            text.extend(["; ", &first.to_string(), letters.as_str()]);
+        }
+        Some(first) => text.extend([". ", &first.to_uppercase().to_string(), letters.as_str()]),
+    }
+}
+
+/// Returns true if a command is in the last sentence of the text.
+pub(super) fn has_command_at_end(text: &str) -> bool {
+    let last = text.rsplit(". ").next().unwrap_or_default();
+    last.contains("yurt-ds ctl ") || last.contains("kubectl ")
+}
+
 /// Maximum length of a message from another component, in characters. Registries send long messages.
 const LONGEST: usize = 240;
 
@@ -37,6 +75,22 @@ pub fn line(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sentences_are_joined_without_a_full_stop_after_a_command() {
+        let all = [
+            "paused",
+            "",
+            "resume: yurt-ds ctl resume a/b",
+            "no action needed",
+            "ok",
+        ];
+        let text = joined(all);
+        assert_eq!(
+            text,
+            "paused. Resume: yurt-ds ctl resume a/b; no action needed; ok"
+        );
+    }
 
     #[test]
     fn ten_are_named_and_the_rest_is_counted() {

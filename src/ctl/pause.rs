@@ -16,7 +16,7 @@ use super::snapshot::RolloutSnapshot;
 use super::view::{ClusterView, ListedDaemonSet};
 use super::write::FIELD_MANAGER;
 use crate::cli::ctl::{PauseArgs, ResumeArgs};
-use crate::core::messages::verdict::holders;
+use crate::core::messages::holders;
 use crate::core::names::{ON_DELETE, UPDATE_STRATEGY_TYPE_FIELD};
 use crate::core::settings::paused::PAUSED;
 use crate::core::settings::resume::RESUME;

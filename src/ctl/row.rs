@@ -12,9 +12,8 @@ use super::liveness::ControllerLiveness;
 use super::look::Look;
 use super::reported::{NODES_UNKNOWN, PodCounts, ReportedRollout, UNKNOWN};
 use super::snapshot::RolloutSnapshot;
-use crate::core::messages::node::urgency;
+use crate::core::messages::node::{cause, explain, urgency};
 use crate::core::messages::rollout::RolloutView;
-use crate::core::messages::verdict::{cause, explain};
 use crate::core::messages::{
     NextStep, fact, message, newcomers, next_steps, quietly_paused, revision_word,
 };

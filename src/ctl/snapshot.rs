@@ -173,7 +173,7 @@ impl RolloutSnapshot {
     /// Returns the phase according to the evaluation by `decide`.
     fn decided_phase(&self) -> Phase {
         let was_complete = self.state.was_complete(&self.fleet.revision);
-        self.plan.standing(was_complete)
+        self.plan.reported_phase(was_complete)
     }
 
     /// Returns the status sentence without the revision, worded as in the conditions.
@@ -183,7 +183,7 @@ impl RolloutSnapshot {
             return StatusSentence {
                 reason: BLOCKED,
                 head: told.to_owned(),
-                asides: String::new(),
+                asides: Vec::new(),
                 fact: told.to_owned(),
                 next: Vec::new(),
             };
@@ -194,7 +194,7 @@ impl RolloutSnapshot {
             plan: &self.plan,
             strategy: &self.strategy,
         };
-        about.said(self.decided_phase())
+        about.describe(self.decided_phase())
     }
 
     /// Returns the status sentence for another plan of this DaemonSet, such as a simulated one.
@@ -205,7 +205,7 @@ impl RolloutSnapshot {
             plan,
             strategy: &self.strategy,
         };
-        about.held().unwrap_or_else(|| about.said(plan.phase))
+        about.held().unwrap_or_else(|| about.describe(plan.phase))
     }
 
     /// Returns a sentence about the phase, with current numbers.

@@ -262,7 +262,7 @@ async fn offline_nodes_do_not_keep_a_rollout_from_being_complete() {
     let (text, ended) = world.run("status web --wait").await;
     assert_eq!(ended, Ok(Code::Complete));
     assert!(
-        text.contains("2 of 3 nodes updated; 1 node is offline and will be updated when it reconnects; no action needed"),
+        text.contains("2 of 3 nodes updated. 1 node is offline and will be updated when it reconnects. No action needed"),
         "{text}"
     );
 }
@@ -360,7 +360,7 @@ async fn why_points_to_the_pod_that_pulls_only_if_there_is_one() {
     let answer = world.json("why web n1").await;
     assert_eq!(answer["verdict"], "PullPending");
     for (field, words) in [
-        ("message", "waits for its turn to pull its images; no pod"),
+        ("message", "waits to pull the new images; no pod"),
         ("next", "At most 50 pulls run at once in the cluster"),
     ] {
         assert!(text_of(&answer[field]).contains(words), "{answer}");
@@ -530,7 +530,7 @@ async fn a_selector_of_nobody_and_a_taint_are_told_and_end_as_they_should() {
     );
     let why = world.text("why web n1").await;
     assert!(
-        why.contains("apps.openyurt.io/selector cannot be used"),
+        why.contains("apps.openyurt.io/selector is invalid"),
         "{why}"
     );
     world.patch(selector(None)).await;
@@ -541,7 +541,7 @@ async fn a_selector_of_nobody_and_a_taint_are_told_and_end_as_they_should() {
     world.replace("n1").await;
     let text = world.text("status web").await;
     assert!(
-        text.contains("1 node updated; 1 node has an untolerated taint: n2"),
+        text.contains("1 node updated. 1 node has an untolerated taint: n2"),
         "{text}"
     );
     let answer = world.json("why web n2").await;
@@ -678,7 +678,7 @@ async fn waiting_goes_on_while_nodes_lack_a_pod_also_where_it_was_called_complet
     let (text, ended) = world.run("status web").await;
     assert_eq!(ended, Ok(Code::Complete));
     assert!(
-        text.contains("1 of 2 nodes updated; 1 node has no available pod now"),
+        text.contains("1 of 2 nodes updated. 1 node has no available pod"),
         "{text}"
     );
     let (text, ended) = world.run("status web --wait --timeout 30s").await;
@@ -778,17 +778,15 @@ async fn why_knows_nodes_that_were_lost_and_whose_node_objects_are_gone() {
     guard(&world, record).await;
     let failed = world.text("why web n8").await;
     assert!(
-        failed.starts_with(
-            "Node n8 failed after it got this revision, and its Node was deleted since"
-        ),
+        failed.starts_with("Node n8 failed with this revision and was deleted"),
         "{failed}"
     );
     assert!(failed.contains("yurt-ds ctl undo default/web"), "{failed}");
     let judged = world.text("why web n7").await;
-    assert!(judged.contains("It is judged in 30s."), "{judged}");
+    assert!(judged.contains("The guard decides in 30s."), "{judged}");
     let waits = world.text("why web n1").await;
     let named =
-        "node n7 was lost, and it is open whether this revision or the network took it away";
+        "the guard has not decided yet if the new version or the network caused the loss of n7";
     assert!(waits.contains(named), "{waits}");
     let said = &world.json("status web").await["message"];
     assert!(text_of(said).contains(named), "{said}");
@@ -997,7 +995,7 @@ async fn what_keeps_a_wave_waiting_for_a_person_is_said_while_the_one_before_soa
     let why = world.json("why web n2").await;
     let next = text_of(&why["next"]);
     assert!(
-        next.contains("then it waits for a person: yurt-ds ctl approve default/web second"),
+        next.contains("hen approve the next wave: yurt-ds ctl approve default/web second"),
         "{next}"
     );
 }
@@ -1015,7 +1013,7 @@ async fn pause_and_resume_say_what_really_follows() {
     let said = world.text("pause web").await;
     assert!(
         said.contains(
-            "No node would be replaced now: 4 nodes stay on the old version (partition 4)."
+            "No node would be replaced now: 4 nodes stay on the old version: partition 4."
         ),
         "{said}"
     );
@@ -1024,7 +1022,7 @@ async fn pause_and_resume_say_what_really_follows() {
     world.replace("n1").await;
     let said = world.text("resume web").await;
     assert!(!said.contains("nodes follow"), "{said}");
-    assert!(said.contains("slots taken"), "{said}");
+    assert!(said.contains("slots used"), "{said}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -26,13 +26,12 @@ use crate::cli::Output;
 use crate::cli::ctl::WhyArgs;
 use crate::core::foreign::cut;
 use crate::core::messages::gone;
-use crate::core::messages::next::{not_targeted, remedy_repelled};
-use crate::core::messages::node::repelled;
+use crate::core::messages::node::{not_targeted, refused_aside, remedy, remedy_repelled, repelled};
 use crate::core::messages::pages::page;
 use crate::core::messages::pulls::unbegun;
-use crate::core::messages::verdict::{refused_aside, remedy};
 use crate::core::names::PRE_PULL_POD;
 use crate::core::verdict::PullStage;
+use crate::core::words::joined;
 use crate::core::{NodeName, Pod, SetKind, Verdict, instant};
 
 /// Width of the column with labels, in characters. Includes one space.
@@ -140,8 +139,8 @@ fn answer(
             let mut row = NodeRow::new(&rollout, position);
             let (because, next) = not_targeted(obstacle().as_ref());
             let refused = refused_aside(&rollout, position);
-            row.message =
-                format!("{because}; its pod is {controller}'s to remove or keep{refused}");
+            let pod = format!("its pod is removed or kept by {controller}");
+            row.message = joined([Some(because), Some(pod), refused].into_iter().flatten());
             (row, next)
         }
         Some(position) if snapshot.plan.verdicts[position] == Verdict::UntoleratedTaint => {

@@ -156,8 +156,8 @@ fn followed(away: &[String], nodes: &BTreeMap<String, MonitoredNode>) -> Vec<Fol
 fn words(ending: &StoryEnd, record: &MonitorRecord, nodes: usize) -> String {
     match ending {
         StoryEnd::Complete(0) => "complete".to_owned(),
-        StoryEnd::Complete(1) => "complete; 1 node is offline".to_owned(),
-        StoryEnd::Complete(offline) => format!("complete; {offline} nodes are offline"),
+        StoryEnd::Complete(1) => "complete. 1 node is offline".to_owned(),
+        StoryEnd::Complete(offline) => format!("complete. {offline} nodes are offline"),
         StoryEnd::Stopped(words) => format!("stopped by itself ({words})"),
         StoryEnd::Announced if record.updated() > 0 => format!(
             "{} of {nodes} owners confirmed, the others are asked (OTA)",

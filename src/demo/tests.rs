@@ -183,7 +183,7 @@ async fn another_seed_differs_only_in_who_and_when() {
     assert_held(&one);
     assert_eq!(
         without_chance(&one),
-        (18, 2, 2, 2, "complete; 2 nodes are offline".to_owned())
+        (18, 2, 2, 2, "complete. 2 nodes are offline".to_owned())
     );
     let another = played("--nodes 20", 2).await;
     assert_eq!(without_chance(&one), without_chance(&another));
@@ -244,6 +244,6 @@ async fn the_native_rolling_update_is_stuck_where_yurt_ds_completes() {
     let ours = played("--nodes 20 --offline 20% --returning 0", 1).await;
     assert_eq!(
         (ours.updated, ours.ending.as_str()),
-        (16, "complete; 4 nodes are offline")
+        (16, "complete. 4 nodes are offline")
     );
 }

@@ -663,7 +663,7 @@ fn a_daemonset_that_is_being_deleted_is_told_of_where_finalizers_of_others_keep_
     }
     case(&[], None);
     case(&["foregroundDeletion"], None);
-    case(&["orphan", "example.com/keep"], Some("(example.com/keep)"));
+    case(&["orphan", "example.com/keep"], Some(": example.com/keep"));
 }
 
 /// When pod GC or an eviction ends a pod, the pod keeps its conditions, so `Ready` may remain `True`.

@@ -43,7 +43,7 @@ a_budget_blocks_until_it_is_lowered() {
   for node in "${nodes[@]}"; do before[$node]=$(uid evicted "$node"); done
   budget evicted 2
   set_image evicted "$new"
-  until_true 60 "blocked" says_condition evicted RolloutComplete False "PodDisruptionBudget evicted lets no pod go now"
+  until_true 60 "blocked" says_condition evicted RolloutComplete False "PodDisruptionBudget evicted allows no eviction now"
   for node in "${nodes[@]}"; do has_verdict evicted "$node" BlockedByPDB || fail "$node is $(verdict evicted "$node")"; done
   "$binary" ctl --kubeconfig "$dir/kubeconfig" why default/evicted "$near"
   sleep 25

@@ -5,7 +5,7 @@ stories+=(guard_stops guard_takes_the_same_pod_back guard_takes_a_new_pod_back)
 
 crashing() { image hello:crash -- -exit 1; }
 is_stopped() { says_condition "$1" Stalled True "rollout stopped: the new version failed" && says_condition "$1" Guard True "failed: $near"; }
-was_taken_back() { says_condition "$1" Stalled True "no node that answers has it any more"; } # DAEMONSET
+was_taken_back() { says_condition "$1" Stalled True "RevertInPlace rolled all pods on online nodes back"; } # DAEMONSET
 restarts_of() { pod "$1" "$2" '.status.containerStatuses[0].restartCount'; } # DAEMONSET NODE
 is_crashing() { [[ "$(restarts_of "$1" "$2")" -ge 1 ]] && ! serves "$1" "$2" 1; } # DAEMONSET NODE
 revision_of() { pod "$1" "$2" '.metadata.labels.controller-revision-hash'; } # DAEMONSET NODE

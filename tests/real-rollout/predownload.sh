@@ -59,7 +59,7 @@ missing_ahead() {
   daemonset lacking "$(image lacking:1)" '{"max-unavailable": "100%", "image-predownload-parallelism": "2", "predownload": "required"}'
   until_true 90 "version 1 on both" both_serve lacking 1
   set_image lacking "127.0.0.1:$registry_port/lacking:3"
-  until_true 90 "stalled by a missing image" says_condition lacking Stalled True "its images cannot be pulled on"
+  until_true 90 "stalled by a missing image" says_condition lacking Stalled True "the new images cannot be pulled on"
   both_serve lacking 1 || fail "a node without the image was touched"
   "$binary" ctl --kubeconfig "$dir/kubeconfig" why default/lacking "$near" | sed 's/^/          /'
   since=$SECONDS

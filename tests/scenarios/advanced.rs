@@ -874,7 +874,7 @@ scenarios! {
 }
             }))
             .patch(rolling_patch(json!({ "partition": "100%" })))
-            .until(occupied([1, 2, 3, 4, 5, 6]).and(condition("RolloutComplete", "True", "on the old version (partition")))
+            .until(occupied([1, 2, 3, 4, 5, 6]).and(condition("RolloutComplete", "True", "on the old version: partition")))
             .throughout(occupied([1, 2, 3, 4, 5, 6]).and(condition("Stalled", "False", "")), pace.pick(1200, 5))
             .expect(untouched(1..=3))
     }

@@ -308,7 +308,7 @@ scenarios! {
     }
 
     fn ad11_given_pods_that_all_nodes_evict_then_the_guard_says_so_and_undo_ends_it(pace) {
-        let words = || is_stopped().and(condition("Stalled", "True", "(Evicted: The node was low"));
+        let words = || is_stopped().and(condition("Stalled", "True", "Evicted: The node was low"));
         Story::on(6)
             .with(guarded(3, 1))
             .allowed(3)

@@ -15,7 +15,7 @@ use crate::support::story::{Scenario, Step, Story, Writes};
 use crate::support::suite::scenarios;
 
 /// Words of the condition while a PodDisruptionBudget blocks the rollout.
-const BLOCKED: &str = "PodDisruptionBudget web lets no pod go now";
+const BLOCKED: &str = "PodDisruptionBudget web allows no eviction now";
 
 /// Returns a DaemonSet with `disruption: evict`.
 fn evicting() -> Daemon {
@@ -290,7 +290,7 @@ scenarios! {
             .budget(spec)
             .image(NEW)
             .until(condition("RolloutComplete", "False", "PodDisruptionBudget web blocks all evictions"))
-            .until(event("Warning", "set minAvailable to a number"))
+            .until(event("Warning", "minAvailable to a number"))
             .throughout(untouched(1..=2), pace.pick(60, 5))
             .loosened(json!({ "minAvailable": 1, "maxUnavailable": null }))
             .until(converged())
@@ -299,7 +299,7 @@ scenarios! {
             .at_least(1)
             .does("make another budget", |stage| make(stage, "other", json!({ "minAvailable": 1, "selector": pods() })))
             .image(NEW)
-            .until(condition("RolloutComplete", "False", "more than one PodDisruptionBudget selects its pods"))
+            .until(condition("RolloutComplete", "False", "more than one PodDisruptionBudget selects the pods"))
             .throughout(untouched(1..=2), pace.pick(60, 5))
             .without_budget()
             .until(converged())

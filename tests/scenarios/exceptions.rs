@@ -44,7 +44,7 @@ scenarios! {
         Story::on(3)
             .patch_node(2, cut_off)
             .image(NEW)
-            .until(replaced([1, 3]).and(condition("RolloutComplete", "True", "complete; 1 node is offline")))
+            .until(replaced([1, 3]).and(condition("RolloutComplete", "True", "complete. 1 node is offline")))
             .throughout(untouched([2]), pace.pick(300, 3))
             .patch_node(2, untainted())
             .until(replaced(1..=3).and(condition("RolloutComplete", "True", ": complete")))
@@ -55,7 +55,7 @@ scenarios! {
         let named = Story::on(3)
             .patch_node(2, tainted("NoSchedule"))
             .image(NEW)
-            .until(replaced([1, 3]).and(condition("RolloutComplete", "True", "complete; 1 node has an untolerated taint: ")))
+            .until(replaced([1, 3]).and(condition("RolloutComplete", "True", "complete. 1 node has an untolerated taint: ")))
             .throughout(untouched([2]).and(deletions(2)), pace.pick(3600, 5))
             // After the rollback the tainted node runs the current revision, so the condition no longer names it.
             .image(OLD)
@@ -72,7 +72,7 @@ scenarios! {
             .image(NEW)
             .until(replaced([1, 2]).and(condition("RolloutComplete", "True", "1 node is offline")))
             .patch_node(3, tainted("NoSchedule"))
-            .until(condition("RolloutComplete", "True", "complete; 1 node has an untolerated taint: "));
+            .until(condition("RolloutComplete", "True", "complete. 1 node has an untolerated taint: "));
         // Cordoned nodes are updated: DaemonSet pods tolerate the cordon.
         let cordoned = Story::on(2)
             .patch_node(1, json!({ "spec": { "unschedulable": true } }))

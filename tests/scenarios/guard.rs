@@ -364,7 +364,7 @@ scenarios! {
     /// Some software taints a node while its agent doesn't run there. The taint then keeps the new pod away.
     fn w01_given_nodes_that_are_tainted_while_they_are_replaced_then_they_keep_their_slots_and_it_goes_on_afterwards(pace) {
         let slow = |story: Story, node| story.step(Step::TerminateIn(node, secs(pace.pick(20, 6))));
-        let kept_away = || condition("Stalled", "True", "-0001 (the template does not tolerate its taint");
+        let kept_away = || condition("Stalled", "True", "-0001. Cause: the template does not tolerate its taint");
         let first = || {
             (1..=5)
                 .fold(Story::on(5).with(guarded(1, 0)), slow)
@@ -432,10 +432,10 @@ scenarios! {
                 .with(guarded(2, 0).annotate("partition", "4").annotate("failure-window", "45s"))
                 .allowed(2)
                 .image(NEW)
-                .until(replaced(1..=4).and(condition("RolloutComplete", "True", "on the old version (partition")))
+                .until(replaced(1..=4).and(condition("RolloutComplete", "True", "on the old version: partition")))
                 .offline([3, 4, 7, 8])
                 .annotate("partition", "0")
-                .until(condition("RolloutComplete", "False", "it is open whether this revision or the network"))
+                .until(condition("RolloutComplete", "False", "has not decided yet if the new version or the network"))
                 .throughout(untouched(5..=8).and(not_condition("Guard")), pace.pick(20, 5))
         };
         let returns = half()
@@ -460,10 +460,10 @@ scenarios! {
             .with(guarded(3, 2).annotate("partition", "6").annotate("failure-window", "60s"))
             .allowed(3)
             .image(NEW)
-            .until(replaced(1..=3).and(condition("RolloutComplete", "True", "on the old version (partition")))
+            .until(replaced(1..=3).and(condition("RolloutComplete", "True", "on the old version: partition")))
             .offline(lost)
             .annotate("partition", "0")
-            .until(condition("RolloutComplete", "False", "it is open whether this revision or the network"))
+            .until(condition("RolloutComplete", "False", "has not decided yet if the new version or the network"))
             .throughout(untouched(4..=9).and(not_condition("Guard")), pace.pick(40, 5))
             .online(lost)
             .until(converged().and(is_free()))

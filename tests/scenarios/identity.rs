@@ -146,16 +146,16 @@ scenarios! {
     }
 
     fn s43_given_a_native_controller_that_handles_nothing_for_long_then_the_rollout_stalls_and_says_where_to_look(_pace) {
-        let stalled = || condition("Stalled", "True", "has not observed the latest change; see whether kube-controller-manager runs");
+        let stalled = || condition("Stalled", "True", "has not observed the latest change. Check if kube-controller-manager runs");
         let story = Story::on(3)
             .native(false)
             .image(NEW)
             .throughout(not_condition("Stalled"), 290)
-            .until_within(stalled().and(one_event("Warning", "see whether kube-controller-manager runs")), 30)
+            .until_within(stalled().and(one_event("Warning", "if kube-controller-manager runs")), 30)
             .controller(false)
             .controller(true)
             .throughout(stalled().and(no_deletions()), 3600)
-            .expect(one_event("Warning", "see whether kube-controller-manager runs"))
+            .expect(one_event("Warning", "if kube-controller-manager runs"))
             .native(true)
             .until(converged().and(condition("Stalled", "False", "")));
         Scenario::from(story).only_embedded("it takes five minutes")

@@ -177,7 +177,7 @@ scenarios! {
             .with(daemon())
             .offline([2])
             .image(NEW)
-            .until(renewed([1, 3]).and(condition("RolloutComplete", "True", "complete; 1 node is offline")))
+            .until(renewed([1, 3]).and(condition("RolloutComplete", "True", "complete. 1 node is offline")))
             .throughout(renewals(2), pace.pick(600, 5))
             .online([2])
             .until(complete())

@@ -19,7 +19,7 @@ fn kept(nodes: usize, partition: &str, keeps: usize) -> Story {
         .until(replaced(1..=nodes - keeps).and(condition(
             "RolloutComplete",
             "True",
-            "on the old version (partition ",
+            "on the old version: partition ",
         )))
         .expect(untouched(nodes - keeps + 1..=nodes))
 }
@@ -177,7 +177,7 @@ scenarios! {
         let unreadable = Story::on(2)
             .patch_node(1, json!({ "metadata": { "annotations": { format!("{FAMILY}/hold"): "please" } } }))
             .image(NEW)
-            .until(replaced([2]).and(condition("RolloutComplete", "True", "1 node is on hold (unreadable annotation on ")))
+            .until(replaced([2]).and(condition("RolloutComplete", "True", "1 node is on hold: unreadable annotation on ")))
             .until(one_event("Warning", "keeps its outdated pod, of every DaemonSet: the annotation apps.openyurt.io/hold cannot be used"))
             .throughout(untouched([1]), pace.pick(600, 5));
         vec![by_hand, by_itself, unreadable]

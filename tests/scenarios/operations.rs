@@ -187,7 +187,7 @@ scenarios! {
             .writing(Writes::Attempts)
             .does("two replicas", |stage| async move { stage.world.backend.two_replicas() })
             .image(NEW)
-            .until(condition("Progressing", "True", "wave canary has to stay well"))
+            .until(condition("Progressing", "True", "soak time of wave canary"))
             .does("kill the leader", |stage| async move { stage.kill_leader().await })
             .until_within(converged().and(condition("RolloutComplete", "True", ": complete")), soak + 120)
             .expect(events_because("WaveNotOpen", 1).and(events_because("RolloutStarted", 1)));

@@ -21,13 +21,13 @@ fn paused(nodes: usize) -> Story {
         .until(condition(
             "Paused",
             "True",
-            "paused until somebody resumes it; since ",
+            "paused until an operator resumes it, since ",
         ))
         .image(NEW)
         .until(condition(
             "RolloutComplete",
             "False",
-            "paused until somebody resumes it",
+            "paused until an operator resumes it",
         ))
 }
 
@@ -39,7 +39,7 @@ fn came(nodes: &'static [usize]) -> Check {
             let condition = picture.condition("Paused").ok_or("absent")?;
             let message = condition.message.clone().unwrap_or_default();
             let names: Vec<String> = nodes.iter().map(|node| picture.node(*node)).collect();
-            let wanted = format!("; nodes that got it meanwhile: {}", names.join(", "));
+            let wanted = format!(". Updated meanwhile: {}", names.join(", "));
             if message.ends_with(&wanted) {
                 Ok(())
             } else {
@@ -133,19 +133,19 @@ scenarios! {
     fn w06_given_a_pause_of_days_then_somebody_is_reminded_once_a_day_and_a_restart_repeats_nothing(pace) {
         let told = |days| move |limit: i64| {
             let words: &'static str = days;
-            event("Warning", words).and(at_most_events("Warning", "still paused until somebody resumes it", limit))
+            event("Warning", words).and(at_most_events("Warning", "still paused until an operator resumes it", limit))
         };
         let first = told("for 1 day now (since ");
         let second = told("for 2 days now (since ");
         let story = ages_by(paused(2).delete_pod(1).until(came(&[1])), 25)
-            .until(first(1).and(condition("Paused", "True", "; nodes that got it").and(condition("RolloutState", "True", "\"reminded\":1"))))
+            .until(first(1).and(condition("Paused", "True", ". Updated meanwhile").and(condition("RolloutState", "True", "\"reminded\":1"))))
             // A restarted controller reads the number of the last reminder from the condition and doesn't repeat it.
             .controller(false)
             .wait(1)
             .controller(true)
             .throughout(first(1), pace.pick(3600, 5));
         let story = ages_by(story, 24)
-            .until(second(2).and(condition("Paused", "True", "; nodes that got it").and(condition("RolloutState", "True", "\"reminded\":2"))))
+            .until(second(2).and(condition("Paused", "True", ". Updated meanwhile").and(condition("RolloutState", "True", "\"reminded\":2"))))
             .throughout(second(2).and(untouched([2])), pace.pick(3600, 5))
             .unannotate("paused")
             .until(converged().and(condition("Paused", "False", "")));
@@ -160,13 +160,13 @@ scenarios! {
             .wait(day - 600)
             .expect(reminded(0))
             .wait(1200)
-            .expect(event("Warning", "; 2 nodes are outdated; go on with: yurt-ds ctl resume").and(reminded(1)))
+            .expect(event("Warning", ". 2 nodes outdated. Resume: yurt-ds ctl resume").and(reminded(1)))
             .quiet(u64::from(23_u32) * 3600, 0)
             .wait(3600)
-            .expect(event("Warning", "for 2 days now").and(reminded(2)))
+            .expect(event("Warning", "(2 days)").and(reminded(2)))
             .annotate("max-unavailable", "2")
             .wait(day)
-            .expect(event("Warning", "for 3 days now").and(reminded(3)))
+            .expect(event("Warning", "(3 days)").and(reminded(3)))
             .pod_writes(0);
         Scenario::from(story).only_embedded("days pass")
     }
@@ -184,7 +184,7 @@ scenarios! {
             .until(not_condition("InvalidSettings"))
             .expect(condition("Paused", "True", "; since "))
             .image(NEW)
-            .until(condition("RolloutComplete", "False", "paused until somebody resumes it"))
+            .until(condition("RolloutComplete", "False", "paused until an operator resumes it"))
             .throughout(untouched(1..=2), pace.pick(600, 4))
             .pod_writes(0)
             .unannotate("paused")

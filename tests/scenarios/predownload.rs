@@ -88,7 +88,7 @@ scenarios! {
             .behave_on(2, NEW, missing())
             .image(NEW)
             .until(replaced([1, 3]).and(image_ready([2], "False", "PullImageFail")))
-            .until(condition("Stalled", "True", "its images cannot be pulled on"))
+            .until(condition("Stalled", "True", "the new images cannot be pulled on"))
             .throughout(untouched([2]), pace.pick(1800, 5))
             .behave_on(2, NEW, Behaviour::default())
             .until_within(converged(), pace.pick(1000, 200))
@@ -229,7 +229,7 @@ scenarios! {
 
     fn pull_given_a_minimum_of_ready_pods_then_that_many_go_first_without_images(pace) {
         let slow = pulled_in(pace.pick(120, 6));
-        let awaits = "no node pulls its images ahead before 1 pod of the new revision is Ready";
+        let awaits = "mage pre-pulls begin when 1 pod of the new revision is Ready";
         let daemon = Daemon::new()
             .max_unavailable("2")
             .annotate("image-predownload-parallelism", "2")

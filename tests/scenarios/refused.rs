@@ -22,7 +22,7 @@ use crate::support::world::DENIED;
 const POLICIES: u32 = 30;
 
 /// Words that only the Event about the first rejected write contains.
-const TOLD: &str = "other nodes have their turn";
+const TOLD: &str = "Other nodes are updated meanwhile";
 
 /// Begins a story on this many nodes in which writes may be rejected. One node may be unavailable.
 fn fleet(nodes: usize) -> Story {
@@ -352,7 +352,7 @@ scenarios! {
             .until(both_ready([1]))
             .until(condition("Stalled", "True", "refuses to delete pods on"))
             .unannotate("update-strategy")
-            .until(remembered().and(condition("Progressing", "False", "cannot be taken away; the API server refuses to delete")))
+            .until(remembered().and(condition("Progressing", "False", "cannot be removed: the API server refuses to delete")))
             .throughout(untouched(1..=3).and(remembered()), pace.pick(120, 10))
             .allow("delete")
             .until_within(spares(0).and(not_condition("Refused")).and(not_condition("Stalled")), 120)
@@ -379,20 +379,20 @@ scenarios! {
 
     fn rw14_given_a_pod_that_is_not_ready_although_nothing_fails_then_it_stalls_with_the_words_of_its_kubelet(_pace) {
         let late = || condition("Stalled", "True", "does not become available");
-        let words = || late().and(condition("Stalled", "True", ": Unhealthy: Readiness probe failed: HTTP probe failed with statuscode: 500 (says its kubelet)"));
+        let words = || late().and(condition("Stalled", "True", ": its kubelet reports Unhealthy: Readiness probe failed: HTTP probe failed with statuscode: 500"));
         let story = Story::on(3)
             .behave(NEW, never_ready())
             .image(NEW)
             .until(deletions(1).and(made_anew([1])))
             .wait(560)
             .does("say why", say_unhealthy)
-            .until_within(words().and(one_event("Warning", "statuscode: 500 (says its kubelet)")), 120)
+            .until_within(words().and(one_event("Warning", "statuscode: 500")), 120)
             .controller(false)
             .controller(true)
             .throughout(words(), 300)
             // The kubelet's Event is the best known reason until the API server removes it. After that, the condition quotes the
             // pod's status.
-            .until_within(late().and(condition("Stalled", "True", "(says its condition Ready)")), 4000)
+            .until_within(late().and(condition("Stalled", "True", "its condition Ready reports")), 4000)
             .expect(untouched(2..=3).and(deletions(1)))
             .behave(NEW, Behaviour::default())
             .delete_pod(1)

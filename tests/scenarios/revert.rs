@@ -55,8 +55,8 @@ scenarios! {
     fn w03_given_an_image_that_crashes_then_the_pods_that_got_it_are_taken_back_and_stay_so(pace) {
         three_of_six_crash(reverting(3, 1))
             .until(is_stopped().and(taken_back(1..=3, OLD)))
-            .until(event("Normal", "pods that have it are taken back in place to"))
-            .until(event("Normal", "no node that answers has it any more"))
+            .until(event("Normal", "RevertInPlace rolls pods back in place to"))
+            .until(event("Normal", "RevertInPlace rolled all pods on online nodes back"))
             .expect(deletions(3).and(renewals(3)).and(untouched(4..=6)))
             .expect(condition("Guard", "True", "back to: "))
             .throughout(is_stopped().and(taken_back(1..=6, OLD)).and(renewals(3)), pace.pick(3600, 10))

@@ -16,7 +16,7 @@ fn two_of_three_offline() -> Story {
         .until(replaced([1]).and(condition(
             "RolloutComplete",
             "True",
-            "complete; 2 nodes are offline",
+            "complete. 2 nodes are offline",
         )))
 }
 
@@ -124,7 +124,7 @@ scenarios! {
             .image(NEW)
             .until(terminating(1))
             .offline([1])
-            .until(replaced([2, 3]).and(condition("RolloutComplete", "True", "complete; 1 node is offline")))
+            .until(replaced([2, 3]).and(condition("RolloutComplete", "True", "complete. 1 node is offline")))
             .online([1])
             .until(converged().and(condition("RolloutComplete", "True", ": complete")))
             .expect(deletions(3))
@@ -178,7 +178,7 @@ scenarios! {
             .image(NEW)
             .until(replaced(1..=3))
             .throughout(not_condition("Stalled").and(untouched(4..=6)), pace.pick(3600, 10))
-            .expect(condition("RolloutComplete", "True", "complete; 3 nodes are offline"))
+            .expect(condition("RolloutComplete", "True", "complete. 3 nodes are offline"))
     }
 
     fn s30_given_1_node_offline_and_max_unavailable_1_then_the_ready_nodes_all_converge(_pace) {

@@ -599,7 +599,7 @@ scenarios! {
                 .until(terminating(1))
                 .step(Step::Offline(vec![1], HUNG))
                 .until(condition("Stalled", "True", "is still terminating since").and(event("Warning", "its kubelet has not ended it")))
-                .expect(untouched(2..=3).and(condition("Stalled", "True", "past its grace period of 30 s")));
+                .expect(untouched(2..=3).and(condition("Stalled", "True", "with a grace period of 30s")));
             story.online([1])
         };
         let beside = fleet(3, "1").step(Step::TerminateIn(1, secs(25))).image(NEW);

@@ -245,7 +245,7 @@ scenarios! {
             .throughout(untouched(1..=5), pace.pick(600, 5))
             .unannotate("paused")
             // Partition keeps the last two nodes by name, regardless of the waves.
-            .until(replaced(1..=3).and(condition("RolloutComplete", "True", "complete; ")))
+            .until(replaced(1..=3).and(condition("RolloutComplete", "True", "complete. ")))
             .expect(untouched(4..=5).and(group_by_group([vec![2], vec![1, 3]])))
     }
 

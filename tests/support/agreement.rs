@@ -255,7 +255,7 @@ impl Said {
     /// Checks that the message about a stall names a blocked or failed node. While the native controller is behind, no such node
     /// is known.
     fn compare_nodes(&self, phase: &str, sentence: &str) -> Result<(), String> {
-        if phase != "Stalled" || sentence.contains("see whether kube-controller-manager runs") {
+        if phase != "Stalled" || sentence.contains("if kube-controller-manager runs") {
             return Ok(());
         }
         let words: BTreeSet<&str> = sentence

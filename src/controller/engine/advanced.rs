@@ -16,7 +16,7 @@ use crate::controller::refused::{ErrorClass, class, message};
 use crate::controller::report::refused::WRITE_REFUSED;
 use crate::controller::report::{Report, RolloutEvent};
 use crate::controller::surge::SurgeResult;
-use crate::core::messages::not_created;
+use crate::core::messages::events;
 use crate::core::{
     Action, Fleet, Manage, NodeName, Pod, PodName, PodUid, Readiness, Revision, RevisionState,
     Targeting, WriteFailures, WriteVerb, manage,
@@ -319,7 +319,7 @@ impl Engine {
         if let Some(set) = self.index.set_mut(key) {
             let why = said
                 .as_deref()
-                .map(|said| not_created::said(said, &key.name).into());
+                .map(|said| events::not_created(said, &key.name).into());
             set.set_not_created(why);
         }
         let state = self.state.sets.entry(key.clone()).or_default();

@@ -7,7 +7,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::conditions::{condition, find};
 use crate::core::messages::WAVE_NOT_OPEN;
 use crate::core::names::ROLLOUT_STATE;
-use crate::core::remedy::way_back;
+use crate::core::remedy::undo_target;
 use crate::core::rollout_state::{FailingPods, Reported, ReportedPause};
 use crate::core::{Fleet, Phase, Plan, PodProblem, RevisionState, RolloutState, SetKind, Stall};
 use crate::index::SetRecord;
@@ -64,7 +64,7 @@ pub(super) fn next_state(
             behind_since: fleet.behind_since.filter(|_| is_unknown).map(whole),
             advised: stall
                 .filter(|stall| leads_back(*stall))
-                .and_then(|_| way_back(fleet)?.number),
+                .and_then(|_| undo_target(fleet)?.number),
             reversal: reversal
                 .and_then(|reversal| reversal.stage())
                 .map(|stage| stage.word().into()),

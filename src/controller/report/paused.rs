@@ -61,13 +61,13 @@ pub(super) fn to_condition(
         String::new()
     } else {
         format!(
-            "; nodes that got it meanwhile: {}{}",
+            ". Updated meanwhile: {}{}",
             names.join(", "),
             if memory.more { " and others" } else { "" }
         )
     };
     let message = format!(
-        "{revision}: {}; since {}{meanwhile}",
+        "{revision}: {}, since {}{meanwhile}",
         paused_words(stand.until),
         instant::words(stand.record.since)
     );

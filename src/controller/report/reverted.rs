@@ -4,9 +4,9 @@ use std::fmt::Display;
 
 use super::RolloutEvent;
 use crate::core::messages::NOT_REVERTED;
-use crate::core::remedy::way_on;
+use crate::core::remedy::other_revision;
 use crate::core::rollout_state::Reported;
-use crate::core::words::named;
+use crate::core::words::{joined, named};
 use crate::core::{Fleet, NodeName, Phase, Plan, ReversalStage};
 
 /// Returns the Event about a new stage of the rollback since the report `known`. It names the nodes.
@@ -20,7 +20,7 @@ pub(super) fn reversal(
         return None;
     }
     let reversal = plan.reversal.as_ref()?;
-    let (reason, words, nodes) = reversal.told()?;
+    let (reason, words, nodes) = reversal.event()?;
     let revision = &plan.record.as_ref()?.revision;
     let stage = reversal.stage().map(ReversalStage::word);
     if known.revision.as_ref() == Some(revision) && known.reversal.as_deref() == stage {
@@ -28,15 +28,15 @@ pub(super) fn reversal(
     }
     let names = named(nodes.iter().map(NodeName::as_str), 0);
     let warning = reason == NOT_REVERTED;
-    let next = if warning {
-        format!("; {}", way_on(fleet, set))
-    } else {
-        String::new()
-    };
+    let next = warning.then(|| other_revision(fleet, set));
     Some(RolloutEvent {
         warning,
         reason,
-        note: format!("revision {revision}: {words}: {names}{next}"),
+        note: joined(
+            [Some(format!("revision {revision}: {words}: {names}")), next]
+                .into_iter()
+                .flatten(),
+        ),
         ..RolloutEvent::default()
     })
 }

@@ -127,7 +127,7 @@ fn completion_names_the_revision_and_the_offline_nodes() {
     let report = report(before, &fleet(&["n1"], None), &done);
     assert_eq!(
         said(&report, ROLLOUT_COMPLETE),
-        "True CompleteExceptOffline revision abc: complete; 2 nodes are offline and will be updated when they reconnect; no action needed"
+        "True CompleteExceptOffline revision abc: complete. 2 nodes are offline and will be updated when they reconnect. No action needed"
     );
     assert_eq!(events(&report), [("RolloutComplete", false)]);
 }
@@ -143,7 +143,7 @@ fn completion_names_the_nodes_that_would_have_no_other_pod() {
     let report = report(Vec::new(), &fleet(&names, None), &done);
     assert_eq!(
         said(&report, ROLLOUT_COMPLETE),
-        "True CompleteExceptKept revision abc: complete; 12 nodes have an untolerated taint: n10, n11, n12, n13, n14, n15, \
+        "True CompleteExceptKept revision abc: complete. 12 nodes have an untolerated taint: n10, n11, n12, n13, n14, n15, \
          n16, n17, n18, n19 and 2 more"
     );
 }
@@ -227,7 +227,7 @@ fn a_stalled_rollout_names_nodes_reasons_and_a_cure() {
         &[
             "True FailedByRevision",
             "n1, n2",
-            "roll back: yurt-ds ctl undo edge/agent",
+            "Roll back: yurt-ds ctl undo edge/agent",
         ],
     );
     case(
@@ -237,20 +237,20 @@ fn a_stalled_rollout_names_nodes_reasons_and_a_cure() {
         &[
             "ErrImagePull",
             "n1, n2",
-            "roll back: yurt-ds ctl undo edge/agent",
+            "Roll back: yurt-ds ctl undo edge/agent",
         ],
     );
     case(
         Stall::PodsDoNotStart,
         starting,
         Some("Unschedulable"),
-        &["n1, n2", "free resources there, or set a priorityClassName"],
+        &["n1, n2", "ree resources there, or set a priorityClassName"],
     );
     case(
         Stall::PodsNotCreated,
         missing,
         None,
-        &["creates no pods on n1, n2", "check quotas"],
+        &["creates no pods on n1, n2", "heck quotas"],
     );
     case(
         Stall::NoProgress,
@@ -344,7 +344,7 @@ fn a_rollout_that_waits_in_between_began_once() {
         told = Report::of_plan(index.set(&key).unwrap(), &unknown, &behind, true, at(0));
         assert_eq!(
             said(&told, PROGRESSING),
-            "True NativeControllerBehind after revision abc: waiting: a pod carries a revision that has to be looked up"
+            "True NativeControllerBehind after revision abc: waiting: the controller has to look up the revision of a pod"
         );
         assert_eq!(events(&told), []);
     }
@@ -390,7 +390,7 @@ fn a_wave_that_is_not_open_is_told_once_whoever_leads_and_in_whole_seconds() {
     let first = report(Vec::new(), &fleet, &waits(123_456_789, 0));
     assert_eq!(
         said(&first, PROGRESSING),
-        "True WaveNotOpen revision abc: waiting until 2023-11-14T22:14:20Z: wave canary has to stay well until then"
+        "True WaveNotOpen revision abc: waiting for the soak time of wave canary, which ends 2023-11-14T22:14:20Z"
     );
     assert_eq!(events(&first), [("WaveNotOpen", false)]);
     let same = report(first.conditions.clone(), &fleet, &waits(987_654_321, 0));
@@ -590,7 +590,7 @@ fn what_is_taken_back_is_told_when_it_begins_and_ends_with_the_names_of_nodes() 
         found.map(|notice| (notice.reason, notice.warning, notice.note.clone()))
     };
     let first = report(vec![], &fleet, &begins);
-    assert!(said(&first, STALLED).contains("pods that have it are taken back in place to old"));
+    assert!(said(&first, STALLED).contains("RevertInPlace rolls pods back in place to old"));
     let (reason, warning, note) = of_it(&first).unwrap();
     assert_eq!((reason, warning), ("Reverting", false));
     assert!(note.ends_with(": a, b"), "{note}");
@@ -605,7 +605,8 @@ fn what_is_taken_back_is_told_when_it_begins_and_ends_with_the_names_of_nodes() 
     let (reason, warning, note) = of_it(&refused).unwrap();
     assert_eq!((reason, warning), ("NotReverted", true));
     assert!(
-        note.contains("more than images") && note.contains(": a; go back to revision old with"),
+        note.contains("more than images")
+            && note.contains(": a. Roll back to revision old: yurt-ds"),
         "{note}"
     );
 }
@@ -640,7 +641,7 @@ fn a_pause_is_remembered_with_its_beginning_and_reminded_of_once() {
     let first = report(Vec::new(), &none, &paused(record, false, &[]));
     assert_eq!(
         said(&first, PAUSED_CONDITION),
-        "True Paused revision abc: paused until somebody resumes it; since 2023-11-14T22:13:20Z"
+        "True Paused revision abc: paused until an operator resumes it, since 2023-11-14T22:13:20Z"
     );
     assert_eq!(events(&first), [("RolloutPaused", false)]);
     let patch = first.difference(&[], at(7));
@@ -656,11 +657,11 @@ fn a_pause_is_remembered_with_its_beginning_and_reminded_of_once() {
     assert_eq!(events(&due), [("StillPaused", true)]);
     assert_eq!(
         due.notices[0].note,
-        "revision abc: still paused until somebody resumes it, for 2 days now (since 2023-11-14T22:13:20Z); 1 node is \
-         outdated; go on with: yurt-ds ctl resume; nodes that got it meanwhile: n1, n2"
+        "revision abc: still paused until an operator resumes it, since 2023-11-14T22:13:20Z (2 days). 1 node \
+         outdated. Updated meanwhile: n1, n2. Resume: yurt-ds ctl resume"
     );
     assert_eq!(due.notices[0].mark.as_deref(), Some("paused-6553f100-2"));
-    assert!(said(&due, PAUSED_CONDITION).ends_with("; nodes that got it meanwhile: n1, n2"));
+    assert!(said(&due, PAUSED_CONDITION).ends_with(". Updated meanwhile: n1, n2"));
     assert_eq!(due.state.pause.as_ref().unwrap().record, record);
     let again = report(written(&due), &none, &paused(record, false, &names));
     assert!(again.notices.is_empty());
@@ -748,7 +749,7 @@ fn a_rollout_that_budgets_hold_up_says_so_once_and_keeps_saying_it_while_it_asks
         ..plan(Phase::Progressing, vec![waits, waits], 2)
     };
     let told = report(Vec::new(), &fleet, &blocked);
-    let words = "PodDisruptionBudget web lets no pod go now (disruption: evict); it is asked again";
+    let words = "PodDisruptionBudget web allows no eviction now. Retried within 2 minutes; to allow evictions, lower minAvailable";
     assert_eq!(
         said(&told, PROGRESSING),
         format!("True BlockedByPDB revision abc: waiting: {words}")

@@ -1,88 +1,81 @@
-//! Messages about pods whose eviction a disruption budget blocks.
+//! Messages about evictions that disruption budgets reject.
 
-use super::pods::pod_name;
-use super::rollout::RolloutView;
+use super::pods::NodeView;
+use crate::core::fleet::Pod;
 use crate::core::fleet::evictions::Refusal;
-use crate::core::fleet::{Node, Pod};
 use crate::core::settings::disruption::DISRUPTION;
 use crate::core::verdict::Obstruction;
 
-/// Describes a node that waits for a disruption budget.
-pub(super) fn blocked(
-    rollout: &RolloutView<'_>,
-    node: &Node,
-    obstruction: Obstruction,
-) -> (Option<String>, String) {
-    let pod = leaving(node).map_or_else(|| pod_name(node), |pod| format!(" {}", pod.name));
-    let budget = named(rollout, node);
-    let (reason, why) = match obstruction {
-        Obstruction::Exhausted => ("Exhausted", format!("{budget} does not let it go now")),
-        Obstruction::NotProcessed => (
-            "NotProcessed",
-            format!("Kubernetes has not counted for {budget} yet"),
-        ),
-        Obstruction::NotComputed => (
-            "NotComputed",
-            format!("Kubernetes cannot count for {budget}, and so lets no pod go"),
-        ),
-        Obstruction::Several => (
-            "Several",
-            "more than one PodDisruptionBudget selects it, and Kubernetes evicts no such pod"
-                .to_owned(),
-        ),
-    };
-    (
-        Some(reason.to_owned()),
-        format!("is to be updated; its pod{pod} is to be evicted, and {why}"),
-    )
-}
-
-/// Returns the remedy for a node whose pod a disruption budget protects.
-pub(super) fn remedy(rollout: &RolloutView<'_>, node: &Node, obstruction: Obstruction) -> String {
-    let namespace = &rollout.key.namespace;
-    let look = match refusal(rollout, node).and_then(|refusal| refusal.budget.as_deref()) {
-        Some(budget) => format!("kubectl -n {namespace} describe poddisruptionbudget {budget}"),
-        None => format!("kubectl -n {namespace} get poddisruptionbudgets"),
-    };
-    let delete =
-        format!("Without the annotation {DISRUPTION} pods are deleted, and no budget is asked.");
-    let is_under_way = node
-        .pods
-        .iter()
-        .any(|pod| pod.surge || pod.exit.preparing.is_some());
-    let slot = if is_under_way {
-        ""
-    } else {
-        ", holds no slot meanwhile, and others go first"
+/// Describes why `budget` rejects evictions. Its name may be unknown and empty.
+pub(super) fn words(obstruction: Obstruction, budget: &str) -> String {
+    let budget = match budget {
+        "" => "a PodDisruptionBudget".to_owned(),
+        name => format!("PodDisruptionBudget {name}"),
     };
     match obstruction {
-        Obstruction::Exhausted | Obstruction::NotProcessed => format!(
-            "It goes when enough pods are Ready, or when the budget allows more: lower its minAvailable. It is asked again \
-             after 10 seconds to 2 minutes{slot}. To see it: {look}. {delete}"
-        ),
+        Obstruction::Exhausted => format!("{budget} allows no eviction now"),
+        Obstruction::NotProcessed => {
+            format!("Kubernetes has not processed {budget} yet")
+        }
         Obstruction::NotComputed => format!(
-            "Set minAvailable of the budget to a number, without maxUnavailable and percentages, which Kubernetes cannot \
-             count for a DaemonSet: {look}. {delete}"
+            "{budget} blocks all evictions: maxUnavailable and percentages do not work for DaemonSets"
         ),
-        Obstruction::Several => format!(
-            "Leave one of them, or have their selectors select different pods: {look}. {delete}"
-        ),
+        Obstruction::Several => {
+            "more than one PodDisruptionBudget selects the pods, so Kubernetes rejects all evictions"
+                .to_owned()
+        }
     }
 }
 
-fn named(rollout: &RolloutView<'_>, node: &Node) -> String {
-    let budget = refusal(rollout, node).and_then(|refusal| refusal.budget.as_deref());
-    match budget {
-        Some(budget) => format!("PodDisruptionBudget {budget}"),
-        None => "a PodDisruptionBudget".to_owned(),
+/// Returns the remedy for the rejection, as the beginning of a sentence.
+pub(super) fn remedy(obstruction: Obstruction) -> &'static str {
+    match obstruction {
+        Obstruction::Exhausted | Obstruction::NotProcessed => {
+            "retried within 2 minutes; to allow evictions, lower minAvailable"
+        }
+        Obstruction::NotComputed => "set minAvailable to a number",
+        Obstruction::Several => "delete all but one, or change their selectors",
     }
 }
 
-fn refusal<'a>(rollout: &RolloutView<'a>, node: &Node) -> Option<&'a Refusal> {
-    rollout.fleet.evictions.refusal_of(leaving(node)?)
-}
+impl NodeView<'_> {
+    /// Describes a node whose pod a disruption budget protects.
+    pub(super) fn blocked(&self, obstruction: Obstruction) -> (&'static str, String) {
+        let reason = match obstruction {
+            Obstruction::Exhausted => "Exhausted",
+            Obstruction::NotProcessed => "NotProcessed",
+            Obstruction::NotComputed => "NotComputed",
+            Obstruction::Several => "Several",
+        };
+        let pod = self.evicted().map_or("", |pod| pod.name.as_str());
+        let because = format!(
+            "is outdated, and the eviction of its pod {pod} is rejected: {}",
+            words(obstruction, self.budget().unwrap_or_default())
+        );
+        (reason, because)
+    }
 
-/// Returns the old pod of the node, even if there is a surge pod too.
-fn leaving(node: &Node) -> Option<&Pod> {
-    node.pods.iter().find(|pod| !pod.terminating && !pod.surge)
+    /// Returns the remedy for a node whose pod a disruption budget protects.
+    pub(super) fn unblock(&self, obstruction: Obstruction) -> String {
+        let namespace = &self.rollout.key.namespace;
+        let look = match self.budget() {
+            Some(budget) => format!("describe poddisruptionbudget {budget}"),
+            None => "get poddisruptionbudgets".to_owned(),
+        };
+        format!(
+            "{}: kubectl -n {namespace} {look}. Without the annotation {DISRUPTION}, pods are deleted regardless of budgets",
+            remedy(obstruction)
+        )
+    }
+
+    fn budget(&self) -> Option<&str> {
+        let refusal: &Refusal = self.rollout.fleet.evictions.refusal_of(self.evicted()?)?;
+        refusal.budget.as_deref()
+    }
+
+    /// Returns the old pod of the node, even if there is a surge pod too.
+    fn evicted(&self) -> Option<&Pod> {
+        let mut pods = self.node.pods.iter();
+        pods.find(|pod| !pod.terminating && !pod.surge)
+    }
 }

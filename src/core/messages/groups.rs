@@ -1,40 +1,51 @@
-//! Phrases about groups of nodes that wait, fail or are left out. They are parts of the sentences about a rollout.
+//! Descriptions of groups of nodes that wait, fail or keep their pods. They are parts of the sentences about a rollout.
 
 use std::collections::BTreeSet;
 
 use k8s_openapi::jiff::Timestamp;
 
-use crate::core::fleet::{Fleet, NodeWindow};
+use super::{NextStep, budgets};
+use crate::core::fleet::{Fleet, Node, NodeWindow};
 use crate::core::id::NodeName;
 use crate::core::instant;
 use crate::core::plan::Plan;
 use crate::core::settings::Strategy;
 use crate::core::settings::maintenance_window::MAINTENANCE_WINDOW;
-use crate::core::verdict::{Verdict, WaveShut};
-use crate::core::words::named;
+use crate::core::verdict::{Obstruction, Verdict, WaveShut};
+use crate::core::words::{named, nodes, plural};
 
 impl Plan {
+    /// Returns the nodes with such a verdict.
+    pub(super) fn nodes_with<'a>(
+        &'a self,
+        fleet: &'a Fleet,
+        is_wanted: impl Fn(&Verdict) -> bool + Clone + 'a,
+    ) -> impl Iterator<Item = &'a Node> + Clone {
+        let nodes = fleet.nodes.iter().zip(&self.verdicts);
+        nodes.filter_map(move |(node, verdict)| is_wanted(verdict).then_some(node))
+    }
+
     /// Describes why a wave doesn't open. The phrase follows "waiting".
     pub fn awaited_words(&self, why: WaveShut) -> String {
         let name = |wave| self.wave_name(wave);
         match why {
             WaveShut::Approval { wave } => format!("for the approval of wave {}", name(wave)),
             WaveShut::Soaking { wave, until } => {
+                let until = instant::words(until);
                 format!(
-                    "until {}: wave {} has to stay well until then",
-                    instant::words(until),
+                    "for the soak time of wave {}, which ends {until}",
                     name(wave)
                 )
             }
-            WaveShut::Unfinished { wave } => {
-                format!("for wave {}, which is not complete", name(wave))
+            WaveShut::Unfinished { wave } => format!("for wave {} to complete", name(wave)),
+            WaveShut::Charged { wave: Some(wave) } => {
+                format!(
+                    "because a node of wave {} failed with this revision",
+                    name(wave)
+                )
             }
-            WaveShut::Charged { wave: Some(wave) } => format!(
-                "because a node of wave {} failed after it got this revision",
-                name(wave)
-            ),
             WaveShut::Charged { wave: None } => {
-                "because a node of a wave that is not among them any more failed after it got this revision".to_owned()
+                "because a node of an earlier wave failed with this revision".to_owned()
             }
         }
     }
@@ -50,86 +61,78 @@ impl Plan {
         }
     }
 
-    fn wave_name(&self, wave: usize) -> &str {
+    pub(super) fn wave_name(&self, wave: usize) -> &str {
         self.waves.get(wave).map_or("", |stand| &stand.name)
     }
 
-    /// Returns the exceptions of a complete rollout, one clause per cause.
+    /// Returns the exceptions of a complete rollout, one sentence per cause.
     ///
-    /// The clauses don't name nodes that an operator excluded on purpose.
+    /// The sentences don't name nodes that an operator excluded on purpose.
     pub fn exceptions(&self, fleet: &Fleet, strategy: &Strategy) -> Vec<String> {
         let counts = &self.counts;
-        let of_word = |verdict: Verdict| counts.by_word[verdict.index()];
-        let with = |count: usize, one: &str, many: &str| match count {
-            0 => None,
-            1 => Some(format!("1 node {one}")),
-            count => Some(format!("{count} nodes {many}")),
-        };
-        let names = |wanted: fn(&Verdict) -> bool| {
-            let nodes = fleet.nodes.iter().zip(&self.verdicts);
-            let meant = nodes.filter(|(_, told)| wanted(told));
-            named(meant.map(|(node, _)| node.name.as_str()), 0)
-        };
-        let offline = with(
-            counts.offline_outdated,
-            "is offline and will be updated when it reconnects",
-            "are offline and will be updated when they reconnect",
-        );
-        let lost = with(
-            counts.lost,
-            "is offline and failed with this version",
-            "are offline and failed with this version",
-        );
-        let partition = with(
-            of_word(Verdict::Partition),
-            "stays on the old version",
-            "stay on the old version",
-        );
-        let held = with(
-            of_word(Verdict::Held { until: None }),
-            "is on hold",
-            "are on hold",
-        );
+        let names = |nodes: &[&Node]| named(nodes.iter().map(|node| node.name.as_str()), 0);
         let unreadable = self.unreadable_holds(fleet);
-        let unreadable = named(unreadable.iter().map(|node| node.name.as_str()), 0);
-        let repelled = with(
-            counts.repelled,
-            "has an untolerated taint",
-            "have an untolerated taint",
-        );
-        let clauses = [
-            offline,
-            lost,
-            partition.map(|words| format!("{words} (partition {})", strategy.partition)),
-            with(
-                of_word(Verdict::NotSelected),
-                "is not selected",
-                "are not selected",
+        let unreadable = match unreadable.as_slice() {
+            [] => String::new(),
+            nodes => format!(": unreadable annotation on {}", names(nodes)),
+        };
+        let repelled = |verdict: &Verdict| *verdict == Verdict::UntoleratedTaint;
+        let repelled: Vec<&Node> = match counts.repelled {
+            0 => Vec::new(),
+            _ => self.nodes_with(fleet, repelled).collect(),
+        };
+        let all = [
+            (
+                counts.offline_outdated,
+                [
+                    "is offline and will be updated when it reconnects",
+                    "are offline and will be updated when they reconnect",
+                ],
+                String::new(),
             ),
-            held.map(|words| {
-                if unreadable.is_empty() {
-                    words
-                } else {
-                    format!("{words} (unreadable annotation on {unreadable})")
-                }
-            }),
-            repelled.map(|words| {
-                format!(
-                    "{words}: {}",
-                    names(|told| *told == Verdict::UntoleratedTaint)
-                )
-            }),
+            (
+                counts.lost,
+                [
+                    "is offline and failed with this version",
+                    "are offline and failed with this version",
+                ],
+                String::new(),
+            ),
+            (
+                counts.of_kind(Verdict::Partition),
+                ["stays on the old version", "stay on the old version"],
+                format!(": partition {}", strategy.partition),
+            ),
+            (
+                counts.of_kind(Verdict::NotSelected),
+                ["is not selected", "are not selected"],
+                String::new(),
+            ),
+            (
+                counts.of_kind(Verdict::Held { until: None }),
+                ["is on hold", "are on hold"],
+                unreadable,
+            ),
+            (
+                counts.repelled,
+                ["has an untolerated taint", "have an untolerated taint"],
+                format!(": {}", names(&repelled)),
+            ),
         ];
-        clauses.into_iter().flatten().collect()
+        let all = all.into_iter().filter(|(count, ..)| *count > 0);
+        all.map(|(count, [one, many], more)| {
+            format!("{} {}{more}", nodes(count), plural(count, one, many))
+        })
+        .collect()
     }
 
     /// Returns the nodes that failed with the current revision and their total number. Some nodes may have no stored name.
     pub(super) fn failed<'a>(&'a self, fleet: &'a Fleet) -> (BTreeSet<&'a NodeName>, usize) {
-        let told = fleet.nodes.iter().zip(&self.verdicts);
-        let told = told.filter(|(_, told)| matches!(told, Verdict::FailedByRevision { .. }));
-        let remembered = self.record.iter().flat_map(|record| &record.failed);
-        let names: BTreeSet<&NodeName> =
-            told.map(|(node, _)| &node.name).chain(remembered).collect();
+        let failing = self
+            .nodes_with(fleet, Verdict::is_failed)
+            .map(|node| &node.name);
+        let recorded = self.record.iter().flat_map(|record| &record.failed);
+        let names: BTreeSet<&NodeName> = failing.chain(recorded).collect();
         let failures = self.counts.failures.max(names.len());
         (names, failures)
     }
@@ -138,71 +141,99 @@ impl Plan {
     pub fn failed_words(&self, fleet: &Fleet) -> String {
         let (names, failures) = self.failed(fleet);
         let nameless = failures - names.len();
-        format!(
-            "{}: {}",
-            self.failures_words(failures),
-            named(names.into_iter().map(NodeName::as_str), nameless)
-        )
+        let names = named(names.into_iter().map(NodeName::as_str), nameless);
+        format!("{}: {names}", self.failures_words(failures))
     }
 
     /// Describes how many nodes failed with the current revision, with the limit for failures.
     pub fn failures_words(&self, failures: usize) -> String {
-        let (nodes, they) = match failures {
-            1 => ("node", "it"),
-            _ => ("nodes", "they"),
-        };
-        let record = self.record.as_ref();
-        let is_stopped = record.is_some_and(|record| record.stopped.is_some());
-        let may = if is_stopped && failures <= self.counts.threshold {
-            format!("{} may by now", self.counts.threshold)
-        } else {
-            format!("{} may", self.counts.threshold)
-        };
-        format!("{failures} {nodes} failed after {they} got this revision ({may})")
-    }
-
-    /// Describes the nodes whose pods were replaced twice without success.
-    pub fn replaced_twice_words(&self) -> String {
-        let record = self.record.iter();
-        let nodes = record.flat_map(|record| &record.replaced_twice);
+        let limit = self.counts.threshold;
         format!(
-            "the pods on {} were replaced twice for this revision and are outdated again",
-            named(nodes.map(NodeName::as_str), 0)
+            "the new version failed on {} (limit {limit})",
+            nodes(failures)
         )
     }
 
-    /// Describes the nodes whose maintenance windows never open, with the reason; empty if there are none.
-    pub fn shut_words(&self, fleet: &Fleet) -> String {
-        let nodes = fleet.nodes.iter().zip(&self.verdicts);
-        let is_shut = |told: &Verdict| matches!(told, Verdict::OutOfWindow { opens: None });
-        let shut = nodes.filter(|(_, told)| is_shut(told));
-        let names = named(shut.clone().map(|(node, _)| node.name.as_str()), 0);
-        if names.is_empty() {
-            return names;
+    /// Describes the lost nodes that the guard evaluates. No update begins during the evaluation.
+    pub fn evaluation_words(&self) -> String {
+        let open = self.record.iter().flat_map(|record| {
+            let lost = record.losses(false).map(|(name, _)| name);
+            lost.chain(&record.updated_before_loss)
+        });
+        let lost: BTreeSet<&str> = open.map(NodeName::as_str).collect();
+        if lost.is_empty() {
+            return "the guard is still evaluating failures of the new version".to_owned();
         }
-        let is_alone = shut.clone().nth(1).is_none();
-        let mut why = shut.filter_map(|(node, _)| match node.window.as_ref()? {
-            NodeWindow::Unreadable(why) if is_alone => Some(format!(" ({why})")),
-            NodeWindow::Unreadable(why) => Some(format!(" ({}: {why})", node.name)),
+        format!(
+            "the guard has not decided yet if the new version or the network caused the loss of {}",
+            named(lost, 0)
+        )
+    }
+
+    /// Describes the nodes whose maintenance windows never open, with the reason and the remedy; `None` if there are none.
+    pub fn shut_words(&self, fleet: &Fleet) -> Option<String> {
+        let shut = self.nodes_with(fleet, |verdict| {
+            matches!(verdict, Verdict::OutOfWindow { opens: None })
+        });
+        shut.clone().next()?;
+        let mut why = shut.clone().filter_map(|node| match node.window.as_ref()? {
+            NodeWindow::Unreadable(why) => Some(format!(": {why}")),
             NodeWindow::Windows(_) => None,
         });
-        let why = why.next();
-        format!(
-            "the maintenance window of {names} never opens{}; correct or remove the annotation {MAINTENANCE_WINDOW} there",
-            why.unwrap_or_default()
-        )
+        Some(format!(
+            "the maintenance window of {} never opens{}. Correct or remove the annotation {MAINTENANCE_WINDOW} there",
+            named(shut.map(|node| node.name.as_str()), 0),
+            why.next().unwrap_or_default()
+        ))
     }
 
-    /// Returns the nodes that failed to pre-pull images, the first known reason, and true if that reason is about Jobs.
-    pub(super) fn failed_pulls(&self, fleet: &Fleet) -> (Vec<String>, String, bool) {
-        let nodes = fleet.nodes.iter().zip(&self.verdicts);
-        let waiting = nodes.filter(|(_, told)| matches!(told, Verdict::PullPending(_)));
-        let names = waiting.clone().map(|(node, _)| node.name.to_string());
-        let pods = waiting.clone().flat_map(|(node, _)| &node.pods);
+    /// Returns the nodes that failed to pre-pull images, and the first known reason.
+    pub(super) fn failed_pulls<'a>(&'a self, fleet: &'a Fleet) -> (Vec<String>, &'a str) {
+        let waiting = self.nodes_with(fleet, |verdict| matches!(verdict, Verdict::PullPending(_)));
+        let pods = waiting.clone().flat_map(|node| &node.pods);
         let images = pods.filter_map(|pod| pod.image_ready.as_ref()?.failure.as_ref());
         let mut reasons = images.map(|failure| &*failure.why);
         let why = reasons.find(|why| !why.is_empty()).unwrap_or_default();
-        (names.collect(), why.to_owned(), is_about_jobs(why))
+        (waiting.map(|node| node.name.to_string()).collect(), why)
+    }
+
+    /// Describes the disruption budgets that block evictions. Of several causes, the worst is reported.
+    pub fn blocked_words(&self, fleet: &Fleet) -> String {
+        let (obstruction, budgets) = self.rejection(fleet);
+        budgets::words(obstruction, &Vec::from_iter(budgets).join(", "))
+    }
+
+    /// Returns the step that allows the blocked evictions, and the command for it.
+    pub(super) fn unblocking(
+        &self,
+        fleet: &Fleet,
+        namespace: &str,
+    ) -> (NextStep, Option<NextStep>) {
+        let (obstruction, budgets) = self.rejection(fleet);
+        let edit = |budget: &&str| {
+            let command = format!("kubectl -n {namespace} edit pdb {budget}");
+            NextStep::command("to change it", command)
+        };
+        (
+            NextStep::plain(budgets::remedy(obstruction)),
+            budgets.first().map(edit),
+        )
+    }
+
+    /// Returns the worst reason of rejected evictions, and the disruption budgets with it.
+    fn rejection<'a>(&'a self, fleet: &'a Fleet) -> (Obstruction, BTreeSet<&'a str>) {
+        let blocked = self.nodes_with(fleet, Verdict::is_blocked);
+        let pods = blocked.flat_map(|node| &node.pods);
+        let all = pods.filter_map(|pod| fleet.evictions.refusal_of(pod));
+        let reasons = all.clone().map(|refusal| refusal.obstruction);
+        let worst = reasons.max().unwrap_or(Obstruction::Exhausted);
+        let worst_ones = all.filter(|refusal| refusal.obstruction == worst);
+        (
+            worst,
+            worst_ones
+                .filter_map(|refusal| refusal.budget.as_deref())
+                .collect(),
+        )
     }
 }
 
@@ -213,17 +244,13 @@ pub(super) fn opening_words(
     strategy: &Strategy,
     at: Timestamp,
 ) -> String {
-    let nodes = fleet.nodes.iter().zip(&plan.verdicts);
-    let mut waiting = nodes.filter(|(_, told)| **told == Verdict::OutOfWindow { opens: Some(at) });
-    let windows = waiting.next().and_then(|(node, _)| match &node.window {
+    let mut waiting = plan.nodes_with(fleet, move |verdict| {
+        *verdict == Verdict::OutOfWindow { opens: Some(at) }
+    });
+    let windows = waiting.next().and_then(|node| match &node.window {
         Some(NodeWindow::Windows(windows)) => Some(windows),
         Some(NodeWindow::Unreadable(_)) => None,
         None => strategy.window.as_ref(),
     });
     windows.map_or_else(|| instant::words(at), |windows| windows.words(at))
-}
-
-/// Returns true if the images were not pulled because the Job or its pod could not be created.
-pub fn is_about_jobs(why: &str) -> bool {
-    why.contains("jobs.batch") || why.contains(" is forbidden: ")
 }

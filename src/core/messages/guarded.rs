@@ -1,107 +1,25 @@
-//! Messages about nodes that the guard stopped, evaluates or rolls back.
+//! Messages about nodes that failed, and about revisions that the guard evaluates, stops or rolls back.
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::pods::{are_seen_to_end, ending_words, pod_name, trouble_word, trouble_words};
+use super::node::Answer;
+use super::pods::{NodeView, are_seen_to_end, newest, problem_word, problem_words};
 use super::rollout::RolloutView;
 use super::slots;
-use crate::core::fleet::{Node, Readiness};
+use crate::core::engine::deadline::rejects;
+use crate::core::fleet::Readiness;
+use crate::core::fleet::in_place::Recreate;
 use crate::core::id::NodeName;
 use crate::core::instant;
-use crate::core::plan::Reversal;
-use crate::core::remedy::way_on;
-use crate::core::verdict::{Cause, Guarded, Offline, Revert, Stopped, Verdict};
-use crate::core::words::plural;
+use crate::core::plan::{Reversal, ReversalStage, WaveState};
+use crate::core::remedy::{other_revision, repair_node, resume_anyway};
+use crate::core::settings::Mode;
+use crate::core::settings::max_unavailable::MAX_UNAVAILABLE;
+use crate::core::verdict::{Cause, Guarded, Offline, Revert, Stopped, Verdict, WaveShut};
+use crate::core::words::{joined, nodes};
 
-pub(super) fn failed(node: &Node, cause: Cause) -> (Option<String>, String) {
-    let pod = pod_name(node);
-    match cause {
-        Cause::NodeLost => (
-            Some("NotReady".into()),
-            "turned NotReady soon after its pod was replaced; it holds up nobody".to_owned(),
-        ),
-        Cause::Crashing if are_seen_to_end(node) => ending_words(node),
-        Cause::Crashing => (
-            trouble_word(node),
-            format!("has its new pod{pod}, which crashes{}", trouble_words(node)),
-        ),
-        Cause::NotStarting => (
-            trouble_word(node),
-            format!(
-                "has its new pod{pod}, which does not start{}",
-                trouble_words(node)
-            ),
-        ),
-    }
-}
-
-pub(super) fn guarded_words(
-    rollout: &RolloutView<'_>,
-    guarded: Guarded,
-) -> (Option<String>, String) {
-    let plan = rollout.plan;
-    match guarded {
-        Guarded::Stopped(Stopped::FailedByRevision) => (
-            Some(guarded.word().into()),
-            format!(
-                "is outdated, and the guard stopped this revision: {}",
-                plan.failures_words(plan.counts.failures)
-            ),
-        ),
-        Guarded::Stopped(Stopped::ReplacedTwice) => (
-            Some(guarded.word().into()),
-            format!(
-                "is outdated, and the guard stopped this revision: {}",
-                plan.replaced_twice_words()
-            ),
-        ),
-        Guarded::Inconclusive { until } => (
-            Some(guarded.word().into()),
-            format!(
-                "is outdated, and nothing new begins for {}: {}",
-                instant::between(rollout.now, until),
-                rollout.plan.judging_words()
-            ),
-        ),
-    }
-}
-
-/// Returns a clause about the guard's evaluation of an offline node; empty if there is none.
-pub(super) fn loss_aside(rollout: &RolloutView<'_>, node: &Node) -> String {
-    let Some(record) = &rollout.plan.record else {
-        return String::new();
-    };
-    if record.failed.contains(&node.name) {
-        return "; it failed after it got this revision".to_owned();
-    }
-    let judged =
-        record.judged.contains_key(&node.name) || record.updated_before_loss.contains(&node.name);
-    match rollout.plan.guarded {
-        Some(Guarded::Inconclusive { until }) if judged => format!(
-            "; whether this revision or the network took it away is judged in {}",
-            instant::between(rollout.now, until)
-        ),
-        _ => String::new(),
-    }
-}
-
-/// Returns the time until which a node that returned is not updated (`ready-settle`); `None` if that time has passed.
-pub(super) fn settles(rollout: &RolloutView<'_>, node: &Node) -> Option<Timestamp> {
-    let Readiness::Ready { since } = node.readiness else {
-        return None;
-    };
-    let until = since.saturating_add(rollout.strategy.ready_settle).ok()?;
-    (until > rollout.now).then_some(until)
-}
-
-/// Describes an offline node whose pod will be rolled back when the node returns.
-pub(super) fn reverted_later(rollout: &RolloutView<'_>, node: &Node) -> String {
-    format!(
-        "is NotReady, and its pod{} has the revision that the guard stopped: it is taken back{} in place after the node returns",
-        pod_name(node),
-        to(rollout)
-    )
-}
+/// Reason of the Event about nodes that keep the stopped revision.
+pub const NOT_REVERTED: &str = "NotReverted";
 
 /// Information about a deleted Node that was lost with this revision.
 pub struct DeletedNode {
@@ -117,118 +35,356 @@ pub struct DeletedNode {
 
 /// Returns the guard's record of a node whose Node object was deleted; `None` if there is none.
 pub fn gone(rollout: &RolloutView<'_>, name: &NodeName) -> Option<DeletedNode> {
-    let record = rollout.plan.record.as_ref()?;
+    let plan = rollout.plan;
+    let record = plan.record.as_ref()?;
     let since = record.judged.get(name).copied();
     if record.failed.contains(name) {
+        let failed = Verdict::FailedByRevision {
+            since: since.unwrap_or(rollout.now),
+            cause: Cause::NodeLost,
+        };
+        let failures = plan.failures_words(plan.counts.failures);
         return Some(DeletedNode {
-            verdict: Verdict::FailedByRevision {
-                since: since.unwrap_or(rollout.now),
-                cause: Cause::NodeLost,
-            }
-            .word(),
+            verdict: failed.word(),
             since,
-            because: format!(
-                "failed after it got this revision, and its Node was deleted since: {}",
-                rollout.plan.failures_words(rollout.plan.counts.failures)
-            ),
-            next: format!(
-                "Nobody waits for it, and it counts until another revision comes. If this revision is bad, {}",
-                way_on(rollout.fleet, &rollout.key)
-            ),
+            because: format!("failed with this revision and was deleted: {failures}"),
+            next: joined([
+                "it counts until the next revision, but blocks no other node".to_owned(),
+                other_revision(rollout.fleet, &rollout.key),
+            ]),
         });
     }
     let is_open = since.is_some() || record.updated_before_loss.contains(name);
     is_open.then(|| DeletedNode {
         verdict: Verdict::Offline(Offline::NoNode).word(),
         since,
-        because: "was lost after its pod was touched, and its Node was deleted since; it is not judged yet whether this \
-                  revision or the network took it away"
-            .to_owned(),
-        next: match rollout.plan.guarded {
+        because: "was lost after its update and deleted; the guard has not decided if the revision caused it".to_owned(),
+        next: match plan.guarded {
             Some(Guarded::Inconclusive { until }) => {
-                format!("It is judged in {}.", instant::between(rollout.now, until))
+                format!("The guard decides in {}.", instant::between(rollout.now, until))
             }
-            _ => "It is judged when its Node is made anew.".to_owned(),
+            _ => "The guard decides when the Node exists again.".to_owned(),
         },
     })
 }
 
-/// Describes a node whose pod has the revision that the guard stopped, or was rolled back from it.
-pub(super) fn revert_words(
-    rollout: &RolloutView<'_>,
-    node: &Node,
-    revert: Revert,
-) -> (Option<String>, String) {
-    let pod = pod_name(node);
-    match revert {
-        Revert::Pending => (
-            Some("Pending".into()),
-            format!(
-                "has the revision that the guard stopped, and its pod{pod} is available: it is taken back{} in place when {}",
-                to(rollout),
-                match (rollout.pause(), settles(rollout, node)) {
-                    (Some(_), _) => "the rollout is not paused any more".to_owned(),
-                    (None, Some(_)) => "its node has been back for long enough".to_owned(),
-                    (None, None) => format!("a slot is free ({})", slots::taken(rollout, node)),
-                }
+impl<'a> NodeView<'a> {
+    /// Describes a node that failed with the revision.
+    pub(super) fn failed(self, cause: Cause) -> Answer<'a> {
+        let (node, pod) = (self.node, self.pod());
+        let (reason, because) = match cause {
+            Cause::NodeLost => (
+                Some("NotReady".to_owned()),
+                "became NotReady soon after its update".to_owned(),
             ),
-        ),
-        Revert::Done => (
-            Some("Done".into()),
-            format!(
-                "has its pod{pod} taken back{} in place, because the guard stopped the current one",
-                to(rollout)
+            Cause::Crashing if are_seen_to_end(node) => {
+                let (reason, because) = self.ended_pods();
+                (Some(reason), because)
+            }
+            Cause::Crashing => (
+                problem_word(node),
+                format!("has its new pod{pod}, which crashes{}", problem_words(node)),
             ),
-        ),
+            Cause::NotStarting => (
+                problem_word(node),
+                format!(
+                    "has its new pod{pod}, which does not start{}",
+                    problem_words(node)
+                ),
+            ),
+        };
+        let answer = Answer::new(because, move || self.recover(cause));
+        match reason {
+            Some(reason) => answer.reason(reason),
+            None => answer,
+        }
+    }
+
+    fn recover(&self, cause: Cause) -> String {
+        let (rollout, node) = (self.rollout, self.node);
+        let (fleet, key, counts) = (rollout.fleet, &rollout.key, &rollout.plan.counts);
+        let has_two = self.find(|pod| pod.surge).is_some() || counts.allowed == 0;
+        let slot = match cause {
+            _ if rollout.strategy.mode != Mode::AdvancedRollingUpdate => {
+                "it blocks no other node".to_owned()
+            }
+            Cause::NodeLost if rollout.are_waves_shut() => {
+                "it holds no slot, but later waves wait".to_owned()
+            }
+            Cause::NodeLost => "it blocks no other node".to_owned(),
+            _ if has_two && counts.surge_allowed > 0 => {
+                format!(
+                    "it holds a slot of max-surge (limit {})",
+                    counts.surge_allowed
+                )
+            }
+            _ => format!(
+                "it holds a slot of max-unavailable ({} of {} used)",
+                counts.unavailable, counts.allowed
+            ),
+        };
+        let paused = rollout.pause().map(|_| {
+            format!("the rollout is paused; a rollback starts after yurt-ds ctl resume {key}")
+        });
+        let look = match cause {
+            Cause::NodeLost => None,
+            Cause::Crashing if rejects(node) => None,
+            Cause::Crashing => Some(format!(
+                "logs: kubectl -n {} logs{} --previous{}",
+                key.namespace,
+                self.pod(),
+                self.crashing_container()
+            )),
+            Cause::NotStarting => Some(format!("details: {}", self.describe_pod())),
+        };
+        let remedy = match cause {
+            Cause::NodeLost => {
+                format!("repair the node. Otherwise: {}", other_revision(fleet, key))
+            }
+            Cause::Crashing if rejects(node) => repair_node(node.name.as_str(), fleet, key),
+            _ => other_revision(fleet, key),
+        };
+        joined(
+            [Some(slot), paused, Some(remedy), look]
+                .into_iter()
+                .flatten(),
+        )
+    }
+
+    /// Returns the option of `kubectl logs` that selects the crashing container; empty if the pod has only one container.
+    fn crashing_container(&self) -> String {
+        let containers = newest(self.node).map(|pod| &pod.in_place.containers);
+        let containers = containers.filter(|containers| containers.len() > 1);
+        let worst =
+            containers.and_then(|all| all.iter().max_by_key(|container| container.restarts));
+        worst.map_or_else(String::new, |container| format!(" -c {}", container.name))
+    }
+
+    /// Describes an outdated node that is not updated because of the guard.
+    pub(super) fn guarded(self, guarded: Guarded) -> Answer<'a> {
+        let (rollout, plan) = (self.rollout, self.rollout.plan);
+        let why = match guarded {
+            Guarded::Stopped(Stopped::FailedByRevision) => {
+                format!("the guard stopped this revision: {}", plan.failures_words(plan.counts.failures))
+            }
+            Guarded::Stopped(Stopped::ReplacedTwice) => {
+                "the guard stopped this revision: pods were replaced twice, and the new ones are outdated again".to_owned()
+            }
+            Guarded::Inconclusive { until } => format!(
+                "no further updates for {}: {}",
+                instant::between(rollout.now, until),
+                plan.evaluation_words()
+            ),
+        };
+        Answer::new(format!("is outdated; {why}"), move || {
+            rollout.after_guard(guarded)
+        })
+        .reason(guarded.word())
+    }
+
+    /// Describes the guard's evaluation of an offline node; `None` if there is none.
+    pub(super) fn loss(&self) -> Option<String> {
+        let (plan, name) = (self.rollout.plan, &self.node.name);
+        let record = plan.record.as_ref()?;
+        if record.failed.contains(name) {
+            return Some("it failed with this revision".to_owned());
+        }
+        let is_open = record.judged.contains_key(name) || record.updated_before_loss.contains(name);
+        match plan.guarded {
+            Some(Guarded::Inconclusive { until }) if is_open => Some(format!(
+                "the guard decides in {} if the revision or the network caused this",
+                instant::between(self.rollout.now, until)
+            )),
+            _ => None,
+        }
+    }
+
+    /// Returns the time until which a node that returned is not updated (`ready-settle`); `None` if that time has passed.
+    fn settles(&self) -> Option<Timestamp> {
+        let Readiness::Ready { since } = self.node.readiness else {
+            return None;
+        };
+        let until = since
+            .saturating_add(self.rollout.strategy.ready_settle)
+            .ok()?;
+        (until > self.rollout.now).then_some(until)
+    }
+
+    /// Describes a node whose pod has the revision that the guard stopped, or was rolled back from it.
+    pub(super) fn rollback(self, revert: Revert) -> Answer<'a> {
+        let (rollout, pod, to) = (self.rollout, self.pod(), self.rollout.to_revision());
+        let after_guard = move || rollout.after_guard(Guarded::Stopped(Stopped::FailedByRevision));
+        let settles = self.settles();
+        match revert {
+            Revert::Pending => {
+                let when = match (rollout.pause(), settles) {
+                    (Some(_), _) => "after the pause".to_owned(),
+                    (None, Some(until)) => {
+                        format!("in {}: ready-settle", instant::between(rollout.now, until))
+                    }
+                    (None, None) => format!("when a slot is free: {}", slots::taken(&self)),
+                };
+                let because = format!(
+                    "has the revision that the guard stopped; its pod{pod} is rolled back in place{to} {when}"
+                );
+                Answer::new(because, move || match rollout.pause() {
+                    Some(pause) => rollout.until_resumed(pause.until),
+                    None if rollout.plan.counts.allowed == 0 => {
+                        let setting = rollout.strategy.name_of(MAX_UNAVAILABLE);
+                        let stays = format!("the pod is not rolled back, because {setting} is 0");
+                        joined([stays, after_guard()])
+                    }
+                    None => "the rollback begins automatically when a slot is free and its maintenance window is open".to_owned(),
+                })
+                .reason("Pending")
+            }
+            Revert::Done => {
+                let because = format!(
+                    "has its pod{pod} rolled back in place{to}, because the guard stopped the current revision"
+                );
+                Answer::new(because, after_guard).reason("Done")
+            }
+        }
     }
 }
 
-/// Describes a node whose pod is being rolled back from the stopped revision.
-pub(super) fn reverting(rollout: &RolloutView<'_>, node: &Node) -> (Option<String>, String) {
-    let because = format!(
-        "has its pod{} taken back{} in place, because the guard stopped the current one; it is not available yet{}",
-        pod_name(node),
-        to(rollout),
-        trouble_words(node)
-    );
-    (Some("Reverting".into()), because)
+impl RolloutView<'_> {
+    /// Returns a phrase that names the revision that pods are rolled back to; empty if it is unknown.
+    pub(super) fn to_revision(&self) -> String {
+        let record = self.plan.record.as_ref();
+        let before = record.and_then(|record| record.before.as_ref());
+        before.map_or_else(String::new, |before| format!(" to revision {before}"))
+    }
+
+    /// Returns true if a wave is not open because a node failed with the revision.
+    fn are_waves_shut(&self) -> bool {
+        let mut waves = self.plan.waves.iter();
+        waves.any(|stand| matches!(stand.state, WaveState::NotOpen(WaveShut::Charged { .. })))
+    }
+
+    /// Returns the remedy if the guard allows no updates.
+    pub(super) fn after_guard(&self, guarded: Guarded) -> String {
+        match guarded {
+            Guarded::Stopped(_) => joined([
+                other_revision(self.fleet, &self.key),
+                resume_anyway(&self.key),
+            ]),
+            Guarded::Inconclusive { until } => format!(
+                "continues automatically in {}, or earlier when these nodes return",
+                instant::between(self.now, until)
+            ),
+        }
+    }
+
+    /// Returns the remedy if a wave is not open. `own` is the wave of the waiting node.
+    pub(super) fn open_wave(&self, own: usize, why: WaveShut) -> String {
+        let approve = |wave: usize| {
+            format!(
+                "yurt-ds ctl approve {} {}",
+                self.key,
+                self.plan.wave_name(wave)
+            )
+        };
+        let (wave, until) = match why {
+            WaveShut::Approval { wave } => return format!("approve the wave: {}", approve(wave)),
+            WaveShut::Charged { .. } => {
+                let failed = self.plan.failed_words(self.fleet);
+                return joined([
+                    failed,
+                    self.after_guard(Guarded::Stopped(Stopped::FailedByRevision)),
+                ]);
+            }
+            WaveShut::Soaking { wave, until } => (wave, Some(until)),
+            WaveShut::Unfinished { wave } => (wave, None),
+        };
+        let name = self.plan.wave_name(wave);
+        let ends = match until {
+            Some(until) => format!(
+                "the soak time of wave {name} ends in {}",
+                instant::between(self.now, until)
+            ),
+            None => format!("continues when all online nodes of wave {name} are updated"),
+        };
+        let then = self
+            .awaits_approval(wave, own)
+            .map(|wave| format!("then approve the next wave: {}", approve(wave)));
+        let progress = format!("progress: yurt-ds ctl status {}", self.key);
+        joined([ends, then.unwrap_or(progress)])
+    }
+
+    /// Returns the wave up to `own` that needs an approval once wave `done` is complete; `None` if none does.
+    fn awaits_approval(&self, done: usize, own: usize) -> Option<usize> {
+        let waves = self.strategy.waves.as_ref()?;
+        let revision = self.revision()?;
+        (done + 1..=own).find(|wave| {
+            let manual = waves.list.get(*wave).is_some_and(|wave| wave.approve);
+            manual && !waves.is_approved(*wave, revision)
+        })
+    }
 }
 
-/// Returns a phrase that names the revision that pods are rolled back to; empty if it is unknown.
-fn to(rollout: &RolloutView<'_>) -> String {
-    let record = rollout.plan.record.as_ref();
-    let before = record.and_then(|record| record.before.as_ref());
-    before.map_or_else(String::new, |before| format!(" to revision {before}"))
-}
-
-/// Describes the progress of the rollback from a stopped revision.
-pub fn reversal_words(rollout: &RolloutView<'_>) -> String {
-    let Some(reversal) = &rollout.plan.reversal else {
-        return String::new();
-    };
-    let Reversal {
-        under_way,
-        done,
-        stuck,
-        ..
-    } = reversal;
-    let taken = done.len() + under_way.len();
-    let back = match taken {
-        0 => String::new(),
-        all => format!(
-            "; taken back{} in place: {} of {all}",
-            to(rollout),
-            done.len()
-        ),
-    };
-    let stuck = match (stuck.len(), taken) {
-        (0, _) => String::new(),
-        (nodes, 0) => format!(
-            "; on {nodes} {} it cannot be taken back in place: {}",
-            plural(nodes, "node", "nodes"),
+/// Describes the progress of the rollback from a stopped revision; `None` if there is none.
+pub fn rollback_words(rollout: &RolloutView<'_>) -> Option<String> {
+    let reversal = rollout.plan.reversal.as_ref()?;
+    let (done, stuck) = (reversal.done.len(), reversal.stuck.len());
+    let all = done + reversal.under_way.len();
+    let back = (all > 0).then(|| {
+        format!(
+            "rolled back in place{}: {done} of {all}",
+            rollout.to_revision()
+        )
+    });
+    let stuck = (stuck > 0).then(|| {
+        format!(
+            "{} cannot be rolled back in place: {}",
+            nodes(stuck),
             reversal.why_words()
-        ),
-        (nodes, _) => format!(", {nodes} cannot be: {}", reversal.why_words()),
-    };
-    back + &stuck
+        )
+    });
+    let all = joined(back.into_iter().chain(stuck));
+    (!all.is_empty()).then_some(all)
+}
+
+impl Reversal {
+    /// Returns the reason why nodes keep the stopped revision, as the end of a sentence.
+    pub fn why_words(&self) -> &'static str {
+        match self.why {
+            None => "another client updated rolled-back pods again",
+            Some(Recreate::UnknownRevision) if self.to.is_none() => "no earlier revision is kept",
+            Some(Recreate::UnknownRevision) => {
+                "the previous revision is not in the history of the DaemonSet (revisionHistoryLimit)"
+            }
+            Some(why) => why.words(),
+        }
+    }
+
+    /// Returns the reason of the Event, its message, and the affected nodes. Next steps are reported separately.
+    ///
+    /// The message changes when the rollback begins and when it ends, but not with every node.
+    pub fn event(&self) -> Option<(&'static str, String, &[NodeName])> {
+        let to = self.to.as_ref().map_or("an earlier one", |to| to.as_str());
+        Some(match self.stage()? {
+            ReversalStage::UnderWay => {
+                let words = format!("RevertInPlace rolls pods back in place to {to}");
+                ("Reverting", words, &self.under_way)
+            }
+            ReversalStage::Stuck => {
+                let why = self.why_words();
+                let words = format!(
+                    "RevertInPlace is not possible, so nodes keep the failed revision: {why}"
+                );
+                (NOT_REVERTED, words, &self.stuck)
+            }
+            ReversalStage::Away => {
+                let words = format!(
+                    "RevertInPlace rolls pods back in place to {to} when their nodes reconnect"
+                );
+                ("Reverting", words, &self.away)
+            }
+            ReversalStage::Done => {
+                let words = format!("RevertInPlace rolled all pods on online nodes back to {to}");
+                ("Reverted", words, &self.done)
+            }
+        })
+    }
 }

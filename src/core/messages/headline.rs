@@ -2,6 +2,7 @@
 
 use super::NextStep;
 use crate::core::foreign::cut;
+use crate::core::words::{append, nodes};
 
 /// Maximum length of a headline, in characters. A condition consists of the revision and the headline, and has at most 200.
 pub(super) const ROOM: usize = 178;
@@ -48,15 +49,18 @@ impl Headline {
     /// truncated.
     pub(super) fn sentence(&self) -> String {
         let fits = |text: &String| text.chars().count() <= ROOM;
-        let or = self.or.as_ref();
-        let longest = or.map(|or| format!("{}; {or}", self.with(NAMED, &self.cause)));
+        let longest = self.or.as_ref().map(|or| {
+            let mut text = self.with(NAMED, &self.cause);
+            append(&mut text, &or.to_string());
+            text
+        });
         if let Some(longest) = longest.filter(fits) {
             return longest;
         }
         let whole = [NAMED, 1].map(|names| self.with(names, &self.cause));
         let cut_to_fit = [NAMED, 1, 0].into_iter().filter_map(|names| {
             let bare = self.with(names, "").chars().count();
-            let left = ROOM.checked_sub(bare + " (…)".chars().count());
+            let left = ROOM.checked_sub(bare + ". Cause: …".chars().count());
             let left = left.filter(|left| *left >= LEAST)?;
             Some(self.with(names, &cut(&self.cause, left)))
         });
@@ -99,21 +103,24 @@ impl Headline {
     fn with(&self, names: usize, cause: &str) -> String {
         let named: Vec<&str> = self.nodes.iter().take(names).map(String::as_str).collect();
         let more = self.more + self.nodes.len() - named.len();
-        let nodes = match (named.is_empty(), more) {
-            (true, 0) => String::new(),
-            (true, 1) => format!("{}1 node", self.of),
-            (true, more) => format!("{}{more} nodes", self.of),
-            (false, 0) => format!("{}{}", self.of, named.join(", ")),
-            (false, more) => format!("{}{} and {more} more", self.of, named.join(", ")),
+        let mut text = match (named.is_empty(), more) {
+            (true, 0) => self.fact.clone(),
+            (true, more) => format!("{}{}{}", self.fact, self.of, nodes(more)),
+            (false, 0) => format!("{}{}{}", self.fact, self.of, named.join(", ")),
+            (false, more) => format!(
+                "{}{}{} and {more} more",
+                self.fact,
+                self.of,
+                named.join(", ")
+            ),
         };
-        let cause = if cause.is_empty() {
-            String::new()
-        } else {
-            format!(" ({cause})")
-        };
-        let next = self.next.as_ref();
-        let next = next.map_or_else(String::new, |step| format!("; {step}"));
-        format!("{}{nodes}{cause}{next}", self.fact)
+        if !cause.is_empty() {
+            append(&mut text, &format!("cause: {cause}"));
+        }
+        if let Some(step) = &self.next {
+            append(&mut text, &step.to_string());
+        }
+        text
     }
 }
 
@@ -139,10 +146,10 @@ mod tests {
     }
 
     #[test]
-    fn few_words_are_said_whole() {
+    fn a_short_headline_is_complete() {
         assert_eq!(
             failing(1, "ErrImagePull: not found").sentence(),
-            "the new pods do not start on edge-00000000000000000000 (ErrImagePull: not found); roll back: yurt-ds ctl undo shop/agent"
+            "the new pods do not start on edge-00000000000000000000. Cause: ErrImagePull: not found. Roll back: yurt-ds ctl undo shop/agent"
         );
     }
 
@@ -155,26 +162,26 @@ mod tests {
             )),
             ..failing(3, "no")
         };
-        let said = long.sentence();
+        let text = long.sentence();
         assert!(
-            said.starts_with("the new pods do not start on edge-"),
-            "{said}"
+            text.starts_with("the new pods do not start on edge-"),
+            "{text}"
         );
         assert!(
-            !said.contains("undo") && said.chars().count() <= ROOM,
-            "{said}"
+            !text.contains("undo") && text.chars().count() <= ROOM,
+            "{text}"
         );
     }
 
     #[test]
-    fn many_words_are_cut_and_the_next_step_stays() {
+    fn a_long_headline_is_cut_and_the_next_step_stays() {
         for nodes in [0, 1, 3, 4, 1000] {
             for cause in ["", "no", &"no ".repeat(500)] {
-                let said = failing(nodes, cause).sentence();
-                assert!(said.chars().count() <= ROOM, "{said}");
+                let text = failing(nodes, cause).sentence();
+                assert!(text.chars().count() <= ROOM, "{text}");
                 assert!(
-                    said.ends_with("; roll back: yurt-ds ctl undo shop/agent"),
-                    "{said}"
+                    text.ends_with(". Roll back: yurt-ds ctl undo shop/agent"),
+                    "{text}"
                 );
             }
         }

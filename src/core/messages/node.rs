@@ -1,390 +1,545 @@
-//! Messages for verdicts: the reason for a node's state, and the remedy.
+//! Messages for verdicts: the common cause of all nodes with a verdict, the reason for one node, and the remedy.
 
 use k8s_openapi::jiff::Timestamp;
 
 use super::groups::opening_words;
-use super::guarded::{loss_aside, reverted_later, reverting};
-use super::overdue;
-use super::pods::{
-    ASKED_AGAIN, awaited, ending_words, its_pod, living_name, newest, not_in_place, pod_name,
-    terminating_name, trouble_word, trouble_words, way_of,
-};
-use super::pulls;
-use super::reasons::{behind_words, unrevised};
-use super::rollout::{RolloutView, awaits_proof};
-use super::since::verdict_since;
-use super::surging::surging;
-use crate::core::eligibility::{CUT_OFF_TAINT, Obstacle};
-use crate::core::engine::deadline::{is_between_crashes, is_between_pods, stall_of};
-use crate::core::engine::replacement::UpdateMethod;
-use crate::core::engine::revert::is_due;
-use crate::core::engine::terms::PROOF;
-use crate::core::fleet::{Node, NodeWindow, Readiness, Targeting};
+use super::pause::paused_words;
+use super::pods::{NodeView, newest, problem_cause, problem_words};
+use super::progress;
+use super::refusals::lacks_permission;
+use super::rollout::RolloutView;
+use super::status::{behind_remedy, behind_words, unrevised};
+use crate::core::eligibility::Obstacle;
+use crate::core::engine::deadline::stall_of;
+use crate::core::fleet::write_failures::BACK_OFF;
+use crate::core::fleet::{Leaving, Node, NodeWindow, Pod};
 use crate::core::id::{RevisionState, RevisionUnknown};
 use crate::core::instant;
-use crate::core::plan::Stall;
-use crate::core::settings::Mode;
+use crate::core::kind::SetKind;
+use crate::core::names::{BASE_RBAC, HOLD};
+use crate::core::plan::Phase;
+use crate::core::selector::Selector;
+use crate::core::settings::NodeOrder;
+use crate::core::settings::lifecycle::LIFECYCLE;
 use crate::core::settings::maintenance_window::MAINTENANCE_WINDOW;
-use crate::core::verdict::{Offline, Progress, Verdict};
+use crate::core::settings::partition::PARTITION;
+use crate::core::settings::selector::SELECTOR;
+use crate::core::verdict::{Guarded, Offline, Progress, Revert, Verdict};
+use crate::core::words::{append, has_command_at_end, joined, spaced};
 
-pub(super) fn done(rollout: &RolloutView<'_>, node: &Node) -> String {
-    let came = rollout
-        .pause()
-        .filter(|stand| stand.newcomers.contains(&node.name));
-    match came.and(newest(node)) {
-        Some(pod) => format!(
-            "runs the current revision, which it got at {} although the rollout is paused: {} makes every new pod of the \
-             present template",
-            instant::words(pod.revised()),
-            rollout.fleet.kind.controller()
-        ),
-        None => "runs the current revision".to_owned(),
+/// Returns the cause of the verdict for the node at `position`: at most 70 characters, and equal for all nodes with that cause.
+///
+/// With `stands`, the rollout updates no node, because no controller runs or the rollout itself is stopped.
+pub fn cause(rollout: &RolloutView<'_>, position: usize, stands: bool) -> String {
+    let node = &rollout.fleet.nodes[position];
+    let verdict = &rollout.plan.verdicts[position];
+    let cause = problem_cause(node).filter(|_| verdict.is_begun());
+    cause.unwrap_or_else(|| meaning(rollout, verdict, stands).to_owned())
+}
+
+/// Returns the common cause of all nodes with this verdict.
+fn meaning(rollout: &RolloutView<'_>, verdict: &Verdict, stands: bool) -> &'static str {
+    let stands = stands || matches!(rollout.phase, Phase::Stalled(_) | Phase::Complete { .. });
+    match verdict {
+        Verdict::Done => "run the current revision",
+        Verdict::InProgress(Progress::Replacing) if stands => {
+            "still on the old version, next to be updated"
+        }
+        Verdict::InProgress(_) if stands => "have no available pod",
+        Verdict::InProgress(_) => "are being updated",
+        Verdict::Budget { .. } if stands => "still on the old version; the rollout is stopped",
+        Verdict::Budget { .. } => "are outdated and wait for a free slot",
+        Verdict::AwaitingDomain => "are outdated; another failure domain is updated first",
+        Verdict::Offline(Offline::Settling { .. }) => "reconnected a moment ago",
+        Verdict::Offline(Offline::Updated { .. }) => "are offline with the current revision",
+        Verdict::Offline(_) => "are offline; they do not block the rollout",
+        Verdict::FailedByRevision { .. } => "failed on the new version",
+        Verdict::Paused { .. } => "still on the old version; the rollout is paused",
+        Verdict::Partition => "stay on the old version: partition",
+        Verdict::NotSelected => "stay on the old version: selector",
+        Verdict::Held { .. } => "stay on the old version: annotation hold of the Node",
+        Verdict::Guarded(Guarded::Stopped(_)) => "still on the old version; the rollout is stopped",
+        Verdict::Guarded(Guarded::Inconclusive { .. }) => {
+            "are outdated; the guard examines lost nodes first"
+        }
+        Verdict::Revert(_) => "are rolled back from the revision that the guard stopped",
+        Verdict::WaveNotOpen { .. } => "are outdated; their wave is not open",
+        Verdict::OutOfWindow { .. } => "are outdated; their maintenance window is closed",
+        Verdict::PullPending(_) => "are outdated; they pull the images first",
+        Verdict::HookPending { .. } => "wait for the preDelete hooks of their pods (lifecycle)",
+        Verdict::BlockedByPdb { .. } => "a PodDisruptionBudget blocks the eviction of their pods",
+        Verdict::Refused { .. } => "the API server rejects the change to their pods",
+        Verdict::AwaitingOwner => "are outdated until their owners upgrade them",
+        Verdict::AwaitingDeletion => "are outdated until their pods are deleted (OnDelete)",
+        Verdict::NativeControllerBehind => match rollout.fleet.kind {
+            SetKind::Native => "wait for the native DaemonSet controller",
+            SetKind::Advanced => "wait for the revision that the yurt-ds controller creates",
+        },
+        Verdict::Invalid => "are outdated; the settings cannot be used",
+        Verdict::NotTargeted => "have a pod that the DaemonSet does not target",
+        Verdict::UntoleratedTaint => "keep the old pod: a taint prevents a new one",
     }
 }
 
-pub(super) fn in_progress(
-    rollout: &RolloutView<'_>,
-    node: &Node,
-    progress: Progress,
-) -> (Option<String>, String) {
-    let (reason, because) = stage(rollout, node, progress);
-    (reason, because + &held_up(rollout, node, progress))
+/// Reason for the verdict of one node, for `ctl why`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explanation {
+    /// More specific reason than the verdict, such as `ImagePullBackOff` or `NotReady`; `None` if there is none.
+    pub reason: Option<String>,
+    /// Time since which the node has this verdict, as far as known.
+    pub since: Option<Timestamp>,
+    /// Reason of the verdict as text, which follows "node NAME …".
+    pub because: String,
 }
 
-/// Describes the stage of the node's update.
-fn stage(rollout: &RolloutView<'_>, node: &Node, progress: Progress) -> (Option<String>, String) {
-    if is_between_pods(node, progress) {
-        return ending_words(node);
+/// Reason for the verdict of one node, with the remedy. Sentences have no final full stop.
+pub(super) struct Answer<'a> {
+    reason: Option<String>,
+    because: String,
+    /// Computed on demand, because it may depend on all nodes.
+    next: Box<dyn Fn() -> String + 'a>,
+}
+
+impl<'a> Answer<'a> {
+    pub(super) fn new(because: impl Into<String>, next: impl Fn() -> String + 'a) -> Self {
+        Self {
+            reason: None,
+            because: because.into(),
+            next: Box::new(next),
+        }
     }
-    let pod = pod_name(node);
-    match progress {
-        Progress::Replacing => (Some("Replacing".into()), replacing(rollout, node)),
-        Progress::Terminating => (
-            Some("Terminating".into()),
-            format!("is being updated: its pod{pod} is terminating"),
-        ),
-        Progress::Missing { .. } if node.targeting != Targeting::Run => (
-            Some("Missing".into()),
-            format!(
-                "lost its old pod to this rollout, and gets no other now: {}",
-                kept_away_words(node)
-            ),
-        ),
-        Progress::Missing { .. } => (
-            Some("Missing".into()),
-            match &rollout.fleet.not_created {
-                Some(why) => {
-                    format!(
-                        "has no pod, and {} cannot make one: {why}",
-                        rollout.fleet.kind.controller()
-                    )
-                }
-                None => format!(
-                    "has no pod; {} has to make one",
-                    rollout.fleet.kind.controller()
-                ),
-            },
-        ),
-        Progress::UpdatingInPlace { .. } => (
-            Some("UpdatingInPlace".into()),
-            format!("has its turn: its pod{pod} gets its new images in place"),
-        ),
-        Progress::Reverting { .. } => reverting(rollout, node),
-        Progress::Starting => {
-            let reason = trouble_word(node).unwrap_or_else(|| "Starting".into());
-            let because = match trouble_words(node) {
-                words if words.is_empty() && was_ready(node) => {
-                    format!("has pod{}, which is not Ready any more", pod_name(node))
-                }
-                words if words.is_empty() => {
-                    format!("has {}{pod}, which is not Ready yet", its_pod(node))
-                }
-                words => format!("has {}{pod}, which does not start{words}", its_pod(node)),
-            };
-            (Some(reason), because)
-        }
-        Progress::NotYetAvailable { available_at } if is_between_crashes(node, rollout.now) => (
-            Some("NotYetAvailable".into()),
-            format!(
-                "has {}{pod}, whose container crashed and was started again more than once; if it goes on running, it counts as \
-                 available in {}",
-                its_pod(node),
-                instant::between(rollout.now, available_at)
-            ),
-        ),
-        Progress::NotYetAvailable { available_at } if awaits_proof(rollout, node, available_at) => {
-            (
-                Some("Proving".into()),
-                format!(
-                    "has {}{pod}, which is Ready. The revision is still being tested on its first nodes: other nodes are updated \
-                 when one of its first pods has been Ready for {}s; this pod reaches that in {}",
-                    its_pod(node),
-                    PROOF.as_secs(),
-                    instant::between(rollout.now, available_at)
-                ),
-            )
-        }
-        Progress::NotYetAvailable { available_at } => (
-            Some("NotYetAvailable".into()),
-            format!(
-                "has {}{pod}, which counts as available in {} (minReadySeconds: {})",
-                its_pod(node),
-                instant::between(rollout.now, available_at),
-                rollout.strategy.min_ready.as_secs()
-            ),
-        ),
-        Progress::SurgeStarting
-        | Progress::SurgeYoung { .. }
-        | Progress::SurgeTakingOver
-        | Progress::SurgeLeaving => surging(rollout, node, progress),
-        Progress::OldTerminating => (
-            Some("OldTerminating".into()),
-            format!(
-                "has pod{}, and another one{} is still terminating beside it: nothing begins, and the node is not done, \
-                 before that one is gone",
-                living_name(node),
-                terminating_name(node)
-            ),
-        ),
-        Progress::Surplus => (
-            Some("Surplus".into()),
-            format!(
-                "has {} pods; {} removes the surplus",
-                node.pods.len(),
-                rollout.fleet.kind.controller()
-            ),
+
+    pub(super) fn reason(self, reason: impl Into<String>) -> Self {
+        let reason = Some(reason.into());
+        Self { reason, ..self }
+    }
+}
+
+/// Explains why the node at `position` has its verdict.
+pub fn explain(rollout: &RolloutView<'_>, position: usize) -> Explanation {
+    let view = NodeView::new(rollout, position);
+    let Answer {
+        reason, because, ..
+    } = view.answer();
+    let hold = view
+        .node
+        .hold
+        .as_ref()
+        .filter(|hold| !hold.holds(rollout.now));
+    let ended = hold.and_then(|hold| hold.until);
+    // A reminder to remove the annotation.
+    let ended = ended.map(|until| format!("its hold ended at {}", instant::words(until)));
+    Explanation {
+        reason,
+        since: view.since(),
+        because: joined(
+            [Some(because), ended, refused_aside(rollout, position)]
+                .into_iter()
+                .flatten(),
         ),
     }
 }
 
-/// Returns a clause about a missed deadline; empty if the deadline has not passed or the pod doesn't start.
-fn held_up(rollout: &RolloutView<'_>, node: &Node, progress: Progress) -> String {
-    let verdict = Verdict::InProgress(progress);
-    match stall_of(node, &verdict, rollout.now) {
-        Some(Stall::NoProgress | Stall::PodsNotCreated) => {
-            format!(
-                "; held up for too long: {}",
-                overdue::words(rollout.fleet, node, &verdict)
-            )
-        }
-        _ => String::new(),
-    }
+/// Returns the remedy for the node at `position`: one or more sentences with commands.
+pub fn remedy(rollout: &RolloutView<'_>, position: usize) -> String {
+    full_stop((NodeView::new(rollout, position).answer().next)())
 }
 
-fn replacing(rollout: &RolloutView<'_>, node: &Node) -> String {
-    let pod = pod_name(node);
-    match way_of(rollout, node) {
-        UpdateMethod::InPlace(_) => {
-            format!("has its turn: its pod{pod} is to be updated in place now")
-        }
-        UpdateMethod::Recreate(why) => format!(
-            "has its turn: its old pod{pod} is to be {}{}",
-            if rollout.asks_again {
-                ASKED_AGAIN
-            } else {
-                "replaced now"
-            },
-            not_in_place(why)
-        ),
-    }
-}
-
-/// Describes how the node's pod is updated, if in-place updates are enabled.
-pub(super) fn manner(rollout: &RolloutView<'_>, node: &Node) -> String {
-    match way_of(rollout, node) {
-        UpdateMethod::InPlace(_) => "; its pod is updated in place then".to_owned(),
-        UpdateMethod::Recreate(why) => not_in_place(why),
-    }
-}
-
-pub(super) fn hook_pending(
-    rollout: &RolloutView<'_>,
-    node: &Node,
-    overdue: bool,
-) -> (Option<String>, String) {
-    let awaited = awaited(rollout, node);
-    let leaving = node.pods.iter().find(|pod| pod.exit.preparing.is_some());
-    let pod = leaving.map_or_else(|| pod_name(node), |pod| format!(" {}", pod.name));
-    let because = match awaited.is_empty() {
-        true if let Some(why) = rollout.standstill() => {
-            format!("has its pod{pod} marked PreparingDelete and its hook is gone; {why}")
-        }
-        true if rollout.plan.guarded.is_some() => {
-            format!(
-                "has its pod{pod} marked PreparingDelete and its hook is gone; the guard holds the revision"
-            )
-        }
-        true => {
-            format!("has its pod{pod} marked PreparingDelete and its hook is gone: it goes next")
-        }
-        false => format!(
-            "is to be updated; its pod{pod} waits for its preDelete hook: {}",
-            awaited.join(", ")
-        ),
-    };
-    let overdue = if overdue {
-        "TimedOut"
+/// Begins a text with a capital letter, and ends it with a full stop unless a command is at its end.
+fn full_stop(text: String) -> String {
+    let mut letters = text.chars();
+    let first = letters.next().map(|first| first.to_uppercase().to_string());
+    let end = if has_command_at_end(&text) || text.ends_with('.') || text.is_empty() {
+        ""
     } else {
-        "PreparingDelete"
+        "."
     };
-    (Some(overdue.into()), because)
+    format!("{}{}{end}", first.unwrap_or_default(), letters.as_str())
 }
 
-/// Returns true if the pod of a NotReady node was Ready before.
-fn was_ready(node: &Node) -> bool {
-    let newest = node.pods.iter().max_by_key(|pod| pod.revised());
-    newest.is_some_and(|pod| pod.unready() > instant::later(pod.revised(), PROOF))
-}
-
-pub(super) fn is_offline(
-    rollout: &RolloutView<'_>,
-    node: &Node,
-    offline: Offline,
-) -> (Option<String>, String) {
-    let (word, is_down) = if node.cut_off {
-        ("CutOff", format!("is cut off (taint {CUT_OFF_TAINT})"))
-    } else {
-        ("NotReady", "is NotReady".to_owned())
-    };
-    let (reason, because) = match offline {
-        _ if node.readiness == Readiness::Unreadable => (
-            "Unreadable",
-            "cannot be read, or a pod on it cannot: see Warning Events with reason Unreadable"
-                .to_owned(),
-        ),
-        Offline::NotReady { .. } if node.pods.is_empty() => (
-            word,
-            format!("{is_down} and has no pod; gets one of the current revision when it returns"),
-        ),
-        Offline::NotReady { .. } if rollout.strategy.mode == Mode::Ota => (
-            word,
-            format!("{is_down} and outdated; its owner decides when to upgrade (OTA)"),
-        ),
-        Offline::NotReady { .. } if rollout.strategy.pause.is_some() => {
-            (word, format!("{is_down} and outdated"))
-        }
-        Offline::NotReady { .. } => (
-            word,
-            format!("{is_down} and outdated; updated after it returns"),
-        ),
-        Offline::Terminating { .. } => (
-            "Terminating",
-            format!(
-                "{is_down}; its pod{} cannot finish terminating before it returns",
-                pod_name(node)
-            ),
-        ),
-        Offline::NoNode => (
-            "NoNode",
-            format!(
-                "holds pod{}, but there is no such Node object",
-                pod_name(node)
-            ),
-        ),
-        Offline::Settling { until } => (
-            "Settling",
-            format!(
-                "is outdated and returned a moment ago; counts as back in {}",
-                instant::between(rollout.now, until)
-            ),
-        ),
-        Offline::Updated { .. } if is_due(rollout.strategy, rollout.fleet, node) => {
-            (word, reverted_later(rollout, node))
-        }
-        Offline::Updated { .. } => (
-            word,
-            format!("{is_down}, and has the current revision already"),
-        ),
-    };
-    (Some(reason.into()), because + &loss_aside(rollout, node))
-}
-
-pub(super) fn closed(rollout: &RolloutView<'_>, node: &Node, opens: Option<Timestamp>) -> String {
-    let windows = match (&node.window, &rollout.strategy.window) {
-        (Some(NodeWindow::Unreadable(why)), _) => {
-            return format!(
-                "is outdated, and its annotation {MAINTENANCE_WINDOW} cannot be used: {why}"
-            );
-        }
-        (Some(NodeWindow::Windows(windows)), _) | (None, Some(windows)) => windows.to_string(),
-        (None, None) => String::new(),
-    };
-    match opens {
-        Some(opens) => format!(
-            "is outdated, and its maintenance window is closed; opens {} (in {})",
-            opening_words(rollout.fleet, rollout.plan, rollout.strategy, opens),
-            instant::between(rollout.now, opens)
-        ),
-        None => format!("is outdated, and its maintenance window ({windows}) never opens"),
-    }
-}
-
-/// Returns a note that the node's hold has expired, as a reminder to remove the annotation.
-pub(super) fn ended_hold(rollout: &RolloutView<'_>, node: &Node) -> String {
-    let hold = node.hold.as_ref().filter(|hold| !hold.holds(rollout.now));
-    match hold.and_then(|hold| hold.until) {
-        Some(until) => format!(" (its hold ended at {})", instant::words(until)),
-        None => String::new(),
-    }
-}
-
-/// Returns the reason why an emptied node gets no new pod.
-pub(super) fn kept_away_words(node: &Node) -> &str {
-    (node.kept_away_by.as_deref()).unwrap_or("a taint or a label of the node keeps it away")
+/// Returns a sentence about a write that the API server rejects on this node and that its verdict doesn't report.
+pub fn refused_aside(rollout: &RolloutView<'_>, position: usize) -> Option<String> {
+    let view = NodeView::new(rollout, position);
+    let is_reported = matches!(view.verdict, Verdict::Refused { .. });
+    view.rejected_write().filter(|_| !is_reported)
 }
 
 /// Describes a node on which no new pod would be created, with the taint, if known.
 pub fn repelled(node: &Node, obstacle: Option<&Obstacle>) -> String {
     let why = match obstacle {
         Some(obstacle) => obstacle.to_string(),
-        None => "the template does not tolerate a taint of effect NoSchedule there".to_owned(),
+        None => "the template does not tolerate a NoSchedule taint of the node".to_owned(),
+    };
+    let pod = spaced(node.outdated().map(|pod| &pod.name));
+    format!("keeps its outdated pod{pod}, because no new pod could be created: {why}")
+}
+
+/// Returns the remedy for a node on which no new pod would be created.
+pub fn remedy_repelled(
+    rollout: &RolloutView<'_>,
+    position: usize,
+    obstacle: Option<&Obstacle>,
+) -> String {
+    let node = &rollout.fleet.nodes[position].name;
+    let (taint, command) = match obstacle {
+        Some(Obstacle::Taint(taint)) => (
+            format!("taint {taint}"),
+            format!("taint node {node} {taint}-"),
+        ),
+        _ => ("that taint".to_owned(), format!("describe node {node}")),
     };
     format!(
-        "keeps its outdated pod{}: {why}, so no other pod would come if this one went",
-        node.outdated()
-            .map(|pod| format!(" {}", pod.name))
-            .unwrap_or_default()
+        "An update is possible when the template tolerates {taint} or the node loses it: kubectl {command}"
     )
 }
 
-pub(super) fn held(node: &Node, until: Option<Timestamp>) -> String {
-    let reason = node.hold.as_ref().map_or("", |hold| &*hold.reason);
-    let reason = match reason {
-        "" => String::new(),
-        reason => format!(" ({reason})"),
-    };
-    match until {
-        Some(until) => format!(
-            "keeps its outdated pod until {}{reason}",
-            instant::words(until)
+/// Returns the reason why no pod of the DaemonSet belongs on a node, and the remedy.
+pub fn not_targeted(obstacle: Option<&Obstacle>) -> (String, String) {
+    match obstacle {
+        None => (
+            "is not targeted by this DaemonSet".to_owned(),
+            "No action needed.".to_owned(),
         ),
-        None => format!("keeps its outdated pod{reason}"),
+        Some(obstacle) => (
+            format!("is not targeted: {obstacle}"),
+            "A pod is created when the template allows this node.".to_owned(),
+        ),
     }
 }
 
-pub(super) fn behind_word(rollout: &RolloutView<'_>) -> Option<String> {
-    let word = match rollout.fleet.revision {
-        RevisionState::Unknown(RevisionUnknown::NotObserved) => "NotObserved",
-        RevisionState::Unknown(RevisionUnknown::NoRevision) => "NoRevision",
-        RevisionState::Unknown(RevisionUnknown::Tie) => "Tie",
-        RevisionState::Unknown(RevisionUnknown::Mismatch) => "Mismatch",
-        RevisionState::Unknown(RevisionUnknown::UnknownRevision) => "UnknownRevision",
-        RevisionState::Current(_) => return None,
-    };
-    Some(word.into())
-}
+impl<'a> NodeView<'a> {
+    /// Returns the reason for the verdict and the remedy.
+    fn answer(self) -> Answer<'a> {
+        let (rollout, node) = (self.rollout, self.node);
+        let (fleet, plan, strategy) = (rollout.fleet, rollout.plan, rollout.strategy);
+        let namespace = rollout.key.namespace;
+        match *self.verdict {
+            Verdict::Done => Answer::new(self.done(), move || match self.rejected_write() {
+                Some(_) => self.permit(),
+                None => "no action needed".to_owned(),
+            }),
+            Verdict::InProgress(stage) => progress::answer(self, stage),
+            Verdict::HookPending { overdue, .. } => {
+                let reason = if overdue {
+                    "TimedOut"
+                } else {
+                    "PreparingDelete"
+                };
+                self.hook_pending().reason(reason)
+            }
+            Verdict::BlockedByPdb { obstruction, .. } => {
+                let (reason, because) = self.blocked(obstruction);
+                Answer::new(because, move || self.unblock(obstruction)).reason(reason)
+            }
+            Verdict::Refused { .. } => {
+                let why = self.rejected_write();
+                let why = why.unwrap_or_else(|| "the API server rejects the update".to_owned());
+                Answer::new(format!("is next, but {why}"), move || self.permit())
+            }
+            Verdict::Budget { broken } => self.waits_for_slot(broken),
+            Verdict::AwaitingDomain => self.waits_for_domain(),
+            Verdict::Offline(offline) => self.is_offline(offline),
+            Verdict::FailedByRevision { cause, .. } => self.failed(cause),
+            Verdict::Guarded(guarded) => self.guarded(guarded),
+            Verdict::Revert(revert) => self.rollback(revert),
+            Verdict::Paused { until } => Answer::new(
+                format!("is outdated; the rollout is {}", paused_words(until)),
+                move || rollout.after_pause(until),
+            ),
+            Verdict::Partition => Answer::new(
+                format!(
+                    "{}: partition {} keeps {} of {} nodes on the old version",
+                    if node.pods.is_empty() {
+                        "gets no pod yet"
+                    } else {
+                        "keeps its outdated pod"
+                    },
+                    strategy.partition,
+                    strategy.partition.resolve_down(plan.counts.targeted),
+                    plan.counts.targeted
+                ),
+                move || {
+                    let last = match strategy.order {
+                        NodeOrder::Ascending => "last",
+                        NodeOrder::Descending => "first",
+                    };
+                    format!(
+                        "updated when {} is lowered; the {last} nodes by name wait",
+                        strategy.place_of(PARTITION)
+                    )
+                },
+            ),
+            Verdict::NotSelected => {
+                let selector = strategy.selector.as_ref().map(Selector::to_query);
+                Answer::new(
+                    format!(
+                        "keeps its outdated pod: its labels do not match the selector{}",
+                        spaced(selector)
+                    ),
+                    move || {
+                        let place = strategy.place_of(SELECTOR);
+                        format!("updated when {place} matches the node's labels or is removed")
+                    },
+                )
+            }
+            Verdict::Held { until } => {
+                let because = match until {
+                    Some(until) => {
+                        format!(
+                            "keeps its outdated pod: on hold until {}",
+                            instant::words(until)
+                        )
+                    }
+                    None => "keeps its outdated pod: on hold".to_owned(),
+                };
+                let reason = node.hold.as_ref().map_or("", |hold| &*hold.reason);
+                let colon = if reason.is_empty() { "" } else { ": " };
+                Answer::new(format!("{because}{colon}{reason}"), move || {
+                    let end = until.map(|until| {
+                        format!("the hold ends in {}", instant::between(rollout.now, until))
+                    });
+                    let command = format!(
+                        "to end all holds of this node now: kubectl annotate node {} {HOLD}-",
+                        node.name
+                    );
+                    joined(end.into_iter().chain([command]))
+                })
+            }
+            Verdict::PullPending(stage) => self.pull_pending(stage),
+            Verdict::WaveNotOpen { wave, why } => Answer::new(
+                format!(
+                    "is outdated, and its wave {} waits {}",
+                    plan.wave_name(wave),
+                    plan.awaited_words(why)
+                ),
+                move || rollout.open_wave(wave, why),
+            ),
+            Verdict::OutOfWindow { opens } => {
+                Answer::new(self.window_closed(opens), move || match opens {
+                    Some(opens) => format!(
+                        "updated in {}, when a slot is free. The annotation {MAINTENANCE_WINDOW} of the Node or the DaemonSet sets \
+                     the window",
+                        instant::between(rollout.now, opens)
+                    ),
+                    None => format!(
+                        "correct or remove the annotation: kubectl annotate node {} {MAINTENANCE_WINDOW}-",
+                        node.name
+                    ),
+                })
+            }
+            Verdict::AwaitingOwner => self.awaits_owner(),
+            Verdict::AwaitingDeletion => Answer::new(
+                format!(
+                    "is outdated until its pod{} is deleted: updateStrategy.type is OnDelete",
+                    self.pod()
+                ),
+                move || format!("update it: kubectl -n {namespace} delete pod{}", self.pod()),
+            ),
+            Verdict::NativeControllerBehind => self.behind(),
+            Verdict::Invalid => {
+                let invalid = rollout.invalid;
+                let because = match invalid {
+                    Some(invalid) if invalid.is_native_update() => {
+                        "is outdated, and Kubernetes' own rolling update may replace its pod at any time, regardless of annotations"
+                            .to_owned()
+                    }
+                    _ => format!(
+                        "is outdated and not updated: {} is invalid",
+                        invalid.map_or("a setting", |invalid| &invalid.key)
+                    ),
+                };
+                let next = move || invalid.map_or_else(String::new, ToString::to_string);
+                Answer::new(because, next)
+            }
+            Verdict::UntoleratedTaint => Answer::new(repelled(node, None), move || {
+                remedy_repelled(rollout, self.position, None)
+            }),
+            Verdict::NotTargeted => {
+                let controller = fleet.kind.controller();
+                Answer::new(
+                    format!(
+                        "is not targeted, and {controller} removes its pod{}",
+                        self.pod()
+                    ),
+                    || "no action needed".to_owned(),
+                )
+            }
+        }
+    }
 
-/// Describes the step of the native controller, or of this one for an Advanced DaemonSet, that a waiting node needs.
-pub(super) fn waits_behind(rollout: &RolloutView<'_>) -> String {
-    let behind = match rollout.fleet.revision {
-        RevisionState::Unknown(behind) => behind,
-        RevisionState::Current(_) => RevisionUnknown::NotObserved,
-    };
-    format!(
-        "waits: {}{}",
-        behind_words(rollout.fleet.kind, behind),
-        unrevised(rollout.fleet)
-    )
+    fn done(&self) -> &'static str {
+        let pause = self.rollout.pause();
+        match pause.filter(|pause| pause.newcomers.contains(&self.node.name)) {
+            Some(_) => "runs the current revision, with which its pod was created during the pause",
+            None => "runs the current revision",
+        }
+    }
+
+    fn hook_pending(self) -> Answer<'a> {
+        let rollout = self.rollout;
+        let pod = self.find(|pod| pod.exit.preparing.is_some());
+        let pod = pod.map_or_else(|| self.pod(), |pod| format!(" {}", pod.name));
+        let awaited = self.awaited_hooks().join(", ");
+        if awaited.is_empty() {
+            let then = match rollout.standstill() {
+                Some(why) => why,
+                None if rollout.plan.guarded.is_some() => "the guard allows no updates",
+                None => "it is deleted next",
+            };
+            let because =
+                format!("has pod{pod} marked PreparingDelete, and its hook is done; {then}");
+            return Answer::new(because, move || match rollout.plan.guarded {
+                _ if let Some(then) = rollout.after_standstill() => then,
+                Some(guarded) => rollout.after_guard(guarded),
+                None => "the controller deletes the pod within seconds".to_owned(),
+            });
+        }
+        let place = rollout.strategy.place_of(LIFECYCLE);
+        let because =
+            format!("is to be updated; its pod{pod} waits for its preDelete hook: {awaited}");
+        Answer::new(because, move || {
+            format!(
+                "the component that set {awaited} has to remove it; the node holds a slot until then. Hooks are set by {place}. \
+                 See the pod: kubectl -n {} get pod{pod} -o yaml",
+                rollout.key.namespace
+            )
+        })
+    }
+
+    fn window_closed(&self, opens: Option<Timestamp>) -> String {
+        let rollout = self.rollout;
+        let windows = match (&self.node.window, &rollout.strategy.window) {
+            (Some(NodeWindow::Unreadable(why)), _) => {
+                return format!(
+                    "is outdated, and its annotation {MAINTENANCE_WINDOW} is invalid: {why}"
+                );
+            }
+            (Some(NodeWindow::Windows(windows)), _) | (None, Some(windows)) => windows.to_string(),
+            (None, None) => String::new(),
+        };
+        match opens {
+            Some(opens) => format!(
+                "is outdated, and its maintenance window is closed; opens {} (in {})",
+                opening_words(rollout.fleet, rollout.plan, rollout.strategy, opens),
+                instant::between(rollout.now, opens)
+            ),
+            None => format!("is outdated, and its maintenance window never opens: {windows}"),
+        }
+    }
+
+    /// Describes a node that waits for the native controller, or for this one for an Advanced DaemonSet.
+    fn behind(self) -> Answer<'a> {
+        let fleet = self.rollout.fleet;
+        let (behind, reason) = match fleet.revision {
+            RevisionState::Unknown(behind) => (behind, Some(format!("{behind:?}"))),
+            RevisionState::Current(_) => (RevisionUnknown::NotObserved, None),
+        };
+        let mut because = format!("waits: {}", behind_words(fleet.kind, behind));
+        unrevised(fleet)
+            .iter()
+            .for_each(|why| append(&mut because, why));
+        let is_stalled = matches!(self.rollout.plan.phase, Phase::Stalled(_));
+        let answer = Answer::new(because, move || {
+            let remedy = behind_remedy(fleet.kind, behind);
+            match is_stalled || unrevised(fleet).is_some() {
+                true => remedy.to_owned(),
+                false => format!("continues within seconds; if not, {remedy}"),
+            }
+        });
+        Answer { reason, ..answer }
+    }
+
+    /// Describes the write that the API server rejects on this node; `None` if there is none.
+    pub(super) fn rejected_write(&self) -> Option<String> {
+        let failure = self
+            .rollout
+            .fleet
+            .write_failures
+            .on(&self.node.name)
+            .next()?;
+        let (write, why) = (failure.write.words(), &failure.sentence);
+        Some(format!("the API server refuses to {write} there: {why}"))
+    }
+
+    /// Returns the remedy for the rejected write.
+    fn permit(&self) -> String {
+        let (rollout, namespace) = (self.rollout, self.rollout.key.namespace);
+        let failure = rollout.fleet.write_failures.on(&self.node.name).next();
+        let why = failure.map_or("", |failure| &*failure.sentence);
+        let remedy = if lacks_permission(why) {
+            // Before a mark or an in-place update, the controller writes a condition (`pods/status`). The base manifest grants that
+            // write.
+            let part = failure.filter(|_| !why.contains("\"pods/status\""));
+            let part = part.map_or(BASE_RBAC, |failure| {
+                failure.write.granted_by(rollout.fleet.kind)
+            });
+            format!("grant the controller the permission: kubectl apply -k {part}")
+        } else if why.contains("exceeded quota") {
+            format!("raise or free the quota: kubectl -n {namespace} describe resourcequota")
+        } else if why.contains("ValidatingAdmissionPolicy") {
+            "change the policy, or exclude the controller's service account in its matchConditions: kubectl get \
+             validatingadmissionpolicies"
+                .to_owned()
+        } else if why.contains("webhook") {
+            "check the webhook, or exclude the controller's service account: kubectl get \
+             validatingwebhookconfigurations,mutatingwebhookconfigurations"
+                .to_owned()
+        } else {
+            "correct the template, or the policy that rejects the change".to_owned()
+        };
+        let others = match self.node.pods.len() {
+            0 | 1 => "other nodes are updated meanwhile",
+            _ => "the node keeps its slot of max-surge until then",
+        };
+        let every = humantime::format_duration(BACK_OFF.1);
+        joined([format!("retried every {every}; {others}"), remedy])
+    }
+
+    /// Returns the time at which the node got its present verdict, as far as known.
+    fn since(&self) -> Option<Timestamp> {
+        let (rollout, node) = (self.rollout, self.node);
+        let newest = newest(node);
+        match *self.verdict {
+            // A node keeps such a verdict for as long as the rollout is incomplete.
+            Verdict::Budget { .. } | Verdict::AwaitingDomain => rollout.incomplete_since,
+            // The phase may be older than the pod. A pod cannot have waited for longer than it has existed.
+            Verdict::AwaitingOwner | Verdict::AwaitingDeletion => {
+                rollout.phase_since.max(newest.map(Pod::revised))
+            }
+            Verdict::Guarded(Guarded::Stopped(_))
+            | Verdict::Revert(Revert::Pending)
+            | Verdict::Invalid
+            | Verdict::NativeControllerBehind => rollout.phase_since,
+            Verdict::PullPending(_) => self.pull_since(),
+            Verdict::Paused { .. } => rollout.fleet.pause.map(|pause| pause.since),
+            Verdict::Done => newest?.ready_since,
+            Verdict::Revert(Revert::Done) => Some(newest?.revised()),
+            Verdict::InProgress(stage) => match stage {
+                Progress::Replacing => None,
+                Progress::Missing { since } => since.filter(|since| *since != rollout.first_look),
+                Progress::UpdatingInPlace { since } | Progress::Reverting { since } => Some(since),
+                Progress::Terminating | Progress::OldTerminating | Progress::SurgeLeaving => {
+                    let leaving = node.pods.iter().filter_map(|pod| pod.leaving.as_deref());
+                    leaving.map(Leaving::asked_at).max()
+                }
+                Progress::Starting | Progress::SurgeStarting => Some(newest?.unready()),
+                Progress::Surplus => Some(newest?.revised()),
+                Progress::NotYetAvailable { .. }
+                | Progress::SurgeYoung { .. }
+                | Progress::SurgeTakingOver => newest?.ready_since,
+            },
+            Verdict::Offline(
+                Offline::NotReady { since }
+                | Offline::Terminating { since }
+                | Offline::Updated { since },
+            )
+            | Verdict::HookPending { since, .. } => since,
+            Verdict::FailedByRevision { since, .. }
+            | Verdict::BlockedByPdb { since, .. }
+            | Verdict::Refused { since } => Some(since),
+            _ => None,
+        }
+    }
 }
 
 /// Returns the urgency of a node for operators: lower is more urgent, `None` means that no attention is needed.
@@ -393,7 +548,7 @@ pub fn urgency(rollout: &RolloutView<'_>, position: usize) -> Option<u8> {
         &rollout.fleet.nodes[position],
         &rollout.plan.verdicts[position],
     );
-    let fails = matches!(verdict, Verdict::FailedByRevision { .. });
+    let fails = verdict.is_failed();
     if fails || stall_of(node, verdict, rollout.now).is_some() {
         return Some(u8::from(!fails));
     }
@@ -401,19 +556,21 @@ pub fn urgency(rollout: &RolloutView<'_>, position: usize) -> Option<u8> {
         Verdict::BlockedByPdb { obstruction, .. } => obstruction.is_mistake().then_some(2),
         Verdict::Refused { .. } => Some(1),
         Verdict::HookPending { .. } => None,
-        Verdict::InProgress(_) if !trouble_words(node).is_empty() => Some(1),
+        Verdict::InProgress(_) if !problem_words(node).is_empty() => Some(1),
         Verdict::InProgress(
             Progress::Replacing | Progress::NotYetAvailable { .. } | Progress::SurgeYoung { .. },
         ) => None,
         Verdict::InProgress(_) => {
-            let since = verdict_since(node, verdict, rollout.first_look)?;
+            let since = NodeView::new(rollout, position).since()?;
             let old = rollout.now.as_second() - since.as_second() > OLD_SECONDS;
             old.then_some(2)
         }
         Verdict::Budget { broken: true } | Verdict::UntoleratedTaint => Some(3),
-        Verdict::AwaitingOwner => pulls::has_failed(node).then_some(3),
+        Verdict::AwaitingOwner => NodeView::new(rollout, position)
+            .has_failed_pull()
+            .then_some(3),
         Verdict::Offline(Offline::NoNode | Offline::Terminating { .. }) => Some(4),
-        Verdict::Offline(_) if !loss_aside(rollout, node).is_empty() => Some(4),
+        Verdict::Offline(_) if NodeView::new(rollout, position).loss().is_some() => Some(4),
         Verdict::Offline(Offline::NotReady { .. }) => Some(5),
         _ => None,
     }

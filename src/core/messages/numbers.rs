@@ -2,36 +2,41 @@
 
 use super::NextStep;
 use super::groups::opening_words;
-use super::guarded::reversal_words;
-use super::reasons::{BLOCKED, COMPLETE, OUT_OF_WINDOW, PULL_PENDING, StatusSentence};
+use super::guarded::rollback_words;
 use super::rollout::RolloutView;
 use super::slots::about_to_be;
+use super::status::{BLOCKED, COMPLETE, OUT_OF_WINDOW, PULL_PENDING, StatusSentence};
 use crate::core::instant;
 use crate::core::names::PROGRESSING;
 use crate::core::plan::Phase;
 use crate::core::settings::Mode;
 use crate::core::verdict::{Progress, PullStage, Verdict, WaveShut};
-use crate::core::words::plural;
+use crate::core::words::{append, joined, nodes, plural};
 
-/// Returns a clause about the next opening of a maintenance window, if nodes wait for it.
+/// Returns sentences about the next opening of a maintenance window, if nodes wait for it.
 ///
 /// A cause that affects more nodes is put before it.
-fn opening(rollout: &RolloutView<'_>) -> String {
+fn opening(rollout: &RolloutView<'_>) -> Vec<String> {
     let plan = rollout.plan;
     let Some(at) = plan.next_opening() else {
-        return String::new();
+        return Vec::new();
     };
     let words = opening_words(rollout.fleet, plan, rollout.strategy, at);
     let left = instant::between(rollout.now, at);
     match outnumbering(rollout) {
-        None => format!("; maintenance window closed; opens {words} (in {left})"),
+        None => vec![format!(
+            "maintenance window closed; opens {words} (in {left})"
+        )],
         Some(other) => {
             let waiting = plan.out_of_window();
-            format!(
-                "{other}; {waiting} {} for {} maintenance window, which opens {words} (in {left})",
-                plural(waiting, "node waits", "nodes wait"),
-                plural(waiting, "its", "their")
-            )
+            let wait = plural(waiting, "waits", "wait");
+            vec![
+                other,
+                format!(
+                    "{} {wait} for the maintenance window, which opens {words} (in {left})",
+                    nodes(waiting)
+                ),
+            ]
         }
     }
 }
@@ -57,53 +62,39 @@ fn outnumbering(rollout: &RolloutView<'_>) -> Option<String> {
         ),
     ];
     let (nodes, cause) = causes.into_iter().max_by_key(|(nodes, _)| *nodes)?;
-    (moves && nodes > plan.out_of_window()).then(|| format!("; {nodes} nodes wait {cause}"))
-}
-
-/// Returns the number of used slots of `max-unavailable`, of `max-surge`, or of both.
-fn slots(rollout: &RolloutView<'_>) -> String {
-    let counts = &rollout.plan.counts;
-    let down = format!(
-        "{} of {} slots taken",
-        rollout.unavailable(),
-        counts.allowed
-    );
-    let beside = format!(
-        "{} of {} slots of max-surge taken",
-        rollout.surge_taken(),
-        counts.surge_allowed
-    );
-    rollout.limits(down, beside)
+    (moves && nodes > plan.out_of_window()).then(|| format!("{nodes} nodes wait {cause}"))
 }
 
 /// Returns the message about the phase: the sentence of the condition, with current numbers and next steps.
-pub fn message(rollout: &RolloutView<'_>, said: &StatusSentence) -> String {
+pub fn message(rollout: &RolloutView<'_>, status: &StatusSentence) -> String {
+    let text = with_numbers(rollout, status);
     match rollout.phase {
-        Phase::Paused { .. } => format!("{}; {}", told(rollout, said), paused_next(rollout)),
-        Phase::Stalled(_) => format!("{}; {}", told(rollout, said), slots(rollout)),
-        Phase::Progressing if said.reason == OUT_OF_WINDOW => {
-            let steps = said.next.iter().map(|step| format!("; {step}"));
-            format!("{}{}", told(rollout, said), steps.collect::<String>())
-        }
-        _ => told(rollout, said),
+        Phase::Paused { .. } => joined([text, paused_next(rollout).to_string()]),
+        Phase::Stalled(_) => joined([text, rollout.slots(" slots")]),
+        Phase::Progressing if status.reason == OUT_OF_WINDOW => joined(
+            [text]
+                .into_iter()
+                .chain(status.next.iter().map(ToString::to_string)),
+        ),
+        _ => text,
     }
 }
 
 /// Returns the message about the phase without next steps.
-pub fn fact(rollout: &RolloutView<'_>, said: &StatusSentence) -> String {
-    let said = StatusSentence {
-        head: said.fact.clone(),
-        ..said.clone()
+pub fn fact(rollout: &RolloutView<'_>, status: &StatusSentence) -> String {
+    let status = StatusSentence {
+        head: status.fact.clone(),
+        ..status.clone()
     };
-    told(rollout, &said)
+    with_numbers(rollout, &status)
 }
 
 /// Returns the next steps for the phase, best first.
-pub fn next_steps(rollout: &RolloutView<'_>, said: &StatusSentence) -> Vec<NextStep> {
+pub fn next_steps(rollout: &RolloutView<'_>, status: &StatusSentence) -> Vec<NextStep> {
     let key = rollout.key;
     let one = |text: &str, command: String| vec![NextStep::command(text, command)];
     match rollout.phase {
-        _ if !said.next.is_empty() => said.next.clone(),
+        _ if !status.next.is_empty() => status.next.clone(),
         Phase::Complete { .. } => Vec::new(),
         Phase::Paused { .. } => vec![paused_next(rollout)],
         Phase::Stalled(_) => one("why a node waits", format!("yurt-ds ctl why {key} NODE")),
@@ -143,50 +134,53 @@ fn paused_next(rollout: &RolloutView<'_>) -> NextStep {
     NextStep::command(text, format!("yurt-ds ctl resume {}", rollout.key))
 }
 
-fn told(rollout: &RolloutView<'_>, said: &StatusSentence) -> String {
+fn with_numbers(rollout: &RolloutView<'_>, status: &StatusSentence) -> String {
     let counts = &rollout.plan.counts;
+    // Sentences after the numbers of an active rollout don't repeat that the rollout is progressing.
+    let rest = match status.reason {
+        PROGRESSING => joined(&status.asides),
+        _ => status.sentence(),
+    };
     match rollout.phase {
-        Phase::Complete { .. } => complete(rollout, said),
-        Phase::Progressing if said.reason == OUT_OF_WINDOW => format!(
-            "{}{}{}{}",
-            updated(rollout),
-            opening(rollout),
-            offline(rollout),
-            said.asides
-        ),
-        Phase::Progressing => format!(
-            "{}, {}{}{}{}{}",
-            updated(rollout),
-            slots(rollout),
-            about_to_be(rollout),
-            offline(rollout),
-            match said.reason {
-                // Sentences with these reasons mention the maintenance windows themselves.
-                PULL_PENDING | BLOCKED => String::new(),
-                _ => opening(rollout),
-            },
-            state_aside(said)
-        ),
-        Phase::AwaitingOwners | Phase::AwaitingDeletions => format!(
-            "{}{}{}",
-            updated(rollout),
-            state_aside(said),
-            offline(rollout)
-        ),
-        Phase::RevisionUnknown(_) | Phase::Stale(_) => said.sentence(),
-        Phase::Stalled(_) => {
-            format!("{}{}", said.sentence(), reversal_words(rollout))
-        }
-        Phase::Paused { until } => {
-            let left = counts.outdated;
-            let ends = until.map_or_else(String::new, |until| {
-                format!("; it ends in {}", instant::between(rollout.now, until))
-            });
-            format!(
-                "{}; {left} {} left{ends}",
-                said.sentence(),
-                plural(left, "node", "nodes")
+        Phase::Complete { .. } => complete(rollout, status),
+        Phase::Progressing if status.reason == OUT_OF_WINDOW => {
+            let parts = [updated(rollout)].into_iter().chain(opening(rollout));
+            joined(
+                parts
+                    .chain(offline(rollout))
+                    .chain(status.asides.iter().cloned()),
             )
+        }
+        Phase::Progressing => {
+            let slots = rollout.slots(" slots") + &about_to_be(rollout);
+            let opening = match status.reason {
+                // Sentences with these reasons mention the maintenance windows themselves.
+                PULL_PENDING | BLOCKED => Vec::new(),
+                _ => opening(rollout),
+            };
+            let parts = [format!("{}, {slots}", updated(rollout))];
+            joined(
+                parts
+                    .into_iter()
+                    .chain(offline(rollout))
+                    .chain(opening)
+                    .chain([rest]),
+            )
+        }
+        Phase::AwaitingOwners | Phase::AwaitingDeletions => {
+            joined([updated(rollout), rest].into_iter().chain(offline(rollout)))
+        }
+        Phase::RevisionUnknown(_) | Phase::Stale(_) => status.sentence(),
+        Phase::Stalled(_) => joined(
+            [status.sentence()]
+                .into_iter()
+                .chain(rollback_words(rollout)),
+        ),
+        Phase::Paused { until } => {
+            let left = format!("{} left", nodes(counts.outdated));
+            let ends =
+                until.map(|until| format!("ends in {}", instant::between(rollout.now, until)));
+            joined([status.sentence(), left].into_iter().chain(ends))
         }
         Phase::Invalid => rollout
             .invalid
@@ -194,29 +188,25 @@ fn told(rollout: &RolloutView<'_>, said: &StatusSentence) -> String {
     }
 }
 
-/// Returns the clauses after the numbers of an active rollout. They don't repeat that the rollout is progressing.
-fn state_aside(said: &StatusSentence) -> String {
-    match said.reason {
-        PROGRESSING => said.asides.clone(),
-        _ => format!("; {}", said.sentence()),
-    }
-}
-
 /// Returns the sentence about a complete rollout, with the number of updated nodes and the nodes that lack a pod.
-fn complete(rollout: &RolloutView<'_>, said: &StatusSentence) -> String {
+fn complete(rollout: &RolloutView<'_>, status: &StatusSentence) -> String {
     let targeted = rollout.plan.counts.targeted;
-    let whole = match said.sentence().strip_prefix(COMPLETE) {
+    let mut text = match status.sentence().strip_prefix(COMPLETE) {
         Some(rest) if targeted > 0 => format!("{}{rest}", updated(rollout)),
-        _ => said.sentence(),
+        _ => status.sentence(),
     };
-    match rollout.unavailable() {
-        0 => whole,
-        1 => format!("{whole}; 1 node has no available pod now"),
-        lacking => format!("{whole}; {lacking} nodes have no available pod now"),
+    let lacking = rollout.unavailable();
+    if lacking > 0 {
+        let have = plural(lacking, "has", "have");
+        append(
+            &mut text,
+            &format!("{} {have} no available pod", nodes(lacking)),
+        );
     }
+    text
 }
 
-/// Returns the clause with the number of nodes that run the current revision.
+/// Returns the number of nodes that run the current revision.
 fn updated(rollout: &RolloutView<'_>) -> String {
     let targeted = rollout.plan.counts.targeted;
     match (rollout.plan.running(), targeted) {
@@ -226,22 +216,14 @@ fn updated(rollout: &RolloutView<'_>) -> String {
     }
 }
 
-/// Returns a clause about outdated offline nodes. Under OTA the clause doesn't promise an automatic update.
-fn offline(rollout: &RolloutView<'_>) -> String {
-    let nodes = rollout.plan.counts.offline_outdated;
-    match (rollout.strategy.mode, nodes) {
-        (_, 0) => String::new(),
-        (Mode::AdvancedRollingUpdate, 1) => {
-            "; 1 node is offline and will be updated when it reconnects".to_owned()
-        }
-        (Mode::AdvancedRollingUpdate, _) => {
-            format!("; {nodes} nodes are offline and will be updated when they reconnect")
-        }
-        (Mode::OnDelete, 1) => "; 1 of those is offline".to_owned(),
-        (Mode::OnDelete, _) => format!("; {nodes} of those are offline"),
-        (Mode::Ota, 1) => "; 1 is offline, and its owner can upgrade it when it is back".to_owned(),
-        (Mode::Ota, _) => {
-            format!("; {nodes} are offline, and their owners can upgrade them when they are back")
-        }
-    }
+/// Returns a sentence about outdated offline nodes. Only a rolling update updates them automatically.
+fn offline(rollout: &RolloutView<'_>) -> Option<String> {
+    let count = rollout.plan.counts.offline_outdated;
+    let then = match (rollout.strategy.mode, count) {
+        (Mode::AdvancedRollingUpdate, 1) => " and will be updated when it reconnects",
+        (Mode::AdvancedRollingUpdate, _) => " and will be updated when they reconnect",
+        (Mode::Ota | Mode::OnDelete, _) => "",
+    };
+    let are = plural(count, "is", "are");
+    (count > 0).then(|| format!("{} {are} offline{then}", nodes(count)))
 }

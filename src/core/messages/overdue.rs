@@ -1,14 +1,14 @@
-//! Sentences about pods that use a slot for too long, with the pod and the cause. Conditions, Events and `ctl` use them.
+//! Causes of updates that take too long. Conditions, Events and `ctl` use them.
 
-use super::not_ready;
 use crate::core::engine::deadline::ending;
 use crate::core::engine::not_ready::EXPLAINED;
 use crate::core::engine::surge;
 use crate::core::fleet::{Fleet, Leaving, Node, Pod};
+use crate::core::id::PodName;
 use crate::core::instant;
 use crate::core::plan::Plan;
 use crate::core::verdict::{Progress, Verdict};
-use crate::core::words::named;
+use crate::core::words::{joined, named};
 
 /// Describes the cause for a node past its deadline. The text follows "node NAME: ".
 pub(in crate::core) fn words(fleet: &Fleet, node: &Node, verdict: &Verdict) -> String {
@@ -29,63 +29,63 @@ pub(in crate::core) fn words(fleet: &Fleet, node: &Node, verdict: &Verdict) -> S
         {
             ending.join("; ")
         }
-        Progress::Missing { .. } => format!("{controller} makes no pod"),
+        Progress::Missing { .. } => format!("{controller} creates no pod"),
         Progress::SurgeTakingOver if own.is_none() => {
-            format!("{controller} makes no pod of its own, which pod {newest} waits for")
+            format!("the DaemonSet does not adopt surge pod {newest}")
         }
-        Progress::SurgeTakingOver => format!("the pod beside {newest} is not deleted"),
+        Progress::SurgeTakingOver => {
+            format!("the old pod next to surge pod {newest} is not deleted")
+        }
         Progress::SurgeLeaving => format!(
-            "{}, and so the one beside it stays",
-            not_ready::sentence(fleet, own.map_or("", |own| own.name.as_str()))
+            "{}, so the surge pod stays",
+            not_available(fleet, own.map_or("", |own| own.name.as_str()))
         ),
         Progress::Surplus => format!("{controller} removes none of its {} pods", node.pods.len()),
-        _ => not_ready::sentence(fleet, newest),
+        _ => not_available(fleet, newest),
     }
 }
 
 impl Plan {
-    /// Describes the nodes past their deadline and the causes, as the end of a sentence.
-    pub fn overdue_words(&self, fleet: &Fleet) -> String {
+    /// Describes the nodes past their deadline and the causes; `None` if there are none.
+    pub fn overdue_words(&self, fleet: &Fleet) -> Option<String> {
         let explained = self.overdue.iter().take(EXPLAINED).map(|position| {
             let (node, verdict) = (&fleet.nodes[*position], &self.verdicts[*position]);
-            format!("{}: {}", node.name, words(fleet, node, verdict))
+            format!("node {}: {}", node.name, words(fleet, node, verdict))
         });
         let rest = self.overdue.iter().skip(EXPLAINED);
-        let mut rest = rest
-            .map(|position| fleet.nodes[*position].name.as_str())
-            .peekable();
-        let is_more = rest.peek().is_some();
-        let rest = is_more.then(|| format!("also {}", named(rest, 0)));
-        let all: Vec<String> = explained.chain(rest).collect();
-        format!("{}; see ctl why", all.join("; "))
+        let rest = rest.map(|position| fleet.nodes[*position].name.as_str());
+        let rest = Some(named(rest, 0)).filter(|names| !names.is_empty());
+        let rest = rest.map(|names| format!("nodes {names} take too long too"));
+        let all = joined(explained.chain(rest));
+        (!all.is_empty()).then_some(all)
     }
+}
 
-    /// Returns the description of the nodes past their deadline as a clause after a semicolon; empty if there are none.
-    pub fn overdue_aside(&self, fleet: &Fleet) -> String {
-        if self.overdue.is_empty() {
-            String::new()
-        } else {
-            format!("; {}", self.overdue_words(fleet))
-        }
-    }
+/// Returns the reason why an emptied node gets no new pod.
+pub(super) fn barrier(node: &Node) -> &str {
+    (node.kept_away_by.as_deref()).unwrap_or("a taint or a label of the node prevents it")
+}
+
+/// Describes a pod that doesn't become available, with the reason, if known.
+fn not_available(fleet: &Fleet, pod: &str) -> String {
+    let why = fleet.not_ready.get(&PodName::from(pod));
+    let why = why.map_or_else(String::new, |why| format!(": {why}"));
+    format!("pod {pod} does not become available{why}")
 }
 
 /// Describes a pod that doesn't terminate, with the cause.
 fn does_not_end(pod: &Pod) -> String {
-    let since = match pod.leaving.as_deref() {
-        Some(Leaving { stamped, grace, .. }) if !grace.is_zero() => format!(
-            " since {}, past its grace period of {} s",
-            instant::words(*stamped),
-            grace.as_secs()
-        ),
-        Some(Leaving { stamped, .. }) => format!(" since {}", instant::words(*stamped)),
-        None => String::new(),
-    };
-    let finalizers: Vec<&str> = pod.exit.finalizers.iter().map(|name| &**name).collect();
-    let held = match finalizers.as_slice() {
+    let since = pod
+        .leaving
+        .as_deref()
+        .map(|Leaving { stamped, grace, .. }| {
+            let (since, grace) = (instant::words(*stamped), grace.as_secs());
+            format!(" since {since}, with a grace period of {grace}s")
+        });
+    let since = since.unwrap_or_default();
+    let held = match pod.exit.finalizers.as_slice() {
         [] => "its kubelet has not ended it".to_owned(),
-        [one] => format!("finalizer {one} holds it"),
-        many => format!("finalizers {} hold it", many.join(", ")),
+        names => format!("it has finalizer {}", names.join(", ")),
     };
     format!("pod {} is still terminating{since}: {held}", pod.name)
 }

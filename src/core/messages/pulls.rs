@@ -2,117 +2,42 @@
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::groups::is_about_jobs;
-use super::pods::newest;
-use super::rollout::RolloutView;
+use super::node::Answer;
+use super::pods::{NodeView, newest};
 use crate::core::action::PULLS_AT_ONCE;
 use crate::core::engine::predownload::Predownloading;
-use crate::core::fleet::Node;
+use crate::core::fleet::OtaCondition;
 use crate::core::instant;
-use crate::core::names::{POD_IMAGE_READY, PRE_PULL_POD, PULL_IMAGE_FAIL};
+use crate::core::names::{PRE_PULL_POD, PULL_IMAGE_FAIL};
 use crate::core::plan::PullsAwait;
-use crate::core::remedy::way_on;
+use crate::core::remedy::other_revision;
 use crate::core::settings::image_predownload_min_updated_ready_pods::IMAGE_PREDOWNLOAD_MIN_UPDATED_READY_PODS;
 use crate::core::settings::image_predownload_parallelism::IMAGE_PREDOWNLOAD_PARALLELISM;
 use crate::core::settings::predownload::PREDOWNLOAD;
 use crate::core::verdict::PullStage;
-use crate::core::words::plural;
+use crate::core::words::{joined, plural};
 
-/// Describes a node that must pull its images before its update. The second text follows "node NAME …".
-pub(super) fn pending(
-    rollout: &RolloutView<'_>,
-    node: &Node,
-    stage: PullStage,
-) -> (Option<String>, String) {
-    let parallelism =
-        Predownloading::from_strategy(rollout.strategy).map(|settings| settings.parallelism);
-    let limit = parallelism.map(|share| share.to_string());
-    let limit = limit.unwrap_or_default();
-    let again = if stage.has_failed() { " once more" } else { "" };
-    let (word, because) = match stage {
-        PullStage::Queued { .. } => (
-            "Queued",
-            format!(
-                "is outdated and waits for its turn to pull its images{again} ({IMAGE_PREDOWNLOAD_PARALLELISM}: {limit})"
-            ),
-        ),
-        PullStage::AwaitingReady => (
-            "AwaitingReady",
-            format!(
-                "is outdated and waits for others, which go first without their images{}",
-                early(rollout)
-            ),
-        ),
-        PullStage::UnderWay { .. } => (
-            "Asked",
-            format!("is outdated and is asked to pull its images{again}"),
-        ),
-        PullStage::Failed { retry } => (
-            PULL_IMAGE_FAIL,
-            format!(
-                "is outdated, and its images could not be pulled{}; next attempt after {}",
-                why(node),
-                instant::words(retry)
-            ),
-        ),
-    };
-    (Some(word.to_owned()), because)
+/// Returns true if the images were not pulled because the Job or its pod could not be created.
+pub fn is_about_jobs(why: &str) -> bool {
+    why.contains("jobs.batch") || why.contains(" is forbidden: ")
 }
 
-/// Describes a node that waits for its node owner, with the result of a requested pull.
-pub(super) fn awaiting_owner(node: &Node) -> (Option<String>, String) {
-    let failed = has_failed(node);
-    let pull = if failed {
-        format!(
-            "; the images that were asked for could not be pulled{}",
-            why(node)
-        )
-    } else {
-        String::new()
-    };
+/// Returns the message and the next step for a node with a requested pull but no puller pod yet.
+pub fn unbegun(namespace: &str) -> (String, String) {
     (
-        failed.then(|| PULL_IMAGE_FAIL.to_owned()),
-        format!("is outdated; its owner decides when to upgrade (OTA){pull}"),
+        "is outdated and waits to pull the new images; no pod pulls them yet".to_owned(),
+        format!(
+            "The pull begins automatically. At most {PULLS_AT_ONCE} pulls run at once in the cluster, shared between namespaces. \
+             Pulls of this namespace: kubectl -n {namespace} get pods -l {PRE_PULL_POD}"
+        ),
     )
 }
 
-/// Returns true if the last requested pull failed and no new attempt is in progress.
-pub(super) fn has_failed(node: &Node) -> bool {
-    let image = newest(node).and_then(|pod| pod.image_ready.as_ref());
-    image.is_some_and(|image| !image.status && !image.waits)
-}
-
-/// Returns a clause about the images of a node whose update doesn't wait for them; empty if they were not requested.
-pub(super) fn aside(rollout: &RolloutView<'_>, node: &Node) -> String {
-    if Predownloading::from_strategy(rollout.strategy).is_none() {
-        return String::new();
-    }
-    let image = newest(node).and_then(|pod| pod.image_ready.as_ref());
-    match image.filter(|image| image.revision.as_ref() == rollout.revision()) {
-        Some(image) if image.status => "; its images are there".to_owned(),
-        Some(image) if image.waits => "; it is asked to pull its images meanwhile".to_owned(),
-        Some(_) => format!("; its images could not be pulled{}", why(node)),
-        None => early(rollout),
-    }
-}
-
-/// Returns a clause about the Ready pods that are required before nodes pre-pull; empty if there are enough.
-fn early(rollout: &RolloutView<'_>) -> String {
-    let told = |awaits: PullsAwait| {
-        let name = rollout
-            .strategy
-            .name_of(IMAGE_PREDOWNLOAD_MIN_UPDATED_READY_PODS);
-        let share = rollout.strategy.image_predownload_min_updated_ready_pods;
-        format!("{}, {} now ({name}: {share})", awaits.aside(), awaits.ready)
-    };
-    rollout.plan.pulls_await.map_or_else(String::new, told)
-}
-
 impl PullsAwait {
-    /// Returns a clause about the required Ready pods. It omits the current number of Ready pods, which changes with every pod.
-    pub(super) fn aside(&self) -> String {
+    /// Describes the required Ready pods. The text omits the current number of Ready pods, which changes with every pod.
+    pub(super) fn words(&self) -> String {
         format!(
-            "; no node pulls its images ahead before {} {} of the new revision {} Ready",
+            "image pre-pulls begin when {} {} of the new revision {} Ready",
             self.needed,
             plural(self.needed, "pod", "pods"),
             plural(self.needed, "is", "are")
@@ -120,60 +45,180 @@ impl PullsAwait {
     }
 }
 
-/// Returns the time at which the images were requested. It is only known after a failed attempt, which records it.
-pub(super) fn since(node: &Node) -> Option<Timestamp> {
-    let image = newest(node).and_then(|pod| pod.image_ready.as_ref());
-    let failure = image.and_then(|image| image.failure.as_ref());
-    failure.map(|failure| failure.asked)
-}
-
-/// Returns the remedy for a node that waits for its images.
-pub(super) fn remedy(rollout: &RolloutView<'_>, node: &Node, stage: PullStage) -> String {
-    let namespace = &rollout.key.namespace;
-    let pod = newest(node).map_or("POD", |pod| pod.name.as_str());
-    let uid = newest(node).map(|pod| pod.uid.to_string());
-    let uid = uid.unwrap_or_default();
-    match stage {
-        PullStage::Queued { .. } => format!(
-            "It goes on by itself. To have more nodes pull at once, raise {}",
-            rollout.strategy.place_of(IMAGE_PREDOWNLOAD_PARALLELISM)
-        ),
-        PullStage::AwaitingReady => format!(
-            "It goes on by itself when so many are Ready. To have nodes pull earlier, lower {}",
-            rollout
-                .strategy
-                .place_of(IMAGE_PREDOWNLOAD_MIN_UPDATED_READY_PODS)
-        ),
-        PullStage::UnderWay { .. } => format!(
-            "The rollout continues automatically when they are there. The pull: kubectl -n {namespace} get pods -l {PRE_PULL_POD}={uid}"
-        ),
-        PullStage::Failed { .. } if is_about_jobs(&why(node)) => format!(
-            "It is tried again by itself; mend what refuses the Job, or set {PREDOWNLOAD}: best-effort to go on without"
-        ),
-        PullStage::Failed { .. } => format!(
-            "It is tried again by itself; correct the image, its pull secret or the registry (condition {POD_IMAGE_READY}: \
-             kubectl -n {namespace} describe pod {pod}), or {}. To go on without the images, set {PREDOWNLOAD}: best-effort",
-            way_on(rollout.fleet, &rollout.key)
-        ),
+impl<'a> NodeView<'a> {
+    /// Describes a node that must pull its images before its update.
+    pub(super) fn pull_pending(self, stage: PullStage) -> Answer<'a> {
+        let strategy = self.rollout.strategy;
+        let again = if stage.has_failed() { " again" } else { "" };
+        let (reason, because) = match stage {
+            PullStage::Queued { .. } => {
+                let limit =
+                    Predownloading::from_strategy(strategy).map(|settings| settings.parallelism);
+                let limit = limit.map(|share| share.to_string()).unwrap_or_default();
+                (
+                    "Queued",
+                    format!(
+                        "is outdated and waits to pull the new images{again} ({IMAGE_PREDOWNLOAD_PARALLELISM}: {limit})"
+                    ),
+                )
+            }
+            PullStage::AwaitingReady => (
+                "AwaitingReady",
+                format!(
+                    "is outdated and waits for nodes that are updated without a pre-pull{}",
+                    self.awaited_pods().unwrap_or_default()
+                ),
+            ),
+            PullStage::UnderWay { .. } => (
+                "Asked",
+                format!("is outdated and is pulling the new images{again}"),
+            ),
+            PullStage::Failed { retry } => (
+                PULL_IMAGE_FAIL,
+                format!(
+                    "is outdated, and the new images could not be pulled{}; next attempt after {}",
+                    self.pull_failure(),
+                    instant::words(retry)
+                ),
+            ),
+        };
+        Answer::new(because, move || self.after_pull(stage)).reason(reason)
     }
-}
 
-/// Returns the message and the next step for a node with a requested pull but no puller pod yet.
-pub fn unbegun(namespace: &str) -> (String, String) {
-    (
-        "is outdated and waits for its turn to pull its images; no pod pulls them yet".to_owned(),
-        format!(
-            "The pull begins automatically when its turn comes. At most {PULLS_AT_ONCE} pulls run at once in the cluster, \
-             shared between namespaces. Pulls of this namespace: kubectl -n {namespace} get pods -l {PRE_PULL_POD}"
-        ),
-    )
-}
+    fn after_pull(&self, stage: PullStage) -> String {
+        let (rollout, strategy) = (self.rollout, self.rollout.strategy);
+        let namespace = rollout.key.namespace;
+        match stage {
+            PullStage::Queued { .. } => format!(
+                "the pull begins automatically. To pull on more nodes at once, raise {}",
+                strategy.place_of(IMAGE_PREDOWNLOAD_PARALLELISM)
+            ),
+            PullStage::AwaitingReady => format!(
+                "the pull begins automatically. To pull earlier, lower {}",
+                strategy.place_of(IMAGE_PREDOWNLOAD_MIN_UPDATED_READY_PODS)
+            ),
+            PullStage::UnderWay { .. } => {
+                let uid = newest(self.node).map(|pod| pod.uid.to_string());
+                format!(
+                    "the update follows automatically. See the pull: kubectl -n {namespace} get pods -l {PRE_PULL_POD}={}",
+                    uid.unwrap_or_default()
+                )
+            }
+            PullStage::Failed { .. } => {
+                let best_effort =
+                    format!("to update without the images, set {PREDOWNLOAD}: best-effort");
+                let (cause, back) = if is_about_jobs(&self.pull_failure()) {
+                    ("change what rejects the Job".to_owned(), None)
+                } else {
+                    (
+                        format!(
+                            "correct the image, its pull secret or the registry: {}",
+                            self.describe_pod()
+                        ),
+                        Some(other_revision(rollout.fleet, &rollout.key)),
+                    )
+                };
+                joined(
+                    ["retried automatically".to_owned(), best_effort, cause]
+                        .into_iter()
+                        .chain(back),
+                )
+            }
+        }
+    }
 
-fn why(node: &Node) -> String {
-    let image = newest(node).and_then(|pod| pod.image_ready.as_ref());
-    let failure = image.and_then(|image| image.failure.as_ref());
-    match failure.map_or("", |failure| &*failure.why) {
-        "" => String::new(),
-        why => format!(": {why}"),
+    /// Describes a node that waits for its node owner, with the result of a requested pull.
+    pub(super) fn awaits_owner(self) -> Answer<'a> {
+        let because = "is outdated; its owner decides when to upgrade".to_owned();
+        let next = move || self.upgrade();
+        if self.has_failed_pull() {
+            let why = self.pull_failure();
+            Answer::new(
+                format!("{because}; the requested images could not be pulled{why}"),
+                next,
+            )
+            .reason(PULL_IMAGE_FAIL)
+        } else {
+            Answer::new(because, next)
+        }
+    }
+
+    fn upgrade(&self) -> String {
+        let namespace = self.rollout.key.namespace;
+        let Some(pod) = newest(self.node) else {
+            return String::new();
+        };
+        let name = &pod.name;
+        let pull = match &pod.image_ready {
+            Some(_) if self.has_failed_pull() => Some(format!(
+                "an upgrade without --force is rejected until a pull succeeds. Retry the pull: yurt-ds ctl imagepull {namespace}/{name} --wait"
+            )),
+            Some(image) if !image.status => {
+                Some("an upgrade is rejected until the requested image pull is done".to_owned())
+            }
+            _ => None,
+        };
+        let upgrade = format!(
+            "upgrade on the node: yurt-ds ctl upgrade {namespace}/{name}, or curl -X POST \
+             http://127.0.0.1:10267/openyurt.io/v1/namespaces/{namespace}/pods/{name}/upgrade"
+        );
+        let delete = format!(
+            "from here, without the agent's checks: kubectl -n {namespace} delete pod {name}"
+        );
+        joined(pull.into_iter().chain([upgrade, delete]))
+    }
+
+    /// Returns the node's newest request to pull images.
+    fn image(&self) -> Option<&'a OtaCondition> {
+        newest(self.node)?.image_ready.as_deref()
+    }
+
+    /// Returns true if the last requested pull failed and no new attempt is in progress.
+    pub(super) fn has_failed_pull(&self) -> bool {
+        self.image()
+            .is_some_and(|image| !image.status && !image.waits)
+    }
+
+    /// Returns a clause about the images of a node whose update doesn't wait for them; `None` if they were not requested.
+    pub(super) fn images(&self) -> Option<String> {
+        Predownloading::from_strategy(self.rollout.strategy)?;
+        let image = self.image();
+        match image.filter(|image| image.revision.as_ref() == self.rollout.revision()) {
+            Some(image) if image.status => Some("; the new images are pulled".to_owned()),
+            Some(image) if image.waits => Some("; the new images are being pulled".to_owned()),
+            Some(_) => Some(format!(
+                "; the new images could not be pulled{}",
+                self.pull_failure()
+            )),
+            None => self.awaited_pods(),
+        }
+    }
+
+    /// Returns a clause about the Ready pods that are required before nodes pre-pull; `None` if there are enough.
+    fn awaited_pods(&self) -> Option<String> {
+        let strategy = self.rollout.strategy;
+        let awaited = self.rollout.plan.pulls_await?;
+        let name = strategy.name_of(IMAGE_PREDOWNLOAD_MIN_UPDATED_READY_PODS);
+        let share = strategy.image_predownload_min_updated_ready_pods;
+        Some(format!(
+            "; {}, {} now ({name}: {share})",
+            awaited.words(),
+            awaited.ready
+        ))
+    }
+
+    /// Returns the time at which the images were requested. It is only known after a failed attempt, which records it.
+    pub(super) fn pull_since(&self) -> Option<Timestamp> {
+        Some(self.image()?.failure.as_ref()?.asked)
+    }
+
+    fn pull_failure(&self) -> String {
+        let failure = self.image().and_then(|image| image.failure.as_ref());
+        let why = failure.map_or("", |failure| &*failure.why);
+        if why.is_empty() {
+            String::new()
+        } else {
+            format!(": {why}")
+        }
     }
 }

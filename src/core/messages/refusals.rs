@@ -7,15 +7,6 @@ use super::headline::Headline;
 use crate::core::fleet::write_failures::{WriteFailures, WriteVerb};
 use crate::core::id::NodeName;
 
-/// Maximum number of nodes that a message names.
-const NAMED: usize = 10;
-
-/// Maximum number of distinct rejections that are reported.
-const TOLD: usize = 3;
-
-/// Text for further nodes without names.
-const OTHERS: &str = " and others";
-
 /// Writes that were rejected with the same message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group<'a> {
@@ -32,24 +23,13 @@ impl Group<'_> {
     pub fn lacks_permission(&self) -> bool {
         lacks_permission(self.sentence)
     }
-
-    /// Describes the rejected writes and the nodes: `delete pods on a, b and others: SENTENCE`.
-    pub fn words(&self) -> String {
-        let names: Vec<&str> = self.nodes.iter().map(|name| name.as_str()).collect();
-        let others = if names.len() > NAMED { OTHERS } else { "" };
-        let names = names[..names.len().min(NAMED)].join(", ");
-        format!(
-            "{} on {names}{others}: {}",
-            self.write.words(),
-            self.sentence
-        )
-    }
 }
 
 /// Returns true if the message is about a missing permission (RBAC), and not about a quota or a policy.
 pub fn lacks_permission(sentence: &str) -> bool {
-    let says = |part| sentence.contains(part);
-    says("User \"") && says(" cannot ") && says(" resource ")
+    ["User \"", " cannot ", " resource "]
+        .iter()
+        .all(|part| sentence.contains(part))
 }
 
 /// Returns the headline about the first group of rejected writes.
@@ -64,10 +44,10 @@ pub(super) fn headline(refused: &WriteFailures) -> Headline {
         cause: without_binding(first.sentence),
         or: Some(NextStep::plain(match groups.len() {
             1 => "retried automatically",
-            _ => "and more",
+            _ => "other writes are rejected too",
         })),
         look: Some(NextStep::plain(if first.lacks_permission() {
-            "grant the controller this right (manifests/base/rbac)"
+            "grant the controller this permission: manifests/base/rbac"
         } else {
             "ask the owner of the policy, quota or webhook that denies it"
         })),
@@ -81,12 +61,12 @@ fn without_binding(sentence: &str) -> String {
     let parts = parts.and_then(|(policy, rest)| Some((policy, rest.split_once("' ")?.1)));
     parts.map_or_else(
         || sentence.to_owned(),
-        |(policy, said)| format!("{policy} {said}"),
+        |(policy, why)| format!("{policy} {why}"),
     )
 }
 
 impl WriteFailures {
-    /// Returns one sentence about the rejected writes, in the form of a condition's message.
+    /// Returns one sentence about the rejected writes, in the form of a condition's message; empty if there are none.
     pub fn sentence(&self) -> String {
         headline(self).sentence()
     }
@@ -106,29 +86,5 @@ impl WriteFailures {
             nodes,
         };
         groups.into_iter().map(group).collect()
-    }
-
-    /// Describes the rejected writes, as a clause or a sentence; empty if there are none.
-    pub fn words(&self) -> String {
-        let groups = self.groups();
-        let told: Vec<String> = groups.iter().take(TOLD).map(Group::words).collect();
-        let more = if groups.len() > TOLD {
-            "; and more"
-        } else {
-            ""
-        };
-        if told.is_empty() {
-            String::new()
-        } else {
-            format!("the API server refuses to {}{more}", told.join("; and to "))
-        }
-    }
-
-    /// Returns the description of the rejected writes as a clause after a semicolon; empty if there are none.
-    pub fn aside(&self) -> String {
-        match self.words() {
-            words if words.is_empty() => words,
-            words => format!("; {words}"),
-        }
     }
 }

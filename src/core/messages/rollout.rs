@@ -90,14 +90,6 @@ impl<'a> RolloutView<'a> {
         is_paused(self.strategy, self.now)
     }
 
-    /// Returns the reason why the whole rollout stands still, including updates in progress; `None` if it continues.
-    pub(super) fn standstill(&self) -> Option<&'static str> {
-        match self.invalid {
-            Some(_) => Some("a setting cannot be used"),
-            None => self.is_paused().then_some("the rollout is paused"),
-        }
-    }
-
     /// Returns the active pause; `None` if the rollout is not paused.
     pub fn pause(&self) -> Option<&'a PauseStand> {
         // If a setting is invalid, the plan contains an assumed pause. Users did not set it, so it is not reported.
@@ -105,11 +97,11 @@ impl<'a> RolloutView<'a> {
     }
 
     /// Joins the texts about `max-unavailable` and `max-surge`. The text for a limit of zero is left out.
-    pub fn limits(&self, down: String, beside: String) -> String {
+    pub fn limits(&self, unavailable: String, surge: String) -> String {
         match (self.plan.counts.surge_allowed, self.plan.counts.allowed) {
-            (0, _) => down,
-            (_, 0) => beside,
-            _ => format!("{down}, {beside}"),
+            (0, _) => unavailable,
+            (_, 0) => surge,
+            _ => format!("{unavailable}, {surge}"),
         }
     }
 

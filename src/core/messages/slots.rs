@@ -1,16 +1,160 @@
-//! Messages about slots: why an outdated node waits. The reason is a slot of `max-unavailable` (in the fleet or its wave), a slot
-//! of `max-surge`, the previous node, or another failure domain.
+//! Messages about outdated nodes that wait for a slot of `max-unavailable` or `max-surge`, for the previous node, or for another
+//! failure domain.
 
+use super::node::{Answer, Explanation, explain};
+use super::pods::{NodeView, problem_word, problem_words};
+use super::progress::not_in_place;
 use super::rollout::RolloutView;
+use crate::core::engine::decide::queue as in_order;
 use crate::core::engine::rate_limit::is_awaited;
+use crate::core::engine::removal::is_withheld;
+use crate::core::engine::replacement::UpdateMethod;
 use crate::core::fleet::Node;
-use crate::core::plan::WaveStand;
+use crate::core::instant;
+use crate::core::plan::{Phase, WaveStand};
+use crate::core::remedy::LOOK_FOR_IT;
+use crate::core::settings::max_domains::MAX_DOMAINS;
 use crate::core::settings::max_surge::MAX_SURGE;
 use crate::core::settings::max_unavailable::MAX_UNAVAILABLE;
+use crate::core::settings::min_interval::MIN_INTERVAL;
+use crate::core::settings::waves::WAVES;
 use crate::core::verdict::Verdict;
+use crate::core::words::{joined, named};
+
+/// Maximum number of nodes with a slot that a message names. Further nodes are counted.
+const NAMED: usize = 5;
+
+impl<'a> NodeView<'a> {
+    /// Describes an outdated node that waits for a slot. `broken`: its old pod is not available.
+    pub(super) fn waits_for_slot(self, broken: bool) -> Answer<'a> {
+        let (rollout, node, pod) = (self.rollout, self.node, self.pod());
+        let next = move || self.queue();
+        if !broken && self.is_preparing() {
+            let taken = taken(&self);
+            let because = format!(
+                "has pod{pod} marked PreparingDelete, and its hook is done; it waits for a free slot: {taken}"
+            );
+            return Answer::new(because, next).reason("PreparingDelete");
+        }
+        let waits = if broken {
+            format!(
+                "is outdated, and its old pod{pod} is not available{}; it is among the first",
+                problem_words(node)
+            )
+        } else if let Some(ahead) = paced_by(rollout, self.position) {
+            format!(
+                "is outdated and waits for node {ahead}: {MIN_INTERVAL} updates one node at a time"
+            )
+        } else if let Some(opens) = rollout.plan.opens {
+            format!(
+                "is outdated and waits until {}: {MIN_INTERVAL}",
+                instant::words(opens)
+            )
+        } else {
+            format!("is outdated and waits for a free slot: {}", taken(&self))
+        };
+        let images = if broken { None } else { self.images() };
+        let method = match self.method() {
+            UpdateMethod::InPlace(_) => "; its pod is updated in place then".to_owned(),
+            UpdateMethod::Recreate(why) => not_in_place(why),
+        };
+        let answer = Answer::new(
+            format!("{waits}{}{method}", images.unwrap_or_default()),
+            next,
+        );
+        match problem_word(node).filter(|_| broken) {
+            Some(reason) => answer.reason(reason),
+            None => answer,
+        }
+    }
+
+    /// Returns the position of the node in the queue, the nodes that hold slots, and how to go faster.
+    fn queue(&self) -> String {
+        let (rollout, strategy) = (self.rollout, self.rollout.strategy);
+        let (plan, key) = (rollout.plan, &rollout.key);
+        let interval = humantime::format_duration(strategy.min_interval);
+        if let Some(ahead) = paced_by(rollout, self.position) {
+            return format!(
+                "updated {interval} after node {ahead} has its new pod ({MIN_INTERVAL}). See: yurt-ds ctl why {key} {ahead}"
+            );
+        }
+        let waits = |other: &usize| matches!(plan.verdicts[*other], Verdict::Budget { .. });
+        let queue = in_order(strategy, rollout.fleet, rollout.now);
+        let ahead = queue
+            .into_iter()
+            .take_while(|other| *other != self.position);
+        // Nodes whose pod already waits for its preDelete hook are updated before all others.
+        let before = if self.is_preparing() {
+            0
+        } else {
+            ahead.filter(waits).count()
+        };
+        let place = format!(
+            "number {} of {} in the queue",
+            before + 1,
+            plan.counts.of_kind(*self.verdict)
+        );
+        let wave = full_wave(rollout, self.node);
+        let (limit, faster) = match (wave, plan.opens) {
+            (Some(wave), _) => (
+                format!(
+                    "wave {} allows {} of its {} nodes",
+                    wave.name, wave.allowed, wave.nodes
+                ),
+                format!("maxUnavailable of the wave in the annotation {WAVES}"),
+            ),
+            (None, Some(opens)) => (
+                format!(
+                    "no update before {} ({MIN_INTERVAL} {interval})",
+                    instant::words(opens)
+                ),
+                format!("the annotation {MIN_INTERVAL}"),
+            ),
+            (None, None) => limit(rollout),
+        };
+        let held = match holders(rollout, Some(self.position), wave.is_some()) {
+            held if held.is_empty() => "no other node holds a slot".to_owned(),
+            held => format!("slots are held by {held}"),
+        };
+        let is_begun =
+            rollout.next() + rollout.next_surging() == 0 || wave.is_some() || is_taken(rollout);
+        let hint = match rollout.phase {
+            _ if !is_begun => {
+                format!("the next update begins within seconds; if not, {LOOK_FOR_IT}")
+            }
+            Phase::Stalled(_) => format!("these nodes need a remedy: yurt-ds ctl why {key} NODE"),
+            _ => format!("to go faster, change {faster}"),
+        };
+        joined([place, format!("limit: {limit}"), held, hint])
+    }
+
+    /// Describes a node that waits because another failure domain is updated first.
+    pub(super) fn waits_for_domain(self) -> Answer<'a> {
+        let rollout = self.rollout;
+        let own = rollout.strategy.topology.as_ref().map(|topology| {
+            format!(
+                " (its {} is {:?})",
+                topology.key,
+                topology.domain_of(&self.node.labels)
+            )
+        });
+        let because = format!(
+            "is outdated; other failure domains are updated first: {}{}",
+            domains_at_work(rollout),
+            own.unwrap_or_default()
+        );
+        Answer::new(because, move || {
+            format!(
+                "updated after these domains, in alphabetical order. To update more domains at once, raise the annotation {MAX_DOMAINS}. \
+                 Progress: yurt-ds ctl status {}",
+                rollout.key
+            )
+        })
+    }
+}
 
 /// Returns the node's wave if all slots of the wave are used while the fleet has a free slot.
-pub(super) fn full_wave<'a>(rollout: &RolloutView<'a>, node: &Node) -> Option<&'a WaveStand> {
+fn full_wave<'a>(rollout: &RolloutView<'a>, node: &Node) -> Option<&'a WaveStand> {
     let (plan, waves) = (rollout.plan, rollout.strategy.waves.as_ref()?);
     let stand = plan.waves.get(waves.index_for(&node.labels))?;
     let is_free = plan.counts.unavailable < plan.counts.allowed;
@@ -18,22 +162,29 @@ pub(super) fn full_wave<'a>(rollout: &RolloutView<'a>, node: &Node) -> Option<&'
 }
 
 /// Describes the slots that a node waits for: how many of them are used.
-pub(super) fn taken(rollout: &RolloutView<'_>, node: &Node) -> String {
-    let counts = &rollout.plan.counts;
-    match full_wave(rollout, node) {
+pub(super) fn taken(view: &NodeView<'_>) -> String {
+    let rollout = view.rollout;
+    match full_wave(rollout, view.node) {
         Some(wave) => format!(
-            "{} of {} taken in its wave {}",
+            "{} of {} used in wave {}",
             wave.taken, wave.allowed, wave.name
         ),
-        None => {
-            let down = format!("{} of {} taken", rollout.unavailable(), counts.allowed);
-            let beside = format!(
-                "{} of {} of max-surge taken",
-                rollout.surge_taken(),
+        None => rollout.slots("") + &about_to_be(rollout),
+    }
+}
+
+impl RolloutView<'_> {
+    /// Returns the number of used slots of `max-unavailable`, of `max-surge`, or of both. `noun` names the slots.
+    pub(super) fn slots(&self, noun: &str) -> String {
+        let counts = &self.plan.counts;
+        self.limits(
+            format!("{} of {}{noun} used", self.unavailable(), counts.allowed),
+            format!(
+                "{} of {}{noun} of max-surge used",
+                self.surge_taken(),
                 counts.surge_allowed
-            );
-            rollout.limits(down, beside) + &about_to_be(rollout)
-        }
+            ),
+        )
     }
 }
 
@@ -42,36 +193,44 @@ pub fn about_to_be(rollout: &RolloutView<'_>) -> String {
     let replaced = match rollout.next() {
         0 => String::new(),
         next if rollout.asks_again => {
-            format!(", {next} to be evicted when the disruption budget is asked again")
+            format!(", {next} to be evicted at the next attempt")
         }
         next => format!(", {next} to be replaced now"),
     };
     match rollout.next_surging() {
         0 => replaced,
-        next => format!("{replaced}, {next} to get a second pod now"),
+        next => format!("{replaced}, {next} to get a surge pod now"),
     }
 }
 
 /// Returns the limit for simultaneous updates, and the annotation or field that sets it.
-pub(super) fn limit(rollout: &RolloutView<'_>) -> (String, String) {
+fn limit(rollout: &RolloutView<'_>) -> (String, String) {
     let (counts, strategy) = (&rollout.plan.counts, rollout.strategy);
-    let down = format!(
-        "max-unavailable {} allows {} of {} nodes",
-        strategy.max_unavailable, counts.allowed, counts.base
-    );
-    let beside = format!(
-        "max-surge {} allows {} of {} nodes a second pod",
-        strategy.max_surge, counts.surge_allowed, counts.base
+    let words = rollout.limits(
+        format!(
+            "max-unavailable {} allows {} of {} nodes",
+            strategy.max_unavailable, counts.allowed, counts.base
+        ),
+        format!(
+            "max-surge {} allows {} of {} nodes a surge pod",
+            strategy.max_surge, counts.surge_allowed, counts.base
+        ),
     );
     let setting = match counts.surge_allowed {
         0 => MAX_UNAVAILABLE,
         _ => MAX_SURGE,
     };
-    (rollout.limits(down, beside), strategy.place_of(setting))
+    (words, strategy.place_of(setting))
+}
+
+/// Returns true if all slots of `max-unavailable` and `max-surge` are used. Slots that this plan takes don't count.
+fn is_taken(rollout: &RolloutView<'_>) -> bool {
+    let counts = &rollout.plan.counts;
+    rollout.unavailable() >= counts.allowed && rollout.surge_taken() >= counts.surge_allowed
 }
 
 /// Returns the node whose unfinished update delays the other nodes of its wave (`min-interval`).
-pub(super) fn paced_by<'a>(rollout: &RolloutView<'a>, position: usize) -> Option<&'a str> {
+fn paced_by<'a>(rollout: &RolloutView<'a>, position: usize) -> Option<&'a str> {
     if rollout.strategy.min_interval.is_zero() {
         return None;
     }
@@ -90,25 +249,63 @@ pub(super) fn paced_by<'a>(rollout: &RolloutView<'a>, position: usize) -> Option
     ahead.map(|(node, _)| node.name.as_str())
 }
 
-/// Describes a node that waits because another failure domain is updated first.
-pub(super) fn other_domain(rollout: &RolloutView<'_>, node: &Node) -> String {
-    let Some(topology) = &rollout.strategy.topology else {
-        return "is outdated, and it is another domain's turn".to_owned();
-    };
-    format!(
-        "is outdated, and it is another domain's turn: its {} is {:?}, now at work: {}",
-        topology.key,
-        topology.domain_of(&node.labels),
-        domains_at_work(rollout)
-    )
-}
-
 /// Returns the failure domains in which updates are in progress or may begin.
-pub(super) fn domains_at_work(rollout: &RolloutView<'_>) -> String {
+fn domains_at_work(rollout: &RolloutView<'_>) -> String {
     let named = |name: &String| match name.as_str() {
-        "" => "that of the nodes without this label".to_owned(),
+        "" => "nodes without this label".to_owned(),
         name => name.to_owned(),
     };
     let names: Vec<String> = rollout.plan.domains.iter().map(named).collect();
     names.join(", ")
+}
+
+/// Returns the nodes that use slots, except the node at `asking`. With `of_wave`, only nodes in that node's wave are returned.
+pub fn holders(rollout: &RolloutView<'_>, asking: Option<usize>, of_wave: bool) -> String {
+    let waves = rollout.strategy.waves.as_ref().filter(|_| of_wave);
+    let wave =
+        |position: usize| waves.map(|waves| waves.index_for(&rollout.fleet.nodes[position].labels));
+    // A node with two pods uses a slot of `max-surge`, whatever prevents either pod from being removed.
+    let has_two = |position: usize| {
+        let of_surge = rollout.plan.counts.surge_allowed > 0;
+        of_surge && rollout.fleet.nodes[position].pods.len() > 1
+    };
+    let holds = |position: usize| {
+        let verdict = &rollout.plan.verdicts[position];
+        let is_withheld = || {
+            let node = &rollout.fleet.nodes[position];
+            rollout.plan.counts.withheld > 0
+                && is_withheld(rollout.strategy, rollout.fleet, node, rollout.now)
+        };
+        match verdict {
+            Verdict::Held { .. } | Verdict::Partition | Verdict::NotSelected => is_withheld(),
+            Verdict::Refused { .. } => has_two(position) || is_withheld(),
+            verdict => verdict.is_in_flight() || *verdict == (Verdict::Budget { broken: true }),
+        }
+    };
+    let holding: Vec<usize> = (0..rollout.plan.verdicts.len())
+        .filter(|position| Some(*position) != asking && holds(*position))
+        .filter(|position| asking.is_none_or(|asking| wave(*position) == wave(asking)))
+        .collect();
+    let names: Vec<String> = (holding.iter())
+        .take(NAMED)
+        .map(|position| holder(rollout, *position))
+        .collect();
+    named(
+        names.iter().map(String::as_str),
+        holding.len() - names.len(),
+    )
+}
+
+fn holder(rollout: &RolloutView<'_>, position: usize) -> String {
+    let Explanation { reason, since, .. } = explain(rollout, position);
+    let refused = matches!(rollout.plan.verdicts[position], Verdict::Refused { .. });
+    let word = reason.unwrap_or_else(|| if refused { "Refused" } else { "not available" }.into());
+    let name = &rollout.fleet.nodes[position].name;
+    match since {
+        Some(since) => format!(
+            "{name} ({word} for {})",
+            instant::between(since, rollout.now)
+        ),
+        None => format!("{name} ({word})"),
+    }
 }

@@ -68,7 +68,7 @@ mod tests {
             ("1 node is on hold".to_owned(), None)
         );
         let (words, note) = told(vec![held("a", good), held("b", "x"), held("c", "[{}]")]);
-        assert_eq!(words, "3 nodes are on hold (unreadable annotation on b, c)");
+        assert_eq!(words, "3 nodes are on hold: unreadable annotation on b, c");
         let note = note.expect("a note");
         assert!(
             note.starts_with("node b keeps its outdated pod, of every DaemonSet: "),

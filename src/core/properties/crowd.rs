@@ -8,7 +8,7 @@ use proptest::strategy::Strategy as _;
 
 use super::{Random, config, fleets, now, strategies};
 use crate::core::engine::crowd::{Bystander, Standing, may_be_counted, named};
-use crate::core::testing::said;
+use crate::core::testing::status;
 use crate::core::{Strategy, *};
 
 /// Generates settings that usually allow summarizing nodes.
@@ -133,7 +133,10 @@ pub(super) fn compare(
         seen.not_ready(&list, now).pods,
         plan.not_ready(fleet, now).pods
     );
-    prop_assert_eq!(said(&list, &seen).sentence(), said(fleet, &plan).sentence());
+    prop_assert_eq!(
+        status(&list, &seen).sentence(),
+        status(fleet, &plan).sentence()
+    );
     for (node, verdict) in list.nodes.iter().zip(&seen.verdicts) {
         let position = fleet::position_of(&fleet.nodes, &node.name).expect("it is one of them");
         prop_assert_eq!(verdict, &plan.verdicts[position], "{}", node.name);

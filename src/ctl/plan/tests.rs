@@ -187,7 +187,7 @@ async fn what_blocks_is_told_with_its_end() {
     assert_eq!(ended, Ok(Code::Progressing));
     assert!(text.contains("nothing would be replaced"), "{text}");
     assert!(
-        flat(&text).contains("maintenance window closed; opens Sat 2026-01-03 02:00 UTC"),
+        flat(&text).contains("aintenance window closed; opens Sat 2026-01-03 02:00 UTC"),
         "{text}"
     );
     assert!(flat(&text).contains("(see --horizon)"), "{text}");
@@ -203,7 +203,7 @@ async fn what_blocks_is_told_with_its_end() {
     let (text, ended) = world.run("plan web --image web:2 --set paused=true").await;
     assert_eq!(ended, Ok(Code::Paused));
     assert!(
-        text.contains("At the end: Paused: paused until somebody resumes it; 2 nodes left"),
+        text.contains("At the end: Paused: paused until an operator resumes it. 2 nodes left"),
         "{text}"
     );
 }
@@ -412,15 +412,15 @@ async fn a_plan_goes_on_after_a_long_wait() {
     is_complete(&plan, "hold");
     assert_eq!(plan["waits"].as_array().unwrap().len(), 1, "{plan}");
     let wait = &plan["waits"][0];
-    let held = "node n2 keeps its outdated pod until 2026-01-01T05:00:00Z (calibration)";
+    let held = "on hold until 2026-01-01T05:00:00Z: n2. Reason: calibration";
     assert_eq!(wait["reason"], "Held", "{plan}");
     assert_eq!(wait["message"], held, "{plan}");
     assert_eq!(wait["until"], "2026-01-01T05:00:00Z", "{plan}");
     // The plan reports the end of a hold even if it is after `--horizon`.
     let text = flat(&world.text("plan web --image web:2 --horizon 1h").await);
     for words in [
-        "until 2026-01-01T05:00:00Z: node n2 keeps",
-        "Complete: 2 of 3 nodes updated; 1 node is on hold",
+        "until 2026-01-01T05:00:00Z: on hold",
+        "Complete: 2 of 3 nodes updated. 1 node is on hold",
     ] {
         assert!(text.contains(words), "{words}: {text}");
     }

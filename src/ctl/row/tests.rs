@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::core::fleet::in_place::{InPlaceTransition, Recreate, Shape};
-use crate::core::messages::reversal_words;
-use crate::core::messages::verdict::remedy;
+use crate::core::messages::node::remedy;
+use crate::core::messages::rollback_words;
 use crate::core::selector::Selector;
 use crate::core::settings::{DEFAULT_MAX_UNAVAILABLE, DEFAULT_READY_SETTLE, Wave};
 use crate::core::testing::{self, old};
@@ -141,7 +141,7 @@ fn every_state_of_a_node_has_words() {
         node("n1"),
         "InProgress",
         Some("Replacing"),
-        "p-n1 is to be replaced",
+        "p-n1 is replaced",
         "kubectl get leases -A",
     );
 
@@ -152,7 +152,7 @@ fn every_state_of_a_node_has_words() {
         "InProgress",
         Some("NotYetAvailable"),
         "available in 15s (minReadySeconds: 20)",
-        "Nothing to do",
+        "No action needed",
     );
 
     let mut ending = node("n1");
@@ -172,7 +172,7 @@ fn every_state_of_a_node_has_words() {
         "InProgress",
         Some("Surplus"),
         "has 2 pods",
-        "Nothing to do",
+        "No action needed",
     );
 
     let mut none = node("n1");
@@ -183,7 +183,7 @@ fn every_state_of_a_node_has_words() {
         "InProgress",
         Some("Missing"),
         "has no pod",
-        "Find out what refuses the pod",
+        "check quotas and admission webhooks",
     );
 
     let problem = |reason: &str, restarts, ended| {
@@ -201,7 +201,7 @@ fn every_state_of_a_node_has_words() {
         pulling,
         "FailedByRevision",
         Some("ImagePullBackOff"),
-        "does not start (ImagePullBackOff)",
+        "does not start: ImagePullBackOff",
         "yurt-ds ctl undo default/web",
     );
 
@@ -213,7 +213,7 @@ fn every_state_of_a_node_has_words() {
         crashing,
         "FailedByRevision",
         Some("CrashLoopBackOff"),
-        "which crashes (CrashLoopBackOff, 5 restarts)",
+        "which crashes: CrashLoopBackOff, 5 restarts",
         "logs p-n1 --previous",
     );
 
@@ -224,8 +224,8 @@ fn every_state_of_a_node_has_words() {
         evicted,
         "FailedByRevision",
         Some("Evicted"),
-        "has new pods that end one after another (Evicted, 3 so far)",
-        "mend n1",
+        "has new pods that end one after another: Evicted, 3 pods so far",
+        "epair n1",
     );
 
     case(
@@ -233,14 +233,14 @@ fn every_state_of_a_node_has_words() {
         "InProgress",
         Some("Starting"),
         "not Ready yet",
-        "unless it lasts",
+        "unless this lasts",
     );
     case(
         away(node("n1")),
         "Offline",
         Some("NotReady"),
         "NotReady and outdated",
-        "has been Ready for 30s",
+        "30s after it is Ready",
     );
 
     let mut stuck = away(node("n1"));
@@ -250,7 +250,7 @@ fn every_state_of_a_node_has_words() {
         "Offline",
         Some("Terminating"),
         "cannot finish terminating",
-        "Ready again",
+        "after it is Ready",
     );
 
     let mut back = node("n1");
@@ -261,8 +261,8 @@ fn every_state_of_a_node_has_words() {
         back,
         "Offline",
         Some("Settling"),
-        "back in 20s",
-        "stayed Ready for 30s",
+        "online in 20s",
+        "after 30s of Ready",
     );
 
     let mut lost = node("n1");
@@ -271,7 +271,7 @@ fn every_state_of_a_node_has_words() {
         lost,
         "Offline",
         Some("NoNode"),
-        "no such Node",
+        "Node object does not exist",
         "delete pod p-n1",
     );
 
@@ -283,8 +283,8 @@ fn every_state_of_a_node_has_words() {
         killed,
         "FailedByRevision",
         Some("NotReady"),
-        "soon after its pod was replaced",
-        "Nobody waits for it",
+        "soon after its update",
+        "blocks no other node",
     );
 }
 
@@ -297,9 +297,9 @@ fn who_waits_is_told_the_place_in_the_queue_and_who_holds_the_slots() {
         None,
     );
     let place = |position| remedy(&snapshot.rollout(), position);
-    assert!(place(2).contains("number 1 of 3"), "{}", place(2));
-    assert!(place(1).contains("number 2 of 3"), "{}", place(1));
-    assert!(place(3).contains("number 3 of 3"), "{}", place(3));
+    assert!(place(2).contains("Number 1 of 3"), "{}", place(2));
+    assert!(place(1).contains("Number 2 of 3"), "{}", place(1));
+    assert!(place(3).contains("Number 3 of 3"), "{}", place(3));
     assert!(
         place(3).contains("n1 (Starting for 11m), n3 (not available)"),
         "{}",
@@ -318,7 +318,7 @@ fn who_got_the_revision_during_a_pause_is_told_why() {
     snapshot.plan = decide(&snapshot.strategy, &snapshot.fleet, snapshot.now);
     assert_eq!(explain(&snapshot.rollout(), 0).since, Some(at(NOW - 3_600)));
     let said = |position| explain(&snapshot.rollout(), position).because;
-    assert!(said(1).contains("although the rollout is paused"));
+    assert!(said(1).contains("created during the pause"));
     assert_eq!(said(2), "runs the current revision");
     let row = SetRow::new(&snapshot, false);
     let pause = row.pause.expect("a pause");
@@ -327,7 +327,7 @@ fn who_got_the_revision_during_a_pause_is_told_why() {
     assert!(
         row.notes
             .iter()
-            .any(|note| note.contains("although it is paused: n2 ("))
+            .any(|note| note.contains("created during the pause have the new revision: n2"))
     );
 }
 
@@ -350,15 +350,18 @@ fn two_pods_that_a_pause_or_a_mistake_keeps_are_told_so() {
     };
     let [because, next] = said(&snapshot);
     assert!(
-        because.ends_with("both stay: the rollout is paused"),
+        because.ends_with("the old pod stays: the rollout is paused"),
         "{because}"
     );
-    assert_eq!(next, "It goes on after: yurt-ds ctl resume default/web");
+    assert_eq!(next, "Resume now: yurt-ds ctl resume default/web");
     // Without the pause, the old pod is deleted next.
     snapshot.strategy.pause = None;
     snapshot.plan = decide(&snapshot.strategy, &snapshot.fleet, snapshot.now);
     let [because, _] = said(&snapshot);
-    assert!(because.ends_with("the old one goes now"), "{because}");
+    assert!(
+        because.ends_with("the old pod is deleted next"),
+        "{because}"
+    );
 }
 
 #[test]
@@ -383,13 +386,13 @@ fn a_pod_whose_hook_is_gone_is_told_what_else_holds_it() {
     };
     let (because, next) = said(Some(stopped.clone()), None);
     assert!(
-        because.ends_with("its hook is gone; the guard holds the revision"),
+        because.ends_with("its hook is done; the guard allows no updates"),
         "{because}"
     );
     assert!(next.contains("yurt-ds ctl resume default/web"), "{next}");
     let (because, next) = said(Some(stopped), Some(Pause::Indefinite));
     assert!(because.ends_with("the rollout is paused"), "{because}");
-    assert!(next.contains("when the pause has ended"), "{next}");
+    assert!(next.contains("stays stopped after the pause"), "{next}");
     let (because, _) = said(None, None);
     assert!(!because.contains("guard"), "{because}");
 }
@@ -397,7 +400,11 @@ fn a_pod_whose_hook_is_gone_is_told_what_else_holds_it() {
 #[test]
 fn a_pause_with_nobody_outdated_is_told_in_a_note() {
     let said = |pause| SetRow::new(&snapshot(vec![serving("n1", 60)], pause), false).notes;
-    let told = |notes: &[String]| notes.iter().any(|note| note.contains("it is paused"));
+    let told = |notes: &[String]| {
+        notes
+            .iter()
+            .any(|note| note.contains("the rollout is paused"))
+    };
     assert!(told(&said(Some(Pause::Indefinite))));
     assert!(!told(&said(None)));
 }
@@ -410,7 +417,7 @@ fn a_pause_is_explained_with_its_end() {
             .because
             .contains("paused until 1970-01-01T02:51:40Z")
     );
-    assert!(remedy(&snapshot.rollout(), 0).contains("by itself in 5m"));
+    assert!(remedy(&snapshot.rollout(), 0).contains("ends in 5m"));
 }
 
 #[test]
@@ -423,12 +430,9 @@ fn a_pause_of_what_the_guard_stopped_names_both_and_their_order() {
     });
     snapshot.plan = decide(&snapshot.strategy, &snapshot.fleet, at(NOW));
     let said = snapshot.said().sentence();
-    let expected = "paused until somebody resumes it; the guard stopped this revision: 1 node failed after it got this revision";
+    let expected = "paused until an operator resumes it. The guard stopped this revision: the new version failed on 1 node";
     assert!(said.starts_with(expected), "{said}");
-    assert!(
-        said.ends_with(": either begins when it is resumed"),
-        "{said}"
-    );
+    assert!(said.ends_with("after the rollout is resumed"), "{said}");
     // Without `n1` no node waits for the end of the pause. The rollout is stalled, and a first `resume` would only end the pause.
     snapshot.fleet.nodes.remove(0);
     snapshot.plan = decide(&snapshot.strategy, &snapshot.fleet, at(NOW));
@@ -474,7 +478,7 @@ fn a_revision_that_is_taken_back_has_words() {
         assert!(remedy.contains(next), "{remedy}");
         let row = SetRow::new(&snapshot, false).reversal.unwrap();
         assert_eq!(row.to.as_deref(), Some("5d4f8"));
-        let words = reversal_words(&snapshot.rollout());
+        let words = rollback_words(&snapshot.rollout()).expect("a rollback");
         let told = format!("{} of {}", row.done, row.done + row.under_way);
         assert!(words.ends_with(&told), "{words}");
         words
@@ -483,25 +487,25 @@ fn a_revision_that_is_taken_back_has_words() {
         back(true),
         "Revert",
         "Done",
-        "has its pod p-n1 taken back to revision 5d4f8 in place",
+        "has its pod p-n1 rolled back in place to revision 5d4f8",
         "yurt-ds ctl resume default/web",
     );
-    assert_eq!(words, "; taken back to revision 5d4f8 in place: 1 of 1");
+    assert_eq!(words, "rolled back in place to revision 5d4f8: 1 of 1");
     case(
         back(false),
         "InProgress",
         "Reverting",
-        "it is not available yet",
-        "starts it with its old image",
+        "is not available yet",
+        "restarts the changed containers",
     );
     let words = case(
         bad,
         "Revert",
         "Pending",
-        "is taken back to revision 5d4f8 in place when a slot is free (0 of 0 taken)",
-        "allows none to be down",
+        "is rolled back in place to revision 5d4f8 when a slot is free: 0 of 0 used",
+        "max-unavailable is 0",
     );
-    assert_eq!(words, "; taken back to revision 5d4f8 in place: 0 of 1");
+    assert_eq!(words, "rolled back in place to revision 5d4f8: 0 of 1");
 }
 
 #[test]
@@ -571,18 +575,17 @@ fn with_surge_the_slots_are_those_of_second_pods() {
     };
     let (because, next, row) = said(0);
     assert!(
-        because.ends_with("slot: 1 of 1 of max-surge taken"),
+        because.ends_with("slot: 1 of 1 of max-surge used"),
         "{because}"
     );
-    let limit =
-        "max-surge 1 allows 1 of 3 nodes a second pod, and slots are held by n1 (SurgeStarting";
+    let limit = "ax-surge 1 allows 1 of 3 nodes a surge pod. Slots are held by n1 (SurgeStarting";
     assert!(next.contains(limit), "{next}");
     assert!(
-        next.ends_with("raise the annotation apps.openyurt.io/max-surge"),
+        next.ends_with("change the annotation apps.openyurt.io/max-surge."),
         "{next}"
     );
     assert!(
-        row.message.ends_with("1 of 1 slots of max-surge taken"),
+        row.message.ends_with("1 of 1 slots of max-surge used"),
         "{row:?}"
     );
     assert_eq!(
@@ -591,14 +594,14 @@ fn with_surge_the_slots_are_those_of_second_pods() {
     );
     let (because, next, row) = said(1);
     assert!(
-        because.ends_with(": 0 of 1 taken, 1 of 1 of max-surge taken, 1 to be replaced now"),
+        because.ends_with(": 0 of 1 used, 1 of 1 of max-surge used, 1 to be replaced now"),
         "{because}"
     );
     assert!(
-        next.contains("max-unavailable 1 allows 1 of 3 nodes, max-surge 1 allows 1"),
+        next.contains("ax-unavailable 1 allows 1 of 3 nodes, max-surge 1 allows 1"),
         "{next}"
     );
-    let both = "0 of 1 slots taken, 1 of 1 slots of max-surge taken, 1 to be replaced now";
+    let both = "0 of 1 slots used, 1 of 1 slots of max-surge used, 1 to be replaced now";
     assert!(row.message.ends_with(both), "{row:?}");
 }
 
@@ -646,20 +649,20 @@ fn a_node_whose_wave_is_full_is_told_of_that_wave() {
     };
     let (because, next) = said(Some(IntOrPercent::Number(1)), 2);
     assert!(
-        because.ends_with(": 1 of 1 taken in its wave canary"),
+        because.ends_with(": 1 of 1 used in wave canary"),
         "{because}"
     );
-    let limit = "its wave canary allows 1 of its 2 nodes, and slots are held by n1 (";
+    let limit = "ave canary allows 1 of its 2 nodes. Slots are held by n1 (";
     assert!(next.contains(limit), "{next}");
     assert!(
-        next.ends_with("that wave in the annotation apps.openyurt.io/waves"),
+        next.ends_with("the wave in the annotation apps.openyurt.io/waves."),
         "{next}"
     );
     // Now max-unavailable allows only one of all nodes, so this budget is used up in addition to the wave's.
     let (because, next) = said(Some(IntOrPercent::Number(1)), 1);
-    assert!(because.ends_with(": 1 of 1 taken"), "{because}");
+    assert!(because.ends_with(": 1 of 1 used"), "{because}");
     assert!(
-        next.contains("max-unavailable 1 allows 1 of 4 nodes"),
+        next.contains("ax-unavailable 1 allows 1 of 4 nodes"),
         "{next}"
     );
 }
@@ -689,21 +692,21 @@ fn a_pod_that_a_budget_keeps_has_words_with_the_budget_and_the_cure() {
         Some("web"),
         Obstruction::Exhausted,
         "Exhausted",
-        "its pod p-n1 is to be evicted, and PodDisruptionBudget web does not let it go now",
+        "the eviction of its pod p-n1 is rejected: PodDisruptionBudget web allows no eviction now",
         "kubectl -n default describe poddisruptionbudget web",
     );
     case(
         Some("web"),
         Obstruction::NotComputed,
         "NotComputed",
-        "Kubernetes cannot count for PodDisruptionBudget web",
-        "Set minAvailable of the budget to a number",
+        "PodDisruptionBudget web blocks all evictions",
+        "Set minAvailable to a number",
     );
     case(
         None,
         Obstruction::Several,
         "Several",
-        "more than one PodDisruptionBudget selects it",
+        "more than one PodDisruptionBudget selects the pods",
         "kubectl -n default get poddisruptionbudgets",
     );
 }
@@ -787,7 +790,10 @@ fn a_pull_that_failed_is_told_to_who_asks_for_the_node_of_an_owner() {
     assert!(is_shown);
     let (reason, _, next, is_shown) = said(image(true, None));
     assert!(reason.is_none() && !is_shown);
-    assert!(next.contains("refused until it is done"), "{next}");
+    assert!(
+        next.contains("rejected until the requested image pull is done"),
+        "{next}"
+    );
 }
 
 /// Checks messages that differ for an Advanced DaemonSet: yurt-ds creates its pods, and its settings are in fields.
@@ -803,7 +809,7 @@ fn what_is_said_of_an_advanced_daemonset_is_true_of_it() {
     let because = |snapshot: &RolloutSnapshot| explain(&snapshot.rollout(), 0).because;
     assert_eq!(
         because(&advanced),
-        "has no pod; the yurt-ds controller has to make one"
+        "has no pod; the yurt-ds controller creates one"
     );
     // While Kruise's manager creates the pods, the note about Kruise is the only one about controllers.
     let mut of_kruise = advanced.clone();
@@ -827,8 +833,7 @@ fn what_is_said_of_an_advanced_daemonset_is_true_of_it() {
     let next = outdated(PARTITION);
     assert_eq!(
         next,
-        "It has its turn when spec.updateStrategy.rollingUpdate.partition is lowered; nodes go by name, from the last one on, \
-         and the first ones are held back."
+        "Updated when spec.updateStrategy.rollingUpdate.partition is lowered; the first nodes by name wait."
     );
     let annotated = outdated("");
     assert!(

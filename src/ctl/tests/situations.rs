@@ -118,7 +118,7 @@ async fn a_crash_loop() {
         "rollout stopped: the new version failed on ",
         "(limit 3)",
         "Next: roll back: yurt-ds ctl undo default/web",
-        "to continue anyway: yurt-ds ctl resume default/web",
+        "o continue anyway: yurt-ds ctl resume default/web",
         "logs: kubectl -n default logs web-",
     ];
     situation.says(Code::Stalled, &words).await;
@@ -133,7 +133,7 @@ async fn offline_nodes() {
     }
     let situation = situation.rolled_out().await;
     let words = [
-        "43 of 46 nodes updated; 3 nodes are offline and will be updated when they reconnect; no action needed",
+        "43 of 46 nodes updated. 3 nodes are offline and will be updated when they reconnect. No action needed",
         "3 Offline(NotReady) n10, n11, n12",
     ];
     situation.says(Code::Complete, &words).await;
@@ -169,7 +169,7 @@ async fn a_partition() {
     let partition = json!({ "apps.openyurt.io/partition": "14" });
     let situation = Situation::with(partition).await.rolled_out().await;
     let words = [
-        "32 of 46 nodes updated; 14 nodes stay on the old version (partition 14)",
+        "32 of 46 nodes updated. 14 nodes stay on the old version: partition 14",
         "Next: to update them: kubectl -n default annotate ds web apps.openyurt.io/partition-",
     ];
     situation.says(Code::Complete, &words).await;
@@ -222,7 +222,7 @@ async fn few_maintenance_windows_beside_what_holds_more_nodes() {
     for (settings, words, window) in [
         (
             pulls,
-            "waiting for nodes to pull its images",
+            "waiting for nodes to pull the new images",
             "other nodes wait for their maintenance window, ",
         ),
         (
@@ -297,7 +297,7 @@ async fn a_pause() {
     let situation = Situation::with(json!({ "apps.openyurt.io/paused": "true" })).await;
     let situation = situation.rolled_out().await;
     let words = [
-        "paused until somebody resumes it; 46 nodes left",
+        "paused until an operator resumes it. 46 nodes left",
         "Next: to continue: yurt-ds ctl resume default/web",
     ];
     situation.says(Code::Paused, &words).await;

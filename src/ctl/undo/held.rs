@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::core::messages::node::{explain, remedy};
 use crate::core::messages::rollout::RolloutView;
-use crate::core::messages::verdict::{explain, remedy};
 use crate::core::revision::RevisionFacts;
 use crate::core::settings::maintenance_window::MAINTENANCE_WINDOW;
 use crate::core::settings::partition::PARTITION;

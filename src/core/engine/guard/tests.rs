@@ -261,9 +261,9 @@ fn a_rollout_is_not_complete_while_its_last_node_is_judged_and_names_who_is_gone
         ..beside_old(Vec::new())
     };
     let late = decide(&strategy, &deleted, at(1009) + JUDGED_AFTER);
-    let said = crate::core::testing::said(&deleted, &late);
+    let said = crate::core::testing::status(&deleted, &late);
     assert_eq!(said.reason, "CompleteExceptFailed");
-    let names = "; failed by this revision, and deleted since: a";
+    let names = ". Nodes failed with this revision and were deleted: a";
     assert!(said.sentence().ends_with(names), "{}", said.sentence());
 }
 

@@ -60,7 +60,7 @@ fn a_pod_that_does_not_end_is_named_a_minute_after_its_grace_period_with_what_ho
     assert_eq!(
         words(&fleet(nodes()), &nodes()[0], &after.verdicts[0]),
         format!(
-            "pod a is still terminating since {}, past its grace period of 30 s: finalizer example.io/lb holds it",
+            "pod a is still terminating since {}, with a grace period of 30s: it has finalizer example.io/lb",
             at(1030)
         )
     );
@@ -169,7 +169,7 @@ fn every_later_step_of_a_surge_has_a_deadline() {
     assert_eq!(waits(1015).phase, Phase::Stalled(Stall::PodsNotCreated));
     assert!(
         words(&fleet(Vec::new()), &podless, &waits(1015).verdicts[0])
-            .contains("makes no pod of its own")
+            .contains("does not adopt surge pod")
     );
     // The native controller doesn't remove one of two pods within ten minutes.
     let two = with(vec![

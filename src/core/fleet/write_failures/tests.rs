@@ -43,8 +43,8 @@ fn deleted(plan: &Plan) -> Vec<&str> {
     actions.map(|action| action.pod().name.as_str()).collect()
 }
 
-fn said(fleet: &Fleet, plan: &Plan) -> String {
-    testing::said(fleet, plan).sentence()
+fn status(fleet: &Fleet, plan: &Plan) -> String {
+    testing::status(fleet, plan).sentence()
 }
 
 fn words(plan: &Plan) -> Vec<&str> {
@@ -93,8 +93,8 @@ fn when_nothing_else_is_left_it_is_stalled_and_stays_so_while_it_is_tried_again(
     assert_eq!(deleted(&plan), ["a"], "and it is tried again");
     assert_eq!(words(&plan), ["Refused", "Done"]);
     assert_eq!(
-        plan.refused.words(),
-        format!("the API server refuses to delete pods on a: {NO}")
+        plan.refused.sentence(),
+        format!("the API server refuses to delete pods on a. Cause: {NO}. Retried automatically")
     );
     refuse(&mut fleet, "a", 115);
     let plan = decide(&rolling(1), &fleet, at(115));
@@ -214,11 +214,11 @@ fn what_is_refused_is_forgotten_with_the_pod_with_the_node_and_with_the_revision
     renewed[0].pods[0].uid = "another".into();
     write_failures.tidy(&renewed);
     assert_eq!(
-        write_failures.words(),
-        format!("the API server refuses to delete pods on b: {NO}")
+        write_failures.sentence(),
+        format!("the API server refuses to delete pods on b. Cause: {NO}. Retried automatically")
     );
     write_failures.tidy(&renewed[2..]);
-    assert_eq!(write_failures.words(), "");
+    assert_eq!(write_failures.sentence(), "");
     let mut write_failures = all.write_failures;
     write_failures.keep_to(&"newer".into());
     assert!(write_failures.has_no_failures());
@@ -233,8 +233,8 @@ fn words_that_differ_by_numbers_are_the_same_words() {
         write_failures.refuse((&node, None), WriteVerb::Create, &said, at(1));
     }
     assert_eq!(
-        write_failures.words(),
-        "the API server refuses to create pods on a, b: exceeded quota: none, used: pods=3, limited: pods=3"
+        write_failures.sentence(),
+        "the API server refuses to create pods on a, b. Cause: exceeded quota: none, used: pods=3, limited: pods=3. Retried automatically"
     );
 }
 
@@ -244,7 +244,7 @@ fn what_is_remembered_is_read_as_it_was_written() {
     let said = "admission webhook \"w\" denied the request: on monday: no";
     write_failures.refuse((&"b".into(), None), WriteVerb::Create, said, at(101));
     let read = reread(&write_failures);
-    assert_eq!(read.words(), write_failures.words());
+    assert_eq!(read.sentence(), write_failures.sentence());
     let since: Vec<Timestamp> = read.failures().map(|(_, failure)| failure.since).collect();
     assert_eq!(since, [at(100); 3]);
     let mut fleet = fleet(three());
@@ -316,8 +316,10 @@ fn a_mark_that_may_not_be_taken_off_keeps_nobody_from_being_done_and_is_told() {
     assert_eq!(words(&plan), ["Done"]);
     assert!(matches!(plan.phase, Phase::Complete { .. }));
     assert_eq!(
-        plan.refused.aside(),
-        format!("; the API server refuses to take marks off pods on a: {NO}")
+        plan.refused.sentence(),
+        format!(
+            "the API server refuses to take marks off pods on a. Cause: {NO}. Retried automatically"
+        )
     );
 }
 
@@ -378,10 +380,10 @@ fn a_node_outside_its_window_hides_no_refusal_of_the_others() {
     let plan = decide(&rolling(2), &fleet, at(160));
     assert_eq!(words(&plan), ["Refused", "Refused", "OutOfWindow"]);
     assert_eq!(plan.phase, Phase::Stalled(Stall::WritesRefused));
-    let said = said(&fleet, &plan);
+    let text = status(&fleet, &plan);
     assert!(
-        said.contains("other nodes wait for their maintenance window, which opens Thu 1970-01-01"),
-        "{said}"
+        text.contains("ther nodes wait for their maintenance window, which opens Thu 1970-01-01"),
+        "{text}"
     );
 }
 
@@ -392,13 +394,13 @@ fn a_window_that_cannot_be_read_is_named_and_stalls_when_nothing_else_is_left() 
     let mut fleet = fleet(nodes);
     let plan = decide(&rolling(1), &fleet, at(100));
     assert_eq!(plan.phase, Phase::Progressing);
-    assert!(said(&fleet, &plan).contains("; the maintenance window of c never opens ("));
+    assert!(status(&fleet, &plan).contains(". The maintenance window of c never opens: "));
     for node in &mut fleet.nodes[..2] {
         node.pods = [current(2)].into();
     }
     let plan = decide(&rolling(1), &fleet, at(100));
     assert_eq!(plan.phase, Phase::Stalled(Stall::WindowNeverOpens));
-    assert!(said(&fleet, &plan).starts_with("the maintenance window of c never opens ("));
+    assert!(status(&fleet, &plan).starts_with("the maintenance window of c never opens: "));
 }
 
 #[test]
@@ -426,5 +428,5 @@ fn when_one_of_several_equal_refusals_ends_the_others_wait_as_everybody_does() {
     let plan = decide(&slow, &fleet, at(200));
     assert_eq!(words(&plan), ["Done", "Budget", "Budget"]);
     assert_eq!(plan.phase, Phase::Progressing);
-    assert!(said(&fleet, &plan).contains("min-interval"));
+    assert!(status(&fleet, &plan).contains("min-interval"));
 }

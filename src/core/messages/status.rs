@@ -1,12 +1,16 @@
-//! Reasons of conditions and names of phases, from closed lists. Also shared parts of sentences.
+//! Status sentences of rollouts, with their reasons from a closed list and next steps.
 
-use super::{NextStep, not_created};
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+
 use crate::core::fleet::Fleet;
 use crate::core::foreign::cut;
 use crate::core::id::RevisionUnknown;
 use crate::core::kind::SetKind;
 use crate::core::names::PROGRESSING;
 use crate::core::plan::{Phase, Stall};
+use crate::core::words::append;
 
 /// Reason of a rollout in which no further update begins before a wave opens.
 pub const WAVE_NOT_OPEN: &str = "WaveNotOpen";
@@ -42,8 +46,8 @@ pub struct StatusSentence {
     pub reason: &'static str,
     /// First part of the sentence, without the revision.
     pub head: String,
-    /// Further clauses of the sentence, each after a semicolon.
-    pub asides: String,
+    /// Further sentences.
+    pub asides: Vec<String>,
     /// Fact: [`head`](Self::head) without next steps.
     pub fact: String,
     /// Next steps for the operator, best first.
@@ -57,7 +61,7 @@ impl StatusSentence {
             reason,
             fact: head.clone(),
             head,
-            asides: String::new(),
+            asides: Vec::new(),
             next: Vec::new(),
         }
     }
@@ -65,18 +69,28 @@ impl StatusSentence {
     /// Adds a next step to the list and to the sentence.
     pub(super) fn with_next(mut self, next: Option<NextStep>) -> Self {
         if let Some(step) = &next {
-            self.head = format!("{}; {step}", self.head);
+            append(&mut self.head, &step.to_string());
         }
         self.next.extend(next);
         self
     }
 
-    /// Returns the full sentence, without the revision.
-    pub fn sentence(&self) -> String {
-        format!("{}{}", self.head, self.asides)
+    /// Adds further sentences.
+    pub(super) fn with(mut self, asides: impl IntoIterator<Item = String>) -> Self {
+        self.asides.extend(asides);
+        self
     }
 
-    /// Returns the sentence in at most `room` characters: the head, and as many clauses as fit. Commands are never truncated.
+    /// Returns the full text, without the revision.
+    pub fn sentence(&self) -> String {
+        let mut text = self.head.clone();
+        self.asides
+            .iter()
+            .for_each(|aside| append(&mut text, aside));
+        text
+    }
+
+    /// Returns the text in at most `room` characters: the head, and as many sentences as fit. Commands are never truncated.
     pub fn short(&self, room: usize) -> String {
         // The head may contain a command. If the head is too long, use the fact alone: a truncated command is useless.
         let head = if self.head.chars().count() < room {
@@ -85,15 +99,16 @@ impl StatusSentence {
             &self.fact
         };
         let mut text = cut(head, room.saturating_sub(1)).into_owned();
-        for clause in self.asides.split("; ").filter(|clause| !clause.is_empty()) {
-            let left = room.saturating_sub(text.chars().count() + "; ".len());
-            let is_command = clause.contains("yurt-ds ") || clause.contains("kubectl ");
-            if clause.chars().count() <= left {
-                text = format!("{text}; {clause}");
+        for aside in &self.asides {
+            let left = room.saturating_sub(text.chars().count() + ". ".len());
+            let is_command = aside.contains("yurt-ds ") || aside.contains("kubectl ");
+            if aside.chars().count() <= left {
+                append(&mut text, aside);
             } else if is_command || left < LEAST {
                 break;
             } else {
-                return format!("{text}; {}", cut(clause, left - 1));
+                append(&mut text, &cut(aside, left - 1));
+                break;
             }
         }
         text
@@ -168,39 +183,88 @@ pub fn behind_words(kind: SetKind, behind: RevisionUnknown) -> String {
         RevisionUnknown::NotObserved => {
             format!("{controller} has not observed the latest change")
         }
-        RevisionUnknown::NoRevision => format!("{controller} has not made a ControllerRevision"),
+        RevisionUnknown::NoRevision => format!("{controller} has not created a ControllerRevision"),
         RevisionUnknown::Tie => format!("{controller} is merging equal ControllerRevisions"),
         RevisionUnknown::Mismatch => {
-            "the newest ControllerRevision does not hold the present template yet".to_owned()
+            "the newest ControllerRevision does not contain the current template yet".to_owned()
         }
         RevisionUnknown::UnknownRevision => {
-            "a pod carries a revision that has to be looked up".to_owned()
+            "the controller has to look up the revision of a pod".to_owned()
         }
     }
 }
 
 /// Explains why the API server rejects the ControllerRevision for the template, if this controller has to create it.
-///
-/// The text follows a description of the missing revision.
-pub(super) fn unrevised(fleet: &Fleet) -> String {
+pub(super) fn unrevised(fleet: &Fleet) -> Option<String> {
     let why = fleet.not_created.as_ref();
-    match why.filter(|_| fleet.kind == SetKind::Advanced && fleet.revision_is_unknown()) {
-        Some(why) => not_created::unrevised(why),
-        None => String::new(),
-    }
+    let why = why.filter(|_| fleet.kind == SetKind::Advanced && fleet.revision_is_unknown())?;
+    Some(format!(
+        "the API server rejects the ControllerRevision: {why}"
+    ))
 }
 
 /// Returns the remedy if the current revision remains unknown.
 pub fn behind_remedy(kind: SetKind, behind: RevisionUnknown) -> &'static str {
     match (behind, kind) {
         (RevisionUnknown::UnknownRevision, _) => {
-            "see in the log of the yurt-ds controller why it cannot read that revision"
+            "check the log of the yurt-ds controller for the error about that revision"
         }
         (_, SetKind::Advanced) => {
-            "see whether the yurt-ds controller serves Advanced DaemonSets, and its log for rejected writes"
+            "check if the yurt-ds controller serves Advanced DaemonSets, and its log for rejected writes"
         }
         (_, SetKind::Native) => {
-            "see whether kube-controller-manager runs, and its log for rejected writes"
+            "check if kube-controller-manager runs, and its log for rejected writes"
         }
+    }
+}
+
+/// A next step. In its text form, the command follows the text and a colon.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NextStep {
+    /// Action to take, or the purpose of the command.
+    pub text: String,
+    /// Command to run. It is never truncated or wrapped.
+    pub command: Option<String>,
+}
+
+impl NextStep {
+    /// Returns a next step without a command.
+    pub fn plain(text: impl Into<String>) -> Self {
+        Self {
+            text: text.into(),
+            command: None,
+        }
+    }
+
+    /// Returns a next step with a command; `text` is the purpose of the command.
+    pub fn command(text: impl Into<String>, command: impl Into<String>) -> Self {
+        Self {
+            text: text.into(),
+            command: Some(command.into()),
+        }
+    }
+
+    /// Returns the next step with `words` before its text.
+    pub(super) fn after(self, words: &str) -> Self {
+        Self {
+            text: format!("{words}{}", self.text),
+            ..self
+        }
+    }
+}
+
+impl fmt::Display for NextStep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)?;
+        match &self.command {
+            Some(command) => write!(f, ": {command}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Serialize for NextStep {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
