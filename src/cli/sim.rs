@@ -180,6 +180,9 @@ Take nodes offline, and let them return, by an annotation:
   kubectl annotate node edge-2 sim.yurt-ds.io/offline=true
   kubectl annotate node edge-2 sim.yurt-ds.io/offline-
 
+Roll out an image that fails. Its tag says how: crash, never-ready, image-error, kills-nodes:
+  kubectl set image ds/nginx-daemonset nginx=nginx:crash
+
 Be the owner of a node, after `kubectl annotate ds nginx-daemonset apps.openyurt.io/update-strategy=OTA --overwrite`:
   yurt-ds sim serve --ota-server edge-1
   yurt-ds ctl pods                                             # or: curl 127.0.0.1:10267/pods

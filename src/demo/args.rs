@@ -114,7 +114,8 @@ impl PlayArgs {
 }
 
 impl BadRevision {
-    fn apply(self, good: Behaviour) -> Behaviour {
+    /// Returns the behavior of containers that work as `good` except for this failure.
+    pub(super) fn apply(self, good: Behaviour) -> Behaviour {
         let soon = Duration::from_secs(2);
         match self {
             Self::Crash => Behaviour {
