@@ -21,13 +21,14 @@ fn index() -> String {
     fs::read_to_string(folder().join("README.md")).expect("the index")
 }
 
-/// Returns every page except the index.
+/// Returns every page except the index and the table of contents of the site.
 fn pages() -> Vec<Page> {
     let files = fs::read_dir(folder()).expect("the folder docs");
     let mut files: Vec<PathBuf> = files.map(|file| file.expect("a file").path()).collect();
     files.sort();
     let is_page = |file: &&PathBuf| {
-        file.extension().is_some_and(|e| e == "md") && !file.ends_with("README.md")
+        let is_list = file.ends_with("README.md") || file.ends_with("SUMMARY.md");
+        file.extension().is_some_and(|e| e == "md") && !is_list
     };
     let read = |file: &PathBuf| {
         let name = file.file_name().expect("a name").to_string_lossy();
@@ -167,6 +168,24 @@ fn every_link_between_pages_leads_somewhere() {
                 "{}: {target} leads nowhere",
                 page.display()
             );
+        }
+    }
+}
+
+#[test]
+fn the_site_has_every_page_once() {
+    let summary = fs::read_to_string(folder().join("SUMMARY.md")).expect("the summary");
+    let mut open = vec![folder()];
+    while let Some(at) = open.pop() {
+        for file in fs::read_dir(at).expect("a folder") {
+            let file = file.expect("a file").path();
+            if file.is_dir() {
+                open.push(file);
+            } else if file.extension().is_some_and(|e| e == "md") && !file.ends_with("SUMMARY.md") {
+                let name = file.strip_prefix(folder()).expect("a page of docs/");
+                let link = format!("]({})", name.display());
+                assert_eq!(summary.matches(&link).count(), 1, "docs/SUMMARY.md: {link}");
+            }
         }
     }
 }
