@@ -23,7 +23,12 @@ fn index() -> String {
 
 /// Returns every page except the index and the table of contents of the site.
 fn pages() -> Vec<Page> {
-    let files = fs::read_dir(folder()).expect("the folder docs");
+    pages_in(&folder())
+}
+
+/// Returns the pages of a folder.
+fn pages_in(folder: &Path) -> Vec<Page> {
+    let files = fs::read_dir(folder).expect("the folder of the pages");
     let mut files: Vec<PathBuf> = files.map(|file| file.expect("a file").path()).collect();
     files.sort();
     let is_page = |file: &&PathBuf| {
@@ -63,6 +68,9 @@ fn every_example_does_what_its_page_says() {
         if page.examples.is_empty() {
             failures.push(format!("{}: no ```yaml example", page.name));
         }
+    }
+    let tasks = pages_in(&folder().join("how-to"));
+    for page in pages().into_iter().chain(tasks) {
         for example in &page.examples {
             let played = match &example.unreadable {
                 Some(why) => Err(why.clone()),
@@ -147,8 +155,10 @@ fn the_index_lists_every_page_and_every_verdict() {
 #[test]
 fn every_link_between_pages_leads_somewhere() {
     let root = folder().join("..");
-    for page in [root, folder(), folder().join("reference")]
+    let subfolders = ["reference", "how-to", "tutorials"].map(|name| folder().join(name));
+    for page in [root, folder()]
         .into_iter()
+        .chain(subfolders)
         .flat_map(|folder| fs::read_dir(folder).expect("a folder"))
     {
         let page = page.expect("a file").path();
