@@ -3,7 +3,7 @@
 //!
 //! Test code may import anything and is not checked.
 
-mod circles;
+mod cycles;
 mod imports;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use imports::Module;
 
 /// Modules by layer, the lowest first.
-const FLOORS: &[&[&str]] = &[
+const LAYERS: &[&[&str]] = &[
     &["backoff", "clock", "core", "shutdown", "task"],
     &["k8s", "log", "manifests", "serve"],
     &["cli", "index"],
@@ -26,18 +26,20 @@ const FLOORS: &[&[&str]] = &[
 /// Returns true if a file is only compiled for tests.
 fn is_test(file: &str) -> bool {
     file.split('/').any(|part| {
-        ["testing", "properties", "documents", "floors", "tests"].contains(&part)
+        ["testing", "properties", "documents", "layers", "tests"].contains(&part)
             || part.ends_with("_tests")
     })
 }
 
-fn floor_of(room: &str) -> Option<usize> {
-    FLOORS.iter().position(|rooms| rooms.contains(&room))
+fn layer_of(module: &str) -> Option<usize> {
+    LAYERS
+        .iter()
+        .position(|modules| modules.contains(&module))
 }
 
 fn files(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).expect("the sources are here") {
-        let path = entry.expect("an entry").path();
+    for entry in fs::read_dir(folder).expect("the folder src is readable") {
+        let path = entry.expect("a readable entry").path();
         if path.is_dir() {
             files(&path, found);
         } else if path.extension().is_some_and(|extension| extension == "rs") {
@@ -54,7 +56,7 @@ fn sources() -> BTreeMap<Module, String> {
     let read = found.iter().map(|path| {
         let file = path.with_extension("");
         let file = file.strip_prefix(&root).expect("below src");
-        let source = fs::read_to_string(path).expect("a source can be read");
+        let source = fs::read_to_string(path).expect("a readable source");
         (file.to_str().expect("UTF-8").to_owned(), source)
     });
     let sources: BTreeMap<Module, String> = read
@@ -66,10 +68,10 @@ fn sources() -> BTreeMap<Module, String> {
 
 /// Returns the errors in a file's imports from other modules.
 fn wrong(file: &str, source: &str) -> Vec<String> {
-    let room = file.split('/').next().unwrap_or(file);
-    let Some(floor) = floor_of(room) else {
+    let module = file.split('/').next().unwrap_or(file);
+    let Some(layer) = layer_of(module) else {
         return vec![format!(
-            "src/{file}.rs: the room `{room}` stands on no floor; give it one in src/floors.rs"
+            "src/{file}.rs: module `{module}` has no layer; add it to src/layers.rs"
         )];
     };
     let code = imports::code(source);
@@ -78,21 +80,21 @@ fn wrong(file: &str, source: &str) -> Vec<String> {
         let ["crate", other, ..] = path[..] else {
             continue;
         };
-        let place = format!("src/{file}.rs:{} (floor {floor})", imports::line(&code, at));
-        match floor_of(other) {
-            _ if other == room => {}
-            Some(below) if below < floor => {}
+        let place = format!("src/{file}.rs:{} (layer {layer})", imports::line(&code, at));
+        match layer_of(other) {
+            _ if other == module => {}
+            Some(below) if below < layer => {}
             Some(above) => wrong.push(format!(
-                "{place} imports from src/{other}.rs (floor {above}): arrows run down; move what both need below"
+                "{place} imports from src/{other}.rs (layer {above}): imports must point to lower layers; move the shared code down"
             )),
-            None => wrong.push(format!("{place} imports from `{other}`, which stands on no floor")),
+            None => wrong.push(format!("{place} imports from `{other}`, which has no layer")),
         }
     }
     wrong
 }
 
 #[test]
-fn no_import_runs_up() {
+fn every_import_points_to_a_lower_layer() {
     let sources = sources();
     let all = sources
         .iter()
@@ -102,33 +104,33 @@ fn no_import_runs_up() {
 }
 
 #[test]
-fn no_files_import_each_other() {
-    let arrows = circles::arrows(&sources());
-    let circles = circles::circles(&arrows);
-    let told: Vec<String> = circles
+fn no_files_import_each_other_in_a_cycle() {
+    let imports = cycles::imports(&sources());
+    let cycles = cycles::cycles(&imports);
+    let messages: Vec<String> = cycles
         .iter()
-        .map(|circle| circles::told(circle, &arrows))
+        .map(|cycle| cycles::describe(cycle, &imports))
         .collect();
     assert!(
-        told.is_empty(),
-        "files import each other; move what two of them need below both:\n{}",
-        told.join("\n\n")
+        messages.is_empty(),
+        "files import each other; move the shared code to a lower module:\n{}",
+        messages.join("\n\n")
     );
 }
 
 #[test]
-fn an_import_that_runs_up_is_named_with_both_files() {
+fn a_message_about_an_import_from_a_higher_layer_names_both_files() {
     let found = |file: &str, source: &str| wrong(file, source).join("\n");
     assert_eq!(found("ctl/why", "use crate::core::Plan;\n"), "");
     let up = found("core/plan", "//! crate::ctl\n\nuse crate::ctl::Code;\n");
     assert_eq!(
         up,
-        "src/core/plan.rs:3 (floor 0) imports from src/ctl.rs (floor 5): arrows run down; move what both need below"
+        "src/core/plan.rs:3 (layer 0) imports from src/ctl.rs (layer 5): imports must point to lower layers; move the shared code down"
     );
-    let beside = found("ota_server/pod", "use crate::{controller::lease, core};");
-    assert!(beside.contains("src/controller.rs (floor 3)"), "{beside}");
+    let same_layer = found("ota_server/pod", "use crate::{controller::lease, core};");
+    assert!(same_layer.contains("src/controller.rs (layer 3)"), "{same_layer}");
     let test = "fn a() {}\n#[cfg(test)]\nmod tests {\n    use crate::sim::dice;\n}\n";
     assert_eq!(found("core/plan", test), "");
-    assert!(found("attic", "").contains("stands on no floor"));
+    assert!(found("attic", "").contains("has no layer"));
     assert!(is_test("index/tests") && is_test("core/properties/world"));
 }
