@@ -97,8 +97,9 @@ impl AdvancedAbsence {
     pub(super) fn words(self) -> &'static str {
         match self {
             Self::NotServed => {
-                "No Advanced DaemonSets: the CustomResourceDefinition daemonsets.apps.kruise.io is not installed, or does not \
-                 serve v1beta1; native DaemonSets are rolled out, and it is looked for now and then (--controllers native: never)"
+                "Advanced DaemonSets are not rolled out: the CustomResourceDefinition daemonsets.apps.kruise.io is not \
+                 installed or does not serve v1beta1. Native DaemonSets are rolled out. The controller checks again \
+                 regularly; --controllers native turns the checks off"
             }
             Self::OfKruise => KRUISE_RUNS,
         }
@@ -414,7 +415,7 @@ impl<F> Queue<F> {
                     let resource = self.resource;
                     info!(
                         resource,
-                        why, "No streaming list: the objects are listed in pages"
+                        why, "Streaming list not available; listing in pages"
                     );
                     (version, streams) = (None, false);
                     Duration::ZERO

@@ -299,13 +299,13 @@ impl Engine {
         let meta = &unreadable.metadata;
         let name = meta.name.as_deref().unwrap_or_default();
         let namespace = meta.namespace.as_deref().unwrap_or_default();
-        warn!(resource, namespace, name, error = %unreadable, "Skipped an object that cannot be read");
+        warn!(resource, namespace, name, error = %unreadable, "Skipped an unreadable object");
         if name.is_empty() || !self.parts.writer.may_write() {
             return;
         }
         let about = Subject::of_resource(resource, meta);
         let note = format!(
-            "yurt-ds cannot read this object and leaves it alone: {unreadable}. Correct or delete it."
+            "yurt-ds cannot read this object and does not change it: {unreadable}. Correct or delete it."
         );
         self.parts
             .events
@@ -558,20 +558,20 @@ impl Engine {
     /// Records which watches became stale or recovered.
     fn note_freshness(&mut self) {
         let stale: BTreeMap<&'static str, Duration> = self.parts.feed.stale_resources().collect();
-        let readiness = |resource: &str| format!("news of {resource}");
+        let readiness = |resource: &str| format!("watch of {resource}");
         for (resource, age) in &stale {
             if !self.state.stale.contains(resource) {
                 let seconds = age.as_secs();
                 warn!(
                     resource,
-                    seconds, "No data from a watch: pods are not changed until it recovers"
+                    seconds, "A watch receives no data; pods are not changed until it recovers"
                 );
                 self.parts.readiness.wait_for(&readiness(resource));
             }
         }
         for resource in &self.state.stale {
             if !stale.contains_key(resource) {
-                info!(resource, "A watch has recovered");
+                info!(resource, "A watch recovered");
                 self.parts.readiness.done(&readiness(resource));
             }
         }
@@ -699,7 +699,7 @@ impl Engine {
             warning: false,
             reason: "NotInPlace",
             note: format!(
-                "revision {revision}: pods are made anew, not updated in place: {}",
+                "revision {revision}: pods are recreated, not updated in place: {}",
                 why.words()
             ),
             ..RolloutEvent::default()

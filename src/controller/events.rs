@@ -186,7 +186,7 @@ impl EventSender {
     /// Waits briefly until queued Events are sent. All clones of [`Events`] must be dropped before.
     pub async fn finish(self) {
         if timeout(LAST_WORDS, self.0).await.is_err() {
-            warn!("Some Events were not sent before the end");
+            warn!("Some Events were not sent before the shutdown");
         }
     }
 }
@@ -393,7 +393,7 @@ impl UnsentEvents {
     /// Keeps a rejected Event for another attempt. If there are too many, drops the oldest one.
     fn keep(&mut self, refused: Refused, metrics: &Metrics) {
         if self.events.is_empty() {
-            warn!("Events are refused: they are kept, and tried again for an hour");
+            warn!("The API server rejects Events; retrying for up to an hour");
             self.backoff = Self::backoff();
             self.wait();
         }
@@ -455,7 +455,7 @@ async fn send(client: &Client, event: Event, metrics: &Metrics) -> Result<(), Re
                 return Ok(());
             }
             _ => {
-                debug!(%error, "Cannot send an Event");
+                debug!(%error, "Cannot create an Event");
                 return Err((event, failure));
             }
         }

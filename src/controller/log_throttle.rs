@@ -54,7 +54,7 @@ impl LogThrottle {
     /// Logs a failed call that will be repeated, unless its cause was logged recently.
     pub fn failed(&self, resource: &'static str, failure: Failure, error: &str) {
         if let Some(failures) = self.note_failed(resource, failure) {
-            warn!(resource, failures, %error, "A call failed and is tried again");
+            warn!(resource, failures, %error, "An API call failed; retrying");
         }
     }
 
@@ -63,8 +63,8 @@ impl LogThrottle {
         for (cause, lasted) in self.note_answered(resource) {
             let seconds = lasted.as_secs();
             match cause {
-                Cause::NoAnswer => info!(seconds, "The API server answers again"),
-                Cause::Resource(resource) => info!(resource, seconds, "A call works again"),
+                Cause::NoAnswer => info!(seconds, "The API server responds again"),
+                Cause::Resource(resource) => info!(resource, seconds, "API calls succeed again"),
             }
         }
     }

@@ -247,7 +247,7 @@ impl Lookups {
     ) -> (Enqueue, Option<RolloutEvent>) {
         match looked {
             LookupResult::Failed(error) => {
-                warn!(daemonset = %key, %error, "Cannot read what is in doubt");
+                warn!(daemonset = %key, %error, "Cannot look up objects");
                 (Enqueue::default(), None)
             }
             LookupResult::NotCreated(said) => {
@@ -301,10 +301,10 @@ fn take_revision(index: &mut Index, key: &SetKey, hash: Revision, known: FoundRe
     };
     match known {
         FoundRevision::Revision(revision) if owned(&revision) && revision.template.is_some() => {
-            debug!(daemonset = %key, %hash, "Learned of a revision");
+            debug!(daemonset = %key, %hash, "Found a revision");
             index.apply_revision(&revision);
         }
-        FoundRevision::Late => debug!(daemonset = %key, %hash, "News of its pods are late"),
+        FoundRevision::Late => debug!(daemonset = %key, %hash, "The cached pods are outdated"),
         FoundRevision::Revision(_) | FoundRevision::Absent => {
             if let Some(set) = index.set_mut(key) {
                 set.note_absent(hash);
@@ -329,8 +329,8 @@ fn trust(index: &mut Index, key: &SetKey, read: &DaemonSet) -> Option<RolloutEve
     Some(RolloutEvent {
         warning: true,
         reason: "RevisionNotComparable",
-        note: "the newest ControllerRevision does not equal the template although the native controller has observed \
-               it; its number decides"
+        note: "the newest ControllerRevision differs from the template, although the native controller has observed the \
+               template; yurt-ds uses the revision with the highest number"
             .to_owned(),
         ..RolloutEvent::default()
     })
@@ -486,7 +486,7 @@ async fn said_of(
         conditions.find(says_why)
     };
     let Some(told) = condition("PodScheduled").or_else(|| condition("Ready")) else {
-        let words = "no kubelet has taken it up so far";
+        let words = "no kubelet has started it";
         return (pod.status.start_time.is_none()).then(|| not_ready::said("", words, "its status"));
     };
     let by = format!("its condition {}", told.kind);

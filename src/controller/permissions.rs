@@ -92,7 +92,7 @@ pub struct Component {
 /// Rights for in-place updates, which patch the running pod.
 pub const IN_PLACE: Component = Component {
     permissions: &[cluster("", "pods", "patch")],
-    feature: "updating pods in place",
+    feature: "in-place updates",
     folder: IN_PLACE_RBAC,
 };
 
@@ -116,7 +116,7 @@ pub const PRE_PULL: Component = Component {
         cluster("batch", "jobs", "create"),
         cluster("batch", "jobs", "delete"),
     ],
-    feature: "pulling images ahead",
+    feature: "image pre-pulls",
     folder: PRE_PULL_RBAC,
 };
 
@@ -257,7 +257,8 @@ pub async fn missing(
     if missing.always.iter().any(is_of_election) {
         warn!(
             namespace = lease_namespace,
-            "The Lease is looked for in this namespace; the manifests grant it where they put the controller, which --lease-namespace names"
+            "The service account lacks permissions for the Lease in this namespace. The manifests grant them in the \
+             controller's namespace; set --lease-namespace to it"
         );
     }
     // A cluster without Advanced DaemonSets needs none of these rights.
@@ -310,7 +311,7 @@ pub async fn missing(
 
 fn note(permission: Permission, apply: &'static str, metrics: &Metrics) {
     let (verb, resource) = (permission.verb, permission.resource_and_group());
-    warn!(verb, %resource, apply, "The service account lacks a permission that these manifests grant");
+    warn!(verb, %resource, apply, "The service account lacks a permission; these manifests grant it");
     metrics.permission_missing(verb, &resource, true);
 }
 
@@ -368,7 +369,7 @@ pub async fn follow(
                 for permission in lacking.clone() {
                     if is_granted(client, lease_namespace, permission).await {
                         let (verb, resource) = (permission.verb, permission.resource_and_group());
-                        info!(verb, %resource, "The service account has a permission that it lacked");
+                        info!(verb, %resource, "A missing permission was granted");
                         metrics.permission_missing(verb, &resource, false);
                         lacking.remove(&permission);
                     }
@@ -419,7 +420,7 @@ async fn until_answered<T, F: Future<Output = Result<T, CallError>>>(call: impl 
     loop {
         match call().await {
             Ok(answer) => return answer,
-            Err(error) => debug!(%error, "Cannot ask for permissions yet"),
+            Err(error) => debug!(%error, "Cannot check the permissions yet"),
         }
         sleep(PAUSE).await;
     }
@@ -467,7 +468,7 @@ pub fn report(missing: &Missing, lease_namespace: &str, events: &Events) {
             users => format!(" and {} more", users - 1),
         };
         sentences.push(format!(
-            "The controller's service account lacks: {}, which {} of {first}{more} needs. Grant it: kubectl apply -k {}.",
+            "The controller's service account lacks: {}. Needed for {} of {first}{more}. Grant it: kubectl apply -k {}.",
             names.join(", "),
             component.feature,
             component.folder
@@ -491,7 +492,8 @@ pub fn report_lost(permission: Permission, lease_namespace: &str, events: &Event
             _ => BASE_RBAC,
         };
         let note = format!(
-            "The controller's service account lacks: {lacks}. What it knew before may be old by now. Grant it: kubectl apply -k {apply}."
+            "The controller's service account lacks: {lacks}. The controller's data may be outdated. Grant it: kubectl apply \
+             -k {apply}."
         );
         let about = Subject::lease(lease_namespace);
         events.publish(&about, Severity::Warning, PERMISSION_MISSING, &note);

@@ -77,12 +77,12 @@ impl Ended {
     /// Returns a message for the log.
     pub(super) fn words(&self) -> String {
         match self {
-            Self::Expired => "the API server no longer knows what happened since".to_owned(),
-            Self::NoStreamingList(why) => format!("no streaming list: {why}"),
+            Self::Expired => "the API server no longer has the changes since the last event".to_owned(),
+            Self::NoStreamingList(why) => format!("streaming list not available: {why}"),
             Self::Failed { doing, error, .. } => format!("{doing}: {error}"),
-            Self::Silent(silence) => format!("the watch was silent for {silence:?}"),
-            Self::Garbled(what) => format!("cannot read the answer: {what}"),
-            Self::Unheard => "nothing listens".to_owned(),
+            Self::Silent(silence) => format!("the watch received nothing for {silence:?}"),
+            Self::Garbled(what) => format!("cannot parse the response: {what}"),
+            Self::Unheard => "the receiver is closed".to_owned(),
         }
     }
 }
@@ -240,7 +240,7 @@ impl Target {
         let mut body = match opened {
             Ok(body) => body,
             Err(error) if list && error.failure() == Failure::Refused => {
-                return Err(Ended::NoStreamingList("the API server refuses it"));
+                return Err(Ended::NoStreamingList("rejected by the API server"));
             }
             Err(error) => return Err(expired_or("cannot watch", "watch", error)),
         };
@@ -248,16 +248,16 @@ impl Target {
         loop {
             let silence = if list { LIST_SILENCE } else { STALE_AFTER };
             let piece = match timeout(silence, body.fill_buf()).await {
-                Err(_) if list => return Err(Ended::NoStreamingList("it is silent")),
+                Err(_) if list => return Err(Ended::NoStreamingList("no response")),
                 Err(_) => return Err(Ended::Silent(silence)),
                 Ok(Err(error)) if list => {
                     let error = broken(error);
-                    tracing::debug!(%error, "A streaming list broke off");
-                    return Err(Ended::NoStreamingList("it broke off"));
+                    tracing::debug!(%error, "A streaming list was interrupted");
+                    return Err(Ended::NoStreamingList("interrupted"));
                 }
                 Ok(Err(error)) => {
                     return Err(Ended::Failed {
-                        doing: "the watch broke off",
+                        doing: "the watch was interrupted",
                         verb: "watch",
                         error: broken(error),
                     });
@@ -267,7 +267,7 @@ impl Target {
             let length = piece.len();
             if length == 0 {
                 return match list {
-                    true => Err(Ended::NoStreamingList("it ended early")),
+                    true => Err(Ended::NoStreamingList("ended early")),
                     false => {
                         sink.heard();
                         Ok(())
@@ -305,7 +305,7 @@ impl Target {
                         return Err(Ended::Expired);
                     }
                     Change::Error(_) if list => {
-                        return Err(Ended::NoStreamingList("the API server gave it up"));
+                        return Err(Ended::NoStreamingList("aborted by the API server"));
                     }
                     Change::Error(status) => {
                         return Err(Ended::Failed {
@@ -671,7 +671,7 @@ mod tests {
         let (ended, after, events, heard) = list(&[POD], Then::Silence).await;
         assert!(matches!(ended, Err(Ended::NoStreamingList(_))), "{ended:?}");
         assert_eq!((after, events, heard), (LIST_SILENCE, 1, 0));
-        // Three cases of an incomplete list: the connection broke, the response ended, or the API server sent an error.
+        // Three cases of an incomplete list: the connection was interrupted, the response ended, or the API server sent an error.
         for (lines, then) in [
             (&[POD][..], Then::Break),
             (&[POD], Then::End),

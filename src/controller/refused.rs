@@ -110,7 +110,7 @@ pub(super) fn sentence(message: &str, pod: &str) -> String {
         }
     }
     if said.is_empty() {
-        said = "it does not say why".to_owned();
+        said = "it gives no reason".to_owned();
     }
     cut(&said, LONGEST).into_owned()
 }

@@ -42,7 +42,7 @@ use k8s_openapi::jiff::Timestamp;
 const AFTER: &str = "after ";
 
 /// Message about a DaemonSet that yurt-ds no longer manages.
-const HANDED_BACK: &str = "not rolled out any more";
+const HANDED_BACK: &str = "no longer managed by yurt-ds";
 
 /// Status to write, with the Events to publish.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -105,7 +105,7 @@ impl Report {
     /// Returns the report on a DaemonSet that is no longer managed, but whose surge pods the API server refuses to delete.
     pub(super) fn of_release(set: &SetRecord, refused: &WriteFailures) -> Self {
         let note = format!(
-            "{HANDED_BACK}; what was made for it cannot be taken away{}; it is tried again",
+            "{HANDED_BACK}; its surge pods cannot be deleted{}; retrying",
             refused.aside()
         );
         let reason = refused::WRITE_REFUSED;
@@ -178,8 +178,8 @@ impl Report {
             warning: true,
             reason: "StateUnreadable",
             note: format!(
-                "condition {ROLLOUT_STATE} is no valid JSON ({error}): the rollout continues without the saved state, and the guard \
-                 judges a stopped revision again; find out which other client writes to the status of DaemonSet {}",
+                "condition {ROLLOUT_STATE} is not valid JSON ({error}). The rollout continues without the saved state, and \
+                 the guard evaluates a stopped revision again. Find the other client that writes to the status of DaemonSet {}",
                 set.key()
             ),
             ..RolloutEvent::default()

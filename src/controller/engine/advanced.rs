@@ -274,7 +274,7 @@ impl Engine {
                     // Only log the created pod here: the watch reports it, and may already have a newer version.
                     if let Some(pod) = &pod {
                         let name = pod.metadata.name.as_deref().unwrap_or_default();
-                        debug!(daemonset = %key, %node, pod = name, "Made a pod");
+                        debug!(daemonset = %key, %node, pod = name, "Created a pod");
                         self.tell_pod(key, "SuccessfulCreate", format!("Created pod: {name}"), now);
                     }
                     (false, Some(false))
@@ -330,7 +330,7 @@ impl Engine {
         state.not_created = failure;
         if let Some(said) = said {
             let note = format!("Error creating: {said}");
-            warn!(daemonset = %key, note, "A pod was not made");
+            warn!(daemonset = %key, note, "Cannot create a pod");
             let notice = RolloutEvent {
                 warning: true,
                 reason: "FailedCreate",
@@ -567,7 +567,7 @@ impl Engine {
             }),
             AdvancedTask::Opened(answer) => answer.err(),
             AdvancedTask::Released(pod, Ok(true)) => {
-                info!(daemonset = %key, pod, "Let go a pod whose labels the selector does not match any more");
+                info!(daemonset = %key, pod, "Released a pod that the selector no longer matches");
                 None
             }
             AdvancedTask::Released(_, answer) => answer.err(),
@@ -598,7 +598,7 @@ impl Engine {
             return;
         }
         let message = message(refusal, "");
-        let said = format!("pods that are there may not be adopted: {message}");
+        let said = format!("existing pods cannot be adopted: {message}");
         if let Some(set) = self.index.set_mut(key) {
             set.set_not_created(Some(said.as_str().into()));
         }
@@ -611,7 +611,7 @@ impl Engine {
         let notice = RolloutEvent {
             warning: true,
             reason: WRITE_REFUSED,
-            note: format!("{said}; no other ones are made beside them, and it is tried again"),
+            note: format!("{said}; no other pods are created on their nodes; retrying"),
             ..RolloutEvent::default()
         };
         self.publish(key, &notice);
@@ -734,7 +734,7 @@ impl Engine {
             warning: true,
             reason: WRITE_REFUSED,
             note: format!(
-                "the API server refuses to write the ControllerRevision of the present template: {said}"
+                "the API server rejects the ControllerRevision of the current template: {said}"
             ),
             ..RolloutEvent::default()
         };

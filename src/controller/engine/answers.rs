@@ -71,7 +71,7 @@ impl WrittenPod {
     /// Describes a pod on `node`.
     pub(super) fn new(node: &NodeName, pod: &Pod) -> Self {
         let was = match pod.revision {
-            _ if pod.in_place.is_over => "a pod that had ended",
+            _ if pod.in_place.is_over => "a failed or completed pod",
             PodRevision::Current => "a superfluous pod",
             PodRevision::Outdated | PodRevision::Unknown => "an outdated pod",
         };
@@ -95,7 +95,7 @@ fn log(key: &SetKey, WrittenPod { node, was }: &WrittenPod, pod: &PodRef, write:
             info!(daemonset = %key, %node, pod = %pod.name, "Marked {was} PreparingDelete");
         }
         PodWrite::InPlacePatch { to, from: Some(_) } => {
-            info!(daemonset = %key, %node, pod = %pod.name, revision = %to, "Took a pod back in place");
+            info!(daemonset = %key, %node, pod = %pod.name, revision = %to, "Rolled a pod back in place");
         }
         PodWrite::InPlacePatch { to: revision, .. } => {
             info!(daemonset = %key, %node, pod = %pod.name, %revision, "Updated a pod in place");
@@ -148,7 +148,7 @@ impl Engine {
             }
             TaskResult::Told => return,
             TaskResult::Failed(key) => {
-                error!(daemonset = %key, "A task failed; what it asked for is looked at again");
+                error!(daemonset = %key, "A task failed; its DaemonSet is reconciled again");
                 self.parts.metrics.task_failed();
                 // The results of the task are lost. The next list of the pods shows which writes succeeded.
                 if let Some(set) = self.index.set_mut(&key) {
@@ -201,7 +201,7 @@ impl Engine {
         for (wanted, answer) in wanted.iter().zip(answers) {
             let result = match answer {
                 Ok(pod) => {
-                    info!(daemonset = %key, node = %wanted.node, revision = %wanted.revision, "Made a pod beside an old one");
+                    info!(daemonset = %key, node = %wanted.node, revision = %wanted.revision, "Created a surge pod");
                     let set = self.index.set(key);
                     let is_known = |pod: &k8s::Pod| {
                         let uid = pod.metadata.uid.as_deref().unwrap_or_default();
@@ -389,7 +389,7 @@ impl Engine {
             warning: true,
             reason: "NotInPlace",
             note: format!(
-                "pods are made anew, not updated in place: the API server does not let them be changed so: {sentence}"
+                "pods are recreated, not updated in place: the API server rejects the change: {sentence}"
             ),
             ..RolloutEvent::default()
         };
@@ -422,18 +422,18 @@ impl Engine {
     /// Publishes once that another client keeps overwriting the status. `rival` is the field manager of that client, if known.
     fn tell_contested(&self, key: &SetKey, rival: Option<&str>) {
         let rival = rival.map_or_else(
-            || "A writer without a field manager of its own".to_owned(),
+            || "An unknown client".to_owned(),
             |rival| format!("Field manager {rival:?}"),
         );
         let note = format!(
-            "{rival} keeps overwriting the status that yurt-ds writes; corrections are delayed by up to {} minutes. Stop the other \
-             writer, see kubectl -n {} get {} {} --show-managed-fields -o yaml",
+            "{rival} keeps overwriting the status that yurt-ds writes, which delays status updates by up to {} minutes. Find \
+             and stop the other client: kubectl -n {} get {} {} --show-managed-fields -o yaml",
             contest::PAUSES.1.as_secs() / 60,
             key.namespace,
             if key.is_advanced() { "ads" } else { "ds" },
             key.name,
         );
-        warn!(daemonset = %key, note, "Another writer overwrites the status");
+        warn!(daemonset = %key, note, "Another client overwrites the status");
         let notice = RolloutEvent {
             warning: true,
             reason: "StatusOverwritten",
@@ -453,8 +453,8 @@ impl Engine {
         let said = message(error, "");
         // Server-side apply rejects fields that the CustomResourceDefinition lacks.
         let definition = if said.contains("field not declared in schema") {
-            "; the CustomResourceDefinition in the cluster is another one than that of yurt-ds, put that in: kubectl apply -k \
-                 manifests/components/advanced"
+            "; the CustomResourceDefinition in the cluster is not the one of yurt-ds. Install it: kubectl apply -k \
+             manifests/components/advanced"
         } else {
             ""
         };
@@ -462,7 +462,7 @@ impl Engine {
             warning: true,
             reason: WRITE_REFUSED,
             note: format!(
-                "the API server refuses to patch the status of the DaemonSet: {said}{definition}{}",
+                "the API server rejects the status of the DaemonSet: {said}{definition}{}",
                 self.unreported(key)
             ),
             ..RolloutEvent::default()
@@ -474,13 +474,13 @@ impl Engine {
     fn unreported(&self, key: &SetKey) -> String {
         let set = self.index.set(key);
         let forgets = if set.is_some_and(SetRecord::is_stopped_unseen) {
-            "; until then a restart of the controller forgets that the guard stopped this revision (paused: \"true\" \
-                 does not), and on-failure: RevertInPlace does not begin"
+            ". A restart of the controller would forget that the guard stopped this revision; pause the DaemonSet (paused: \
+             \"true\") to prevent that. on-failure: RevertInPlace does not start"
         } else {
             ""
         };
         format!(
-            "; its conditions are older than the rollout until that ends, and ctl status tells how it stands{forgets}"
+            ". The conditions stay outdated until a write succeeds. Current state: yurt-ds ctl status{forgets}"
         )
     }
 
@@ -502,10 +502,10 @@ impl Engine {
         let lacks_permission = class(refusal) == ErrorClass::NotPermitted;
         match error.failure() {
             Failure::Gone | Failure::Conflict => {
-                debug!(daemonset = %key, %error, "The view was old");
+                debug!(daemonset = %key, %error, "The cached object was outdated");
             }
             // The disruption budget is reported in the status, so don't log it for each attempt.
-            Failure::Blocked => debug!(daemonset = %key, %error, "A disruption budget refuses"),
+            Failure::Blocked => debug!(daemonset = %key, %error, "A disruption budget blocks the eviction"),
             Failure::Forbidden if lacks_permission => {
                 let granted_by = permissions::granted_by(verb, resource, key.kind, write);
                 self.parts.lacking.tell_write(verb, resource, granted_by);
@@ -514,7 +514,7 @@ impl Engine {
                     _ => String::new(),
                 };
                 let note = format!(
-                    "the API server refuses to {verb} {resource} (HTTP 403); grant it: kubectl apply -k {granted_by}{follows}"
+                    "the service account may not {verb} {resource} (HTTP 403). Grant it: kubectl apply -k {granted_by}{follows}"
                 );
                 warn!(daemonset = %key, verb, resource, %error, "Not permitted");
                 let notice = RolloutEvent {
@@ -530,7 +530,7 @@ impl Engine {
                 }
             }
             Failure::Forbidden | Failure::Refused | Failure::Throttled | Failure::Unreachable => {
-                warn!(daemonset = %key, verb, resource, %error, "A write failed and is tried again");
+                warn!(daemonset = %key, verb, resource, %error, "A write failed; retrying");
             }
         }
     }
@@ -549,7 +549,7 @@ mod tests {
         assert_eq!(was(&current(2)), "a superfluous pod");
         for mut ended in [old(1), current(2)] {
             ended.in_place.is_over = true;
-            assert_eq!(was(&ended), "a pod that had ended");
+            assert_eq!(was(&ended), "a failed or completed pod");
         }
     }
 }

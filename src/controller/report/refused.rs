@@ -57,7 +57,7 @@ pub(super) fn news(
         reason: WRITE_REFUSED,
         // Name only the first node: if more nodes fail for the same reason, no other Event is published.
         note: format!(
-            "{about}: the API server refuses to {} (first on {}): {}; other nodes have their turn, and it is tried again",
+            "{about}: the API server refuses to {} (first on {}): {}. Other nodes continue; retrying",
             group.write.words(),
             group.nodes.first().map_or("", |node| node.as_str()),
             group.sentence
