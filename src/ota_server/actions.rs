@@ -210,7 +210,7 @@ impl Actions {
         match answer {
             Ok(()) => {
                 held.deleted();
-                info!(pod = %key, %target, "Deleted the old pod, as the owner of the node asked");
+                info!(pod = %key, %target, "Deleted the old pod, as requested by the node owner");
                 Ok(verb.accepted(key, Reason::Started))
             }
             Err(error) => Err(match error.failure() {
@@ -263,7 +263,7 @@ impl Actions {
         let request = patch_conditions(&requests, &key.name, uid, OTA_SERVER, vec![condition]);
         match self.live.write(request).await {
             Ok(()) => {
-                info!(pod = %key, %hash, "Asked for the images, as the owner of the node did");
+                info!(pod = %key, %hash, "Requested an image pull, as requested by the node owner");
                 Ok(verb.accepted(key, Reason::Requested))
             }
             Err(error) => Err(match error.failure() {

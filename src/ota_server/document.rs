@@ -105,7 +105,7 @@ impl PodsBody {
 }
 
 fn too_slow() -> io::Error {
-    io::Error::other("the pods have changed, and this reader is too slow to be sent the old ones")
+    io::Error::other("the pods changed before this client had read the response")
 }
 
 impl Body for PodsBody {

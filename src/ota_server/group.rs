@@ -20,8 +20,8 @@ pub(super) fn id(group: &str) -> Result<u32> {
 fn id_in(file: &Path, group: &str) -> Result<u32> {
     let why = || {
         format!(
-            "no number of the group {group:?} is known (--socket-group): {} does not have it; give the number, because a \
-             container does not know the groups of its node",
+            "the group {group:?} (--socket-group) is not in {}. Use its number, because a container does not know the groups \
+             of its node",
             file.display()
         )
     };

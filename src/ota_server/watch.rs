@@ -150,7 +150,7 @@ impl NodeWatch {
             WatchError::Refused(why) | WatchError::Silent(why) => {
                 if turns.is_well() {
                     let error = why.error;
-                    warn!(%error, "The watch of this node's pods failed and is tried again");
+                    warn!(%error, "The watch of this node's pods failed; retrying");
                 }
                 turns.note_failure(why.asked);
             }
@@ -190,7 +190,7 @@ impl NodeWatch {
                 heard = tokio::time::timeout(SILENCE, events.try_next()) => heard,
             };
             match heard {
-                Err(_) => return Err(WatchError::silent(format!("silent for {SILENCE:?}"))),
+                Err(_) => return Err(WatchError::silent(format!("no data for {SILENCE:?}"))),
                 Ok(Err(error)) => return Err(CallError::Kube(error).into()),
                 Ok(Ok(Some(event))) => {
                     self.take(event, &mut position.version)?;
@@ -198,7 +198,7 @@ impl NodeWatch {
                 }
                 Ok(Ok(None)) if lasts => return Ok(()),
                 Ok(Ok(None)) => {
-                    return Err(WatchError::refused("the watch ended at once".to_owned()));
+                    return Err(WatchError::refused("the watch ended immediately".to_owned()));
                 }
             }
         }
@@ -299,7 +299,7 @@ impl NodeWatch {
 /// Resets the number of failures after a watch has worked for a while.
 fn note_lasting(turns: &mut Turns) {
     if turns.note_lasting() {
-        info!("The watch of this node's pods stands again");
+        info!("The watch of this node's pods works again");
     }
 }
 
@@ -319,7 +319,7 @@ fn read(raw: Box<RawValue>) -> Result<NodePod, PodStub> {
     NodePod::read_or_return(raw).map_err(|(error, raw)| {
         let stub: PodStub = serde_json::from_str(raw.get()).unwrap_or_default();
         let (namespace, name) = (&stub.metadata.namespace, &stub.metadata.name);
-        warn!(%namespace, %name, %error, "The API server sent a pod that cannot be read; it is left out");
+        warn!(%namespace, %name, %error, "Skipped an unreadable pod");
         stub
     })
 }

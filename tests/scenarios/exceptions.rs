@@ -19,9 +19,9 @@ fn untainted() -> serde_json::Value {
 }
 
 /// Response of an agent that doesn't replace a pod because no new pod could start on the tainted node.
-const NONE_WOULD_COME: &str = "Pre check update pod failed, Pod: {ns}/{pod} is not replaced: this node has a taint of effect \
-    NoSchedule that its DaemonSet does not tolerate, so no new pod would come. Take the taint away first, or ask for the upgrade \
-    with ?force=true to be left without a pod.";
+const NONE_WOULD_COME: &str = "Pre check update pod failed, Pod: {ns}/{pod} is not replaced: this node has a NoSchedule taint \
+                               that its DaemonSet does not tolerate, so no new pod would be created. Remove the taint \
+                               first, or upgrade with ?force=true and have no pod.";
 
 /// Returns a patch that puts a node into this pool.
 fn pool(name: &str) -> serde_json::Value {

@@ -256,7 +256,7 @@ impl ApiReader {
             } else {
                 BASE
             };
-            warn!(%error, apply, "The service account lacks a permission that these manifests grant");
+            warn!(%error, apply, "The service account lacks a permission; these manifests grant it");
         }
         result
     }

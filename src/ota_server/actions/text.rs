@@ -71,7 +71,7 @@ impl ActionVerb {
     pub(super) fn refused_by_admission(self, said: &str) -> Answer {
         let words: Vec<&str> = said.split_whitespace().collect();
         let said: String = words.join(" ").chars().take(LONGEST).collect();
-        let text = format!("{}, the API server refuses: {said}", self.failed());
+        let text = format!("{}, rejected by the API server: {said}", self.failed());
         answer(StatusCode::INTERNAL_SERVER_ERROR, Reason::Refused, text)
     }
 
@@ -120,7 +120,7 @@ pub(super) fn image_not_ready(key: &PodKey, image: &NodePodCondition, failed: bo
     let (reason, cure) = if failed {
         (
             Reason::ImagePullFailed,
-            ". Ask for imagepull again, or for the upgrade with ?force=true to do without it.",
+            ". Request imagepull again, or upgrade with ?force=true to skip this check.",
         )
     } else {
         (Reason::ImageNotReady, "")
@@ -134,13 +134,14 @@ pub(super) fn image_not_ready(key: &PodKey, image: &NodePodCondition, failed: bo
 }
 
 /// Explanation why the node would have no pod after an upgrade.
-pub(super) const REPELLED: &str = "this node has a taint of effect NoSchedule that its DaemonSet does not tolerate, so no new pod would come";
+pub(super) const REPELLED: &str = "this node has a NoSchedule taint that its DaemonSet does not tolerate, so no new pod would \
+                                   be created";
 
 /// Returns the answer if the node would repel the new pod. OpenYurt has no such check.
 pub(super) fn repelled(key: &PodKey) -> Answer {
     let text = format!(
-        "Pre check update pod failed, Pod: {key} is not replaced: {REPELLED}. Take the taint away first, or ask for the \
-         upgrade with ?force=true to be left without a pod."
+        "Pre check update pod failed, Pod: {key} is not replaced: {REPELLED}. Remove the taint first, or upgrade with \
+         ?force=true and have no pod."
     );
     answer(StatusCode::CONFLICT, Reason::UntoleratedTaint, text)
 }

@@ -79,7 +79,7 @@ impl GuardedManifest {
                 Ok(found) => follow(&mut awaited, found, clock.now()),
                 Err(error) => warn!(
                     error = format!("{error:#}"),
-                    "Cannot look for replaced static pods"
+                    "Cannot check for replaced static pods"
                 ),
             }
             if awaited.is_empty() {
@@ -111,7 +111,7 @@ impl GuardedManifest {
                 .await
             {
                 Ok(()) => info!(%pod, "The new static pod is Ready"),
-                Err(error) => warn!(%pod, error = format!("{error:#}"), "Cannot clean up"),
+                Err(error) => warn!(%pod, error = format!("{error:#}"), "Cannot remove the record of the replaced manifest"),
             }
         } else if counts && one.due <= Instant::now() {
             match self
@@ -119,13 +119,13 @@ impl GuardedManifest {
                 .await
             {
                 Ok(true) => {
-                    warn!(%pod, "The new static pod did not become Ready in time; put the old manifest back")
+                    warn!(%pod, "The new static pod did not become Ready in time; restored the old manifest")
                 }
                 Ok(false) => {
-                    info!(%pod, "Somebody else changed the manifest meanwhile; left it alone")
+                    info!(%pod, "The manifest was changed by another program; the old manifest is not restored")
                 }
                 Err(error) => {
-                    error!(%pod, error = format!("{error:#}"), "Cannot put the old manifest back")
+                    error!(%pod, error = format!("{error:#}"), "Cannot restore the old manifest")
                 }
             }
         }

@@ -200,7 +200,7 @@ async fn a_refused_delete_is_row_11_and_may_be_asked_for_again() {
     assert_eq!((answer.status.as_u16(), answer.reason), (500, "Refused"));
     let said = &answer.text;
     assert!(
-        said.starts_with("Apply update failed, the API server refuses: ")
+        said.starts_with("Apply update failed, rejected by the API server: ")
             && said.ends_with("not today"),
         "{said}"
     );
