@@ -454,7 +454,7 @@ fn require_on_delete(reader: &Reader<'_>) -> Result<(), Invalid> {
         return Ok(());
     }
     let why = format!(
-        "so the native controller replaces the pods; set it to {ON_DELETE}, or remove the annotation {}",
+        "so Kubernetes replaces the pods itself; set it to {ON_DELETE}, or remove the annotation {}",
         reader.name(UPDATE_STRATEGY)
     );
     Err(Invalid::new(UPDATE_STRATEGY_TYPE_FIELD, found, why))

@@ -247,7 +247,7 @@ scenarios! {
             .behave(NEW, crashing())
             .patch(image_and_env(NEW, json!([{ "name": "LEVEL", "value": "2" }])))
             .until(condition("Stalled", "True", "RevertInPlace is not possible"))
-            .until(one_event("Warning", "more than images, labels and annotations of the template changed"))
+            .until(one_event("Warning", "the template changed in more than images, labels and annotations"))
             .throughout(renewals(0).and(deletions(2)).and(untouched(3..=4)), pace.pick(600, 8))
             .patch(image_and_env(OLD, Value::Null))
             .until(converged().and(is_free()))

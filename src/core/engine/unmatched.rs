@@ -74,7 +74,7 @@ fn empty_wave(waves: &Waves, position: usize, nodes: &[&Node]) -> Invalid {
     let takes = |node: &&&Node| wave.selector.matches(|key| node.labels.get(key));
     let why = match nodes.iter().find(takes) {
         Some(node) => format!(
-            "matches only nodes that earlier waves have ({} is in {})",
+            "matches only nodes that belong to earlier waves ({} is in {})",
             node.name,
             waves.name(waves.index_for(&node.labels))
         ),
@@ -84,7 +84,7 @@ fn empty_wave(waves: &Waves, position: usize, nodes: &[&Node]) -> Invalid {
         key: format!("{WAVES}[{position}].selector"),
         value: quoted(&wave.selector.to_string()),
         why: format!(
-            "which {why}, so wave {} would have nobody; correct it, label nodes, or say allowEmpty: true in that wave",
+            "which {why}, so wave {} has no nodes; correct it, label nodes, or set allowEmpty: true in this wave",
             wave.name
         ),
         is_object: false,
@@ -94,8 +94,8 @@ fn empty_wave(waves: &Waves, position: usize, nodes: &[&Node]) -> Invalid {
 /// Returns a message that the selector matches none of `nodes`, with similar labels.
 fn none_of(selector: &Selector, nodes: &[&Node]) -> String {
     let none = match nodes.len() {
-        1 => "does not match the one node where a pod belongs".to_owned(),
-        count => format!("matches none of the {count} nodes where a pod belongs"),
+        1 => "does not match the only node that should run a pod".to_owned(),
+        count => format!("matches none of the {count} nodes that should run a pod"),
     };
     let is_met = |asked: &&Requirement| {
         let mut nodes = nodes.iter();
@@ -104,7 +104,7 @@ fn none_of(selector: &Selector, nodes: &[&Node]) -> String {
     let failing: Vec<&Requirement> = selector.requirements().iter().collect();
     let (met, failing): (Vec<_>, Vec<_>) = failing.into_iter().partition(is_met);
     if failing.is_empty() && met.len() > 1 {
-        return format!("{none} (each of its parts matches some of them, but no node matches all)");
+        return format!("{none} (each requirement matches some nodes, but no node matches all of them)");
     }
     let mut similar = Vec::new();
     for asked in failing {
@@ -118,9 +118,9 @@ fn none_of(selector: &Selector, nodes: &[&Node]) -> String {
     }
     similar.truncate(NAMED);
     if similar.is_empty() {
-        format!("{none}; none of their labels looks similar")
+        format!("{none}; they have no similar labels")
     } else {
-        format!("{none}; labels that look similar: {}", similar.join(", "))
+        format!("{none}; similar labels: {}", similar.join(", "))
     }
 }
 

@@ -254,12 +254,12 @@ impl fmt::Display for FailureRecord {
         let names = |names: &mut dyn Iterator<Item = &NodeName>, more| {
             named(names.map(NodeName::as_str), more)
         };
-        let exceeded = self.exceeded.then_some("more nodes failed than may");
+        let exceeded = self.exceeded.then_some("more nodes failed than allowed");
         let before = self.before.as_ref().map_or("", Revision::as_str);
         let stopped = self.stopped_before.iter().rev().map(Revision::as_str);
         let parts = [
             ("", exceeded.unwrap_or_default().to_owned()),
-            ("back to: ", before.to_owned()),
+            ("previous revision: ", before.to_owned()),
             ("failed: ", names(&mut self.failed.iter(), self.more)),
             ("broken before: ", names(&mut self.broken_before.iter(), 0)),
             (
@@ -267,7 +267,7 @@ impl fmt::Display for FailureRecord {
                 names(&mut self.replaced_twice.iter(), 0),
             ),
             (
-                "being judged: ",
+                "being evaluated: ",
                 names(&mut self.losses(false).map(|(name, _)| name), 0),
             ),
             ("stopped before: ", named(stopped, 0)),

@@ -27,11 +27,11 @@ impl Plan {
             [] => String::new(),
             others => {
                 let names = others.iter().map(|node| node.name.as_str());
-                format!(" (and that of {})", named(names, 0))
+                format!(" (also on {})", named(names, 0))
             }
         };
         let text = format!(
-            "node {} keeps its outdated pod, of every DaemonSet: {why}{others}",
+            "node {} keeps the outdated pods of all DaemonSets: {why}{others}",
             first.name
         );
         Some(Note::warning(text))

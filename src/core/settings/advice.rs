@@ -57,7 +57,7 @@ pub(super) fn on_ota(annotations: &BTreeMap<String, String>, told: &[Note]) -> O
     (!unused.is_empty()).then(|| {
         let unused = unused.join(", ");
         Note::advice(format!(
-            "{unused} {has} no effect under OTA, where the owner of each node decides"
+            "{unused} {has} no effect under OTA, because node owners start the updates"
         ))
     })
 }
@@ -89,7 +89,7 @@ pub fn stray(
     }
     (!parts.is_empty()).then(|| {
         format!(
-            "{}: under {ON_DELETE} and without {UPDATE_STRATEGY} nobody replaces the pods of this DaemonSet",
+            "{}. The pods of this DaemonSet are not replaced: it has {ON_DELETE}, and {UPDATE_STRATEGY} is not set",
             parts.join("; ")
         )
     })
@@ -106,7 +106,7 @@ fn slip(key: &str) -> Option<String> {
 /// Returns the warning about a setting that was put on the pod template instead of the DaemonSet.
 fn misplaced(key: &str) -> String {
     format!(
-        "{key} has no effect in spec.template.metadata.annotations; it belongs to the DaemonSet's own"
+        "{key} has no effect in spec.template.metadata.annotations; set it in metadata.annotations of the DaemonSet"
     )
 }
 
@@ -139,7 +139,7 @@ fn advice(key: &str) -> Option<String> {
         return None;
     }
     let meant = keys().find(|known| looks_like(name, split(known).1))?;
-    Some(format!("{key} has no effect; {meant} may be meant"))
+    Some(format!("{key} has no effect (similar setting: {meant})"))
 }
 
 /// Returns true if the names differ only in case and separators, or by a few edits.

@@ -151,5 +151,5 @@ impl<'a> Reader<'a> {
 
 /// Returns the warning about an invalid value of a setting that the mode doesn't use.
 pub(super) fn unused(invalid: &Invalid) -> String {
-    format!("{invalid} (OTA does not use it)")
+    format!("{invalid} (no effect under OTA)")
 }

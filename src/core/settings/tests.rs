@@ -221,7 +221,7 @@ fn an_unknown_mode_is_named_with_its_cure() {
     assert_eq!(
         refusal(read_annotations(&[(UPDATE_STRATEGY, "BlueGreen")])).to_string(),
         "apps.openyurt.io/update-strategy is \"BlueGreen\", which is not known here; \
-         use AdvancedRollingUpdate (or its alias auto), SurgingRollingUpdate or OTA"
+         use AdvancedRollingUpdate (alias: auto), SurgingRollingUpdate or OTA"
     );
     let old = refusal(read_annotations(&[(UPGRADE_STRATEGY, "BlueGreen")]));
     assert_eq!(old.key, UPGRADE_STRATEGY);
@@ -955,7 +955,7 @@ fn slips_of_the_pen_are_named_with_what_was_meant() {
         let key = format!("apps.openyurt.io/{name}");
         assert_eq!(
             only_note(rolling(&[(&key, "1")])).text,
-            format!("{key} has no effect; {meant} may be meant")
+            format!("{key} has no effect (similar setting: {meant})")
         );
     }
 }
@@ -1217,8 +1217,8 @@ fn a_pull_is_bounded_and_may_wait_for_ready_pods() {
     let refused = refusal(rolling(&[pulls, (IMAGE_PREDOWNLOAD_TIMEOUT_SECONDS, "5m")]));
     assert_eq!(
         refused.to_string(),
-        "apps.openyurt.io/image-predownload-timeout-seconds is \"5m\", which is not known here; use a whole number of seconds \
-         from 1 upward, such as 300"
+        "apps.openyurt.io/image-predownload-timeout-seconds is \"5m\", which is not known here; use a whole number of \
+         seconds, at least 1, such as 300"
     );
 }
 

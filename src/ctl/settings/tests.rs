@@ -157,7 +157,7 @@ async fn every_setting_that_cannot_be_used_is_named_and_the_exit_code_says_so() 
     for said in [
         "apps.openyurt.io/partition is \"-1\", which is negative",
         "apps.openyurt.io/ramp-up is \"0\", which is zero",
-        "; nothing is replaced before the settings are corrected",
+        "; no pod is replaced until the settings are corrected",
     ] {
         assert!(flat(&text).contains(said), "{text}");
     }

@@ -520,7 +520,7 @@ fn how_images_are_pulled_ahead_is_read_from_the_annotations_of_kruise_unless_our
         refused(
             &timeout,
             value,
-            "use a whole number of seconds from 1 upward, such as 300",
+            "use a whole number of seconds, at least 1, such as 300",
         );
     }
     for value in ["many", "-1", "1.5"] {
