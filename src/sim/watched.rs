@@ -65,7 +65,7 @@ where
     let stream = watch(api, config).default_backoff();
     Box::pin(stream.filter_map(|event| async {
         event
-            .inspect_err(|error| tracing::debug!(%error, "A watch failed and starts again"))
+            .inspect_err(|error| tracing::debug!(%error, "A watch failed; restarting it"))
             .ok()
     }))
 }

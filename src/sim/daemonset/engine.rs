@@ -473,7 +473,7 @@ impl DaemonSetsController {
         match result {
             Ok(()) => progress.failures = 0,
             Err(error) => {
-                tracing::debug!(%error, daemonset = key.name, "The DaemonSet controller's writes failed");
+                tracing::debug!(%error, daemonset = key.name, "Writes of the DaemonSet controller failed");
                 progress.failures += 1;
                 let wait = backoff::pause(RETRY, progress.failures, RETRY_MAX);
                 progress.held = Some(Instant::now() + wait);

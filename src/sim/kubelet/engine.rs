@@ -140,7 +140,7 @@ impl KubeletEngine {
             act(self)
         } else {
             ack.fail(format!(
-                "node {name} is none of the fake nodes: add it first"
+                "node {name} is not a fake node: add it first"
             ))
         }
     }
@@ -312,7 +312,7 @@ impl KubeletEngine {
         let up = |node: &&mut KubeletNode| node.online && node.life == life;
         if let Some(node) = self.nodes.get_mut(name).filter(up) {
             node.crashed = true;
-            tracing::debug!(node = name, "A container took its node down");
+            tracing::debug!(node = name, "A container crashed its node");
             let (ack, _) = Ack::new();
             self.offline(name, self.options.offline, &ack);
         }

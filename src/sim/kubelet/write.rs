@@ -316,7 +316,7 @@ fn outcome(result: kube::Result<u64>) -> StatusWriteOutcome {
         Ok(version) => StatusWriteOutcome::Done(version),
         Err(Error::Api(status)) if status.is_not_found() => StatusWriteOutcome::Moot,
         Err(error) => {
-            tracing::debug!(%error, "A fake kubelet's request failed");
+            tracing::debug!(%error, "A request of a fake kubelet failed");
             StatusWriteOutcome::Failed
         }
     }
