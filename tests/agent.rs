@@ -363,7 +363,7 @@ fn assert_quick(times: &[Duration]) {
 }
 
 #[test]
-fn five_hundred_silent_connections_keep_nobody_waiting() {
+fn five_hundred_silent_connections_delay_no_other_client() {
     play(async {
         let served = Served::start(1).await?;
         let running = served.ready_agent(1).await?;
@@ -389,7 +389,7 @@ fn five_hundred_silent_connections_keep_nobody_waiting() {
 }
 
 #[test]
-fn three_hundred_junk_requests_keep_nobody_waiting_and_cost_no_api_request() {
+fn three_hundred_junk_requests_delay_no_other_client_and_cost_no_api_request() {
     play(async {
         let served = Served::start(2).await?;
         let running = served.ready_agent(1).await?;

@@ -571,7 +571,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_nobody_wanted_to_say_for_an_hour_is_forgotten() {
+    async fn an_event_text_that_is_unused_for_an_hour_is_forgotten() {
         let notes = Notes::default();
         let (events, sending, _) = begin(&notes, 0);
         let say = |note: &str| events.publish(&agent(), Severity::Warning, "WriteRefused", note);

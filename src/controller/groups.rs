@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_asks_for_anything_else_is_alone() {
+    fn daemonsets_with_unusual_selectors_get_their_own_group() {
         let found = groups(&[
             ("n", "a", "app"),
             ("n", "b", "app"),

@@ -370,7 +370,7 @@ mod tests {
 
     /// Checks the rules for Kruise's `KruisePodReady`: several programs keep the pod not Ready, each with its own key.
     #[test]
-    fn a_gate_is_open_only_while_nobody_keeps_it_shut() {
+    fn a_gate_is_open_only_while_no_client_keeps_it_shut() {
         const OWN: &str = r#"[{"userAgent":"Lifecycle","key":"preDeleteHook"}]"#;
         const BOTH: &str =
             r#"[{"userAgent":"Drain","key":"x"},{"userAgent":"Lifecycle","key":"preDeleteHook"}]"#;

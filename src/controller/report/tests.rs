@@ -149,7 +149,7 @@ fn completion_names_the_nodes_that_would_have_no_other_pod() {
 }
 
 #[test]
-fn a_selector_of_nobody_is_told_once_whatever_the_number_of_nodes() {
+fn a_selector_without_matches_is_reported_once_for_any_number_of_nodes() {
     let plan = |nodes: usize| {
         let invalid = Invalid {
             key: "apps.openyurt.io/selector".into(),
@@ -356,7 +356,7 @@ fn a_rollout_that_waits_in_between_began_once() {
 
 /// Two replicas calculate the opening time of the same wave with different clocks.
 #[test]
-fn a_wave_that_is_not_open_is_told_once_whoever_leads_and_in_whole_seconds() {
+fn a_closed_wave_is_reported_once_also_by_a_new_leader_and_in_whole_seconds() {
     let fleet = fleet(&["n1"], None);
     let waits = |nanoseconds: i64, wave| {
         let until = Timestamp::from_nanosecond(

@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn somebody_is_reminded_once_a_day_whatever_restarts() {
+    fn a_reminder_is_sent_once_a_day_despite_restarts() {
         #[track_caller]
         fn case(record: Option<PauseRecord>, now: i64, reminds: bool, then: Option<PauseRecord>) {
             let plan = plan(record, now);

@@ -12,7 +12,7 @@ use crate::core::verdict::{Stopped, Verdict, WaveShut};
 /// Returns the stall if no remaining node can begin before an operator acts.
 ///
 /// The cause is images that could not be pulled, or maintenance windows that never open. Later waves wait for these nodes.
-fn nobody_can_begin(verdicts: &[Verdict], counts: &Counts) -> Option<Stall> {
+fn no_node_can_begin(verdicts: &[Verdict], counts: &Counts) -> Option<Stall> {
     let (mut pulls, mut windows, mut following) = (0, 0, 0);
     for verdict in verdicts {
         match verdict {
@@ -103,7 +103,7 @@ pub(super) fn of_rollout(facts: &RolloutFacts<'_>, now: Timestamp) -> (Phase, Op
     let crowd = &fleet.crowd;
     if crowd.moving == 0
         && !verdicts.iter().any(waiting)
-        && let Some(stall) = nobody_can_begin(verdicts, counts)
+        && let Some(stall) = no_node_can_begin(verdicts, counts)
     {
         return (Phase::Stalled(stall), None);
     }

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_holds_for_everybody_and_says_why() {
+    fn an_invalid_hold_applies_to_all_daemonsets_and_gives_its_reason() {
         let many = format!("[{}]", ["{}"; ENTRIES + 1].join(","));
         for text in [
             "",

@@ -59,7 +59,7 @@ pub struct FailureRecord {
     pub exceeded: bool,
     /// Revision that pods are rolled back to under `on-failure: RevertInPlace`. It is chosen when the guard stops the revision.
     ///
-    /// `a_stop_remembers_what_is_taken_back_and_saves_also_when_nobody_waits` (revert tests) fails without it.
+    /// `a_stop_saves_which_nodes_are_rolled_back_also_when_no_node_waits` (revert tests) fails without it.
     #[serde(
         default,
         deserialize_with = "value",
@@ -84,7 +84,7 @@ pub struct FailureRecord {
     pub more: usize,
     /// Nodes whose old pod had been broken for longer than the failure window before it was replaced. They don't count as failed.
     ///
-    /// `whoever_was_broken_before_is_not_charged_unless_that_was_a_moment_ago` (guard tests) fails without it.
+    /// `nodes_that_were_broken_before_do_not_count_unless_they_broke_just_before` (guard tests) fails without it.
     #[serde(
         default,
         deserialize_with = "list",

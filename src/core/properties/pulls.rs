@@ -111,7 +111,7 @@ proptest! {
     }
 
     #[test]
-    fn where_it_is_required_nobody_is_replaced_without_the_images(
+    fn if_required_no_pod_is_replaced_without_the_images(
         strategy in pulling(), fleet in fleets(),
     ) {
         let strategy = Strategy { predownload: Some(Predownload::Required), ..strategy };
@@ -132,7 +132,7 @@ proptest! {
     }
 
     #[test]
-    fn before_enough_pods_are_ready_nobody_is_asked_and_no_more_than_that_many_go_without_images(
+    fn before_enough_pods_are_ready_no_pull_is_requested_and_few_nodes_are_updated_without_images(
         strategy in pulling(), fleet in fleets(), min_ready in shares(),
     ) {
         let strategy = Strategy {

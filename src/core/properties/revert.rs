@@ -126,7 +126,7 @@ proptest! {
     }
 
     #[test]
-    fn every_pod_is_taken_back_once_and_it_comes_to_an_end_whoever_relabels_them(
+    fn every_pod_is_rolled_back_once_and_the_rollback_ends_despite_relabeling(
         strategy in reverting(), fleet in stopped(), relabelled in vec(0..24_usize, 0..4),
     ) {
         let mut fleet = fleet;
@@ -153,7 +153,7 @@ proptest! {
     }
 
     #[test]
-    fn what_the_guard_stopped_is_remembered_and_nobody_is_taken_back_to_it_while_another_is_kept(
+    fn no_pod_is_rolled_back_to_a_stopped_revision_while_another_one_exists(
         strategy in reverting(), fleet in stopped(), also_older in any::<bool>(), resumes in any::<bool>(),
     ) {
         let mut fleet = fleet;

@@ -210,7 +210,7 @@ async fn bad_requests_are_answered_with_a_sentence_and_without_the_api_server() 
 }
 
 #[tokio::test]
-async fn five_hundred_silent_connections_keep_nobody_out() {
+async fn five_hundred_silent_connections_block_no_other_client() {
     let (_world, agent) = real().await;
     let door = open(agent).await;
     let mut silent = Vec::new();

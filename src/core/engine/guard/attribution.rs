@@ -112,7 +112,7 @@ impl FailureTracker<'_> {
             (&self.record, self.mode),
             self.window,
         );
-        self.charges.heard_others = losses.is_anybody_lost();
+        self.charges.heard_others = losses.is_any_node_lost();
         losses.forget(&self.record, self.window, self.now);
         let (mut touched, mut judged) = (BTreeSet::new(), BTreeMap::new());
         for suspect in losses.suspects() {

@@ -569,7 +569,7 @@ fn whom_the_network_took_away_for_good_is_no_loss_beside_the_others_when_its_win
 }
 
 #[test]
-fn whoever_was_broken_before_is_not_charged_unless_that_was_a_moment_ago() {
+fn nodes_that_were_broken_before_do_not_count_unless_they_broke_just_before() {
     let down = |since: i64| Pod {
         unready_since: Some(at(since)),
         ..crashing(old(1), "Error", 9)

@@ -110,7 +110,7 @@ fn nothing_is_pulled_ahead_unless_asked_for() {
 }
 
 #[test]
-fn in_place_images_are_pulled_ahead_unless_somebody_says_no() {
+fn in_place_images_are_pre_pulled_unless_the_setting_disables_it() {
     let in_place = |parallelism, predownload| Strategy {
         rolling_update_type: RollingUpdateType::InPlaceIfPossible,
         image_predownload_parallelism: parallelism,
@@ -295,7 +295,7 @@ fn awaiting(first: Vec<Pod>, old: usize, ready: u32, strategy: Strategy) -> (Str
 }
 
 #[test]
-fn nobody_is_asked_before_so_many_pods_of_the_new_revision_are_ready() {
+fn no_pull_is_requested_before_enough_new_pods_are_ready() {
     let plan = |first: Vec<Pod>, ready| {
         let (strategy, fleet) = awaiting(first, 3, ready, best_effort(2));
         decide(&strategy, &fleet, at(100))

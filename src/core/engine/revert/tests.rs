@@ -393,7 +393,7 @@ fn the_revision_before_is_none_that_the_guard_stopped_while_another_is_kept() {
 }
 
 #[test]
-fn a_stop_remembers_what_is_taken_back_and_saves_also_when_nobody_waits() {
+fn a_stop_saves_which_nodes_are_rolled_back_also_when_no_node_waits() {
     let strategy = Strategy {
         failure_threshold: Some(IntOrPercent::Number(0)),
         ..strategy()
@@ -454,7 +454,7 @@ fn refuse_at_a(fleet: &mut Fleet) {
 }
 
 #[test]
-fn whoever_is_refused_takes_no_turn_of_a_failure_domain() {
+fn a_node_with_a_rejected_write_occupies_no_failure_domain() {
     use crate::core::Labels;
     use crate::core::settings::Topology;
     let in_zone = |name: &str, zone: &str| Node {

@@ -62,7 +62,7 @@ fn said(strategy: &Strategy, fleet: &Fleet) -> String {
 }
 
 #[test]
-fn a_selector_of_nobody_stops_everything_and_names_what_looks_similar() {
+fn a_selector_without_matches_stops_the_rollout_and_names_similar_labels() {
     assert_eq!(
         said(&selecting("pool=canray"), &outdated()),
         "apps.openyurt.io/selector is \"pool=canray\", which matches none of the 3 nodes where a pod belongs; labels that \
@@ -108,7 +108,7 @@ fn who_is_away_or_kept_belongs_to_a_selector_and_a_wave() {
 }
 
 #[test]
-fn a_wave_of_nobody_stops_everything_unless_it_may_be_empty() {
+fn an_empty_wave_stops_the_rollout_unless_it_may_be_empty() {
     assert_eq!(
         said(
             &waves(&[("pool=canary", false), ("pool=plot", false)]),
@@ -136,7 +136,7 @@ fn a_wave_of_nobody_stops_everything_unless_it_may_be_empty() {
 }
 
 #[test]
-fn where_nobody_is_outdated_or_no_pod_belongs_nothing_is_wrong() {
+fn without_outdated_or_targeted_nodes_a_selector_is_never_invalid() {
     let done = pools(&[("canary", current(2)), ("field", current(2))]);
     assert_eq!(said(&selecting("pool=nope"), &done), "");
     assert_eq!(said(&selecting("pool=nope"), &fleet(Vec::new())), "");

@@ -238,7 +238,7 @@ fn every_field_is_the_setting_of_that_meaning() {
 }
 
 #[test]
-fn surging_is_one_new_pod_beside_nobody_missing() {
+fn surging_means_max_surge_1_and_max_unavailable_0() {
     #[track_caller]
     fn case(beside: Value, max_surge: IntOrPercent, max_unavailable: IntOrPercent) {
         let mut block = json!({ "rollingUpdateType": "Surging" });
@@ -465,7 +465,7 @@ fn a_field_decides_before_the_annotation_of_the_same_meaning() {
 }
 
 #[test]
-fn nothing_is_pulled_ahead_unless_somebody_asks_for_it() {
+fn no_image_is_pre_pulled_without_the_setting() {
     let kruise = "apps.kruise.io/image-predownload-parallelism";
     let pulls = |annotations: &[(&str, &str)]| {
         let given = Given::rolling(json!({ "rollingUpdateType": "InPlaceIfPossible" }));

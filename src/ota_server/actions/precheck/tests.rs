@@ -194,7 +194,7 @@ fn an_old_condition_without_a_hash_blocks_nothing_that_was_pulled() {
 }
 
 #[test]
-fn row_7_a_pod_that_nobody_owns() {
+fn row_7_a_pod_without_an_owner() {
     let pod = pod(|pod| pod["metadata"]["ownerReferences"] = json!([]));
     for verb in [UPGRADE, ActionVerb::ImagePull] {
         refused(

@@ -106,7 +106,7 @@ async fn many_calls_while_the_cloud_is_frozen_share_one_read() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cloud_that_is_away_is_looked_for_once_in_five_seconds_however_often_somebody_asks() {
+async fn a_lost_cloud_is_checked_every_five_seconds_for_any_number_of_requests() {
     let world = World::outdated().await;
     world.actions.setup.cloud.lost();
     let key = world.key_on("n1").await;
