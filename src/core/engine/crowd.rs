@@ -229,9 +229,9 @@ impl InView {
 }
 
 /// Returns true if no active rule has to see every node.
-pub(super) fn is_calm(judged: &FleetEvaluation<'_>) -> bool {
-    let (fleet, guard) = (judged.fleet, &judged.guard);
-    may_be_counted(judged.strategy, judged.now)
+pub(super) fn is_calm(evaluation: &FleetEvaluation<'_>) -> bool {
+    let (fleet, guard) = (evaluation.fleet, &evaluation.guard);
+    may_be_counted(evaluation.strategy, evaluation.now)
         && matches!(fleet.revision, RevisionState::Current(_))
         && fleet.write_failures.is_empty()
         && fleet.evictions.is_empty()
@@ -241,9 +241,9 @@ pub(super) fn is_calm(judged: &FleetEvaluation<'_>) -> bool {
             .record
             .as_ref()
             .is_none_or(|record| record.replaced_twice.is_empty())
-        && !judged.heard_others
-        && !judged.meets_unknown()
-        && judged.order().is_by_name()
+        && !evaluation.heard_others
+        && !evaluation.meets_unknown()
+        && evaluation.order().is_by_name()
 }
 
 impl Crowd {
