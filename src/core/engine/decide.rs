@@ -246,15 +246,15 @@ impl<'a> PlanDraft<'a> {
             };
             if let Some(parting) = WithdrawnPair::new(&self.evaluation.fleet.nodes[position], terms) {
                 (pair.progress, pair.turn) = (parting.progress, parting.turn);
-                let told = Verdict::InProgress(parting.progress);
-                self.verdicts[position] = pair.failed_or(told);
+                let verdict = Verdict::InProgress(parting.progress);
+                self.verdicts[position] = pair.failed_or(verdict);
             }
         }
-        self.tell_left_behind();
+        self.mark_left_behind();
     }
 
     /// Sets the verdict of nodes with a surge pod where no pod belongs (any more).
-    fn tell_left_behind(&mut self) {
+    fn mark_left_behind(&mut self) {
         if !self.evaluation.summary.is_surging {
             return;
         }
@@ -355,7 +355,7 @@ impl<'a> PlanDraft<'a> {
     fn pause(mut self) -> Plan {
         self.tend();
         let until = self.pause.as_ref().and_then(|stand| stand.until);
-        self.tell_outdated(Verdict::Paused { until });
+        self.mark_outdated(Verdict::Paused { until });
         let revert::RevertTurns {
             turns, settling, ..
         } = self.evaluation.reverts();
@@ -372,7 +372,7 @@ impl<'a> PlanDraft<'a> {
 
     /// Returns a plan that leaves the updates to the node owners.
     fn await_owners(mut self) -> Plan {
-        self.tell_outdated(Verdict::AwaitingOwner);
+        self.mark_outdated(Verdict::AwaitingOwner);
         let phase = self
             .evaluation
             .is_any_outdated()
@@ -382,7 +382,7 @@ impl<'a> PlanDraft<'a> {
 
     /// Returns a plan that leaves the updates to the users that delete pods.
     fn await_deletions(mut self) -> Plan {
-        self.tell_outdated(Verdict::AwaitingDeletion);
+        self.mark_outdated(Verdict::AwaitingDeletion);
         let phase = self
             .evaluation
             .is_any_outdated()
@@ -390,10 +390,10 @@ impl<'a> PlanDraft<'a> {
         self.finish(phase)
     }
 
-    fn tell_outdated(&mut self, told: Verdict) {
+    fn mark_outdated(&mut self, reason: Verdict) {
         for (verdict, class) in self.verdicts.iter_mut().zip(&self.evaluation.classes) {
             if matches!(class, Class::Outdated { settling: None, .. }) {
-                *verdict = told;
+                *verdict = reason;
             }
         }
     }

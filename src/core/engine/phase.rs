@@ -111,7 +111,7 @@ pub(super) fn of_rollout(facts: &RolloutFacts<'_>, now: Timestamp) -> (Phase, Op
         .nodes
         .iter()
         .zip(verdicts)
-        .filter(|told| waiting(told.1) || has_two(told));
+        .filter(|verdict| waiting(verdict.1) || has_two(verdict));
     let grace = missing_grace(fleet);
     let (mut worst, mut deadline) = (None, None);
     // Nodes of the crowd are within their deadline. If the controller replaces a pod there, the rollout is not stalled.

@@ -42,21 +42,21 @@ pub(super) fn unmatched(
         targeted.map(|(position, _)| (position, &fleet.nodes[position]))
     };
     let takes = |selector: &Selector, node: &Node| selector.matches(|key| node.labels.get(key));
-    let of_nobody = selector.filter(|selector| !targeted().any(|(_, node)| takes(selector, node)));
+    let unmatched = selector.filter(|selector| !targeted().any(|(_, node)| takes(selector, node)));
     let empty = waves.and_then(|waves| {
         let mut has_nodes = vec![false; waves.count()];
         targeted().for_each(|(position, _)| has_nodes[wave(position)] = true);
         let list = waves.list.iter().enumerate();
-        let mut empty = list.filter(|(position, told)| !told.allow_empty && !has_nodes[*position]);
+        let mut empty = list.filter(|(position, wave)| !wave.allow_empty && !has_nodes[*position]);
         empty.next().map(|(position, _)| (waves, position))
     });
-    if of_nobody.is_none() && empty.is_none()
+    if unmatched.is_none() && empty.is_none()
         || !targeted().any(|(_, node)| node.outdated().is_some())
     {
         return None;
     }
     let nodes: Vec<&Node> = targeted().map(|(_, node)| node).collect();
-    of_nobody
+    unmatched
         .map(|selector| Invalid {
             key: strategy.name_of(SELECTOR).into(),
             value: quoted(&selector.to_string()),

@@ -80,7 +80,7 @@ impl PlanDraft<'_> {
     /// Adds the nodes of the crowd. Their verdicts follow from their class.
     fn count_crowd(&self, counts: &mut Counts) {
         let crowd = &self.evaluation.fleet.crowd;
-        let told = [
+        let by_verdict = [
             (Verdict::Done, crowd.done),
             (Verdict::Budget { broken: false }, crowd.waiting),
             (
@@ -89,7 +89,7 @@ impl PlanDraft<'_> {
             ),
             (Verdict::InProgress(Progress::Starting), crowd.moving),
         ];
-        for (verdict, nodes) in told {
+        for (verdict, nodes) in by_verdict {
             counts.by_word[verdict.index()] += nodes;
         }
         counts.updated += crowd.done;

@@ -30,8 +30,8 @@ impl PlanDraft<'_> {
         let mut refused = self.evaluation.preconditions.retry_gate.again(actions.iter());
         let (actions, tried_again) = self.evaluation.preconditions.retry_gate.without_held(actions);
         self.actions = actions;
-        self.tell_refused(&mut refused);
-        self.tell_domains();
+        self.mark_rejected(&mut refused);
+        self.mark_domains();
         let counts = self.counts();
         let waves = match phase {
             Some(phase) if phase.is_behind() => Vec::new(),
@@ -150,7 +150,7 @@ impl PlanDraft<'_> {
     }
 
     /// Sets the verdict of nodes with rejected writes, even if this plan retries them, and adds these writes to `refused`.
-    fn tell_refused(&mut self, refused: &mut BTreeSet<(NodeName, WriteGroup)>) {
+    fn mark_rejected(&mut self, refused: &mut BTreeSet<(NodeName, WriteGroup)>) {
         if self.evaluation.fleet.write_failures.has_no_failures() {
             return;
         }
@@ -208,7 +208,7 @@ impl PlanDraft<'_> {
     }
 
     /// Sets the verdict of nodes that wait because other failure domains are first.
-    fn tell_domains(&mut self) {
+    fn mark_domains(&mut self) {
         let Some(topology) = self.evaluation.strategy.topology.as_ref() else {
             return;
         };

@@ -88,7 +88,7 @@ impl PlanDraft<'_> {
         }
         let is_more_waiting = self.evaluation.fleet.crowd.waiting > 0;
         wants_more |= is_more_waiting && left > 0 && slots.has_for_available();
-        self.tell_shut(forerunners == 0);
+        self.mark_not_open(forerunners == 0);
         let asked = self.ask_for_images();
         if self.evaluation.summary.is_announced {
             self.withdraw(&asked);
@@ -103,7 +103,7 @@ impl PlanDraft<'_> {
     /// where no pod belongs (any more), the surge pod is deleted.
     pub(super) fn go_on_beside(&mut self, replaces: bool) {
         let terms = self.evaluation.terms;
-        self.tell_left_behind();
+        self.mark_left_behind();
         for position in 0..self.evaluation.classes.len() {
             if self.actions.len() >= BATCH {
                 break; // the remaining nodes follow after these writes
@@ -117,10 +117,10 @@ impl PlanDraft<'_> {
                     let old = surge::alive(node)
                         .filter(|_| pair.step == surge::SurgeStep::DeleteAfterSurge);
                     let leaves = old.and_then(|old| {
-                        let (leaves, told) = self.leave(old);
-                        let is_known = |told: &Verdict| matches!(told, Verdict::InProgress(_));
-                        if let Some(told) = told.filter(|told| !is_known(told)) {
-                            self.verdicts[position] = pair.failed_or(told);
+                        let (leaves, verdict) = self.leave(old);
+                        let is_known = |verdict: &Verdict| matches!(verdict, Verdict::InProgress(_));
+                        if let Some(verdict) = verdict.filter(|verdict| !is_known(verdict)) {
+                            self.verdicts[position] = pair.failed_or(verdict);
                         }
                         leaves
                     });
@@ -187,9 +187,9 @@ impl PlanDraft<'_> {
     /// Sets the verdict of nodes whose available pod is rolled back later.
     pub(super) fn tell_reverts(&mut self, positions: impl IntoIterator<Item = usize>) {
         for position in positions {
-            let told = &mut self.verdicts[position];
-            if *told == Verdict::Done {
-                *told = Verdict::Revert(Revert::Pending);
+            let verdict = &mut self.verdicts[position];
+            if *verdict == Verdict::Done {
+                *verdict = Verdict::Revert(Revert::Pending);
             }
         }
     }
@@ -345,7 +345,7 @@ impl PlanDraft<'_> {
     /// Sets the verdict of nodes that would be next if a precondition didn't block them.
     ///
     /// `are_forerunners_chosen` is true if no further node may be replaced without its images.
-    fn tell_shut(&mut self, are_forerunners_chosen: bool) {
+    fn mark_not_open(&mut self, are_forerunners_chosen: bool) {
         for (position, class) in self.evaluation.classes.iter().enumerate() {
             if !matches!(class, Class::Outdated { settling: None, .. }) {
                 continue;
@@ -446,8 +446,8 @@ impl PlanDraft<'_> {
             Some(patch) => {
                 let pod = pod.reference();
                 let update = Action::UpdateInPlace { pod, patch };
-                let told = Verdict::InProgress(Progress::Replacing);
-                (Some(update), Some(told))
+                let verdict = Verdict::InProgress(Progress::Replacing);
+                (Some(update), Some(verdict))
             }
             None => self.leave(pod),
         };

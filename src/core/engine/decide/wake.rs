@@ -101,7 +101,7 @@ impl PlanDraft<'_> {
         };
         let nodes = self.evaluation.fleet.nodes.iter().zip(&self.evaluation.classes);
         let nodes = nodes.enumerate();
-        nodes.filter_map(move |told| turn(told).into_iter().chain(lets_go(told)).min())
+        nodes.filter_map(move |verdict| turn(verdict).into_iter().chain(lets_go(verdict)).min())
     }
 
     /// Returns when a precondition of a waiting node opens or closes.
@@ -121,8 +121,8 @@ impl PlanDraft<'_> {
         }
         let nodes = self.evaluation.fleet.nodes.iter().zip(&self.verdicts);
         let waits =
-            |told: &Verdict| told.awaits_turn() || matches!(told, Verdict::BlockedByPdb { .. });
-        let waiting = nodes.filter(|(_, told)| waits(told));
+            |verdict: &Verdict| verdict.awaits_turn() || matches!(verdict, Verdict::BlockedByPdb { .. });
+        let waiting = nodes.filter(|(_, verdict)| waits(verdict));
         let due =
             waiting.filter_map(|(node, _)| self.evaluation.preconditions.asking.due(leaving(node)?));
         due.filter(|due| *due > self.evaluation.now).min()
