@@ -244,7 +244,7 @@ impl PlanDraft<'_> {
             .evaluation
             .preconditions
             .wave_progress
-            .told(self.evaluation.strategy.max_unavailable);
+            .report(self.evaluation.strategy.max_unavailable);
         if waves.is_empty() {
             return waves;
         }
