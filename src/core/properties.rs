@@ -310,7 +310,7 @@ fn renamed(fleet: Fleet) -> Fleet {
         broken_before: names(&record.broken_before),
         replaced_twice: names(&record.replaced_twice),
         updated_before_loss: names(&record.updated_before_loss),
-        judged: (record.judged.iter())
+        lost: (record.lost.iter())
             .map(|(node, since)| (name(node), *since))
             .collect(),
         control_group: (record.control_group.iter())

@@ -772,7 +772,7 @@ async fn why_knows_nodes_that_were_lost_and_whose_node_objects_are_gone() {
     let now = world.context.clock.now();
     let record = FailureRecord {
         failed: [NodeName::from("n8")].into(),
-        judged: ["n7", "n8"].map(|name| (name.into(), now)).into(),
+        lost: ["n7", "n8"].map(|name| (name.into(), now)).into(),
         ..FailureRecord::new(revision.into())
     };
     guard(&world, record).await;

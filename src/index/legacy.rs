@@ -251,7 +251,7 @@ fn record(status: bool, reason: &str, message: &str) -> Option<FailureRecord> {
             .strip_prefix(JUDGED)
             .or_else(|| part.strip_prefix(LOST))
         {
-            record.judged.extend(read_dated(names));
+            record.lost.extend(read_dated(names));
         }
     }
     Some(record)

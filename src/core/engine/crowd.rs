@@ -211,7 +211,7 @@ pub fn named(record: Option<&FailureRecord>) -> impl Iterator<Item = &NodeName> 
             &record.replaced_twice,
             &record.updated_before_loss,
         ];
-        let dated = [&record.judged, &record.control_group];
+        let dated = [&record.lost, &record.control_group];
         let dated = dated.into_iter().flat_map(|names| names.keys());
         names.into_iter().flatten().chain(dated)
     })
@@ -241,7 +241,7 @@ pub(super) fn is_calm(evaluation: &FleetEvaluation<'_>) -> bool {
             .record
             .as_ref()
             .is_none_or(|record| record.replaced_twice.is_empty())
-        && !evaluation.heard_others
+        && !evaluation.compared_losses
         && !evaluation.meets_unknown()
         && evaluation.order().is_by_name()
 }

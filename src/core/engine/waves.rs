@@ -118,7 +118,7 @@ impl<'a> WaveProgress<'a> {
         members: WaveMembership<'a>,
         classes: &[Class],
         summary: &PodSummary<'_>,
-        charges: &FailureAttribution,
+        attribution: &FailureAttribution,
         scope: &RolloutScope,
         now: Timestamp,
     ) -> Self {
@@ -135,8 +135,8 @@ impl<'a> WaveProgress<'a> {
         };
         if let Some(waves) = configured {
             wave_progress.tally(classes, scope);
-            wave_progress.tally_failed(waves, fleet, classes, charges);
-            wave_progress.evaluate_completeness(strategy, fleet, classes, summary, charges, scope);
+            wave_progress.tally_failed(waves, fleet, classes, attribution);
+            wave_progress.evaluate_completeness(strategy, fleet, classes, summary, attribution, scope);
             wave_progress.evaluate_openness(waves, fleet, now);
             let terms = Terms::new(strategy, fleet, now);
             wave_progress.excuse_idle(strategy, classes, summary, terms);
@@ -308,9 +308,9 @@ impl<'a> WaveProgress<'a> {
         waves: &Waves,
         fleet: &Fleet,
         classes: &[Class],
-        charges: &FailureAttribution,
+        attribution: &FailureAttribution,
     ) {
-        let Some(record) = charges.record() else {
+        let Some(record) = attribution.record() else {
             return;
         };
         for name in &record.failed {
@@ -341,7 +341,7 @@ impl<'a> WaveProgress<'a> {
     pub(super) fn note_waves(&self, record: &mut FailureRecord, fleet: &Fleet, classes: &[Class]) {
         let mut noted: BTreeMap<Arc<str>, BTreeSet<NodeName>> = BTreeMap::new();
         if let Some(waves) = self.configured {
-            let lost = record.judged.keys().chain(&record.updated_before_loss);
+            let lost = record.lost.keys().chain(&record.updated_before_loss);
             for name in record.failed.iter().chain(lost) {
                 let wave = record.wave_of(name).cloned().or_else(|| {
                     let (wave, _) = self.member(fleet, classes, name)?;
@@ -362,7 +362,7 @@ impl<'a> WaveProgress<'a> {
         fleet: &Fleet,
         classes: &[Class],
         summary: &PodSummary<'_>,
-        charges: &FailureAttribution,
+        attribution: &FailureAttribution,
         scope: &RolloutScope,
     ) {
         // Without outdated nodes, no wave has to open.
@@ -375,7 +375,7 @@ impl<'a> WaveProgress<'a> {
             if wave < last && scope.contains(position) {
                 let (node, living) = (&fleet.nodes[position], || summary.living(position));
                 let hold = hold_of(strategy, node, living, class);
-                holds[wave].extend(match charges.is_charged(&node.name) {
+                holds[wave].extend(match attribution.is_charged(&node.name) {
                     // A node that counts against the revision restarts the soak, however late it returns.
                     true => hold.map(|(_, until)| (Timestamp::MIN, until)),
                     false => hold,

@@ -119,10 +119,11 @@ pub struct FailureRecord {
     /// `who_is_deleted_while_it_is_judged_is_charged_all_the_same` (guard tests) fails without it.
     #[serde(
         default,
+        rename = "judged",
         deserialize_with = "dated",
         skip_serializing_if = "BTreeMap::is_empty"
     )]
-    pub judged: BTreeMap<NodeName, Timestamp>,
+    pub lost: BTreeMap<NodeName, Timestamp>,
     /// Untouched nodes that were lost at about the same time as touched nodes, with the time of the loss.
     ///
     /// They are the evidence of a network outage. They stay in the record after their return, until no touched node is lost any
@@ -158,13 +159,13 @@ pub struct FailureRecord {
 }
 
 impl FailureRecord {
-    /// Returns the nodes of [`Self::judged`] that failed, or the nodes that are still being evaluated.
+    /// Returns the nodes of [`Self::lost`] that failed, or the nodes that are still being evaluated.
     pub(in crate::core) fn losses(
         &self,
         failed: bool,
     ) -> impl Iterator<Item = (&NodeName, &Timestamp)> {
-        let judged = self.judged.iter();
-        judged.filter(move |(name, _)| self.failed.contains(*name) == failed)
+        let lost = self.lost.iter();
+        lost.filter(move |(name, _)| self.failed.contains(*name) == failed)
     }
 
     /// Returns true if the record names the node as touched or failed. The loss of such a node is no evidence of a network
@@ -185,7 +186,7 @@ impl FailureRecord {
             broken_before: BTreeSet::new(),
             replaced_twice: BTreeSet::new(),
             updated_before_loss: BTreeSet::new(),
-            judged: BTreeMap::new(),
+            lost: BTreeMap::new(),
             control_group: BTreeMap::new(),
             waves: BTreeMap::new(),
             stopped_before: Vec::new(),

@@ -75,7 +75,7 @@ pub(super) fn loss_aside(rollout: &RolloutView<'_>, node: &Node) -> String {
         return "; it failed after it got this revision".to_owned();
     }
     let judged =
-        record.judged.contains_key(&node.name) || record.updated_before_loss.contains(&node.name);
+        record.lost.contains_key(&node.name) || record.updated_before_loss.contains(&node.name);
     match rollout.plan.guarded {
         Some(Guarded::Inconclusive { until }) if judged => format!(
             "; whether this revision or the network took it away is judged in {}",
@@ -118,7 +118,7 @@ pub struct DeletedNode {
 /// Returns the guard's record of a node whose Node object was deleted; `None` if there is none.
 pub fn gone(rollout: &RolloutView<'_>, name: &NodeName) -> Option<DeletedNode> {
     let record = rollout.plan.record.as_ref()?;
-    let since = record.judged.get(name).copied();
+    let since = record.lost.get(name).copied();
     if record.failed.contains(name) {
         return Some(DeletedNode {
             verdict: Verdict::FailedByRevision {

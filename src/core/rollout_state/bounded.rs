@@ -113,7 +113,7 @@ impl FailureRecord {
     ///
     /// If names in a wave are left out, an invented failed node keeps the later waves from opening.
     fn cut(self, room: Room) -> Self {
-        let lost = self.judged.keys().chain(&self.updated_before_loss);
+        let lost = self.lost.keys().chain(&self.updated_before_loss);
         let lost: BTreeSet<NodeName> = lost.cloned().collect();
         let all: BTreeSet<&NodeName> = self.failed.union(&lost).collect();
         let mut failed = first(&self.failed, room.names);
@@ -130,8 +130,8 @@ impl FailureRecord {
                 kept.insert(nameless);
             }
         }
-        let mut judged = self.judged;
-        judged.retain(|name, _| kept.contains(name));
+        let mut lost = self.lost;
+        lost.retain(|name, _| kept.contains(name));
         Self {
             more: self.more + all.len().saturating_sub(kept.len()),
             failed,
@@ -140,7 +140,7 @@ impl FailureRecord {
                 .intersection(&kept)
                 .cloned()
                 .collect(),
-            judged,
+            lost,
             waves,
             broken_before: first(&self.broken_before, room.spared),
             replaced_twice: first(&self.replaced_twice, room.names.max(1)),

@@ -32,7 +32,7 @@ fn full() -> RolloutState {
             broken_before: names(&["edge-7"]).into_iter().collect(),
             replaced_twice: names(&["edge-9"]).into_iter().collect(),
             updated_before_loss: names(&["edge-5"]).into_iter().collect(),
-            judged: [("edge-3".into(), at(90))].into(),
+            lost: [("edge-3".into(), at(90))].into(),
             control_group: [("edge-4".into(), at(60))].into(),
             waves: [("canary".into(), [NodeName::from("edge-1")].into())].into(),
             stopped_before: vec!["77aa1".into()],
@@ -169,7 +169,7 @@ fn however_many_nodes_there_are_it_stays_small_and_becomes_more_careful() {
     guard.broken_before = many("broken").into_iter().collect();
     guard.replaced_twice = many("twice").into_iter().collect();
     guard.updated_before_loss = many("touched").into_iter().collect();
-    guard.judged = dated("judged");
+    guard.lost = dated("judged");
     guard.control_group = dated("beside");
     let in_wave: std::collections::BTreeSet<NodeName> =
         guard.failed.iter().take(1000).cloned().collect();

@@ -105,7 +105,7 @@ impl Losses {
                 _ => false,
             })
         };
-        let gone = record.judged.iter().filter(|(name, _)| is_gone(name));
+        let gone = record.lost.iter().filter(|(name, _)| is_gone(name));
         losses.gone = gone.map(|(name, since)| (name.clone(), *since)).collect();
         if losses.is_any_node_lost() {
             losses
