@@ -173,7 +173,7 @@ impl Actions {
                 _ => text::not_read(&error),
             })?;
             let now = self.setup.clock.now();
-            match api_reader::judge(&pod, owner, &set, &revisions, last, now) {
+            match api_reader::evaluate(&pod, owner, &set, &revisions, last, now) {
                 LiveJudgement::Outdated(target) => return Ok((pod, target)),
                 LiveJudgement::Refused(reason) => return Err(verb.not_upgradable(key, reason)),
                 LiveJudgement::InDoubt => seen = self.live.look_again(key, owner).await,

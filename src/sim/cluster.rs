@@ -227,7 +227,7 @@ impl Cluster {
             Ok(parsed) => parsed,
             Err(failure) => return Ok(http::refusal(&failure)),
         };
-        let fault = self.faults.judge(&parsed.info);
+        let fault = self.faults.of(&parsed.info);
         let answer = match fault {
             Fault::ResetBefore => Err(reset()),
             Fault::Hang => std::future::pending().await,

@@ -289,7 +289,7 @@ impl SetRecord {
         revisions: &[RevisionFacts],
     ) -> Pods {
         let mut known = std::mem::take(&mut self.pods); // put back at the end
-        let judge = |record: &mut PodRecord| {
+        let classify = |record: &mut PodRecord| {
             let revision = match state {
                 RevisionState::Current(target) => self.revision_of(record, target, revisions),
                 RevisionState::Unknown(_) => PodRevision::Unknown,
@@ -307,7 +307,7 @@ impl SetRecord {
             }
             self.expectations.shown(&record.pod)
         };
-        let mut pods: Pods = known.on_mut(node).iter_mut().map(judge).collect();
+        let mut pods: Pods = known.on_mut(node).iter_mut().map(classify).collect();
         if self.advanced.is_some() && known.on(node).len() > 1 {
             let spare = pods.spare().map(|pod| pod.uid.clone());
             for pod in pods.iter_mut() {

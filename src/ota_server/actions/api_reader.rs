@@ -283,7 +283,7 @@ pub(super) fn requests<K: Resource<DynamicType = ()>>(namespace: &str) -> Reques
 }
 
 /// Evaluates a pod by its DaemonSet and the revisions. `last`: the objects will not be read again, so doubts must be settled.
-pub(super) fn judge(
+pub(super) fn evaluate(
     pod: &NodePod,
     owner: &OwnerReference,
     set: &DaemonSet,

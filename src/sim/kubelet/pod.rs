@@ -356,7 +356,7 @@ impl KubeletPod {
                 self.replace(index, image, host);
             }
         }
-        self.judge(host.now);
+        self.update_readiness(host.now);
         let overwritten = self.seen.version() > self.written
             && self.seen.condition("Ready").is_some()
             && self.seen.is_true("Ready") != self.ready.is;
@@ -407,7 +407,7 @@ impl KubeletPod {
                 let current = self.containers.get(index).map(|c| c.life);
                 if self.stage == PodStage::Live && current == Some(life) {
                     self.act(index, act, host);
-                    self.judge(host.now);
+                    self.update_readiness(host.now);
                 }
             }
         }
@@ -620,7 +620,7 @@ impl KubeletPod {
             self.pull(index, host);
         }
         self.dirty = true;
-        self.judge(host.now);
+        self.update_readiness(host.now);
     }
 
     fn end(&mut self, now: Timestamp) {
@@ -628,11 +628,11 @@ impl KubeletPod {
             container.end(0, now);
         }
         self.stage = PodStage::Stopped;
-        self.judge(now);
+        self.update_readiness(now);
     }
 
     /// Updates the readiness conditions from the containers and the readiness gates.
-    fn judge(&mut self, now: Timestamp) {
+    fn update_readiness(&mut self, now: Timestamp) {
         let all = !self.containers.is_empty() && self.containers.iter().all(|c| c.ready);
         self.dirty |= self.containers_ready.set(all, now);
         let ready = all && self.closed_gates().next().is_none();

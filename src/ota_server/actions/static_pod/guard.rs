@@ -93,7 +93,7 @@ impl GuardedManifest {
             };
             let counts = live_since.is_some_and(|since: Instant| since.elapsed() >= SETTLE);
             for one in &awaited {
-                self.judge(one, pod_cache, counts).await;
+                self.settle_or_restore(one, pod_cache, counts).await;
             }
             tokio::select! {
                 () = self.awaited.notified() => {}
@@ -102,7 +102,7 @@ impl GuardedManifest {
         }
     }
 
-    async fn judge(&self, one: &AwaitedReturn, pod_cache: &PodCache, counts: bool) {
+    async fn settle_or_restore(&self, one: &AwaitedReturn, pod_cache: &PodCache, counts: bool) {
         let pending = one.pending.clone();
         let pod = &pending.pod.clone();
         if is_ready(pod_cache, &pending) {
