@@ -195,12 +195,12 @@ impl State {
                 revision: Some(hash(pod.template)),
                 containers: Arc::new([container(pod.template)]),
                 is_over: pod.over,
-                update: (pod.changing || pod.taken_back.is_some()).then_some(InPlaceUpdate {
+                update: (pod.changing || pod.rolled_back.is_some()).then_some(InPlaceUpdate {
                     is_carried_out: !pod.changing,
                     ..under_way()
                 }),
                 unfinished: Default::default(),
-                reverted_from: pod.taken_back.map(hash),
+                reverted_from: pod.rolled_back.map(hash),
                 gate: None,
             }
             .into(),

@@ -24,7 +24,7 @@ impl PlanDraft<'_> {
     pub(super) fn roll(&mut self) -> bool {
         self.go_on_beside(true);
         self.go_on();
-        self.take_back();
+        self.roll_back();
         let wave_progress = &self.evaluation.preconditions.wave_progress;
         let mut pace = RateLimit::new(
             self.evaluation.strategy,
@@ -195,7 +195,7 @@ impl PlanDraft<'_> {
     }
 
     /// Rolls back pods of the revision that the guard stopped.
-    fn take_back(&mut self) {
+    fn roll_back(&mut self) {
         let revert::RevertTurns {
             turns,
             settling,

@@ -321,7 +321,7 @@ impl FailureTracker<'_> {
 
     /// Blocks updates shortly after a pod was rolled back from this revision: the cache may not show the revision as stopped yet.
     fn wait_after_rollback(&mut self, summary: &PodSummary<'_>) {
-        if self.record.stopped.is_some() || !summary.is_taken_back {
+        if self.record.stopped.is_some() || !summary.is_rolled_back {
             return;
         }
         let pods = self.fleet.nodes.iter().flat_map(|node| &node.pods);
