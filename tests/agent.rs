@@ -812,7 +812,7 @@ fn an_agent_that_no_owner_could_ask_does_not_start() {
         let said = String::from_utf8_lossy(&ended.stderr).into_owned();
         assert!(!ended.status.success());
         assert!(
-            said.contains("--listen is none, and --socket names no path"),
+            said.contains("--listen is none and --socket is not set"),
             "{said}"
         );
         Ok(())

@@ -334,8 +334,8 @@ mod tests {
             let why = PreDelete::read(text).unwrap_err();
             assert!(why.contains(says), "{text}: {why}");
         };
-        case("", "which is no JSON");
-        case("[]", "which is no JSON object");
+        case("", "which is not JSON");
+        case("[]", "which is not a JSON object");
         case(r#"{"inPlaceUpdate": {}}"#, "inPlaceUpdate is not possible");
         case(
             r#"{"postDelete": {}}"#,

@@ -359,7 +359,7 @@ mod tests {
             ("Mon 24:00-05:00 UTC", "times such as"),
             ("Mon 22:60-23:00 UTC", "times such as"),
             ("Mon 22:00-25:00 UTC", "times such as"),
-            ("Mon 22:00-05:00 Europe/Nowhere", "is no time zone"),
+            ("Mon 22:00-05:00 Europe/Nowhere", "is not a time zone"),
         ] {
             let unreadable = Windows::read(text).unwrap_err().to_string();
             assert!(unreadable.contains(what), "{text}: {unreadable}");

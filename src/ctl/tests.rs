@@ -504,8 +504,7 @@ async fn a_daemonset_that_is_nearly_managed_is_told_of() {
         .create("slip", json!({ "apps.openyurt.io/update-stategy": "auto" }))
         .await;
     let list = world.text("status").await;
-    let note = "\nNote, on default/slip: apps.openyurt.io/update-stategy has no effect; apps.openyurt.io/update-strategy may be \
-                meant";
+    let note = "\nNote, on default/slip: apps.openyurt.io/update-stategy has no effect (similar setting: apps.openyurt.io/update-strategy)";
     assert!(list.contains(note), "{list}");
     let error = world.error("status slip").await;
     assert!(
@@ -525,7 +524,7 @@ async fn a_selector_of_nobody_and_a_taint_are_told_and_end_as_they_should() {
     assert_eq!(answer["phase"], "Invalid");
     assert!(
         text_of(&answer["message"])
-            .contains("which matches none of the 2 nodes where a pod belongs"),
+            .contains("which matches none of the 2 nodes that should run a pod"),
         "{answer}"
     );
     let why = world.text("why web n1").await;

@@ -435,7 +435,7 @@ mod tests {
         let call = std::future::pending::<kube::Result<()>>();
         let error = within(WRITE_DEADLINE, call).await.unwrap_err();
         assert_eq!(error.failure(), Failure::Unreachable);
-        assert_eq!(error.to_string(), "no answer within 4s");
+        assert_eq!(error.to_string(), "no response within 4s");
     }
 
     /// The test cases are responses of Kubernetes 1.36.

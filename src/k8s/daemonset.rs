@@ -450,9 +450,9 @@ mod tests {
         };
         assert_eq!(with("minReadySeconds", json!(5)), "");
         for (key, value, expected) in [
-            ("updateStrategy", json!("hello"), "cannot be read"),
-            ("minReadySeconds", json!("x"), "cannot be read"),
-            ("scaleStrategy", json!([1, 2]), "cannot be read"),
+            ("updateStrategy", json!("hello"), "which is invalid"),
+            ("minReadySeconds", json!("x"), "which is invalid"),
+            ("scaleStrategy", json!([1, 2]), "which is invalid"),
             ("selector", json!({}), "spec.selector is"),
             ("selector", json!({}), "every pod of the namespace"),
             (

@@ -69,7 +69,7 @@ mod tests {
         for unknown in ["ota", "broken", "ann", "", "nis"] {
             let error = format!("{:#}", id_in(file.path(), unknown).unwrap_err());
             assert!(error.contains("--socket-group"), "{error}");
-            assert!(error.contains("give the number"), "{error}");
+            assert!(error.contains("Use its number"), "{error}");
         }
         let absent = format!("{:#}", id_in(Path::new("/nowhere"), "edge").unwrap_err());
         assert!(absent.contains("/nowhere"), "{absent}");

@@ -328,7 +328,7 @@ mod tests {
         upgrade("?force=%74rue", Err(400));
         upgrade("?forced=yes", Ok(false));
         let refused = force(Some("force=yes")).unwrap_err();
-        let text = "force=yes: it can be force=true or force=false".to_owned();
+        let text = "force=yes is not valid. Use force=true or force=false".to_owned();
         assert_eq!(refused, Reject::Bad(text));
     }
 }

@@ -58,7 +58,7 @@ scenarios! {
             .until(event("Normal", "pods that have it are taken back in place to"))
             .until(event("Normal", "no node that answers has it any more"))
             .expect(deletions(3).and(renewals(3)).and(untouched(4..=6)))
-            .expect(condition("Guard", "True", "back to: "))
+            .expect(condition("Guard", "True", "previous revision: "))
             .throughout(is_stopped().and(rolled_back(1..=6, OLD)).and(renewals(3)), pace.pick(3600, 10))
             .quiet(600, 5)
             // The template now has the image to which the pods were reverted, so no pod has to restart.

@@ -154,7 +154,7 @@ fn a_selector_without_matches_is_reported_once_for_any_number_of_nodes() {
         let invalid = Invalid {
             key: "apps.openyurt.io/selector".into(),
             value: "pool=nope".into(),
-            why: format!("which matches none of the {nodes} nodes where a pod belongs"),
+            why: format!("which matches none of the {nodes} nodes that should run a pod"),
             is_object: false,
         };
         Plan {
@@ -163,7 +163,7 @@ fn a_selector_without_matches_is_reported_once_for_any_number_of_nodes() {
         }
     };
     let first = report(Vec::new(), &fleet(&["n1"], None), &plan(3));
-    let note = "apps.openyurt.io/selector is \"pool=nope\", which matches none of the 3 nodes where a pod belongs";
+    let note = "apps.openyurt.io/selector is \"pool=nope\", which matches none of the 3 nodes that should run a pod";
     assert_eq!(
         said(&first, INVALID_SETTINGS),
         format!("True InvalidSettings {note}")
@@ -657,10 +657,10 @@ fn a_pause_is_remembered_with_its_beginning_and_reminded_of_once() {
     assert_eq!(
         due.notices[0].note,
         "revision abc: still paused until somebody resumes it, for 2 days now (since 2023-11-14T22:13:20Z); 1 node is \
-         outdated; go on with: yurt-ds ctl resume; nodes that got it meanwhile: n1, n2"
+         outdated; go on with: yurt-ds ctl resume; nodes updated during the pause: n1, n2"
     );
     assert_eq!(due.notices[0].mark.as_deref(), Some("paused-6553f100-2"));
-    assert!(said(&due, PAUSED_CONDITION).ends_with("; nodes that got it meanwhile: n1, n2"));
+    assert!(said(&due, PAUSED_CONDITION).ends_with("; nodes updated during the pause: n1, n2"));
     assert_eq!(due.state.pause.as_ref().unwrap().record, record);
     let again = report(written(&due), &none, &paused(record, false, &names));
     assert!(again.notices.is_empty());

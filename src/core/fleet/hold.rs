@@ -246,12 +246,12 @@ mod tests {
         };
         let no_namespace = why(r#"[{"daemonset": "nginx", "reason": "x"}]"#);
         assert!(
-            no_namespace.contains("the daemonset of an entry is \"nginx\""),
+            no_namespace.contains("the daemonset \"nginx\" of an entry is not NAMESPACE/NAME"),
             "{no_namespace}"
         );
         let no_time = why(r#"[{"daemonset": "a/b", "until": "tomorrow"}]"#);
         assert!(
-            no_time.contains("the until of an entry is \"tomorrow\""),
+            no_time.contains("the time \"tomorrow\" of an entry (key until) is not valid"),
             "{no_time}"
         );
     }

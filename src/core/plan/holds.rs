@@ -71,11 +71,11 @@ mod tests {
         assert_eq!(words, "3 nodes are on hold (unreadable annotation on b, c)");
         let note = note.expect("a note");
         assert!(
-            note.starts_with("node b keeps its outdated pod, of every DaemonSet: "),
+            note.starts_with("node b keeps the outdated pods of all DaemonSets: "),
             "{note}"
         );
         assert!(
-            note.ends_with("because it is no JSON list; correct or remove it (and that of c)"),
+            note.ends_with("is invalid: it is not a JSON list; correct or remove it (also on c)"),
             "{note}"
         );
         // Node b runs the current revision, so its unreadable annotation holds back no outdated pod and no note is written.

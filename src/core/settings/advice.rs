@@ -89,7 +89,7 @@ pub fn stray(
     }
     (!parts.is_empty()).then(|| {
         format!(
-            "{}. The pods of this DaemonSet are not replaced: it has {ON_DELETE}, and {UPDATE_STRATEGY} is not set",
+            "{}. Its pods are not replaced: updateStrategy.type is {ON_DELETE} and {UPDATE_STRATEGY} is not set",
             parts.join("; ")
         )
     })

@@ -192,7 +192,7 @@ mod tests {
         let why = "has no effect";
         case(&approved, "approved-waves", (NoEffect, "none", why));
         let none = [auto, ("max-surge", "0"), ("max-unavailable", "0")];
-        let why = "nothing could ever be replaced";
+        let why = "no pod could ever be replaced";
         case(&none, "max-surge", (Invalid, "`0`", why));
         case(&none, "max-unavailable", (Set, "`10%`", ""));
         let ota = [
@@ -203,7 +203,7 @@ mod tests {
         case(
             &ota,
             "partition",
-            (NoEffect, "`0`", "(OTA does not use it)"),
+            (NoEffect, "`0`", "(no effect under OTA)"),
         );
         case(&ota, "waves", (NoEffect, "off", ""));
         let old = [("upgrade-strategy", "auto"), ("partition", "1")];

@@ -114,7 +114,7 @@ async fn a_daemonset_shows_what_holds_and_where_it_comes_from() {
     assert!(
         slip.as_str()
             .unwrap()
-            .contains("apps.openyurt.io/partition may be meant")
+            .contains("similar setting: apps.openyurt.io/partition")
     );
     let set = world.text("settings default/web").await;
     assert_fits(&set);
@@ -130,7 +130,7 @@ async fn a_daemonset_shows_what_holds_and_where_it_comes_from() {
     );
     let flat = flat(&text);
     assert!(flat.contains("max-domains: "), "{text}");
-    assert!(flat.contains("set that, or remove it"), "{text}");
+    assert!(flat.contains("set both, or remove it"), "{text}");
     assert!(
         flat.contains("Note: ") && flat.contains("partitoin has no effect"),
         "{text}"

@@ -284,7 +284,7 @@ mod tests {
         assert_eq!(fs::read_to_string(path("file")).unwrap(), "kept");
         let _datagram = UnixDatagram::bind(path("datagram")).unwrap();
         let text = refused(&at(path("datagram"))).await;
-        assert!(text.contains("cannot be replaced"), "{text}");
+        assert!(text.contains("is not replaced"), "{text}");
         assert!(path("datagram").exists());
     }
 

@@ -317,7 +317,7 @@ fn a_mark_that_cannot_be_removed_is_reported_and_does_not_keep_a_node_from_being
     assert!(matches!(plan.phase, Phase::Complete { .. }));
     assert_eq!(
         plan.refused.aside(),
-        format!("; the API server refuses to take marks off pods on a: {NO}")
+        format!("; the API server refuses to remove marks from pods on a: {NO}")
     );
 }
 

@@ -146,7 +146,7 @@ fn who_rolls_out_follows_from_the_type() {
         assert_eq!(refused.key, "spec.updateStrategy.type");
         assert_eq!(
             refused.why,
-            "which is unknown; use RollingUpdate or OnDelete"
+            "which is not a valid value; use RollingUpdate or OnDelete"
         );
     }
     // With `OTA` in the annotation, node owners decide on updates.
@@ -447,7 +447,7 @@ fn a_field_decides_before_the_annotation_of_the_same_meaning() {
     notes.sort();
     let told = |name: &str, value: &str, key: &str| {
         let path = path(name);
-        format!("{path} is {value}, and {key} has no effect beside it; remove the annotation")
+        format!("{path} is {value} and overrides the annotation {key}; remove the annotation")
     };
     let expected = [
         told("maxUnavailable", "2", MAX_UNAVAILABLE),

@@ -70,7 +70,7 @@ fn what_cannot_be_used_stops_a_rollout_only_where_it_is_heeded() {
                 (ParsedSettings::Strategy { notes, .. }, false) => {
                     let told = notes.iter().find(|note| note.text.contains(setting.key));
                     let told = &told.expect(setting.key).text;
-                    assert!(told.ends_with("(OTA does not use it)"), "{told}");
+                    assert!(told.ends_with("(no effect under OTA)"), "{told}");
                 }
                 (other, _) => panic!("{} under {mode}: {other:?}", setting.key),
             }

@@ -128,7 +128,7 @@ mod tests {
         );
         assert!(chosen(&[("nginx.yaml", POD), ("nginx.yml", POD)]).is_err());
         assert_eq!(chosen(&[("a", "{")]).unwrap_err(), "a is not YAML");
-        let other = "a is not a v1 Pod with the name nginx in namespace default";
+        let other = "a is not a v1 Pod named nginx in namespace default";
         for (from, to) in [
             ("name: nginx", "name: ../nginx"),
             ("kind: Pod", "kind: Deployment"),

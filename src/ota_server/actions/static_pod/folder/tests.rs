@@ -180,12 +180,12 @@ fn what_cannot_be_replaced_safely_is_refused_with_a_sentence() {
     assert!(
         twice
             .refused("i:2")
-            .ends_with("are manifests of nginx: remove one")
+            .ends_with("are both manifests of nginx: remove one of them")
     );
     let taken = Manifests::with(&[("nginx.yaml", "something else")]);
     assert_eq!(
         taken.refused("i:2"),
-        "nginx.yaml is there, but is not the manifest of that pod"
+        "nginx.yaml exists but is not the manifest of this pod"
     );
     let linked = Manifests::with(&[(".real", &text("i:1"))]);
     symlink(
