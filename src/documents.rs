@@ -193,7 +193,7 @@ fn the_table_of_settings_is_that_of_the_program() {
         cells.map(unlinked).collect::<Vec<_>>().join(" | ")
     });
     let expected = SETTINGS.iter().map(|setting| {
-        let ota = if setting.is_heeded_by(Mode::Ota) {
+        let ota = if setting.is_used_by(Mode::Ota) {
             "yes"
         } else {
             "no"

@@ -364,11 +364,11 @@ pub fn read(source: &SettingsSource<'_>) -> ParsedSettings {
 fn strategy(reader: &mut Reader<'_>) -> Strategy {
     let default = Strategy::with_mode(reader.mode);
     match reader.source.fields {
-        Some(fields) => reader.heed(true, fields.check(), ()),
+        Some(fields) => reader.value_or(true, fields.check(), ()),
         None => {
-            reader.heed(true, require_on_delete(reader), ());
+            reader.value_or(true, require_on_delete(reader), ());
             let foreign = kruise::refuse(reader.source.annotations);
-            reader.heed(reader.mode == Mode::AdvancedRollingUpdate, foreign, ());
+            reader.value_or(reader.mode == Mode::AdvancedRollingUpdate, foreign, ());
         }
     }
     let read_shares = |reader: &mut Reader<'_>| max_unavailable::shares(reader).map(Some);

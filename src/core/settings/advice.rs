@@ -46,10 +46,10 @@ pub(super) fn on_percentages(annotations: &BTreeMap<String, String>) -> Vec<Note
     set.map(note).collect()
 }
 
-/// Returns a note about settings that the OTA mode doesn't use. Settings that the notes `told` already name are left out.
-pub(super) fn on_ota(annotations: &BTreeMap<String, String>, told: &[Note]) -> Option<Note> {
-    let is_unused = |key: &str| setting(key).is_some_and(|known| !known.is_heeded_by(Mode::Ota));
-    let is_told = |key: &str| told.iter().any(|note| note.text.contains(key));
+/// Returns a note about settings that the OTA mode doesn't use. Settings that the `notes` already name are left out.
+pub(super) fn on_ota(annotations: &BTreeMap<String, String>, notes: &[Note]) -> Option<Note> {
+    let is_unused = |key: &str| setting(key).is_some_and(|known| !known.is_used_by(Mode::Ota));
+    let is_told = |key: &str| notes.iter().any(|note| note.text.contains(key));
     let unused = annotations.keys().map(String::as_str);
     let unused = unused.filter(|key| is_unused(key) && !is_told(key));
     let unused: Vec<&str> = unused.take(LIMIT).collect();

@@ -315,14 +315,14 @@ fn check_pods(selector: &Value, template: &Value) -> Result<(), Invalid> {
     let refused = |field: &str, value: &Value, why: &str| {
         Err(Invalid::new(field, &quoted(&text(value)), why.to_owned()))
     };
-    let (field, told) = ("spec.selector", selector);
+    let (field, written) = ("spec.selector", selector);
     let Ok(selector) = Selector::from_json(selector) else {
-        return refused(field, told, "which is not a label selector; use matchLabels");
+        return refused(field, written, "which is not a label selector; use matchLabels");
     };
     if selector == Selector::default() {
         let why =
             "which selects every pod of the namespace (SelectingAll); select a label of the template";
-        return refused(field, told, why);
+        return refused(field, written, why);
     }
     let containers = template
         .pointer("/spec/containers")
@@ -351,7 +351,7 @@ fn check_pods(selector: &Value, template: &Value) -> Result<(), Invalid> {
     } else {
         refused(
             field,
-            told,
+            written,
             "which does not match the labels of the template, so it would not select the DaemonSet's own pods; give the \
              template these labels",
         )
