@@ -105,7 +105,7 @@ impl<'a> PodSummary<'a> {
 
     /// Returns true if two pods are on the node at `position`, one of them a surge pod that is not terminating.
     pub(super) fn is_paired(&self, position: usize) -> bool {
-        let made = || surge::spare(&self.nodes[position]);
+        let made = || surge::surge_pod(&self.nodes[position]);
         self.is_surging && self.is_doubled(position) && made().is_some_and(|made| !made.terminating)
     }
 

@@ -129,7 +129,7 @@ impl PlanDraft<'_> {
                 Class::UntoleratedTaint => surge::leave(node, terms),
                 // The node keeps its old pod, so its surge pod is deleted.
                 Class::Excluded(_) if self.evaluation.summary.is_surging => {
-                    if surge::spare(node).is_none()
+                    if surge::surge_pod(node).is_none()
                         || !surge::has_way_back(self.evaluation.strategy, node)
                     {
                         continue;
