@@ -309,12 +309,12 @@ impl SetRecord {
         };
         let mut pods: Pods = known.on_mut(node).iter_mut().map(classify).collect();
         if self.advanced.is_some() && known.on(node).len() > 1 {
-            let spare = pods.spare().map(|pod| pod.uid.clone());
+            let surplus = pods.surplus().map(|pod| pod.uid.clone());
             for pod in pods.iter_mut() {
-                pod.surge = spare.as_ref() == Some(&pod.uid);
+                pod.surge = surplus.as_ref() == Some(&pod.uid);
             }
             for record in known.on_mut(node) {
-                let surge = spare.as_ref() == Some(&record.pod.uid);
+                let surge = surplus.as_ref() == Some(&record.pod.uid);
                 if record.pod.surge != surge {
                     Arc::make_mut(&mut record.pod).surge = surge;
                 }
