@@ -197,7 +197,7 @@ enum TaskResult {
     AdvancedTask(SetKey, AdvancedTask),
     Looked(SetKey, LookupResult),
     /// Event that was sent or dropped. There is no result to record.
-    Told,
+    Published,
     /// The task panicked, so its result is unknown.
     Failed(SetKey),
 }
@@ -280,7 +280,7 @@ impl Engine {
             self.requeue(key, delay);
         }
         if let Some(why @ AdvancedAbsence::OfKruise) = fed.absence {
-            self.tell_absence(why);
+            self.publish_absence(why);
         }
         if fed.unmanaged {
             self.look_soon();
@@ -313,7 +313,7 @@ impl Engine {
     }
 
     /// If this replica leads, publishes that Advanced DaemonSets are not rolled out.
-    fn tell_absence(&mut self, why: AdvancedAbsence) {
+    fn publish_absence(&mut self, why: AdvancedAbsence) {
         if !self.parts.writer.may_write() {
             return;
         }
@@ -403,7 +403,7 @@ impl Engine {
         for key in std::mem::take(&mut self.state.dirty) {
             self.reconcile(&key, now);
         }
-        self.tell_strays();
+        self.publish_unmanaged();
         self.parts.metrics.queue_depth(self.state.dirty.len());
         let rest = (began.elapsed() * REST).min(LONGEST_REST);
         self.state.rested = Some(Instant::now() + rest);
@@ -412,7 +412,7 @@ impl Engine {
     /// Publishes one Event about each DaemonSet that is not managed although its owner may expect it.
     ///
     /// No field of the DaemonSet records the Event, so its name is the same for all replicas, which prevents duplicates.
-    fn tell_strays(&mut self) {
+    fn publish_unmanaged(&mut self) {
         let unmanaged = self.index.unmanaged();
         if !self.parts.writer.may_write() || unmanaged.eq(&self.state.unmanaged) {
             return;
@@ -420,8 +420,8 @@ impl Engine {
         let unmanaged = self.index.unmanaged();
         let unmanaged = unmanaged.map(|(key, stray)| (key.clone(), stray.clone()));
         let known = std::mem::replace(&mut self.state.unmanaged, unmanaged.collect());
-        let (told, events) = (&self.state.unmanaged, &self.parts.events);
-        for (key, stray) in told
+        let (unmanaged, events) = (&self.state.unmanaged, &self.parts.events);
+        for (key, stray) in unmanaged
             .iter()
             .filter(|(key, stray)| known.get(key) != Some(stray))
         {
@@ -431,7 +431,7 @@ impl Engine {
                 events.said_once(&about, Severity::Warning, stray.reason, &stray.text, &mark);
             self.state.done.spawn(async move {
                 event.await;
-                TaskResult::Told
+                TaskResult::Published
             });
         }
     }
@@ -478,7 +478,7 @@ impl Engine {
                 let on_revision = strategy.notes_on(&fleet.revision);
                 let notes = notes.into_iter().chain(on_revision);
                 let notes: Vec<Note> = notes.chain(plan.notes_on_nodes(&fleet)).collect();
-                self.tell_notes(key, &notes);
+                self.publish_notes(key, &notes);
                 self.carry_out(key, &fleet, plan, now);
             }
             ParsedSettings::Invalid(invalid, strategy) => {
@@ -498,7 +498,7 @@ impl Engine {
                     .map(|set| Report::of_invalid(set, &invalid));
                 let released = upkeep(&strategy, &invalid, &fleet, now);
                 let (released, _) = without_refused(&fleet, released, now);
-                self.tell_kept(key, &released);
+                self.publish_surge_kept(key, &released);
                 let managed = self.managed(key, &fleet, now).map(|(managed, _)| managed);
                 let actions = self.reconcile_pods(key, &fleet, released.actions, managed, now);
                 self.write(key, actions, report, now);
@@ -513,7 +513,7 @@ impl Engine {
                 let is_released = released.actions.is_empty();
                 let (released, refused) = without_refused(&fleet, released, now);
                 self.set_desired_pulls(key, Vec::new());
-                self.tell_kept(key, &released);
+                self.publish_surge_kept(key, &released);
                 let set = self.index.set(key);
                 let is_over = is_released
                     && !released.waits
@@ -606,10 +606,10 @@ impl Engine {
     }
 
     /// Publishes once that surge pods remain next to old pods of a DaemonSet that is no longer managed, and what to do about it.
-    fn tell_kept(&mut self, key: &SetKey, released: &SurgeRelease) {
+    fn publish_surge_kept(&mut self, key: &SetKey, released: &SurgeRelease) {
         let state = self.state.sets.entry(key.clone()).or_default();
-        let was_told = std::mem::replace(&mut state.kept, !released.kept.is_empty());
-        if was_told || released.kept.is_empty() || !self.parts.writer.may_write() {
+        let was_published = std::mem::replace(&mut state.kept, !released.kept.is_empty());
+        if was_published || released.kept.is_empty() || !self.parts.writer.may_write() {
             return;
         }
         let notice = RolloutEvent {
@@ -651,7 +651,7 @@ impl Engine {
             .filter(|at| behind && *at > now);
         let lasting = behind && lasting_at.is_none();
         state.wake = plan.next_wake.into_iter().chain(lasting_at).min();
-        self.tell_recreation(key, fleet, &plan);
+        self.publish_recreation(key, fleet, &plan);
         let is_made_here = |reason| key.is_advanced() && reason != RevisionUnknown::UnknownRevision;
         match fleet.revision {
             RevisionState::Unknown(reason) if !is_made_here(reason) => {
@@ -685,7 +685,7 @@ impl Engine {
     }
 
     /// Publishes, once per revision, that pods are recreated although an update in place was requested.
-    fn tell_recreation(&mut self, key: &SetKey, fleet: &Fleet, plan: &Plan) {
+    fn publish_recreation(&mut self, key: &SetKey, fleet: &Fleet, plan: &Plan) {
         let (RevisionState::Current(revision), Some(why)) = (&fleet.revision, plan.recreates)
         else {
             return;
@@ -708,7 +708,7 @@ impl Engine {
     }
 
     /// Publishes notes on valid settings, each of them once.
-    fn tell_notes(&mut self, key: &SetKey, notes: &[Note]) {
+    fn publish_notes(&mut self, key: &SetKey, notes: &[Note]) {
         let texts: Vec<String> = notes.iter().map(|note| note.text.clone()).collect();
         let state = self.state.sets.entry(key.clone()).or_default();
         if state.noted == texts || !self.parts.writer.may_write() {
@@ -737,7 +737,7 @@ impl Engine {
             state.announced = (present, Vec::new());
         }
         let is_new =
-            |notice: &&RolloutEvent| !state.announced.1.iter().any(|told| notice.repeats(told));
+            |notice: &&RolloutEvent| !state.announced.1.iter().any(|last| notice.repeats(last));
         let fresh: Vec<RolloutEvent> = notices.iter().filter(is_new).cloned().collect();
         for notice in fresh {
             let Some((about, severity)) = self.event(key, &notice) else {

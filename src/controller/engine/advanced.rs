@@ -188,7 +188,7 @@ impl Engine {
             RevisionState::Unknown(_) => self.sync_revisions(key, now),
         }
         for (node, uid) in &managed.over {
-            self.tell_over(key, node, uid, fleet, now);
+            self.publish_failed_pod(key, node, uid, fleet, now);
         }
         managed.with_rollout(actions)
     }
@@ -275,7 +275,7 @@ impl Engine {
                     if let Some(pod) = &pod {
                         let name = pod.metadata.name.as_deref().unwrap_or_default();
                         debug!(daemonset = %key, %node, pod = name, "Created a pod");
-                        self.tell_pod(key, "SuccessfulCreate", format!("Created pod: {name}"), now);
+                        self.publish_pod(key, "SuccessfulCreate", format!("Created pod: {name}"), now);
                     }
                     (false, Some(false))
                 }
@@ -345,7 +345,7 @@ impl Engine {
     }
 
     /// Publishes that a failed pod is being deleted.
-    fn tell_over(
+    fn publish_failed_pod(
         &mut self,
         key: &SetKey,
         node: &NodeName,
@@ -360,7 +360,7 @@ impl Engine {
         if !fleet.write_failures.is_refused(node, WriteVerb::Delete) {
             let note =
                 format!("Found failed daemon pod {name} on node {node}, will try to kill it");
-            self.tell_of_pod(key, true, "FailedDaemonPod", note, now);
+            self.publish_of_pod(key, true, "FailedDaemonPod", note, now);
         }
         let set = self.index.set_mut(key);
         if let Some(advanced) = set.and_then(|set| set.advanced.as_mut()) {
@@ -369,7 +369,7 @@ impl Engine {
     }
 
     /// Publishes an Event about a completed write to a pod if Kruise publishes one, with Kruise's text.
-    pub(super) fn tell_of_write(
+    pub(super) fn publish_of_write(
         &mut self,
         key: &SetKey,
         pod: &PodName,
@@ -379,28 +379,28 @@ impl Engine {
     ) {
         match (write, done) {
             (PodWrite::Deletion | PodWrite::Eviction, true) => {
-                self.tell_pod(key, "SuccessfulDelete", format!("Deleted pod: {pod}"), now);
+                self.publish_pod(key, "SuccessfulDelete", format!("Deleted pod: {pod}"), now);
             }
             (PodWrite::InPlacePatch { to, .. }, true) => {
                 let note = format!("successfully update pod {pod} in-place(revision {to})");
-                self.tell_pod(key, "SuccessfulUpdatePodInPlace", note, now);
+                self.publish_pod(key, "SuccessfulUpdatePodInPlace", note, now);
             }
             _ => {}
         }
     }
 
     /// Publishes a Normal Event about a pod, within the limits for such Events.
-    pub(super) fn tell_pod(
+    pub(super) fn publish_pod(
         &mut self,
         key: &SetKey,
         reason: &'static str,
         note: String,
         now: Timestamp,
     ) {
-        self.tell_of_pod(key, false, reason, note, now);
+        self.publish_of_pod(key, false, reason, note, now);
     }
 
-    fn tell_of_pod(
+    fn publish_of_pod(
         &mut self,
         key: &SetKey,
         warning: bool,
@@ -556,7 +556,7 @@ impl Engine {
                 None
             }
             AdvancedTask::Adopted(orphan, answer) => answer.err().inspect(|refusal| {
-                self.tell_not_adopted(key, refusal);
+                self.publish_not_adopted(key, refusal);
                 // Don't retry a pod that has changed or is gone: the watch is about to report it.
                 let set = self.index.set_mut(key);
                 if !matches!(refusal.failure(), Some(Failure::Conflict | Failure::Gone))
@@ -593,7 +593,7 @@ impl Engine {
     }
 
     /// Publishes in one Event that existing pods cannot be adopted. Until they can, no other pods are created on their nodes.
-    fn tell_not_adopted(&mut self, key: &SetKey, refusal: &WriteError) {
+    fn publish_not_adopted(&mut self, key: &SetKey, refusal: &WriteError) {
         if !class(refusal).is_rejection() {
             return;
         }

@@ -141,12 +141,12 @@ impl Engine {
             }
             TaskResult::Reported(key, result, rival) => {
                 if let Some(rival) = rival {
-                    self.tell_contested(&key, rival.as_deref());
+                    self.publish_contested(&key, rival.as_deref());
                 }
                 self.note_reported(&key, result, now);
                 key
             }
-            TaskResult::Told => return,
+            TaskResult::Published => return,
             TaskResult::Failed(key) => {
                 error!(daemonset = %key, "A task failed; its DaemonSet is reconciled again");
                 self.parts.metrics.task_failed();
@@ -257,7 +257,7 @@ impl Engine {
             log(key, written, pod, &write);
         }
         if key.is_advanced() {
-            self.tell_of_write(key, &pod.name, &write, result.is_ok(), now);
+            self.publish_of_write(key, &pod.name, &write, result.is_ok(), now);
         }
     }
 
@@ -377,14 +377,14 @@ impl Engine {
             state.pods.slow_down(now);
         }
         match (failed, result) {
-            (Some((_, said)), _) if is_unfit => self.tell_unfit(key, about, &said),
+            (Some((_, said)), _) if is_unfit => self.publish_unfit(key, about, &said),
             (_, Err(error)) => self.note_refusal(key, error, Some(what)),
             (_, Ok(())) => {}
         }
     }
 
     /// Publishes that pods are recreated because the API server rejects updating them in place.
-    fn tell_unfit(&self, key: &SetKey, about: WrittenTo<'_>, sentence: &str) {
+    fn publish_unfit(&self, key: &SetKey, about: WrittenTo<'_>, sentence: &str) {
         let notice = RolloutEvent {
             warning: true,
             reason: "NotInPlace",
@@ -415,12 +415,12 @@ impl Engine {
                 set.lose_report();
             }
             self.note_refusal(key, refusal, None);
-            self.tell_unreported(key, refusal);
+            self.publish_unreported(key, refusal);
         }
     }
 
     /// Publishes once that another client keeps overwriting the status. `rival` is the field manager of that client, if known.
-    fn tell_contested(&self, key: &SetKey, rival: Option<&str>) {
+    fn publish_contested(&self, key: &SetKey, rival: Option<&str>) {
         let rival = rival.map_or_else(
             || "An unknown client".to_owned(),
             |rival| format!("Field manager {rival:?}"),
@@ -445,7 +445,7 @@ impl Engine {
 
     /// Publishes an Event that the conditions are outdated. The conditions themselves cannot say so, because they cannot be
     /// written.
-    fn tell_unreported(&self, key: &SetKey, error: &WriteError) {
+    fn publish_unreported(&self, key: &SetKey, error: &WriteError) {
         if !matches!(class(error), ErrorClass::Rejected | ErrorClass::Invalid) {
             return; // a missing permission is reported in an Event of its own
         }

@@ -17,7 +17,7 @@ pub(in crate::controller) struct RolloutEvent {
 
 impl RolloutEvent {
     /// Returns true if this Event repeats `told`.
-    pub(in crate::controller) fn repeats(&self, told: &Self) -> bool {
-        self == told || self.news.is_some() && self.news == told.news
+    pub(in crate::controller) fn repeats(&self, last: &Self) -> bool {
+        self == last || self.news.is_some() && self.news == last.news
     }
 }
