@@ -94,7 +94,7 @@ pub(super) enum AdvancedAbsence {
 
 impl AdvancedAbsence {
     /// Returns the log message for this reason.
-    pub(super) fn words(self) -> &'static str {
+    pub(super) fn message(self) -> &'static str {
         match self {
             Self::NotServed => {
                 "Advanced DaemonSets are not rolled out: the CustomResourceDefinition daemonsets.apps.kruise.io is not \
@@ -209,23 +209,23 @@ impl Watches {
     pub(super) fn advanced_sets(&self) -> CacheWatch {
         let caches = self.clone();
         let task = async move {
-            let (mut told, mut watch) = (None, None);
+            let (mut absent, mut watch) = (None, None);
             loop {
                 let absence = caches.why_no_advanced().await;
                 if let Some((why, _)) = absence
-                    && told != Some(why)
+                    && absent != Some(why)
                 {
                     match why {
-                        AdvancedAbsence::NotServed => info!("{}", why.words()),
-                        AdvancedAbsence::OfKruise => warn!("{}", why.words()),
+                        AdvancedAbsence::NotServed => info!("{}", why.message()),
+                        AdvancedAbsence::OfKruise => warn!("{}", why.message()),
                     }
                 }
-                told = absence.map(|(why, _)| why);
+                absent = absence.map(|(why, _)| why);
                 let pause = match absence {
                     Some((_, pause)) => {
                         // End the watch first: a later event would add DaemonSets again after they are reported as gone.
                         drop(watch.take());
-                        if caches.hand_on(Input::NoAdvanced(told)).await.is_err() {
+                        if caches.hand_on(Input::NoAdvanced(absent)).await.is_err() {
                             return;
                         }
                         pause
@@ -436,11 +436,11 @@ impl<F> Queue<F> {
         if let Ended::Failed { verb, .. } = ended
             && failure == Failure::Forbidden
         {
-            parts.lacking.tell(verb, self.resource);
+            parts.lacking.report(verb, self.resource);
         }
         parts
             .log_throttle
-            .failed(self.resource, failure, &ended.words());
+            .failed(self.resource, failure, &ended.message());
     }
 
     /// Waits until fewer than [`PARALLEL_LISTS`] lists are in progress.

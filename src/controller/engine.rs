@@ -319,7 +319,7 @@ impl Engine {
         }
         let about = Subject::lease(&self.parts.lease_namespace);
         let events = &self.parts.events;
-        events.publish(&about, Severity::Warning, "KruiseRuns", why.words());
+        events.publish(&about, Severity::Warning, "KruiseRuns", why.message());
     }
 
     /// Schedules a pass even if no managed DaemonSet changed.

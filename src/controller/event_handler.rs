@@ -338,9 +338,9 @@ impl EventHandler {
                 let followed = self.follow_unreadable(watch, &event, |_| None);
                 followed.and(self.revision(index, number, event, now))
             }
-            Input::Pod(number, said, event) => {
+            Input::Pod(number, requested, event) => {
                 let followed = self.follow_unreadable(("pods", number), &event, |_| None);
-                followed.and(self.pod(index, number, event, said, now))
+                followed.and(self.pod(index, number, event, requested, now))
             }
             Input::Order(in_order) => {
                 Enqueue::sets(RequeueDelay::Short, index.know_order(in_order))
@@ -594,7 +594,7 @@ impl EventHandler {
         index: &mut Index,
         number: u64,
         event: Event<Item<k8s::Pod>>,
-        said: Timestamp,
+        requested: Timestamp,
         now: Timestamp,
     ) -> Enqueue {
         let mut groups = self.groups.iter_mut();
@@ -603,7 +603,7 @@ impl EventHandler {
         };
         let requeued = match event {
             Event::Init => {
-                known.pods.begin(said);
+                known.pods.begin(requested);
                 Vec::new()
             }
             Event::InitApply(Err(pod)) => {
@@ -901,16 +901,17 @@ mod tests {
     /// While the list is repeated, the listed objects remain known, but some may be missing.
     #[test]
     fn a_list_that_is_made_anew_is_complete_and_not_settled() {
-        let told = |listing: &Listing<BTreeSet<String>>| (listing.complete, listing.is_settled());
+        let state = |listing: &Listing<BTreeSet<String>>| (listing.complete, listing.is_settled());
         let mut listing = Listing::default();
-        assert_eq!(told(&listing), (false, false));
+        assert_eq!(state(&listing), (false, false));
         listing.begin();
         listing.seen.insert("node".to_owned());
         assert_eq!(listing.finish().len(), 1);
-        assert_eq!(told(&listing), (true, true));
+        assert_eq!(state(&listing), (true, true));
         listing.begin();
-        assert_eq!(told(&listing), (true, false));
+        assert_eq!(state(&listing), (true, false));
         assert!(listing.finish().is_empty());
-        assert_eq!(told(&listing), (true, true));
+        assert_eq!(state(&listing), (true, true));
     }
 }
+

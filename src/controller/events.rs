@@ -147,7 +147,7 @@ pub struct Events {
     /// Queue of Events about single pods. They are sent only while the other queue is empty.
     asides: Sender<Event>,
     /// Last note for each object, reason and topic, with the time of the last attempt to publish it.
-    said: Arc<Mutex<LastNotes>>,
+    last_notes: Arc<Mutex<LastNotes>>,
     clock: Clock,
     instance: String,
     metrics: Arc<Metrics>,
@@ -172,7 +172,7 @@ pub fn start(
         client: client.clone(),
         queue,
         asides,
-        said: Arc::default(),
+        last_notes: Arc::default(),
         clock,
         instance: cut(instance, INSTANCE_LIMIT).to_owned(),
         metrics: metrics.clone(),
@@ -194,7 +194,7 @@ impl EventSender {
 impl fmt::Debug for Events {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct("Events");
-        shown.field("said", &self.said).finish_non_exhaustive()
+        shown.field("last_notes", &self.last_notes).finish_non_exhaustive()
     }
 }
 
@@ -220,16 +220,16 @@ impl Events {
         let key = (subject_key(about), format!("{reason}/{topic}"));
         let note = cut(note, NOTE_LIMIT);
         let now = self.clock.now();
-        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        said.retain(|_, (_, at)| now.duration_since(*at) < REMEMBERED);
-        if let Some((last, at)) = said.get_mut(&key)
+        let mut last_notes = self.last_notes.lock().unwrap_or_else(PoisonError::into_inner);
+        last_notes.retain(|_, (_, at)| now.duration_since(*at) < REMEMBERED);
+        if let Some((last, at)) = last_notes.get_mut(&key)
             && last == note
         {
             *at = now;
             return;
         }
         if self.record(about, severity, reason, note) {
-            said.insert(key, (note.to_owned(), now));
+            last_notes.insert(key, (note.to_owned(), now));
         }
     }
 
@@ -282,8 +282,8 @@ impl Events {
     /// Forgets the last notes about an object that is gone or whose notes are outdated.
     pub fn forget(&self, about: &Subject) {
         let object = subject_key(about);
-        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        said.retain(|(key, _), _| *key != object);
+        let mut last_notes = self.last_notes.lock().unwrap_or_else(PoisonError::into_inner);
+        last_notes.retain(|(key, _), _| *key != object);
     }
 
     fn event(&self, about: &Subject, severity: Severity, reason: &str, note: &str) -> Event {
@@ -582,7 +582,7 @@ mod tests {
         events.publish(&agent(), Severity::Normal, "Settings", "b");
         sleep(Duration::from_secs(3601)).await;
         say("a");
-        assert_eq!(events.said.lock().unwrap().len(), 1);
+        assert_eq!(events.last_notes.lock().unwrap().len(), 1);
         drop(events);
         sending.finish().await;
         assert_eq!(*notes.lock().unwrap(), ["a", "b", "a"]);

@@ -17,7 +17,7 @@ const SILENCE: Duration = Duration::from_secs(30);
 
 /// Rate-limited log, shared by all callers that repeat failed calls. Clones share the same state.
 #[derive(Clone, Debug, Default)]
-pub struct LogThrottle(Arc<Mutex<BTreeMap<Cause, Complaint>>>);
+pub struct LogThrottle(Arc<Mutex<BTreeMap<Cause, CauseState>>>);
 
 /// Cause of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,15 +39,15 @@ impl Cause {
 
 /// State of one cause.
 #[derive(Clone, Copy, Debug, Default)]
-struct Complaint {
+struct CauseState {
     /// Time since which calls have failed; `None`: they succeed.
     since: Option<Instant>,
     /// Time of the last log line.
-    told: Option<Instant>,
+    last_logged: Option<Instant>,
     /// True if the cause was logged since it began.
-    known: bool,
+    is_logged: bool,
     /// Number of failures since the last log line.
-    untold: u64,
+    failures: u64,
 }
 
 impl LogThrottle {
@@ -73,15 +73,15 @@ impl LogThrottle {
     fn note_failed(&self, resource: &'static str, failure: Failure) -> Option<u64> {
         let now = Instant::now();
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let complaint = all.entry(Cause::new(resource, failure)).or_default();
-        complaint.since.get_or_insert(now);
-        complaint.untold += 1;
-        if complaint.told.is_some_and(|told| now < told + SILENCE) {
+        let state = all.entry(Cause::new(resource, failure)).or_default();
+        state.since.get_or_insert(now);
+        state.failures += 1;
+        if state.last_logged.is_some_and(|last| now < last + SILENCE) {
             return None;
         }
-        complaint.told = Some(now);
-        complaint.known = true;
-        Some(std::mem::take(&mut complaint.untold))
+        state.last_logged = Some(now);
+        state.is_logged = true;
+        Some(std::mem::take(&mut state.failures))
     }
 
     /// Returns the logged causes that have ended, each with its duration.
@@ -89,11 +89,11 @@ impl LogThrottle {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut over = Vec::new();
         for cause in [Cause::NoAnswer, Cause::Resource(resource)] {
-            let Some(complaint) = all.get_mut(&cause) else {
+            let Some(state) = all.get_mut(&cause) else {
                 continue;
             };
-            let since = complaint.since.take();
-            if std::mem::take(&mut complaint.known) {
+            let since = state.since.take();
+            if std::mem::take(&mut state.is_logged) {
                 over.extend(since.map(|since| (cause, since.elapsed())));
             }
         }

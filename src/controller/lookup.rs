@@ -250,16 +250,16 @@ impl Lookups {
                 warn!(daemonset = %key, %error, "Cannot look up objects");
                 (Enqueue::default(), None)
             }
-            LookupResult::NotCreated(said) => {
+            LookupResult::NotCreated(message) => {
                 if let Some(set) = index.set_mut(key) {
-                    let why = said.map(|said| not_created::said(&said, &key.name).into());
+                    let why = message.map(|message| not_created::said(&message, &key.name).into());
                     set.set_not_created(why);
                 }
                 (Enqueue::default(), None)
             }
-            LookupResult::NotReady(said) => {
+            LookupResult::NotReady(messages) => {
                 if let Some(set) = index.set_mut(key) {
-                    let why = said.into_iter().map(|(pod, why)| (pod, why.into()));
+                    let why = messages.into_iter().map(|(pod, why)| (pod, why.into()));
                     set.set_not_ready(why.collect());
                 }
                 (Enqueue::default(), None)
@@ -443,19 +443,19 @@ async fn not_ready(
     pods: Vec<(PodName, PodUid)>,
     now: Timestamp,
 ) -> LookupResult {
-    let mut said = BTreeMap::new();
+    let mut messages = BTreeMap::new();
     for (pod, uid) in pods {
-        let words = async { Ok(said_of(&client, &key.namespace, &pod, &uid, now).await) };
-        match within(WRITE_DEADLINE, words).await {
-            Ok(words) => said.extend(words.map(|words| (pod, words))),
+        let message = async { Ok(last_message_of(&client, &key.namespace, &pod, &uid, now).await) };
+        match within(WRITE_DEADLINE, message).await {
+            Ok(message) => messages.extend(message.map(|message| (pod, message))),
             Err(error) => return LookupResult::Failed(error),
         }
     }
-    LookupResult::NotReady(said)
+    LookupResult::NotReady(messages)
 }
 
 /// Returns the message of the last Warning Event about a pod. Without one, returns the message of its conditions.
-async fn said_of(
+async fn last_message_of(
     client: &Client,
     namespace: &str,
     pod: &PodName,
@@ -464,11 +464,11 @@ async fn said_of(
 ) -> Option<String> {
     let fields = format!("involvedObject.uid={uid},type=Warning");
     // If Events can't be read, use the pod's conditions. A missing permission is reported elsewhere.
-    let told = last_event(client, namespace, &fields)
+    let last = last_event(client, namespace, &fields)
         .await
         .unwrap_or_default();
-    let is_fresh = |event: &Event| said_at(event).is_some_and(|at| now.duration_since(at) < FRESH);
-    if let Some(event) = told.filter(is_fresh) {
+    let is_fresh = |event: &Event| occurred_at(event).is_some_and(|at| now.duration_since(at) < FRESH);
+    if let Some(event) = last.filter(is_fresh) {
         let source = event.source.as_ref();
         let by = source.and_then(|source| source.component.as_deref());
         let by = by.or(event.reporting_component.as_deref());
@@ -480,21 +480,21 @@ async fn said_of(
     let pod = pods.get_opt(pod.as_str()).await.ok()??;
     let condition = |kind| {
         let mut conditions = pod.status.conditions.iter();
-        let says_why = |told: &&Condition| {
-            told.kind == kind && told.status != "True" && !told.message.is_empty()
+        let says_why = |found: &&Condition| {
+            found.kind == kind && found.status != "True" && !found.message.is_empty()
         };
         conditions.find(says_why)
     };
-    let Some(told) = condition("PodScheduled").or_else(|| condition("Ready")) else {
-        let words = "no kubelet has started it";
-        return (pod.status.start_time.is_none()).then(|| not_ready::said("", words, "its status"));
+    let Some(found) = condition("PodScheduled").or_else(|| condition("Ready")) else {
+        let message = "no kubelet has started it";
+        return (pod.status.start_time.is_none()).then(|| not_ready::said("", message, "its status"));
     };
-    let by = format!("its condition {}", told.kind);
-    Some(not_ready::said(&told.reason, &told.message, &by))
+    let by = format!("its condition {}", found.kind);
+    Some(not_ready::said(&found.reason, &found.message, &by))
 }
 
 /// Returns the time at which an Event last occurred.
-fn said_at(event: &Event) -> Option<Timestamp> {
+fn occurred_at(event: &Event) -> Option<Timestamp> {
     let series = event
         .series
         .as_ref()
@@ -551,9 +551,10 @@ mod tests {
         assert!(!second.is_finished());
         assert!(end.send(()).is_ok());
         first.await.expect("the first");
-        let LookupResult::NotCreated(said) = second.await.expect("the second") else {
+        let LookupResult::NotCreated(message) = second.await.expect("the second") else {
             panic!("another result");
         };
-        assert_eq!(said.as_deref(), Some("second"));
+        assert_eq!(message.as_deref(), Some("second"));
     }
 }
+

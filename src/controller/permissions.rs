@@ -325,18 +325,18 @@ pub type DeniedPermission = (Permission, &'static str);
 impl DeniedPermissions {
     /// Creates the queue and its receiver.
     pub fn new() -> (Self, UnboundedReceiver<DeniedPermission>) {
-        let (told, heard) = unbounded_channel();
-        (Self(told), heard)
+        let (sender, receiver) = unbounded_channel();
+        (Self(sender), receiver)
     }
 
     /// Reports that a request with `verb` on `resource` (without its group) was denied.
-    pub fn tell(&self, verb: &str, resource: &str) {
+    pub fn report(&self, verb: &str, resource: &str) {
         let apply = granted_by(verb, resource, SetKind::Native, None);
-        self.tell_write(verb, resource, apply);
+        self.report_write(verb, resource, apply);
     }
 
     /// Reports that a write was denied. `apply` names the manifests that grant the right.
-    pub fn tell_write(&self, verb: &str, resource: &str, apply: &'static str) {
+    pub fn report_write(&self, verb: &str, resource: &str, apply: &'static str) {
         let components = COMPONENTS.iter().flat_map(|one| one.permissions);
         let mut known = NEEDED.iter().chain(components).chain(&ADVANCED);
         let meant = known.find(|known| known.is_for(verb, resource));
@@ -355,7 +355,7 @@ pub async fn follow(
     client: &Client,
     lease_namespace: &str,
     missing: &Missing,
-    mut told: UnboundedReceiver<DeniedPermission>,
+    mut denied: UnboundedReceiver<DeniedPermission>,
     metrics: &Metrics,
     lost: impl Fn(Permission),
 ) {
@@ -363,8 +363,8 @@ pub async fn follow(
     let known = missing.always.iter().chain(&missing.advanced);
     let mut lacking: BTreeSet<Permission> = known.chain(components).copied().collect();
     loop {
-        let heard = tokio::select! {
-            heard = told.recv() => heard,
+        let next = tokio::select! {
+            next = denied.recv() => next,
             () = sleep(ASK_AGAIN), if !lacking.is_empty() => {
                 for permission in lacking.clone() {
                     if is_granted(client, lease_namespace, permission).await {
@@ -377,7 +377,7 @@ pub async fn follow(
                 continue;
             }
         };
-        let Some((permission, apply)) = heard else {
+        let Some((permission, apply)) = next else {
             return;
         };
         if !lacking.contains(&permission) && !is_granted(client, lease_namespace, permission).await

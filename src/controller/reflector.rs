@@ -75,7 +75,7 @@ impl Ended {
     }
 
     /// Returns a message for the log.
-    pub(super) fn words(&self) -> String {
+    pub(super) fn message(&self) -> String {
         match self {
             Self::Expired => "the API server no longer has the changes since the last event".to_owned(),
             Self::NoStreamingList(why) => format!("streaming list not available: {why}"),
@@ -380,7 +380,7 @@ pub(super) async fn list_selected<K: Readable>(
     let listed = target.list(client, &Collector(Mutex::new(take))).await;
     listed.map(drop).map_err(|ended| match ended {
         Ended::Failed { error, .. } => error,
-        other => CallError::Kube(kube::Error::Service(other.words().into())),
+        other => CallError::Kube(kube::Error::Service(other.message().into())),
     })
 }
 

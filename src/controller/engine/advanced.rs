@@ -314,22 +314,22 @@ impl Engine {
 
     /// Records why a pod could not be created, and publishes it in one Event.
     fn note_not_created(&mut self, key: &SetKey, refusal: Option<&WriteError>) {
-        let said = refusal.map(|error| message(error, ""));
-        let said = said.filter(|said| !said.is_empty());
+        let message = refusal.map(|error| message(error, ""));
+        let message = message.filter(|message| !message.is_empty());
         if let Some(set) = self.index.set_mut(key) {
-            let why = said
+            let why = message
                 .as_deref()
-                .map(|said| not_created::said(said, &key.name).into());
+                .map(|message| not_created::said(message, &key.name).into());
             set.set_not_created(why);
         }
         let state = self.state.sets.entry(key.clone()).or_default();
-        let failure = said.clone().map(NotCreated::Pod);
+        let failure = message.clone().map(NotCreated::Pod);
         if state.not_created == failure {
             return;
         }
         state.not_created = failure;
-        if let Some(said) = said {
-            let note = format!("Error creating: {said}");
+        if let Some(message) = message {
+            let note = format!("Error creating: {message}");
             warn!(daemonset = %key, note, "Cannot create a pod");
             let notice = RolloutEvent {
                 warning: true,
@@ -598,9 +598,9 @@ impl Engine {
             return;
         }
         let message = message(refusal, "");
-        let said = format!("existing pods cannot be adopted: {message}");
+        let reason = format!("existing pods cannot be adopted: {message}");
         if let Some(set) = self.index.set_mut(key) {
-            set.set_not_created(Some(said.as_str().into()));
+            set.set_not_created(Some(reason.as_str().into()));
         }
         let state = self.state.sets.entry(key.clone()).or_default();
         let failure = Some(NotCreated::Adoption(message));
@@ -611,7 +611,7 @@ impl Engine {
         let notice = RolloutEvent {
             warning: true,
             reason: WRITE_REFUSED,
-            note: format!("{said}; no other pods are created on their nodes; retrying"),
+            note: format!("{reason}; no other pods are created on their nodes; retrying"),
             ..RolloutEvent::default()
         };
         self.publish(key, &notice);
@@ -720,12 +720,12 @@ impl Engine {
         if matches!(class(refusal), ErrorClass::Conflict | ErrorClass::Ignored) {
             return;
         }
-        let said = message(refusal, "");
+        let message = message(refusal, "");
         if let Some(set) = self.index.set_mut(key) {
-            set.set_not_created(Some(said.as_str().into()));
+            set.set_not_created(Some(message.as_str().into()));
         }
         let state = self.state.sets.entry(key.clone()).or_default();
-        let failure = Some(NotCreated::Revision(said.clone()));
+        let failure = Some(NotCreated::Revision(message.clone()));
         if state.not_created == failure {
             return;
         }
@@ -734,7 +734,7 @@ impl Engine {
             warning: true,
             reason: WRITE_REFUSED,
             note: format!(
-                "the API server rejects the ControllerRevision of the current template: {said}"
+                "the API server rejects the ControllerRevision of the current template: {message}"
             ),
             ..RolloutEvent::default()
         };

@@ -345,7 +345,7 @@ impl Engine {
             let note = |write_failures: &mut WriteFailures, node: &NodeName| {
                 is_refused = write_failures.is_refused(node, what);
                 let place = (node, about.uid());
-                let Some((class, said)) = &failed else {
+                let Some((class, message)) = &failed else {
                     return write_failures.accept(node, what);
                 };
                 match class {
@@ -353,14 +353,14 @@ impl Engine {
                         write_failures.note_unfit(about.uid().cloned())
                     }
                     ErrorClass::Rejected | ErrorClass::NotPermitted | ErrorClass::Invalid => {
-                        write_failures.refuse(place, what, said, now);
+                        write_failures.refuse(place, what, message, now);
                     }
-                    ErrorClass::Conflict => write_failures.conflict(place, what, said, now),
-                    ErrorClass::Internal => write_failures.meet(place, what, said, now),
+                    ErrorClass::Conflict => write_failures.conflict(place, what, message, now),
+                    ErrorClass::Internal => write_failures.meet(place, what, message, now),
                     // Back off on this pod if it failed before or the failure lasts. Otherwise the pod keeps its slot and is
                     // tried again at once.
                     ErrorClass::Busy if lasting || is_refused => {
-                        write_failures.meet(place, what, said, now);
+                        write_failures.meet(place, what, message, now);
                     }
                     ErrorClass::Busy | ErrorClass::Ignored => {}
                 }
@@ -377,7 +377,7 @@ impl Engine {
             state.pods.slow_down(now);
         }
         match (failed, result) {
-            (Some((_, said)), _) if is_unfit => self.publish_unfit(key, about, &said),
+            (Some((_, message)), _) if is_unfit => self.publish_unfit(key, about, &message),
             (_, Err(error)) => self.note_refusal(key, error, Some(what)),
             (_, Ok(())) => {}
         }
@@ -450,9 +450,9 @@ impl Engine {
             return; // a missing permission is reported in an Event of its own
         }
         // Unlike in messages about pods, don't replace the DaemonSet's name: a short name may be part of any word.
-        let said = message(error, "");
+        let message = message(error, "");
         // Server-side apply rejects fields that the CustomResourceDefinition lacks.
-        let definition = if said.contains("field not declared in schema") {
+        let definition = if message.contains("field not declared in schema") {
             "; the CustomResourceDefinition in the cluster is not the one of yurt-ds. Install it: kubectl apply -k \
              manifests/components/advanced"
         } else {
@@ -462,7 +462,7 @@ impl Engine {
             warning: true,
             reason: WRITE_REFUSED,
             note: format!(
-                "the API server rejects the status of the DaemonSet: {said}{definition}{}",
+                "the API server rejects the status of the DaemonSet: {message}{definition}{}",
                 self.unreported(key)
             ),
             ..RolloutEvent::default()
@@ -508,7 +508,7 @@ impl Engine {
             Failure::Blocked => debug!(daemonset = %key, %error, "A disruption budget blocks the eviction"),
             Failure::Forbidden if lacks_permission => {
                 let granted_by = permissions::granted_by(verb, resource, key.kind, write);
-                self.parts.lacking.tell_write(verb, resource, granted_by);
+                self.parts.lacking.report_write(verb, resource, granted_by);
                 let follows = match *resource {
                     apply::STATUS | advanced::STATUS => self.unreported(key),
                     _ => String::new(),

@@ -363,8 +363,8 @@ async fn what_is_missing_is_asked_for_until_it_is_granted() {
     };
     sleep(Duration::from_secs(600)).await;
     assert_eq!(asked.load(Ordering::Relaxed), 0, "nothing is missing");
-    lacking.tell("delete", "pods");
-    lacking.tell("delete", "something of others");
+    lacking.report("delete", "pods");
+    lacking.report("delete", "something of others");
     sleep(Duration::from_secs(100)).await;
     assert!(shows(1));
     assert_eq!(asked.load(Ordering::Relaxed), 4);
@@ -375,7 +375,7 @@ async fn what_is_missing_is_asked_for_until_it_is_granted() {
     assert_eq!(asked.load(Ordering::Relaxed), 5);
     // An API server that has just started denies requests for a moment. A permission that is granted at the first check is not
     // reported.
-    lacking.tell("watch", "pods");
+    lacking.report("watch", "pods");
     sleep(Duration::from_secs(600)).await;
     assert_eq!(asked.load(Ordering::Relaxed), 6);
     assert_eq!(lost.lock().unwrap().len(), 1);

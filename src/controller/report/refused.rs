@@ -48,9 +48,9 @@ pub(super) fn news(
     about: &str,
     known: Option<&ReportedFailures>,
 ) -> Option<RolloutEvent> {
-    let is_told = |sentence: &str| known.is_some_and(|known| known.says(sentence));
+    let is_known = |sentence: &str| known.is_some_and(|known| known.says(sentence));
     let groups = refused.groups();
-    let is_fresh = |group: &&Group<'_>| !is_told(group.sentence) && !group.lacks_permission();
+    let is_fresh = |group: &&Group<'_>| !is_known(group.sentence) && !group.lacks_permission();
     let group = groups.iter().find(is_fresh)?;
     Some(RolloutEvent {
         warning: true,
