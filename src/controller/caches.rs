@@ -539,34 +539,35 @@ mod tests {
         nodes.create(&Default::default(), &node).await.unwrap();
         let (caches, mut inputs) = Watches::new(parts(client, clock));
         let _watches = [caches.version(), caches.nodes()];
-        let mut told = Vec::new();
-        while told.last() != Some(&"done") {
+        let mut received = Vec::new();
+        while received.last() != Some(&"done") {
             match inputs.recv().await.unwrap() {
-                Input::Node(Event::Init) => told.push("begun"),
+                Input::Node(Event::Init) => received.push("begun"),
                 Input::Node(Event::InitApply(node)) => {
                     let node = node.expect("a readable Node");
                     assert_eq!(node.metadata.name.as_deref(), Some("node-1"));
-                    told.push("node");
+                    received.push("node");
                 }
-                Input::Node(Event::InitDone) => told.push("done"),
+                Input::Node(Event::InitDone) => received.push("done"),
                 Input::Order(_) => {}
                 other => panic!("{other:?}"),
             }
         }
         let asked = cluster.requests().into_iter();
         let asked = asked.filter(|count| count.resource == "nodes" && count.verb != "create");
-        (told, asked.map(|count| (count.verb, count.code)).collect())
+        (received, asked.map(|count| (count.verb, count.code)).collect())
     }
 
     #[tokio::test(start_paused = true)]
     async fn nodes_are_listed_by_their_watch_where_the_server_can_do_that_and_by_pages_elsewhere() {
-        let (told, asked) = listed(true).await;
-        assert_eq!(told, ["begun", "node", "done"]);
+        let (received, asked) = listed(true).await;
+        assert_eq!(received, ["begun", "node", "done"]);
         assert_eq!(asked, [("watch".to_owned(), 200)]);
-        let (told, asked) = listed(false).await;
-        assert_eq!(told, ["begun", "begun", "node", "done"]);
+        let (received, asked) = listed(false).await;
+        assert_eq!(received, ["begun", "begun", "node", "done"]);
         for answered in [("watch".to_owned(), 422), ("list".to_owned(), 200)] {
             assert!(asked.contains(&answered), "{asked:?}");
         }
     }
 }
+

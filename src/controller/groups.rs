@@ -223,11 +223,11 @@ mod tests {
             .collect();
         sets.push(("n", "a", "app=a"));
         let found = groups(&sets);
-        let told: Vec<(&str, usize)> = found
+        let counts: Vec<(&str, usize)> = found
             .iter()
             .map(|(what, names)| (what.as_str(), names.len()))
             .collect();
-        assert_eq!(told, [("n: app=a", 1), ("tenant: ", 1500)]);
+        assert_eq!(counts, [("n: app=a", 1), ("tenant: ", 1500)]);
         assert_eq!(groups(&sets[..16]).len(), 16);
         // One watch covers all pods of the namespace. The members' own selectors still tell their pods apart.
         let (a, b) = (SetKey::new("tenant", "a"), SetKey::new("tenant", "b"));

@@ -109,16 +109,16 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_api_server_that_is_away_is_told_at_once_then_twice_a_minute_and_when_it_is_back() {
         let log_throttle = LogThrottle::default();
-        let mut told = Vec::new();
+        let mut logged = Vec::new();
         let began = Instant::now();
         for _ in 0..240 {
             for resource in ["daemonsets", "controllerrevisions", "lease"] {
                 let news = log_throttle.note_failed(resource, Failure::Unreachable);
-                told.extend(news.map(|failures| (began.elapsed().as_secs(), failures)));
+                logged.extend(news.map(|failures| (began.elapsed().as_secs(), failures)));
             }
             tokio::time::sleep(Duration::from_millis(500)).await;
         }
-        assert_eq!(told, [(0, 1), (30, 180), (60, 180), (90, 180)]);
+        assert_eq!(logged, [(0, 1), (30, 180), (60, 180), (90, 180)]);
         let over = log_throttle.note_answered("lease");
         assert_eq!(over, [(Cause::NoAnswer, Duration::from_secs(120))]);
         assert_eq!(log_throttle.note_answered("daemonsets"), []);

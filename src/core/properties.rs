@@ -408,7 +408,7 @@ fn in_order(mut times: Vec<Timestamp>) -> Vec<Timestamp> {
 fn evicted(ended: u32) -> Box<PodProblem> {
     let problem = PodProblem {
         reason: "Evicted".into(),
-        said: Default::default(),
+        detail: Default::default(),
         restarts: 0,
         ended,
     };
@@ -476,7 +476,7 @@ fn pods() -> impl Random<Pod> {
                 in_place: in_place.into(),
                 problem: problem.map(|(reason, restarts)| {
                     PodProblem {
-                        said: Default::default(),
+                        detail: Default::default(),
                         reason: reason.into(),
                         restarts,
                         ended: 0,

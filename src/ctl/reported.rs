@@ -116,7 +116,7 @@ impl ReportedRollout {
             invalid,
             conditions: set.conditions.clone(),
             state: set.state.clone(),
-            record: set.record_that_stands().filter(is_present),
+            record: set.reported_record().filter(is_present),
             paused: set.last_pause(),
             pods,
             desired: view.present.get(key).and_then(|listed| listed.desired),

@@ -198,7 +198,7 @@ impl RevisionHistory {
         let found = lookup::find(access, key, context.clock.now()).await?;
         let known = found.index.set(key);
         let selector = known.map(|set| set.selector.clone());
-        let record = known.and_then(SetRecord::record_that_stands);
+        let record = known.and_then(SetRecord::reported_record);
         let settings = found.index.reading(key);
         let settings = settings
             .as_deref()

@@ -83,7 +83,7 @@ impl PodRecord {
             .and_then(|condition| condition.last_transition.as_ref())
             .map(|time| time.0);
         let state = state(pod);
-        let told = before.and_then(|before| before.pod.problem.as_deref());
+        let problem_before = before.and_then(|before| before.pod.problem.as_deref());
         let known = before.map(|before| &before.pod.in_place);
         let in_place = in_place(pod, state.as_ref(), known, shared);
         let restarted = Restarted::by(state.as_ref(), pod, &in_place);
@@ -112,10 +112,10 @@ impl PodRecord {
                 in_place,
                 problem: problem(pod, state.as_ref())
                     .or_else(|| condition("PodScheduled").and_then(unscheduled))
-                    .map(|problem| as_before(problem, told).into()),
+                    .map(|problem| as_before(problem, problem_before).into()),
                 exit: exit(pod, before.map(|before| &before.pod.exit), shared),
-                need_upgrade: condition(POD_NEED_UPGRADE).map(|told| ota_condition(told).into()),
-                image_ready: condition(POD_IMAGE_READY).map(|told| ota_condition(told).into()),
+                need_upgrade: condition(POD_NEED_UPGRADE).map(|found| ota_condition(found).into()),
+                image_ready: condition(POD_IMAGE_READY).map(|found| ota_condition(found).into()),
                 surge,
                 in_doubt: false,
             }),
@@ -341,8 +341,8 @@ fn ota_condition(condition: &k8s::Condition) -> OtaCondition {
 /// The transition time is the time of the first request, and the probe time is the end of the last attempt.
 fn failure(condition: &k8s::Condition) -> Option<PullFailure> {
     let failed = condition.last_probe.as_ref()?.0;
-    let said = condition.message.split_once(PULL_FAILED);
-    let why = said.map_or("", |(_, why)| {
+    let parts = condition.message.split_once(PULL_FAILED);
+    let why = parts.map_or("", |(_, why)| {
         why.rsplit_once(" (").map_or(why, |(why, _)| why)
     });
     (condition.status != "True").then(|| PullFailure {
@@ -363,8 +363,8 @@ fn state(pod: &k8s::Pod) -> Option<InPlaceState> {
 /// Returns true if the readiness gate for updates in place is open; `None` if the pod doesn't have that gate.
 fn in_place_gate(pod: &k8s::Pod) -> Option<bool> {
     let mut conditions = pod.status.conditions.iter();
-    let told = conditions.find(|condition| condition.kind == IN_PLACE_UPDATE_READY);
-    let is_open = told.is_some_and(|told| told.status == "True");
+    let gate = conditions.find(|condition| condition.kind == IN_PLACE_UPDATE_READY);
+    let is_open = gate.is_some_and(|gate| gate.status == "True");
     pod.spec.has_gate(IN_PLACE_UPDATE_READY).then_some(is_open)
 }
 
@@ -374,7 +374,7 @@ fn in_place(
     before: Option<&Shared<InPlace>>,
     shared: &mut SharedParts,
 ) -> Shared<InPlace> {
-    let known = before.filter(|before| before.containers.iter().map(told).eq(containers(pod)));
+    let known = before.filter(|before| before.containers.iter().map(reported).eq(containers(pod)));
     let containers: Arc<[RunningContainer]> = match known {
         Some(before) => before.containers.clone(),
         None => {
@@ -405,7 +405,7 @@ fn in_place(
 
 /// Fields of a container as received. They are compared first, because most containers have not changed.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct ToldContainer<'a> {
+struct ReportedContainer<'a> {
     name: &'a str,
     image: &'a str,
     reported: &'a str,
@@ -414,7 +414,7 @@ struct ToldContainer<'a> {
     is_init: bool,
 }
 
-impl<'a> ToldContainer<'a> {
+impl<'a> ReportedContainer<'a> {
     fn new(status: &'a k8s::ContainerStatus, image: &'a str, is_init: bool) -> Self {
         Self {
             name: &status.name,
@@ -438,8 +438,8 @@ impl<'a> ToldContainer<'a> {
     }
 }
 
-fn told(known: &RunningContainer) -> ToldContainer<'_> {
-    ToldContainer {
+fn reported(known: &RunningContainer) -> ReportedContainer<'_> {
+    ReportedContainer {
         name: &known.name,
         image: &known.image,
         reported: &known.reported,
@@ -449,11 +449,11 @@ fn told(known: &RunningContainer) -> ToldContainer<'_> {
     }
 }
 
-fn containers(pod: &k8s::Pod) -> impl Iterator<Item = ToldContainer<'_>> {
+fn containers(pod: &k8s::Pod) -> impl Iterator<Item = ReportedContainer<'_>> {
     let asked = pod.spec.containers.iter().map(|asked| {
         let mut statuses = pod.status.container_statuses.iter();
         let status = statuses.find(|status| status.name == asked.name);
-        let nothing = ToldContainer {
+        let nothing = ReportedContainer {
             name: &asked.name,
             image: &asked.image,
             reported: "",
@@ -462,10 +462,10 @@ fn containers(pod: &k8s::Pod) -> impl Iterator<Item = ToldContainer<'_>> {
             is_init: false,
         };
         status.map_or(nothing, |status| {
-            ToldContainer::new(status, &asked.image, false)
+            ReportedContainer::new(status, &asked.image, false)
         })
     });
     let restarted = pod.status.init_container_statuses.iter();
     let restarted = restarted.filter(|status| status.restart_count > 0);
-    asked.chain(restarted.map(|status| ToldContainer::new(status, "", true)))
+    asked.chain(restarted.map(|status| ReportedContainer::new(status, "", true)))
 }

@@ -16,7 +16,7 @@ pub(in crate::controller) struct RolloutEvent {
 }
 
 impl RolloutEvent {
-    /// Returns true if this Event repeats `told`.
+    /// Returns true if this Event repeats `last`.
     pub(in crate::controller) fn repeats(&self, last: &Self) -> bool {
         self == last || self.news.is_some() && self.news == last.news
     }

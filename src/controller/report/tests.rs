@@ -35,7 +35,7 @@ fn fleet(names: &[&str], problem: Option<&str>) -> Fleet {
         started: None,
         problem: problem.map(|reason| {
             PodProblem {
-                said: Default::default(),
+                detail: Default::default(),
                 reason: reason.into(),
                 restarts: 3,
                 ended: 0,

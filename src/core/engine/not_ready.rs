@@ -96,7 +96,7 @@ mod tests {
             problem: Some(
                 crate::core::PodProblem {
                     reason: "ErrImagePull".into(),
-                    said: Arc::default(),
+                    detail: Arc::default(),
                     restarts: 0,
                     ended: 0,
                 }

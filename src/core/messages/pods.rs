@@ -92,7 +92,7 @@ const CAUSE: usize = 69;
 
 /// Returns the details of the pod's problem from the kubelet or the scheduler; `None` if there are none.
 pub(super) fn trouble_cause(node: &Node) -> Option<String> {
-    let said = &trouble(node)?.said;
+    let said = &trouble(node)?.detail;
     (!said.is_empty()).then(|| cut(said, CAUSE).into_owned())
 }
 

@@ -413,7 +413,7 @@ fn causes<'a>(problems: impl Iterator<Item = &'a PodProblem>) -> String {
             .entry(PodProblem::steady(problem.word()))
             .or_insert("");
         if said.is_empty() {
-            *said = &problem.said;
+            *said = &problem.detail;
         }
     }
     let told = reasons.into_iter();

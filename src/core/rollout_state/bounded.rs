@@ -89,11 +89,11 @@ impl RolloutState {
             for group in &mut refused.writes {
                 group.more |= group.nodes.len() > names;
                 group.nodes.truncate(names);
-                group.said = cut(&group.said, letters).into();
+                group.message = cut(&group.message, letters).into();
             }
         }
-        for said in [&mut state.not_created, &mut state.invalid] {
-            *said = said.as_deref().map(|said| cut(said, letters).into());
+        for message in [&mut state.not_created, &mut state.invalid] {
+            *message = message.as_deref().map(|text| cut(text, letters).into());
         }
         let known = state.not_ready.into_iter().take(names);
         state.not_ready = known
@@ -102,7 +102,7 @@ impl RolloutState {
         state.failing.truncate(names);
         for failing in &mut state.failing {
             failing.nodes.truncate(names);
-            failing.said = cut(&failing.said, letters).into();
+            failing.message = cut(&failing.message, letters).into();
         }
         state
     }

@@ -51,7 +51,7 @@ fn full() -> RolloutState {
             since: at(50),
             writes: vec![FailureGroup {
                 write: WriteVerb::TransferOwnership,
-                said: "policy: no".into(),
+                message: "policy: no".into(),
                 nodes: names(&["edge-8"]),
                 more: true,
             }],
@@ -60,7 +60,7 @@ fn full() -> RolloutState {
         not_ready: [("agent-x".into(), "probe fails".into())].into(),
         failing: vec![FailingPods {
             reason: "Evicted".into(),
-            said: "low on memory".into(),
+            message: "low on memory".into(),
             nodes: names(&["edge-1"]),
         }],
         invalid: Some("k: v".into()),
@@ -87,7 +87,7 @@ fn what_is_written_is_read_back() {
 fn what_others_say_is_kept_and_steers_no_terminal() {
     let mut state = full();
     let said = "no \u{1b}[31m \u{202e} \u{7f} 停 \u{1f6d1} \"\\";
-    state.refused.as_mut().unwrap().writes[0].said = said.into();
+    state.refused.as_mut().unwrap().writes[0].message = said.into();
     let json = state.to_json();
     assert!(
         json.chars()
@@ -181,7 +181,7 @@ fn however_many_nodes_there_are_it_stays_small_and_becomes_more_careful() {
     let guard = guard.clone();
     state.pause.as_mut().unwrap().newcomers = many("new");
     state.refused.as_mut().unwrap().writes[0].nodes = many("refused");
-    state.refused.as_mut().unwrap().writes[0].said = "no ".repeat(100_000).into();
+    state.refused.as_mut().unwrap().writes[0].message = "no ".repeat(100_000).into();
     state.not_created = Some("no ".repeat(100_000).into());
     state.failing[0].nodes = many("failing");
     state

@@ -334,9 +334,9 @@ impl SetRecord {
     ///
     /// A pod that was rolled back in place from a newer template doesn't count as created from the current one.
     pub(super) fn is_of_template(&self, record: &PodRecord) -> bool {
-        let told = record.generation().zip(self.template_generation.as_deref());
+        let generations = record.generation().zip(self.template_generation.as_deref());
         let is_rolled_back = record.pod.in_place.reverted_from.is_some();
-        !is_rolled_back && told.is_none_or(|(pod, template)| pod == template)
+        !is_rolled_back && generations.is_none_or(|(pod, template)| pod == template)
     }
 
     /// Records whether `node` has no pod (`Some`), and then, whether a pod belongs there. Returns since when this state lasts.

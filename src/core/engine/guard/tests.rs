@@ -35,7 +35,7 @@ fn crashing(pod: Pod, reason: &str, restarts: u32) -> Pod {
     Pod {
         problem: Some(
             PodProblem {
-                said: Default::default(),
+                detail: Default::default(),
                 reason: reason.into(),
                 restarts,
                 ended: 0,

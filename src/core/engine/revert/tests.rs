@@ -24,7 +24,7 @@ fn crashing() -> Pod {
     Pod {
         problem: Some(
             PodProblem {
-                said: Default::default(),
+                detail: Default::default(),
                 reason: "Error".into(),
                 restarts: 4,
                 ended: 0,

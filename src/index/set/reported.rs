@@ -14,7 +14,7 @@ impl SetRecord {
     }
 
     /// Returns the guard's record that the status of the DaemonSet contains.
-    pub fn record_that_stands(&self) -> Option<FailureRecord> {
+    pub fn reported_record(&self) -> Option<FailureRecord> {
         self.state.guard.clone()
     }
 
