@@ -290,8 +290,8 @@ impl fmt::Display for CallError {
         match self {
             Self::TimedOut(deadline) => write!(f, "no response within {deadline:?}"),
             Self::Kube(kube::Error::Api(status)) => {
-                let said = one_line(&status.message, SENTENCE);
-                write!(f, "{said} (HTTP {})", status.code)
+                let message = one_line(&status.message, SENTENCE);
+                write!(f, "{message} (HTTP {})", status.code)
             }
             Self::Kube(error) => f.write_str(&chain(error)),
         }
@@ -332,17 +332,17 @@ fn in_one_line(error: impl std::error::Error) -> anyhow::Error {
 /// errors repeat their source.
 fn chain(error: &dyn std::error::Error) -> String {
     let mut last = error.to_string();
-    let mut told = last.clone();
+    let mut chain = last.clone();
     let mut next = error.source();
     while let Some(source) = next {
         let text = source.to_string();
         if !last.contains(&text) {
-            told = format!("{told}: {text}");
+            chain = format!("{chain}: {text}");
         }
         last = text;
         next = source.source();
     }
-    told
+    chain
 }
 
 /// Waits for a call for at most `deadline`.

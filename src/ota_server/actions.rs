@@ -278,7 +278,7 @@ impl Actions {
 fn not_applied(verb: ActionVerb, key: &PodKey, what: &str, error: &CallError) -> Answer {
     warn!(pod = %key, %error, "Cannot {what}");
     match (error.refused_by_admission(), error.failure()) {
-        (Some(said), _) => verb.refused_by_admission(said),
+        (Some(message), _) => verb.refused_by_admission(message),
         (None, Failure::Forbidden) => verb.not_applied(Reason::Forbidden),
         (None, _) => verb.not_applied(Reason::ApplyFailed),
     }

@@ -237,9 +237,9 @@ impl Cluster {
             ))),
             Fault::Denied(why) => {
                 let RequestInfo { resource, name, .. } = &parsed.info;
-                let said = format!("{resource} {name:?} is forbidden: {why}");
+                let message = format!("{resource} {name:?} is forbidden: {why}");
                 Ok(http::refusal(&status::ApiFailure::new(
-                    422, "Invalid", said,
+                    422, "Invalid", message,
                 )))
             }
             Fault::Pass | Fault::Delay(_) | Fault::ResetAfter => {

@@ -84,7 +84,7 @@ where
         pace,
         turns: VecDeque::new(),
         changes: BTreeMap::new(),
-        told: VecDeque::new(),
+        pending: VecDeque::new(),
         next: Instant::now(),
     };
     let next = async |mut backlog: Backlog<K>| Some((backlog.next().await?, backlog));
@@ -98,7 +98,7 @@ struct Backlog<K> {
     turns: VecDeque<WatchedKey>,
     changes: BTreeMap<WatchedKey, Vec<Event<K>>>,
     /// Events of the current object that remain to be delivered.
-    told: VecDeque<Event<K>>,
+    pending: VecDeque<Event<K>>,
     /// Time at which the events of the next object are delivered.
     next: Instant,
 }
@@ -106,7 +106,7 @@ struct Backlog<K> {
 impl<K: Resource> Backlog<K> {
     async fn next(&mut self) -> Option<Event<K>> {
         loop {
-            if let Some(event) = self.told.pop_front() {
+            if let Some(event) = self.pending.pop_front() {
                 return Some(event);
             }
             tokio::select! {
@@ -119,7 +119,7 @@ impl<K: Resource> Backlog<K> {
                 () = sleep_until(self.next), if !self.turns.is_empty() => {
                     let turn = self.turns.pop_front();
                     let changes = turn.and_then(|key| self.changes.remove(&key));
-                    self.told.extend(changes.into_iter().flatten());
+                    self.pending.extend(changes.into_iter().flatten());
                     self.next = Instant::now() + self.pace;
                 }
             }

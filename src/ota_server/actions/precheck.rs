@@ -58,7 +58,7 @@ pub(super) fn needs_upgrade(facts: &PodDetails) -> bool {
 /// `PodNeedUpgrade`.
 pub(super) fn is_repelled(facts: &PodDetails) -> bool {
     let announced = facts.need_upgrade.as_ref();
-    announced.is_some_and(|told| told.is_true() && told.reason == UNTOLERATED_TAINT)
+    announced.is_some_and(|found| found.is_true() && found.reason == UNTOLERATED_TAINT)
 }
 
 /// Returns the condition `PodImageReady`, unless it names another revision than `PodNeedUpgrade`.

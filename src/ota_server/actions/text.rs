@@ -68,10 +68,10 @@ impl ActionVerb {
 
     /// Returns the answer of check 11 if admission rejects the write. The admission message is appended to OpenYurt's text, which
     /// existing programs parse.
-    pub(super) fn refused_by_admission(self, said: &str) -> Answer {
-        let words: Vec<&str> = said.split_whitespace().collect();
-        let said: String = words.join(" ").chars().take(LONGEST).collect();
-        let text = format!("{}, rejected by the API server: {said}", self.failed());
+    pub(super) fn refused_by_admission(self, message: &str) -> Answer {
+        let words: Vec<&str> = message.split_whitespace().collect();
+        let message: String = words.join(" ").chars().take(LONGEST).collect();
+        let text = format!("{}, rejected by the API server: {message}", self.failed());
         answer(StatusCode::INTERNAL_SERVER_ERROR, Reason::Refused, text)
     }
 

@@ -65,8 +65,8 @@ mod tests {
 
     fn kept(cache: &PodCache) -> Vec<String> {
         let pods = cache.pods().unwrap_or_default();
-        let told = |pod: &NodePod| format!("{} {}", pod.key(), pod.facts().resource_version);
-        pods.iter().map(told).collect()
+        let shown = |pod: &NodePod| format!("{} {}", pod.key(), pod.facts().resource_version);
+        pods.iter().map(shown).collect()
     }
 
     #[test]

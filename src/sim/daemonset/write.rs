@@ -136,7 +136,7 @@ impl DaemonSetWriter {
                 Ok(NativeWriteAnswer::Pod(Box::new(pod)))
             }
             Err(error) => {
-                let note = format!("Error creating: {}", said(&error));
+                let note = format!("Error creating: {}", message_of(&error));
                 self.recorder.record("Warning", "FailedCreate", &note).await;
                 Err(error)
             }
@@ -166,7 +166,7 @@ impl DaemonSetWriter {
             }
             Ok(None) => Ok(NativeWriteAnswer::Stale),
             Err(error) => {
-                let note = format!("Error deleting: {}", said(&error));
+                let note = format!("Error deleting: {}", message_of(&error));
                 self.recorder.record("Warning", "FailedDelete", &note).await;
                 Err(error)
             }
@@ -225,7 +225,7 @@ fn stale<T>(result: Result<T, Error>) -> Result<Option<T>, Error> {
 }
 
 /// Returns the message of an error. For an API error, it is the API server's message.
-fn said(error: &Error) -> String {
+fn message_of(error: &Error) -> String {
     match error {
         Error::Api(status) => status.message.clone(),
         other => other.to_string(),

@@ -90,7 +90,7 @@ pub(super) struct KubeletContainer {
     /// `imageID` that another kubelet reported for `ran_image`, before this one took over the pod.
     ///
     /// It is reported as long as the image stays the same.
-    pub(super) told_id: Option<String>,
+    pub(super) reported_id: Option<String>,
     pub(super) state: PodState,
     pub(super) last: Option<PodExit>,
     pub(super) restarts: i32,
@@ -190,7 +190,7 @@ impl KubeletContainer {
             name: name.to_owned(),
             image: image.to_owned(),
             ran_image: None,
-            told_id: None,
+            reported_id: None,
             state: PodState::Waiting("ContainerCreating"),
             last: None,
             restarts: 0,
@@ -316,7 +316,7 @@ impl KubeletPod {
                 ready: old.ready,
                 ran: true,
                 ran_image: Some(old.image.clone()),
-                told_id: Some(old.image_id.clone()).filter(|id| !id.is_empty()),
+                reported_id: Some(old.image_id.clone()).filter(|id| !id.is_empty()),
                 ..KubeletContainer::new(&old.name, image)
             });
         }
@@ -521,7 +521,7 @@ impl KubeletPod {
             ImageKey::from_reference(ran) != ImageKey::from_reference(&container.image)
         }) {
             container.ran_image = Some(container.image.clone());
-            container.told_id = None;
+            container.reported_id = None;
         }
         if self.lacks_program(index, &behaviour) {
             let container = &mut self.containers[index];
