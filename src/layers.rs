@@ -32,9 +32,7 @@ fn is_test(file: &str) -> bool {
 }
 
 fn layer_of(module: &str) -> Option<usize> {
-    LAYERS
-        .iter()
-        .position(|modules| modules.contains(&module))
+    LAYERS.iter().position(|modules| modules.contains(&module))
 }
 
 fn files(folder: &Path, found: &mut Vec<PathBuf>) {
@@ -128,7 +126,10 @@ fn a_message_about_an_import_from_a_higher_layer_names_both_files() {
         "src/core/plan.rs:3 (layer 0) imports from src/ctl.rs (layer 5): imports must point to lower layers; move the shared code down"
     );
     let same_layer = found("ota_server/pod", "use crate::{controller::lease, core};");
-    assert!(same_layer.contains("src/controller.rs (layer 3)"), "{same_layer}");
+    assert!(
+        same_layer.contains("src/controller.rs (layer 3)"),
+        "{same_layer}"
+    );
     let test = "fn a() {}\n#[cfg(test)]\nmod tests {\n    use crate::sim::dice;\n}\n";
     assert_eq!(found("core/plan", test), "");
     assert!(found("attic", "").contains("has no layer"));

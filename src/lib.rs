@@ -61,10 +61,10 @@ pub mod task;
 #[cfg(test)]
 mod documents;
 #[cfg(test)]
-mod layers;
-#[cfg(test)]
 #[path = "../tests/support/fnv.rs"]
 mod fnv;
+#[cfg(test)]
+mod layers;
 #[cfg(test)]
 #[path = "../tests/support/machine.rs"]
 mod machine;

@@ -555,7 +555,10 @@ mod tests {
         }
         let asked = cluster.requests().into_iter();
         let asked = asked.filter(|count| count.resource == "nodes" && count.verb != "create");
-        (received, asked.map(|count| (count.verb, count.code)).collect())
+        (
+            received,
+            asked.map(|count| (count.verb, count.code)).collect(),
+        )
     }
 
     #[tokio::test(start_paused = true)]
@@ -570,4 +573,3 @@ mod tests {
         }
     }
 }
-

@@ -914,4 +914,3 @@ mod tests {
         assert_eq!(state(&listing), (true, true));
     }
 }
-

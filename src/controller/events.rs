@@ -194,7 +194,9 @@ impl EventSender {
 impl fmt::Debug for Events {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct("Events");
-        shown.field("last_notes", &self.last_notes).finish_non_exhaustive()
+        shown
+            .field("last_notes", &self.last_notes)
+            .finish_non_exhaustive()
     }
 }
 
@@ -220,7 +222,10 @@ impl Events {
         let key = (subject_key(about), format!("{reason}/{topic}"));
         let note = cut(note, NOTE_LIMIT);
         let now = self.clock.now();
-        let mut last_notes = self.last_notes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last_notes = self
+            .last_notes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         last_notes.retain(|_, (_, at)| now.duration_since(*at) < REMEMBERED);
         if let Some((last, at)) = last_notes.get_mut(&key)
             && last == note
@@ -282,7 +287,10 @@ impl Events {
     /// Forgets the last notes about an object that is gone or whose notes are outdated.
     pub fn forget(&self, about: &Subject) {
         let object = subject_key(about);
-        let mut last_notes = self.last_notes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last_notes = self
+            .last_notes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         last_notes.retain(|(key, _), _| *key != object);
     }
 

@@ -416,7 +416,7 @@ pub(super) async fn last_event(
     let take = |event: Event| {
         if last
             .as_ref()
-            .is_none_or(|last| said_at(last) <= said_at(&event))
+            .is_none_or(|last| occurred_at(last) <= occurred_at(&event))
         {
             last = Some(event);
         }
@@ -467,7 +467,8 @@ async fn last_message_of(
     let last = last_event(client, namespace, &fields)
         .await
         .unwrap_or_default();
-    let is_fresh = |event: &Event| occurred_at(event).is_some_and(|at| now.duration_since(at) < FRESH);
+    let is_fresh =
+        |event: &Event| occurred_at(event).is_some_and(|at| now.duration_since(at) < FRESH);
     if let Some(event) = last.filter(is_fresh) {
         let source = event.source.as_ref();
         let by = source.and_then(|source| source.component.as_deref());
@@ -487,7 +488,8 @@ async fn last_message_of(
     };
     let Some(found) = condition("PodScheduled").or_else(|| condition("Ready")) else {
         let message = "no kubelet has started it";
-        return (pod.status.start_time.is_none()).then(|| not_ready::said("", message, "its status"));
+        return (pod.status.start_time.is_none())
+            .then(|| not_ready::said("", message, "its status"));
     };
     let by = format!("its condition {}", found.kind);
     Some(not_ready::said(&found.reason, &found.message, &by))
@@ -557,4 +559,3 @@ mod tests {
         assert_eq!(message.as_deref(), Some("second"));
     }
 }
-

@@ -150,11 +150,7 @@ impl Metrics {
                 r.register_collector(Box::new(rollouts.clone()));
                 rollouts
             },
-            writes: counters(
-                r,
-                "api_writes",
-                "Write requests, by outcome",
-            ),
+            writes: counters(r, "api_writes", "Write requests, by outcome"),
             withheld: counters(
                 r,
                 "writes_withheld",
@@ -190,11 +186,7 @@ impl Metrics {
                 "queue_overflow",
                 "Times that a watch waited because the event queue was full",
             ),
-            task_failures: counter(
-                r,
-                "task_failures",
-                "Tasks that panicked",
-            ),
+            task_failures: counter(r, "task_failures", "Tasks that panicked"),
             leader: gauge(r, "leader", "1: this replica leads"),
             other_installations: gauge(
                 r,

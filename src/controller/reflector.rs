@@ -77,7 +77,9 @@ impl Ended {
     /// Returns a message for the log.
     pub(super) fn message(&self) -> String {
         match self {
-            Self::Expired => "the API server no longer has the changes since the last event".to_owned(),
+            Self::Expired => {
+                "the API server no longer has the changes since the last event".to_owned()
+            }
             Self::NoStreamingList(why) => format!("streaming list not available: {why}"),
             Self::Failed { doing, error, .. } => format!("{doing}: {error}"),
             Self::Silent(silence) => format!("the watch received nothing for {silence:?}"),

@@ -202,7 +202,10 @@ mod tests {
             error: CallError::TimedOut(Duration::from_secs(4)),
         };
         let found = (super::message(&silent, "a"), class(&silent));
-        assert_eq!(found, ("no response within 4s".to_owned(), ErrorClass::Busy));
+        assert_eq!(
+            found,
+            ("no response within 4s".to_owned(), ErrorClass::Busy)
+        );
     }
 
     #[test]

@@ -336,12 +336,12 @@ mod tests {
         };
         case("", "which is not JSON");
         case("[]", "which is not a JSON object");
-        case(r#"{"inPlaceUpdate": {}}"#, "inPlaceUpdate is not possible");
+        case(r#"{"inPlaceUpdate": {}}"#, "inPlaceUpdate is not supported");
         case(
             r#"{"postDelete": {}}"#,
-            "unknown field postDelete; known is preDelete",
+            "unknown field postDelete (known: preDelete)",
         );
-        case(r#"{"preDelete": []}"#, "preDelete is no JSON object");
+        case(r#"{"preDelete": []}"#, "preDelete is not a JSON object");
         case(
             r#"{"preDelete": {"labelHandler": {}}}"#,
             "unknown field preDelete.labelHandler",

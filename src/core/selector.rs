@@ -109,10 +109,7 @@ impl Selector {
             let fields = "an expression with only key, operator and values";
             only_fields(expression, &["key", "operator", "values"], fields)?;
             if !expression["key"].as_str().is_some_and(is_label_key) {
-                return Err(unusable(
-                    expression,
-                    "an expression with a valid label key",
-                ));
+                return Err(unusable(expression, "an expression with a valid label key"));
             }
         }
         Self::from_json(selector)
@@ -230,7 +227,10 @@ impl Requirement {
             other => return Err(unusable(other, "a list of values")),
         };
         if operators != Operators::Fields && !values.iter().all(|v| is_label_value(v)) {
-            return Err(unusable(expression, "an expression with valid label values"));
+            return Err(unusable(
+                expression,
+                "an expression with valid label values",
+            ));
         }
         let of_labels = operators != Operators::Fields;
         let enough = values.len() == 1 || (of_labels && !values.is_empty());

@@ -202,9 +202,12 @@ fn window(part: &str) -> Result<Window, Unreadable> {
         .split_once('-')
         .and_then(|(from, to)| Some((minutes(from)?, minutes(to)?)))
         .filter(|(from, to)| from != to && *from < DAY)
-        .ok_or_else(|| unreadable("valid times such as 22:00-05:00 (a whole day is 00:00-24:00)"))?;
+        .ok_or_else(|| {
+            unreadable("valid times such as 22:00-05:00 (a whole day is 00:00-24:00)")
+        })?;
     Ok(Window {
-        days: self::days(days).ok_or_else(|| unreadable("valid days such as Mon-Fri or Sat,Sun"))?,
+        days: self::days(days)
+            .ok_or_else(|| unreadable("valid days such as Mon-Fri or Sat,Sun"))?,
         from,
         to,
         zone: TimeZoneDatabase::bundled()
@@ -348,10 +351,7 @@ mod tests {
             ("", "days, times or time zone"),
             ("always", "days, times or time zone"),
             ("Mon 22:00-05:00", "days, times or time zone"),
-            (
-                "Mon 22:00-05:00 Europe/Berlin;",
-                "days, times or time zone",
-            ),
+            ("Mon 22:00-05:00 Europe/Berlin;", "days, times or time zone"),
             ("Moon 22:00-05:00 UTC", "days such as"),
             ("Mon- 22:00-05:00 UTC", "days such as"),
             ("Mon 22-05 UTC", "times such as"),

@@ -1,8 +1,8 @@
 //! State of a managed DaemonSet: settings, pods, and the controller's writes that the watches don't show yet.
 
 mod pods;
-mod revisions;
 mod reported;
+mod revisions;
 mod writes;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -172,7 +172,9 @@ fn read(path: &Path, node: &str) -> io::Result<Option<(Timestamp, Vec<NodePod>)>
         Err(error) => return Err(error),
     };
     if length > LONGEST {
-        return Err(io::Error::other("the file is too large for a saved state: remove it"));
+        return Err(io::Error::other(
+            "the file is too large for a saved state: remove it",
+        ));
     }
     let mut splitter = ListSplitter::default();
     let mut pods = Vec::new();
@@ -391,7 +393,7 @@ mod tests {
         case(b"\0\0\0", "expected value");
         case(b"[]", "");
         case(b"{}", "form");
-        case(br#"{"form":2,"whatever":[]}"#, "form 2");
+        case(br#"{"form":2,"whatever":[]}"#, "format 2");
         case(br#"{"form":1,"node":"edge"}"#, "heard");
         case(br#"{"form":1,"node":"edge","heard":"then","items":[]}"#, "");
         case(
@@ -399,7 +401,7 @@ mod tests {
             "",
         );
         let other = format!("{}]}}", head("other", at()));
-        case(other.as_bytes(), "of node other, not of edge");
+        case(other.as_bytes(), "belongs to node other, not to edge");
         let torn = format!("{}{}", head("edge", at()), pod("a").raw());
         case(torn.as_bytes(), "");
         std::fs::remove_file(&path).unwrap();

@@ -198,7 +198,9 @@ impl NodeWatch {
                 }
                 Ok(Ok(None)) if lasts => return Ok(()),
                 Ok(Ok(None)) => {
-                    return Err(WatchError::refused("the watch ended immediately".to_owned()));
+                    return Err(WatchError::refused(
+                        "the watch ended immediately".to_owned(),
+                    ));
                 }
             }
         }

@@ -376,11 +376,17 @@ fn first_namespace(name: &str, uid: &str, options: &ClusterOptions) -> Value {
 }
 
 fn away() -> io::Error {
-    io::Error::new(io::ErrorKind::ConnectionRefused, "the API server is unavailable")
+    io::Error::new(
+        io::ErrorKind::ConnectionRefused,
+        "the API server is unavailable",
+    )
 }
 
 fn reset() -> io::Error {
-    io::Error::new(io::ErrorKind::ConnectionReset, "the connection was interrupted")
+    io::Error::new(
+        io::ErrorKind::ConnectionReset,
+        "the connection was interrupted",
+    )
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

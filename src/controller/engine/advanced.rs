@@ -275,7 +275,12 @@ impl Engine {
                     if let Some(pod) = &pod {
                         let name = pod.metadata.name.as_deref().unwrap_or_default();
                         debug!(daemonset = %key, %node, pod = name, "Created a pod");
-                        self.publish_pod(key, "SuccessfulCreate", format!("Created pod: {name}"), now);
+                        self.publish_pod(
+                            key,
+                            "SuccessfulCreate",
+                            format!("Created pod: {name}"),
+                            now,
+                        );
                     }
                     (false, Some(false))
                 }

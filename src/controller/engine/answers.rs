@@ -505,7 +505,9 @@ impl Engine {
                 debug!(daemonset = %key, %error, "The cached object was outdated");
             }
             // The disruption budget is reported in the status, so don't log it for each attempt.
-            Failure::Blocked => debug!(daemonset = %key, %error, "A disruption budget blocks the eviction"),
+            Failure::Blocked => {
+                debug!(daemonset = %key, %error, "A disruption budget blocks the eviction")
+            }
             Failure::Forbidden if lacks_permission => {
                 let granted_by = permissions::granted_by(verb, resource, key.kind, write);
                 self.parts.lacking.report_write(verb, resource, granted_by);

@@ -88,7 +88,11 @@ fn attempt(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> (Plan, InView)
 
 /// Returns the plan for a fleet to which any rule may apply.
 fn whole(mut draft: PlanDraft<'_>) -> Plan {
-    let (strategy, fleet, now) = (draft.evaluation.strategy, draft.evaluation.fleet, draft.evaluation.now);
+    let (strategy, fleet, now) = (
+        draft.evaluation.strategy,
+        draft.evaluation.fleet,
+        draft.evaluation.now,
+    );
     let revision = match draft.target() {
         Ok(revision) => revision,
         Err(behind) => return draft.hold(behind),
@@ -244,7 +248,8 @@ impl<'a> PlanDraft<'a> {
             let Class::Surging(pair) = class else {
                 continue;
             };
-            if let Some(parting) = WithdrawnPair::new(&self.evaluation.fleet.nodes[position], terms) {
+            if let Some(parting) = WithdrawnPair::new(&self.evaluation.fleet.nodes[position], terms)
+            {
                 (pair.progress, pair.turn) = (parting.progress, parting.turn);
                 let verdict = Verdict::InProgress(parting.progress);
                 self.verdicts[position] = pair.failed_or(verdict);
@@ -261,8 +266,10 @@ impl<'a> PlanDraft<'a> {
         for (position, class) in self.evaluation.classes.iter().enumerate() {
             let is_left = matches!(class, Class::UntoleratedTaint | Class::NotTargeted);
             if is_left && self.evaluation.summary.is_paired(position) {
-                let parting =
-                    WithdrawnPair::new(&self.evaluation.fleet.nodes[position], self.evaluation.terms);
+                let parting = WithdrawnPair::new(
+                    &self.evaluation.fleet.nodes[position],
+                    self.evaluation.terms,
+                );
                 let progress = parting.map_or(Progress::SurgeLeaving, |parting| parting.progress);
                 self.verdicts[position] = Verdict::InProgress(progress);
             }
@@ -283,7 +290,8 @@ impl<'a> PlanDraft<'a> {
     /// Opens readiness gates of new pods while the rollout waits.
     fn open_gates(&mut self) {
         if self.evaluation.summary.is_marked {
-            self.actions.extend(removal::open_gates(self.evaluation.fleet));
+            self.actions
+                .extend(removal::open_gates(self.evaluation.fleet));
         }
     }
 

@@ -67,8 +67,15 @@ impl<'a> FleetEvaluation<'a> {
         let attribution = attribute(strategy, fleet, now, &mut classes, &summary);
         revert::mark(strategy, fleet, &mut classes);
         scope.narrow(strategy, fleet, &summary, &mut classes);
-        let wave_progress =
-            WaveProgress::new(fleet, members, &classes, &summary, &attribution, &scope, now);
+        let wave_progress = WaveProgress::new(
+            fleet,
+            members,
+            &classes,
+            &summary,
+            &attribution,
+            &scope,
+            now,
+        );
         let budget = Budget::count(
             &classes,
             &fleet.crowd,

@@ -89,7 +89,8 @@ fn rolled_back<'a>(record: &FailureRecord, node: &'a Node) -> Option<&'a Pod> {
 
 /// Returns true if the pod of the node at `position` was rolled back from the revision that the guard stopped.
 pub(super) fn is_back(strategy: &Strategy, fleet: &Fleet, position: usize) -> bool {
-    stop(strategy, fleet).is_some_and(|record| rolled_back(record, &fleet.nodes[position]).is_some())
+    stop(strategy, fleet)
+        .is_some_and(|record| rolled_back(record, &fleet.nodes[position]).is_some())
 }
 
 /// Turns the classes of nodes whose rolled-back pod is not available (yet) into [`Class::InProgress`].

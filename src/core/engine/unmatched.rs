@@ -104,7 +104,9 @@ fn none_of(selector: &Selector, nodes: &[&Node]) -> String {
     let failing: Vec<&Requirement> = selector.requirements().iter().collect();
     let (met, failing): (Vec<_>, Vec<_>) = failing.into_iter().partition(is_met);
     if failing.is_empty() && met.len() > 1 {
-        return format!("{none} (each requirement matches some nodes, but no node matches all of them)");
+        return format!(
+            "{none} (each requirement matches some nodes, but no node matches all of them)"
+        );
     }
     let mut similar = Vec::new();
     for asked in failing {

@@ -136,7 +136,14 @@ impl<'a> WaveProgress<'a> {
         if let Some(waves) = configured {
             wave_progress.tally(classes, scope);
             wave_progress.tally_failed(waves, fleet, classes, attribution);
-            wave_progress.evaluate_completeness(strategy, fleet, classes, summary, attribution, scope);
+            wave_progress.evaluate_completeness(
+                strategy,
+                fleet,
+                classes,
+                summary,
+                attribution,
+                scope,
+            );
             wave_progress.evaluate_openness(waves, fleet, now);
             let terms = Terms::new(strategy, fleet, now);
             wave_progress.excuse_idle(strategy, classes, summary, terms);
@@ -187,7 +194,8 @@ impl<'a> WaveProgress<'a> {
 
     /// Returns true if a node in this open wave waits for a replacement.
     pub(super) fn waits(&self, wave: usize) -> bool {
-        self.configured.is_none() || self.waves[wave].shut.is_none() && self.waves[wave].outdated > 0
+        self.configured.is_none()
+            || self.waves[wave].shut.is_none() && self.waves[wave].outdated > 0
     }
 
     /// Returns how many nodes with a broken and with an available old pod this wave allows to be replaced now.

@@ -73,7 +73,9 @@ impl fmt::Display for ParseError {
         let why = match self {
             Self::NoList => "it is not a JSON list",
             Self::TooMany => "it has more than 64 entries",
-            Self::NoDaemonSet => "an entry lacks the key daemonset, such as \"default/nginx-daemonset\"",
+            Self::NoDaemonSet => {
+                "an entry lacks the key daemonset, such as \"default/nginx-daemonset\""
+            }
             Self::NoKey(key) => {
                 quoted = format!(
                     "the daemonset {key:?} of an entry is not NAMESPACE/NAME, such as \"default/nginx-daemonset\""

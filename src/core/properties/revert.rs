@@ -47,7 +47,9 @@ fn stopped() -> impl Random<Fleet> {
         for pod in fleet.nodes.iter_mut().flat_map(|node| &mut node.pods) {
             let (die, named) = (dice.next(), pod.clone());
             *pod = match (pod.revision, die) {
-                (PodRevision::Current, Some(0)) => named.named("new").rolled_back(now().as_second()),
+                (PodRevision::Current, Some(0)) => {
+                    named.named("new").rolled_back(now().as_second())
+                }
                 (PodRevision::Current, Some(1)) => named.named("mine"),
                 (PodRevision::Current, _) => named.named("new"),
                 (_, Some(0..=2)) => named.named("old").rolled_back(now().as_second()),

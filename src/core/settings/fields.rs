@@ -317,11 +317,14 @@ fn check_pods(selector: &Value, template: &Value) -> Result<(), Invalid> {
     };
     let (field, written) = ("spec.selector", selector);
     let Ok(selector) = Selector::from_json(selector) else {
-        return refused(field, written, "which is not a label selector; use matchLabels");
+        return refused(
+            field,
+            written,
+            "which is not a label selector; use matchLabels",
+        );
     };
     if selector == Selector::default() {
-        let why =
-            "which selects every pod of the namespace (SelectingAll); select a label of the template";
+        let why = "which selects every pod of the namespace (SelectingAll); select a label of the template";
         return refused(field, written, why);
     }
     let containers = template

@@ -137,7 +137,12 @@ impl<'a> Reader<'a> {
     /// Returns the value, or `default` if it is invalid.
     ///
     /// If the mode uses the setting (`is_used`), the reader keeps the error. Otherwise the error only becomes a warning.
-    pub(super) fn value_or<T>(&mut self, is_used: bool, value: Result<T, Invalid>, default: T) -> T {
+    pub(super) fn value_or<T>(
+        &mut self,
+        is_used: bool,
+        value: Result<T, Invalid>,
+        default: T,
+    ) -> T {
         value.unwrap_or_else(|invalid| {
             if is_used {
                 self.invalid.get_or_insert(invalid);

@@ -556,11 +556,7 @@ fn failure_domains_have_a_label_key_and_a_count_that_is_not_zero() {
             "a zone",
             "which is not a valid value; use a node label key",
         ),
-        (
-            TOPOLOGY_KEY,
-            "",
-            "which is empty; use a node label key",
-        ),
+        (TOPOLOGY_KEY, "", "which is empty; use a node label key"),
         (MAX_DOMAINS, "0", "which is zero; use a whole number"),
         (
             MAX_DOMAINS,
@@ -1149,7 +1145,10 @@ fn what_happens_on_failure_is_one_of_two_words_and_the_third_is_refused_with_the
     let reverts = without_notes(read("RevertInPlace"));
     assert_eq!(reverts.on_failure, OnFailure::RevertInPlace);
     for (text, cure) in [
-        ("RevertSpec", "use RevertInPlace, which rolls back only the pods"),
+        (
+            "RevertSpec",
+            "use RevertInPlace, which rolls back only the pods",
+        ),
         ("revertinplace", "use Stop or RevertInPlace"),
     ] {
         let ParsedSettings::Invalid(invalid, _) = read(text) else {
@@ -1166,7 +1165,7 @@ fn what_kruise_asks_for_on_its_own_daemonsets_is_refused_or_warned_of_here() {
     let invalid = refusal(read_annotations(&[auto, (progressive, "true")]));
     let said = invalid.to_string();
     assert!(said.starts_with(
-        "daemonset.kruise.io/progressive-create-pod is \"true\", which is not possible"
+        "daemonset.kruise.io/progressive-create-pod is \"true\", which is not supported"
     ));
     assert!(said.ends_with("remove the annotation"));
     without_notes(read_annotations(&[auto, (progressive, "false")]));
@@ -1206,7 +1205,7 @@ fn a_pull_is_bounded_and_may_wait_for_ready_pods() {
     without_notes(read_annotations(&[(UPDATE_STRATEGY, "OTA"), timeout]));
     for setting in [timeout, min_ready] {
         let note = only_note(rolling(&[setting]));
-        let says = "has no effect without apps.openyurt.io/image-predownload-parallelism (or";
+        let says = "has no effect without apps.openyurt.io/image-predownload-parallelism or an in-place";
         assert!(note.warning && note.text.contains(says), "{}", note.text);
     }
     let refused = refusal(rolling(&[pulls, (IMAGE_PREDOWNLOAD_TIMEOUT_SECONDS, "5m")]));
@@ -1243,7 +1242,7 @@ fn a_surge_whose_pods_may_drive_others_off_is_told_with_the_class() {
     };
     assert!(note.warning);
     let begins = "apps.openyurt.io/max-surge is 2, and the template's priorityClassName is \"edge-critical\": on a node \
-                  without room for two pods the new one drives pods of lower priority off";
+                  without room for two pods, the new pod preempts pods of lower priority";
     assert!(note.text.starts_with(begins), "{}", note.text);
     assert_eq!(notes(&[(UPDATE_STRATEGY, "auto")]), []);
 }

@@ -169,9 +169,8 @@ fn list(written: Written<'_>) -> Result<Vec<Wave>, Invalid> {
         let entry = Entry::new(&place, entry)?;
         let wave = entry.wave()?;
         if let Some(other) = list.iter().position(|other| other.name == wave.name) {
-            let why = format!(
-                "which is also the name of waves[{other}]; give each wave its own name"
-            );
+            let why =
+                format!("which is also the name of waves[{other}]; give each wave its own name");
             return Err(Invalid::new(&entry.key("name"), &wave.name, why));
         }
         list.push(wave);

@@ -188,7 +188,7 @@ fn every_state_of_a_node_has_words() {
 
     let problem = |reason: &str, restarts, ended| {
         let problem = PodProblem {
-            said: Default::default(),
+            detail: Default::default(),
             reason: reason.into(),
             restarts,
             ended,

@@ -9,7 +9,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::SetRecord;
 use crate::core::fleet::in_place::{InPlaceTransition, InPlaceTransitions};
 use crate::core::images::TemplateImage;
-use crate::core::revision::{RevisionFacts, current, earlier, classify};
+use crate::core::revision::{RevisionFacts, classify, current, earlier};
 use crate::core::settings::DEFAULT_IMAGE_PREDOWNLOAD_TIMEOUT;
 use crate::core::{
     NodeName, OnFailure, ParsedSettings, PodRevision, Predownloading, Revision, RevisionState,

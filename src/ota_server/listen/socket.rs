@@ -167,7 +167,8 @@ async fn make_room(path: &Path) -> Result<()> {
             fs::remove_file(path).context("cannot remove the socket of a process that ended")
         }
         Ok(Err(error)) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Ok(Err(error)) => Err(error).context("cannot connect to the socket that exists there, so it is not replaced"),
+        Ok(Err(error)) => Err(error)
+            .context("cannot connect to the socket that exists there, so it is not replaced"),
         Ok(Ok(_)) | Err(_) => {
             bail!("another process listens there. Is another ota-server running on this node?")
         }

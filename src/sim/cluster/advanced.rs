@@ -136,8 +136,7 @@ const CONDITION: Shape = Shape::Fields(&[
 ]);
 
 fn label_key(text: &str) -> Option<&'static str> {
-    (!is_label_key(text))
-        .then_some("must be a valid label key, for example app or example.com/app")
+    (!is_label_key(text)).then_some("must be a valid label key, for example app or example.com/app")
 }
 
 fn label_value(text: &str) -> Option<&'static str> {

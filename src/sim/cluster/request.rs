@@ -51,9 +51,7 @@ pub(crate) fn route(path: &str, custom: bool) -> Result<ApiRoute, ApiFailure> {
         .map(|segment| decode(segment, false))
         .collect();
     let segments = segments.ok_or_else(|| {
-        ApiFailure::bad_request(format!(
-            "the path {path:?} has an invalid escape; use %XX"
-        ))
+        ApiFailure::bad_request(format!("the path {path:?} has an invalid escape; use %XX"))
     })?;
     let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
     let target = match segments.as_slice() {

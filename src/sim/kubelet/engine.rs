@@ -139,9 +139,7 @@ impl KubeletEngine {
         if self.nodes.contains_key(name) {
             act(self)
         } else {
-            ack.fail(format!(
-                "node {name} is not a fake node: add it first"
-            ))
+            ack.fail(format!("node {name} is not a fake node: add it first"))
         }
     }
 

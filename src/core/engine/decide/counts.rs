@@ -19,14 +19,20 @@ impl PlanDraft<'_> {
             threshold: self.evaluation.guard.threshold,
             ..Counts::default()
         };
-        (counts.unavailable, counts.withheld) =
-            (self.evaluation.budget.used(), self.evaluation.budget.staying());
+        (counts.unavailable, counts.withheld) = (
+            self.evaluation.budget.used(),
+            self.evaluation.budget.staying(),
+        );
         counts.relapsing = self.evaluation.relapsing();
         (counts.surging, counts.surge_allowed) =
             (self.evaluation.budget.surging, self.evaluation.budget.surge);
         self.count_crowd(&mut counts);
-        for (position, (class, verdict)) in
-            self.evaluation.classes.iter().zip(&self.verdicts).enumerate()
+        for (position, (class, verdict)) in self
+            .evaluation
+            .classes
+            .iter()
+            .zip(&self.verdicts)
+            .enumerate()
         {
             counts.by_word[verdict.index()] += 1;
             counts.updated += usize::from(match class {

@@ -27,8 +27,16 @@ const TOLD_INTERVAL: Duration = Duration::from_secs(60);
 impl PlanDraft<'_> {
     pub(super) fn finish(mut self, phase: Option<Phase>) -> Plan {
         let actions = std::mem::take(&mut self.actions);
-        let mut refused = self.evaluation.preconditions.retry_gate.again(actions.iter());
-        let (actions, tried_again) = self.evaluation.preconditions.retry_gate.without_held(actions);
+        let mut refused = self
+            .evaluation
+            .preconditions
+            .retry_gate
+            .again(actions.iter());
+        let (actions, tried_again) = self
+            .evaluation
+            .preconditions
+            .retry_gate
+            .without_held(actions);
         self.actions = actions;
         self.mark_rejected(&mut refused);
         self.mark_domains();
@@ -146,7 +154,10 @@ impl PlanDraft<'_> {
 
     /// Returns true while the loss of a node with the revision is not evaluated, or the network may be its cause.
     fn is_judging(&self) -> bool {
-        matches!(self.evaluation.guard.gate, Some(Guarded::Inconclusive { .. }))
+        matches!(
+            self.evaluation.guard.gate,
+            Some(Guarded::Inconclusive { .. })
+        )
     }
 
     /// Sets the verdict of nodes with rejected writes, even if this plan retries them, and adds these writes to `refused`.
@@ -196,7 +207,11 @@ impl PlanDraft<'_> {
                 None => &[WriteGroup::Step, WriteGroup::Create],
             };
             let at = |part: &WriteGroup| {
-                let failure = self.evaluation.preconditions.retry_gate.at(&node.name, *part)?;
+                let failure = self
+                    .evaluation
+                    .preconditions
+                    .retry_gate
+                    .at(&node.name, *part)?;
                 Some((*part, failure.since))
             };
             let Some((part, since)) = parts.iter().find_map(at) else {
@@ -248,14 +263,22 @@ impl PlanDraft<'_> {
         if waves.is_empty() {
             return waves;
         }
-        for (position, (class, verdict)) in
-            self.evaluation.classes.iter().zip(&self.verdicts).enumerate()
+        for (position, (class, verdict)) in self
+            .evaluation
+            .classes
+            .iter()
+            .zip(&self.verdicts)
+            .enumerate()
         {
             if let Class::Outdated {
                 available: true, ..
             } = class
             {
-                let wave = self.evaluation.preconditions.wave_progress.of_node(position);
+                let wave = self
+                    .evaluation
+                    .preconditions
+                    .wave_progress
+                    .of_node(position);
                 waves[wave].taken += usize::from(begins(verdict));
             }
         }

@@ -58,7 +58,8 @@ impl PlanDraft<'_> {
         );
         self.domains = domains.names();
         let images = self.evaluation.preconditions.images.as_ref();
-        let mut forerunners = images.map_or(0, |images| images.forerunners(&self.evaluation.classes));
+        let mut forerunners =
+            images.map_or(0, |images| images.forerunners(&self.evaluation.classes));
         let mut wants_more = false;
         for turn in queue {
             if left == 0 || slots.is_empty() {
@@ -118,7 +119,8 @@ impl PlanDraft<'_> {
                         .filter(|_| pair.step == surge::SurgeStep::DeleteAfterSurge);
                     let leaves = old.and_then(|old| {
                         let (leaves, verdict) = self.leave(old);
-                        let is_known = |verdict: &Verdict| matches!(verdict, Verdict::InProgress(_));
+                        let is_known =
+                            |verdict: &Verdict| matches!(verdict, Verdict::InProgress(_));
                         if let Some(verdict) = verdict.filter(|verdict| !is_known(verdict)) {
                             self.verdicts[position] = pair.failed_or(verdict);
                         }
@@ -163,15 +165,21 @@ impl PlanDraft<'_> {
             else {
                 continue;
             };
-            let is_hooked =
-                removal::is_hooked(self.evaluation.strategy, &self.evaluation.fleet.nodes[position]);
+            let is_hooked = removal::is_hooked(
+                self.evaluation.strategy,
+                &self.evaluation.fleet.nodes[position],
+            );
             if !self.evaluation.preconditions.may_step(position) {
                 if !is_hooked {
                     self.verdicts[position] = Verdict::Budget { broken: false };
                 }
                 continue;
             }
-            let in_wave = &mut in_wave[self.evaluation.preconditions.wave_progress.of_node(position)];
+            let in_wave = &mut in_wave[self
+                .evaluation
+                .preconditions
+                .wave_progress
+                .of_node(position)];
             let written = self.actions.len();
             if !available || free > 0 && *in_wave > 0 {
                 self.replace(position, SlotKind::Delete);
@@ -284,16 +292,18 @@ impl PlanDraft<'_> {
             return;
         }
         let leaves = |position: usize| {
-            matches!(self.evaluation.classes[position], Class::PreDeleteHook { .. })
-                || matches!(
-                    (&self.evaluation.classes[position], &self.verdicts[position]),
-                    (_, Verdict::HookPending { .. })
-                        | (
-                            _,
-                            Verdict::InProgress(Progress::Replacing | Progress::SurgeTakingOver)
-                        )
-                        | (Class::Surging(_), Verdict::BlockedByPdb { .. })
-                )
+            matches!(
+                self.evaluation.classes[position],
+                Class::PreDeleteHook { .. }
+            ) || matches!(
+                (&self.evaluation.classes[position], &self.verdicts[position]),
+                (_, Verdict::HookPending { .. })
+                    | (
+                        _,
+                        Verdict::InProgress(Progress::Replacing | Progress::SurgeTakingOver)
+                    )
+                    | (Class::Surging(_), Verdict::BlockedByPdb { .. })
+            )
         };
         let deleted = self.ended();
         let nodes = self.evaluation.fleet.nodes.iter().enumerate();
@@ -365,7 +375,8 @@ impl PlanDraft<'_> {
                 .or_else(behind)
                 .or_else(blocked)
             {
-                let is_back = revert::is_back(self.evaluation.strategy, self.evaluation.fleet, position);
+                let is_back =
+                    revert::is_back(self.evaluation.strategy, self.evaluation.fleet, position);
                 self.verdicts[position] = if is_back {
                     Verdict::Revert(Revert::Done)
                 } else {
@@ -435,8 +446,11 @@ impl PlanDraft<'_> {
             self.verdicts[position] = Verdict::InProgress(Progress::SurgeStarting);
             return;
         }
-        let in_place = match replacement::way(self.evaluation.strategy, self.evaluation.fleet, pod) {
-            UpdateMethod::InPlace(change) => replacement::patch(self.evaluation.fleet, pod, &change),
+        let in_place = match replacement::way(self.evaluation.strategy, self.evaluation.fleet, pod)
+        {
+            UpdateMethod::InPlace(change) => {
+                replacement::patch(self.evaluation.fleet, pod, &change)
+            }
             UpdateMethod::Recreate(why) => {
                 self.recreates = self.recreates.or(why);
                 None

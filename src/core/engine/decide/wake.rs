@@ -99,7 +99,12 @@ impl PlanDraft<'_> {
             let revised = alive(node).filter(|_| is_barred).map(Pod::revised)?;
             Some(later(revised, window)).filter(|at| *at > self.evaluation.now)
         };
-        let nodes = self.evaluation.fleet.nodes.iter().zip(&self.evaluation.classes);
+        let nodes = self
+            .evaluation
+            .fleet
+            .nodes
+            .iter()
+            .zip(&self.evaluation.classes);
         let nodes = nodes.enumerate();
         nodes.filter_map(move |verdict| turn(verdict).into_iter().chain(lets_go(verdict)).min())
     }
@@ -120,11 +125,12 @@ impl PlanDraft<'_> {
             return None;
         }
         let nodes = self.evaluation.fleet.nodes.iter().zip(&self.verdicts);
-        let waits =
-            |verdict: &Verdict| verdict.awaits_turn() || matches!(verdict, Verdict::BlockedByPdb { .. });
+        let waits = |verdict: &Verdict| {
+            verdict.awaits_turn() || matches!(verdict, Verdict::BlockedByPdb { .. })
+        };
         let waiting = nodes.filter(|(_, verdict)| waits(verdict));
-        let due =
-            waiting.filter_map(|(node, _)| self.evaluation.preconditions.asking.due(leaving(node)?));
+        let due = waiting
+            .filter_map(|(node, _)| self.evaluation.preconditions.asking.due(leaving(node)?));
         due.filter(|due| *due > self.evaluation.now).min()
     }
 

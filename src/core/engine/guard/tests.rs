@@ -950,7 +950,10 @@ fn a_node_that_is_lost_by_the_removal_of_its_old_pod_is_charged() {
     let until = at(1033);
     let evaluated = decide(&one, &first, at(1010));
     assert_eq!(evaluated.guarded, Some(Guarded::Inconclusive { until }));
-    assert_eq!((deletions(&evaluated), evaluated.next_wake), (0, Some(until)));
+    assert_eq!(
+        (deletions(&evaluated), evaluated.next_wake),
+        (0, Some(until))
+    );
     let goes_on = decide(&one, &first, until);
     assert_eq!((goes_on.guarded, deletions(&goes_on)), (None, 1));
     assert_eq!(named(goes_on.record.as_ref()), ["a"]);

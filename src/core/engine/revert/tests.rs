@@ -307,7 +307,10 @@ fn who_is_away_held_settling_or_has_a_second_pod_is_left_alone() {
     let plan = at_1000(&stopped(vec![away, held, beside, back_since(990)]));
     assert_eq!(plan.actions, []);
     assert_eq!(plan.next_wake, Some(at(1020)));
-    assert_eq!(rolled_back(&at_1000(&stopped(vec![back_since(960)]))), ["d"]);
+    assert_eq!(
+        rolled_back(&at_1000(&stopped(vec![back_since(960)]))),
+        ["d"]
+    );
     let down = Node {
         pods: node("d", crashing()).pods,
         ..back_since(990)

@@ -84,10 +84,7 @@ fn a_key_that_is_nearly_right_is_recognised() {
     case("pol=canary", "similar labels: pool=canary, pool=field;");
     case("Pool=field", "similar labels: pool=field, pool=canary;");
     case("zone=a", "; they have no similar labels;");
-    case(
-        "pool=canary,zone=a",
-        "; they have no similar labels;",
-    );
+    case("pool=canary,zone=a", "; they have no similar labels;");
     case(
         "pool=canary,pool!=canary",
         "each requirement matches some nodes, but no node matches all of them",

@@ -182,7 +182,9 @@ impl ManifestFolder {
                 );
             }
             if fs::symlink_metadata(self.path.join(&file))?.is_symlink() {
-                bail!("{file} is a symbolic link and is not replaced. Change the file that it points to");
+                bail!(
+                    "{file} is a symbolic link and is not replaced. Change the file that it points to"
+                );
             }
             found = Some((file, text));
         }

@@ -111,7 +111,9 @@ impl GuardedManifest {
                 .await
             {
                 Ok(()) => info!(%pod, "The new static pod is Ready"),
-                Err(error) => warn!(%pod, error = format!("{error:#}"), "Cannot remove the record of the replaced manifest"),
+                Err(error) => {
+                    warn!(%pod, error = format!("{error:#}"), "Cannot remove the record of the replaced manifest")
+                }
             }
         } else if counts && one.due <= Instant::now() {
             match self

@@ -124,7 +124,7 @@ mod tests {
         assert_eq!(chosen(&[]).unwrap_err(), "the ConfigMap has no entries");
         assert_eq!(
             chosen(&[("a", POD), ("b", POD)]).unwrap_err(),
-            "it has a, b: keep one of them, or name one nginx.yaml"
+            "the ConfigMap has the entries a, b: keep one of them, or name one nginx.yaml"
         );
         assert!(chosen(&[("nginx.yaml", POD), ("nginx.yml", POD)]).is_err());
         assert_eq!(chosen(&[("a", "{")]).unwrap_err(), "a is not YAML");
