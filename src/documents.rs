@@ -143,7 +143,7 @@ fn every_event_of_the_table_is_sent() {
         include_str!("controller/engine/advanced.rs"),
         include_str!("controller/engine/answers.rs"),
         include_str!("controller/lease.rs"),
-        include_str!("controller/lookup.rs"),
+        include_str!("controller/live_reads.rs"),
         include_str!("controller/permissions.rs"),
         include_str!("controller/report.rs"),
         include_str!("controller/report/paused.rs"),

@@ -22,12 +22,12 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::freshness::{Heard, STALE_AFTER, WatchAges};
-use super::groups::Group;
 use super::log_throttle::LogThrottle;
 use super::metrics::Metrics;
 use super::permissions::DeniedPermissions;
 use super::reflector::{Ended, PAGE, Sink, Target};
 use super::server::{self, Abilities};
+use super::watch_groups::Group;
 use crate::backoff::Backoff;
 use crate::clock::Clock;
 use crate::core::remedy::KRUISE_RUNS;

@@ -31,7 +31,7 @@ use super::event_handler::{Enqueue, EventHandler, StaleWatch};
 use super::events::{Events, Severity, Subject};
 use super::gathering::WakeupBatching;
 use super::lease::Leadership;
-use super::lookup::{LookupResult, Lookups};
+use super::live_reads::{LookupResult, Lookups};
 use super::metrics::Metrics;
 use super::permissions::DeniedPermissions;
 use super::prepull::{DesiredPulls, PullResultWrite, Puller};

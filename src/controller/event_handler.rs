@@ -11,8 +11,8 @@ use kube::runtime::watcher::Event;
 
 use self::unreadable::{UnreadableObjects, WatchId};
 use super::caches::{AdvancedAbsence, CacheWatch, Input, Watches};
-use super::groups::Group;
 use super::kinds::{Kinds, resource_of};
+use super::watch_groups::Group;
 use crate::core::PodUid;
 use crate::index::{Index, RequeueDelay, SetChange, SetKey, SetKind};
 use crate::k8s::{self, Item, Unreadable, UnreadableReason, meta_of};

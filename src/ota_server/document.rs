@@ -242,7 +242,10 @@ mod tests {
         let lost = current(&pod_cache);
         pod_cache.replace([]);
         let error = lost.body.collect().await.unwrap_err();
-        assert!(error.to_string().contains("changed before this client"), "{error}");
+        assert!(
+            error.to_string().contains("changed before this client"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -16,7 +16,7 @@ use super::{PullOutcome, PullResultWrite, manifest};
 use crate::clock::Clock;
 use crate::controller::apply::{WriteError, Writer};
 use crate::controller::events::{Events, Severity, Subject};
-use crate::controller::lookup::last_event;
+use crate::controller::live_reads::last_event;
 use crate::controller::metrics::Metrics;
 use crate::controller::permissions::PERMISSION_MISSING;
 use crate::controller::refused;

@@ -1205,7 +1205,8 @@ fn a_pull_is_bounded_and_may_wait_for_ready_pods() {
     without_notes(read_annotations(&[(UPDATE_STRATEGY, "OTA"), timeout]));
     for setting in [timeout, min_ready] {
         let note = only_note(rolling(&[setting]));
-        let says = "has no effect without apps.openyurt.io/image-predownload-parallelism or an in-place";
+        let says =
+            "has no effect without apps.openyurt.io/image-predownload-parallelism or an in-place";
         assert!(note.warning && note.text.contains(says), "{}", note.text);
     }
     let refused = refusal(rolling(&[pulls, (IMAGE_PREDOWNLOAD_TIMEOUT_SECONDS, "5m")]));

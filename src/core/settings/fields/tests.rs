@@ -536,7 +536,8 @@ fn how_images_are_pulled_ahead_is_read_from_the_annotations_of_kruise_unless_our
         let [note] = notes.as_slice() else {
             panic!("{notes:?}");
         };
-        let says = "has no effect without apps.openyurt.io/image-predownload-parallelism; set the number";
+        let says =
+            "has no effect without apps.openyurt.io/image-predownload-parallelism; set the number";
         assert!(note.starts_with(key) && note.contains(says), "{note}");
     }
 }
