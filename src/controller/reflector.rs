@@ -224,20 +224,7 @@ impl Target {
             .saturating_sub(age)
             .max(SHORTEST_WATCH)
             .to_string();
-        let mut parameters = vec![
-            ("watch", "true"),
-            ("allowWatchBookmarks", "true"),
-            ("timeoutSeconds", seconds.as_str()),
-        ];
-        match version {
-            Some(version) => parameters.push(("resourceVersion", version)),
-            // `NotOlderThan` without a version makes the list at least as new as the request. A lagging replica of the API server
-            // would otherwise report pods that are gone.
-            None => parameters.extend([
-                ("sendInitialEvents", "true"),
-                ("resourceVersionMatch", "NotOlderThan"),
-            ]),
-        }
+        let parameters = watch_parameters(version.as_deref(), &seconds);
         let opened = open(client, self.request(&parameters)).await;
         let mut body = match opened {
             Ok(body) => body,
@@ -280,53 +267,86 @@ impl Target {
             lines.feed(piece, |line| changes.push(Change::read(line)));
             body.as_mut().consume(length);
             for change in changes {
-                let event = match change {
-                    Change::Added(item) if list => Event::InitApply(item),
-                    Change::Added(item) => {
-                        note_version(version, &item);
-                        Event::Apply(item)
-                    }
-                    Change::Deleted(item) => {
-                        note_version(version, &item);
-                        Event::Delete(item)
-                    }
-                    Change::Bookmark(at, ends_list) => {
-                        if !at.is_empty() && (!list || ends_list) {
-                            *version = Some(at);
-                        }
-                        if !(list && ends_list) {
-                            if !list {
-                                sink.heard();
-                            }
-                            continue;
-                        }
-                        list = false;
-                        Event::InitDone
-                    }
-                    Change::Error(status) if status.code == 410 && !list => {
-                        return Err(Ended::Expired);
-                    }
-                    Change::Error(_) if list => {
-                        return Err(Ended::NoStreamingList("aborted by the API server"));
-                    }
-                    Change::Error(status) => {
-                        return Err(Ended::Failed {
-                            doing: "the watch failed",
-                            verb: "watch",
-                            error: CallError::Kube(kube::Error::Api(status)),
-                        });
-                    }
-                    Change::Garbled(what) => return Err(Ended::Garbled(what)),
-                };
+                let event = event_of(change, &mut list, version)?;
                 if !list {
                     sink.heard();
                 }
-                if !sink.take(event).await {
+                if let Some(event) = event
+                    && !sink.take(event).await
+                {
                     return Err(Ended::Unheard);
                 }
             }
         }
     }
+}
+
+/// Returns the parameters of a watch from `version`; `None`: a streaming list comes first.
+fn watch_parameters<'a>(
+    version: Option<&'a str>,
+    seconds: &'a str,
+) -> Vec<(&'static str, &'a str)> {
+    let mut parameters = vec![
+        ("watch", "true"),
+        ("allowWatchBookmarks", "true"),
+        ("timeoutSeconds", seconds),
+    ];
+    match version {
+        Some(version) => parameters.push(("resourceVersion", version)),
+        // `NotOlderThan` without a version makes the list at least as new as the request. A lagging replica of the API server
+        // would otherwise report pods that are gone.
+        None => parameters.extend([
+            ("sendInitialEvents", "true"),
+            ("resourceVersionMatch", "NotOlderThan"),
+        ]),
+    }
+    parameters
+}
+
+/// Returns the event for a change, and updates `version`; `None`: a bookmark that doesn't end the list.
+///
+/// `list` is true while the watch begins with existing objects.
+///
+/// # Errors
+/// If the change ends the watch.
+fn event_of<K: Readable>(
+    change: Change<K>,
+    list: &mut bool,
+    version: &mut Option<String>,
+) -> Result<Option<Event<Item<K>>>, Ended> {
+    Ok(Some(match change {
+        Change::Added(item) if *list => Event::InitApply(item),
+        Change::Added(item) => {
+            note_version(version, &item);
+            Event::Apply(item)
+        }
+        Change::Deleted(item) => {
+            note_version(version, &item);
+            Event::Delete(item)
+        }
+        Change::Bookmark(at, ends_list) => {
+            if !at.is_empty() && (!*list || ends_list) {
+                *version = Some(at);
+            }
+            if !(*list && ends_list) {
+                return Ok(None);
+            }
+            *list = false;
+            Event::InitDone
+        }
+        Change::Error(status) if status.code == 410 && !*list => return Err(Ended::Expired),
+        Change::Error(_) if *list => {
+            return Err(Ended::NoStreamingList("aborted by the API server"));
+        }
+        Change::Error(status) => {
+            return Err(Ended::Failed {
+                doing: "the watch failed",
+                verb: "watch",
+                error: CallError::Kube(kube::Error::Api(status)),
+            });
+        }
+        Change::Garbled(what) => return Err(Ended::Garbled(what)),
+    }))
 }
 
 /// Sink that collects the objects of one list.
