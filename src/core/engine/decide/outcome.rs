@@ -54,26 +54,7 @@ impl PlanDraft<'_> {
         let moving =
             tried > self.evaluation.preconditions.asking.again() || self.waits_for_next_second();
         let blocked = self.blocked_until().filter(|_| !moving);
-        let of_rollout = || {
-            let reverts = |reversal: &Reversal| !reversal.under_way.is_empty();
-            // A stop also matters while only offline nodes are outdated.
-            let is_held = counts.outdated + counts.offline_outdated > 0
-                || self.reversal.as_ref().is_some_and(reverts);
-            let stopped = match self.evaluation.guard.gate {
-                Some(Guarded::Stopped(stopped)) => Some(stopped).filter(|_| is_held),
-                _ => None,
-            };
-            let facts = RolloutFacts {
-                fleet: self.evaluation.fleet,
-                verdicts: &self.verdicts,
-                counts: &counts,
-                stopped,
-                blocked,
-                moving,
-                is_judging: self.is_judging(),
-            };
-            phase::of_rollout(&facts, self.evaluation.now)
-        };
+        let of_rollout = || self.rollout_phase(&counts, blocked, moving);
         let (phase, wake) = match phase.map_or_else(of_rollout, |phase| (phase, None)) {
             (Phase::Stalled(Stall::WritesRefused), _) if self.others_follow() => {
                 (Phase::Progressing, None)
@@ -133,6 +114,33 @@ impl PlanDraft<'_> {
         }
     }
 
+    /// Returns the phase of the rollout, and the time at which it changes without an event.
+    fn rollout_phase(
+        &self,
+        counts: &Counts,
+        blocked: Option<Timestamp>,
+        moving: bool,
+    ) -> (Phase, Option<Timestamp>) {
+        let reverts = |reversal: &Reversal| !reversal.under_way.is_empty();
+        // A stop also matters while only offline nodes are outdated.
+        let is_held = counts.outdated + counts.offline_outdated > 0
+            || self.reversal.as_ref().is_some_and(reverts);
+        let stopped = match self.evaluation.guard.gate {
+            Some(Guarded::Stopped(stopped)) => Some(stopped).filter(|_| is_held),
+            _ => None,
+        };
+        let facts = RolloutFacts {
+            fleet: self.evaluation.fleet,
+            verdicts: &self.verdicts,
+            counts,
+            stopped,
+            blocked,
+            moving,
+            is_evaluating: self.is_evaluating(),
+        };
+        phase::of_rollout(&facts, self.evaluation.now)
+    }
+
     /// Returns the nodes whose pods keep ending; empty if this plan writes nothing. The next pod on such a node is no progress.
     fn troubled(&self) -> Vec<&Node> {
         match self.actions.is_empty() {
@@ -153,7 +161,7 @@ impl PlanDraft<'_> {
     }
 
     /// Returns true while the loss of a node with the revision is not evaluated, or the network may be its cause.
-    fn is_judging(&self) -> bool {
+    fn is_evaluating(&self) -> bool {
         matches!(
             self.evaluation.guard.gate,
             Some(Guarded::Inconclusive { .. })
