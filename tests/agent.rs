@@ -737,7 +737,7 @@ fn a_socket_is_replaced_after_a_kill_and_removed_at_the_end_and_taken_from_no_ag
         assert!(!socket.exists());
         let (code, text) = ctl(Path::new(PROGRAM), &socket, "pods", None)?;
         assert_eq!(code, 7, "{text}");
-        assert!(text.contains("there is no such socket"), "{text}");
+        assert!(text.contains("the socket does not exist"), "{text}");
         Ok(())
     });
 }

@@ -43,8 +43,8 @@ impl Access {
         let origin = origin(source);
         let unusable = |error: anyhow::Error| {
             let text = format!(
-                "No cluster to talk to ({origin}): {}. Name a kubeconfig by --kubeconfig or $KUBECONFIG, and one of \
-                 its contexts by --context.",
+                "No cluster is configured ({origin}): {}. Select a kubeconfig with --kubeconfig or $KUBECONFIG, and \
+                 one of its contexts with --context.",
                 cause(&error)
             );
             CliError::new(Code::Unreachable, text)
@@ -87,7 +87,7 @@ impl Access {
             // Ignore the error: if standard error cannot be written, there is no other place for this message.
             let _ = writeln!(
                 std::io::stderr(),
-                "{} Waiting for it, {} at most.",
+                "{} Waiting up to {}.",
                 self.unanswered(LONG),
                 humantime::format_duration(CALL_DEADLINE)
             );
@@ -153,42 +153,44 @@ impl Access {
             _ if is_garbled(error) => (
                 Code::Failed,
                 format!(
-                    "Cannot {doing}: the answer of the API server {server} cannot be read: {error}."
+                    "Cannot {doing}: the response of the API server {server} cannot be decoded: {error}."
                 ),
             ),
             Failure::Unreachable if is_by_conversion(error) => (
                 Code::Failed,
                 format!(
-                    "Cannot {doing}: {error}. The definition in the cluster (CustomResourceDefinition) is another one than that of yurt-ds, and its \
-                     webhook does not answer. Put that of yurt-ds in its place: kubectl apply -k manifests/components/advanced \
-                     (docs/coming-from-kruise.md)."
+                    "Cannot {doing}: {error}. The CustomResourceDefinition in the cluster is not that of yurt-ds, \
+                     and its conversion webhook does not respond. Install that of yurt-ds: kubectl apply -k \
+                     manifests/components/advanced (docs/coming-from-kruise.md)."
                 ),
             ),
             Failure::Unreachable | Failure::Throttled => (
                 Code::Unreachable,
                 format!(
-                    "Cannot {doing}: the API server {server} ({origin}) gives no answer: {error}. \
-                     Check that it runs, that this address can be reached from here, and its certificate."
+                    "Cannot {doing}: the API server {server} ({origin}) does not respond: {error}. Check that it is \
+                     running and reachable from here, and check its certificate."
                 ),
             ),
             Failure::Forbidden if unauthorized => (
                 Code::Unreachable,
                 format!(
                     "Cannot {doing}: the API server {server} does not accept the credentials of {origin}: {error}. \
-                     UpdateInPlace them, or choose other ones by --kubeconfig or --context."
+                     Renew them, or select others with --kubeconfig or --context."
                 ),
             ),
             // Admission (a quota, a policy, a terminating namespace) rejected the request. Don't suggest more rights: they would
             // not help.
             Failure::Forbidden if is_by_admission(error) => (
                 Code::Failed,
-                format!("Cannot {doing}: the API server {server} refuses: {error}."),
+                format!("Cannot {doing}: the API server {server} rejects the request: {error}."),
             ),
             Failure::Forbidden => {
                 let text = format!(
-                    "Not allowed to {doing}: {error}. Ask whoever runs {server} for the ClusterRole yurt-ds-viewer (to look) or yurt-ds-operator (to change something), \
-                     of Advanced DaemonSets (apps.kruise.io) that of the same name with -advanced, bound by a ClusterRoleBinding where nodes are read, or choose other \
-                     credentials than those of {origin} by --kubeconfig or --context."
+                    "Not allowed to {doing}: {error}. Ask the administrator of {server} for the ClusterRole \
+                     yurt-ds-viewer (to read) or yurt-ds-operator (to change). Advanced DaemonSets (apps.kruise.io) \
+                     need the role of the same name with -advanced. To read nodes, a role needs a \
+                     ClusterRoleBinding. Or select other credentials than those of {origin} with --kubeconfig or \
+                     --context."
                 );
                 return CliError {
                     refusal: Some(error.to_string()),
@@ -197,7 +199,7 @@ impl Access {
             }
             Failure::Gone | Failure::Conflict | Failure::Refused | Failure::Blocked => (
                 Code::Failed,
-                format!("Cannot {doing}: the API server {server} refuses: {error}."),
+                format!("Cannot {doing}: the API server {server} rejects the request: {error}."),
             ),
         };
         CliError::new(code, text)

@@ -29,7 +29,7 @@ pub(super) async fn approve(
             .is_some_and(|position| waves.is_approved(position, revision))
         {
             return Ok(Annotation::Kept(format!(
-                "Wave {} of {key} is approved for revision {revision} already; nothing was changed.\n",
+                "Wave {} of {key} is already approved for revision {revision}; nothing was changed.\n",
                 args.wave
             )));
         }
@@ -52,17 +52,17 @@ fn judge<'a>(look: &'a Look, typed: &str) -> Result<(&'a Waves, &'a Revision), C
     let names: Vec<&str> = needs_approval.map(|wave| &*wave.name).collect();
     if !names.contains(&typed) {
         let list = if names.is_empty() {
-            "No wave does: add approve: manual to one.".to_owned()
+            "No wave needs approval. To require it, add approve: manual to a wave.".to_owned()
         } else {
-            format!("These do: {}.", names.join(", "))
+            format!("Waves that need approval: {}.", names.join(", "))
         };
         if waves.position(typed).is_some() {
             let why = match typed {
-                REST => "is the last one, of nodes that match no other",
-                _ => "opens by itself",
+                REST => "contains the nodes that match no other wave, and opens last",
+                _ => "opens automatically",
             };
             return Err(refused(format!(
-                "Wave {typed} of {key} {why}; it needs no approval. {list}"
+                "Wave {typed} of {key} {why}, so it needs no approval. {list}"
             )));
         }
         let known = waves.list.iter().map(|wave| &*wave.name);
@@ -79,7 +79,7 @@ fn judge<'a>(look: &'a Look, typed: &str) -> Result<(&'a Waves, &'a Revision), C
 
 fn no_waves(key: &SetKey) -> String {
     format!(
-        "{key} has no waves, so there is nothing to approve. The annotation {WAVES} makes some."
+        "{key} has no waves, so there is nothing to approve. Waves are defined by the annotation {WAVES}."
     )
 }
 
@@ -112,10 +112,10 @@ fn said(look: &Look, wave: &str, revision: &Revision) -> String {
         .map(|stand| stand.name.as_str())
         .collect();
     let follows = if open.is_empty() {
-        "It opens as soon as the waves before it are complete.".to_owned()
+        "The wave opens as soon as the waves before it are complete.".to_owned()
     } else {
         format!(
-            "It opens when the waves before it are complete; nodes are left in {}.",
+            "The wave opens when the waves before it are complete. Incomplete: {}.",
             open.join(", ")
         )
     };
@@ -155,7 +155,7 @@ mod tests {
         let CliError { text, code, .. } = world.error("approve web canary").await;
         assert_eq!(code, Code::Refused);
         assert!(
-            text.contains("opens by itself; it needs no approval"),
+            text.contains("opens automatically, so it needs no approval"),
             "{text}"
         );
         assert_eq!(world.writes(), before);

@@ -116,7 +116,7 @@ async fn hand_back(
         }
         if standing.is_replacing() {
             standing.pause(context).await?;
-            let _ = screen.print(&format!("{key} is paused first.\n"));
+            let _ = screen.print(&format!("{key} is paused while it is handed back.\n"));
             was_paused = true;
             standing.await_pause(context).await?;
             continue;
@@ -127,14 +127,14 @@ async fn hand_back(
         }
     }
     let paused = if was_paused {
-        format!(" It stays paused until then, or until yurt-ds ctl resume {key}.")
+        format!(" It stays paused. To resume it: yurt-ds ctl resume {key}")
     } else {
         String::new()
     };
     Err(CliError::new(
         Code::Failed,
         format!(
-            "{key} kept changing while it was looked at; nothing was handed over. Try again.{paused}"
+            "{key} was not handed back, because it changed during every attempt. Try again.{paused}"
         ),
     ))
 }
@@ -161,8 +161,8 @@ impl EjectCandidate {
             Some(invalid) if standing.is_on_delete() => Err(CliError::new(
                 Code::Invalid,
                 format!(
-                    "{key} is not handed back: what its settings mean is not clear: {invalid}. Correct that, or remove \
-                     that annotation, first."
+                    "{key} was not handed back, because its settings are invalid: {invalid}. First correct or remove \
+                     that annotation."
                 ),
             )),
             _ => Ok(standing),
@@ -288,8 +288,8 @@ impl EjectCandidate {
             CliError::new(
                 Code::Failed,
                 format!(
-                    "DaemonSet {} is handed back, but what is left of yurt-ds on it could not be removed: {error}. It \
-                     does no harm; a controller that starts removes it.",
+                    "DaemonSet {} was handed back, but the conditions of yurt-ds could not be removed: {error}. They \
+                     are harmless, and a controller removes them when it starts.",
                     self.key
                 ),
             )

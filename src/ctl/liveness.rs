@@ -123,16 +123,16 @@ impl ControllerLiveness {
                 self.fact()?
             )),
             Self::Idle { passed, .. } => Some(format!(
-                "no controller has acted for {}: none is at work, or it lacks a right; {LOOK_FOR_IT}",
+                "no controller has acted for {}: none is running, or it lacks a permission; {LOOK_FOR_IT}",
                 instant::seconds(passed.as_secs().unsigned_abs())
             )),
             Self::Partly(kinds) => Some(format!(
-                "no controller serves this kind of DaemonSets: the one that runs has --controllers {kinds}. Run another one with a \
-                 --lease-namespace of its own, or let one serve both kinds"
+                "no controller serves this kind of DaemonSet: the running one has --controllers {kinds}. Run another \
+                 one with its own --lease-namespace, or let one serve both kinds"
             )),
             Self::Forbidden => Some(format!(
-                "whether a controller is at work is not known: the Lease {LEASE} may not be read with these credentials \
-                 (ClusterRole yurt-ds-viewer)"
+                "it is not known if a controller is running: these credentials may not read the Lease {LEASE} \
+                 (needed: ClusterRole yurt-ds-viewer)"
             )),
             Self::Lately | Self::HandedBack | Self::NoLease | Self::NoAnswer => None,
         }
@@ -204,9 +204,7 @@ pub(super) async fn is_kruise_running(access: &Access, now: Timestamp) -> Result
         Ok((leases, told)) => Ok(renews(&leases, told.unwrap_or(now))),
         Err(error) if error.failure() == Failure::Gone => Ok(false),
         Err(error) => {
-            let doing = format!(
-                "read the Lease {namespace}/{name}, which tells whether Kruise's manager runs"
-            );
+            let doing = format!("read the Lease {namespace}/{name} of Kruise's manager");
             Err(access.explain(&doing, &error))
         }
     }

@@ -8,7 +8,7 @@ use super::command_line::described;
 use super::{edge, plan, rights, row, settings};
 
 /// Text before the table of exit codes.
-const CODES: &str = "Of a list, the code of the worst DaemonSet.";
+const CODES: &str = "For a list, the exit code is that of the DaemonSet in the worst state.";
 
 /// Returns the sections after the exit codes: heading and text.
 fn texts() -> [(&'static str, &'static str); 5] {

@@ -26,8 +26,8 @@ use crate::k8s::Condition;
 pub(super) const UNKNOWN: &str = "Unknown";
 
 /// Note in every answer that is based on the controller's report.
-pub(super) const NODES_UNKNOWN: &str = "node readiness is not known: you may not list nodes; the phase is the one that the \
-    controller reported last (to see nodes: the ClusterRole yurt-ds-viewer with a ClusterRoleBinding)";
+pub(super) const NODES_UNKNOWN: &str = "node readiness is not known, because you may not list nodes; the phase is \
+    the last one that the controller reported (needed: the ClusterRole yurt-ds-viewer with a ClusterRoleBinding)";
 
 /// A managed DaemonSet, as far as it is known without nodes.
 #[derive(Clone, Debug)]
@@ -174,7 +174,8 @@ impl ReportedRollout {
         if !self.state.is_about(&self.revision) {
             let message = match &self.state.reported.revision {
                 Some(before) => format!(
-                    "the controller has not reported on revision {revision} yet; its last report is about revision {before}"
+                    "the controller has not reported on revision {revision} yet; its last report is on revision \
+                     {before}"
                 ),
                 None => format!("the controller has not reported on revision {revision} yet"),
             };

@@ -26,34 +26,33 @@ use crate::core::{
 
 /// Description of the fields of `-o json` and `-o yaml`, for the reference.
 pub(crate) const FIELDS: &str = "\
-Fields of -o json and -o yaml (fields may be added, none is renamed; null where nothing is known):
+Fields of -o json and -o yaml (fields may be added, but not renamed; null if unknown):
   of a DaemonSet  kind (its API version: apps/v1, or apps.kruise.io/v1beta1 of an Advanced DaemonSet), namespace,
                   name, strategy, maxUnavailable, maxSurge, phase, message, next (what to do: commands), since, revision,
-                  unknown (resources that you may not read: nodes, leases, poddisruptionbudgets; without nodes the
-                  phase is the reported one, numbers are null, and nodes lists only those with a pod),
-                  podCounts (null where nodes are known), targeted,
+                  unknown (resources that you may not read: nodes, leases, poddisruptionbudgets; without nodes, the
+                  phase is the reported one, numbers are null, and nodes lists only nodes with a pod),
+                  podCounts (null if nodes are known), targeted,
                   base (targeted nodes that take part; max-unavailable and max-surge are shares of these),
                   updated, outdated, unavailable, allowed (to be unavailable), surging (nodes with a second
                   pod), surgeAllowed, offline (verdict Offline), offlineOutdated, inProgress, failed, brokenBefore, failures,
                   failureThreshold, guarded (FailedByRevision, ReplacedTwice, Inconclusive),
                   verdicts (nodes per word), notes,
-                  nextWake (when this is judged anew although nothing changes),
-                  pause (null while it is not paused),
-                  reversal (null while no stopped revision is taken back),
-                  silentSince (when a controller spoke last, by its Lease; null: lately, or not known),
+                  nextWake (time of the next evaluation if nothing changes),
+                  pause (null if not paused),
+                  reversal (null if no stopped revision is being rolled back),
+                  silentSince (last renewal of the controller's Lease; null if recent or unknown),
                   waves (empty without that setting), domains (empty without topology-key),
                   nodes (only when one DaemonSet is named, and not with --watch)
-  of a pause      since, until (null: somebody has to end it), updatedMeanwhile (nodes that got the revision
-                  since then: every new pod is made of it)
-  of a reversal   to (the hash; null: no older revision is known), done, underWay (their turn comes, or
-                  they are not available yet), stuck (keep the stopped revision), why (null while none
-                  is stuck)
+  of a pause      since, until (null: until ctl resume), updatedMeanwhile (nodes that got the revision during the
+                  pause, because every new pod has it)
+  of a reversal   to (the hash; null: no older revision is known), done, underWay (waiting, or not
+                  available yet), stuck (keep the stopped revision), why (null if no node is stuck)
   of podCounts    pods, current, outdated, ready
   of a wave       wave, nodes, done, inFlight, allowed, state (Complete, Open, NotOpen), next
   of a domain     domain, nodes, done, inFlight, hasTurn
   of a node       node, verdict, reason, since, message, pods, needsAttention
   of a pod        name, revision (current, outdated or unknown), ready, terminating
-  of why          those of a node, and kind, namespace, name, phase, phaseMessage, reversal, next, docs, unknown, notes
+  of why          the fields of a node, and kind, namespace, name, phase, phaseMessage, reversal, next, docs, unknown, notes
   phase           Complete, Progressing, AwaitingOwners, AwaitingDeletions, NativeControllerBehind,
                   Stalled, Paused, Invalid, NoController (exit code 12), Unknown (without nodes: not reported yet)
   verdict         Done, InProgress, Budget, AwaitingDomain, Offline, FailedByRevision, Paused, Partition,
@@ -197,6 +196,17 @@ pub struct PauseRow {
 }
 
 impl PauseRow {
+    fn of_reported(reported: &ReportedRollout) -> Option<Self> {
+        reported.pause().map(|pause| Self {
+            since: reported.paused.map(|told| instant::words(told.since)),
+            until: match pause {
+                Pause::Indefinite => None,
+                Pause::Until(until) => Some(instant::words(until)),
+            },
+            updated_meanwhile: None,
+        })
+    }
+
     fn from_rollout(rollout: &RolloutView<'_>) -> Option<Self> {
         let stand = rollout.pause()?;
         let since = rollout.fleet.pause.map(|told| told.since);
@@ -351,14 +361,7 @@ impl SetRow {
             waves: Vec::new(),
             domains: Vec::new(),
             next_wake: None,
-            pause: reported.pause().map(|pause| PauseRow {
-                since: reported.paused.map(|told| instant::words(told.since)),
-                until: match pause {
-                    Pause::Indefinite => None,
-                    Pause::Until(until) => Some(instant::words(until)),
-                },
-                updated_meanwhile: None,
-            }),
+            pause: PauseRow::of_reported(reported),
             reversal: None,
             silent_since: reported.liveness.silent_since().map(instant::words),
             nodes: nodes.then(|| {
@@ -610,8 +613,8 @@ fn outpaced(snapshot: &RolloutSnapshot) -> Option<String> {
     let present = snapshot.revision()?;
     (told != present).then(|| {
         format!(
-            "its conditions still tell of revision {told}; if that lasts, no controller is at work, or it cannot write them (its \
-             Events WriteRefused and PermissionMissing say why): {LOOK_FOR_IT}"
+            "its conditions are still those of revision {told}; if that persists, no controller is running, or it \
+             cannot write them (see its Events WriteRefused and PermissionMissing): {LOOK_FOR_IT}"
         )
     })
 }
@@ -640,12 +643,13 @@ pub(super) fn liveness_notes(snapshot: &RolloutSnapshot) -> Vec<String> {
 }
 
 /// Note for an Advanced DaemonSet on which the running controller has not reported.
-const UNSERVED: &str = "no controller has reported yet; if that lasts, the one that runs does not serve Advanced DaemonSets (its flag \
-    --controllers has to name advanced, and manifests/components/advanced has to be applied), or may not write their status";
+const UNSERVED: &str = "no controller has reported yet; if that persists, the running one does not serve Advanced \
+    DaemonSets (--controllers must include advanced, and manifests/components/advanced must be applied), or may not \
+    write their status";
 
 /// Note for a DaemonSet on which no controller has reported.
 pub(super) const UNREPORTED: &str =
-    "no controller has reported yet; if that lasts, none is running (yurt-ds controller)";
+    "no controller has reported yet; if that persists, none is running (yurt-ds controller)";
 
 #[cfg(test)]
 mod tests;

@@ -142,7 +142,7 @@ impl StatusScreen<'_> {
     fn too_late(&self, passed: Duration) -> CliError {
         let waited = self.args.timeout.unwrap_or(passed);
         let text = format!(
-            "Not over after {}. {}",
+            "Not complete after {}. {}",
             humantime::format_duration(waited),
             self.context.access.unanswered(passed)
         );
@@ -298,7 +298,7 @@ impl StatusScreen<'_> {
         let unanswered = watch.unanswered();
         if let (Some(passed), false) = (unanswered, told.unanswered) {
             screen.warn(&format!(
-                "{} What is shown may be older than that.",
+                "{} The output may be out of date.",
                 self.context.access.unanswered(passed)
             ));
         }
@@ -427,7 +427,7 @@ impl StatusScreen<'_> {
             } else {
                 format!(": {}", recovering.join(", "))
             };
-            let _ = screen.print(&format!("Not over after {waited}{recovering}.\n"));
+            let _ = screen.print(&format!("Not complete after {waited}{recovering}.\n"));
         }
         let code = self.code(snapshots);
         let is_partial = snapshots.iter().any(Look::is_reported);
@@ -584,6 +584,6 @@ fn recovering(look: &Look) -> Option<String> {
             1 => "1 node has".to_owned(),
             nodes => format!("{nodes} nodes have"),
         };
-        format!("{} is complete, and {nodes} no available pod", look.key())
+        format!("{} is complete, but {nodes} no available pod", look.key())
     })
 }

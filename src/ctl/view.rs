@@ -131,7 +131,7 @@ pub(super) enum WatchStep {
 
 /// Message if the caller may not list Advanced DaemonSets.
 const MAY_NOT_LIST: &str =
-    "they may not be listed with these credentials (ClusterRole yurt-ds-viewer-advanced).";
+    "these credentials may not list them (needed: ClusterRole yurt-ds-viewer-advanced).";
 
 impl ClusterView {
     /// Lists everything that a command about `scope` needs.
@@ -355,7 +355,7 @@ impl ClusterView {
         );
         let why = self.unread.get(&*key.namespace).filter(|_| evicts)?;
         Some(format!(
-            "whether PodDisruptionBudgets let pods go is not known here: {why}"
+            "it is not known if PodDisruptionBudgets allow evictions: {why}"
         ))
     }
 
@@ -632,8 +632,8 @@ fn try_one_namespace(error: CliError) -> CliError {
         None => error,
         Some(refusal) => CliError {
             text: format!(
-                "You may not list DaemonSets in all namespaces; try one: yurt-ds ctl status -n NAMESPACE. The API server says: \
-                 {refusal}."
+                "You may not list DaemonSets in all namespaces. Try one namespace: yurt-ds ctl status -n NAMESPACE. \
+                 The API server says: {refusal}."
             ),
             ..error
         },

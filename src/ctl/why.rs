@@ -140,8 +140,7 @@ fn answer(
             let mut row = NodeRow::new(&rollout, position);
             let (because, next) = not_targeted(obstacle().as_ref());
             let refused = refused_aside(&rollout, position);
-            row.message =
-                format!("{because}; its pod is {controller}'s to remove or keep{refused}");
+            row.message = format!("{because}; {controller} decides if its pod is removed{refused}");
             (row, next)
         }
         Some(position) if snapshot.plan.verdicts[position] == Verdict::UntoleratedTaint => {
@@ -201,9 +200,9 @@ fn reported_answer(
     let mut node = NodeRow::of_pods(name, pods.map_or(&[][..], Vec::as_slice));
     let record = reported.record.as_ref();
     if record.is_some_and(|record| record.failed.contains(name)) {
-        node.message += "; the controller reported that it failed after it got this revision";
+        node.message += "; the controller reported that the node failed with this revision";
     } else if pods.is_none() {
-        node.message += "; whether there is such a node is not known";
+        node.message += "; it is not known if this node exists";
     }
     let phase = reported.phase();
     Ok(WhyAnswer {
@@ -215,7 +214,8 @@ fn reported_answer(
         reversal: None,
         node,
         next: format!(
-            "not known without nodes; ask a person with the ClusterRole yurt-ds-viewer: yurt-ds ctl why {key} {name}"
+            "not known, because you may not list nodes; with the ClusterRole yurt-ds-viewer, run: yurt-ds ctl why \
+             {key} {name}"
         ),
         docs: None,
         unknown: iter::once("nodes")
@@ -246,7 +246,7 @@ fn sentences(answer: &WhyAnswer, colour: bool) -> String {
         answer.name,
         answer.phase,
         match answer.phase {
-            "Invalid" => "yurt-ds touches nothing",
+            "Invalid" => "yurt-ds replaces no pods",
             _ => &answer.phase_message,
         }
     );

@@ -69,7 +69,7 @@ pub(super) async fn annotate(
     }
     Err(CliError::new(
         Code::Failed,
-        format!("{key} kept changing while it was looked at; nothing was changed. Try again."),
+        format!("Nothing was changed, because {key} changed during every attempt. Try again."),
     ))
 }
 

@@ -41,7 +41,7 @@ impl Agents {
         }
         let agents = Self { of };
         let waited = tokio::time::timeout(STARTING, agents.know_their_pods()).await;
-        waited.context("the agents do not learn their pods")?;
+        waited.context("the agents have not received their pods")?;
         Ok(agents)
     }
 

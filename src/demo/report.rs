@@ -269,7 +269,7 @@ impl DemoReport {
             None => self.fleet_facts(),
         };
         if self.lost_after_update > 0 {
-            let lost = format!("{} nodes are NotReady since", self.lost_after_update);
+            let lost = format!("{} nodes became NotReady", self.lost_after_update);
             facts.push(("after the update", lost));
         }
         if let Some(writes) = &self.writes {
@@ -292,7 +292,7 @@ impl DemoReport {
                 ),
             ),
             ("offline at the end", self.offline_words()),
-            ("returned and followed", self.followed_words()),
+            ("returned and updated", self.followed_words()),
         ]
     }
 
@@ -312,22 +312,22 @@ impl DemoReport {
     fn offline_words(&self) -> String {
         let (all, old, between) = (self.offline, self.offline_outdated, self.lost_in_between);
         let follow = if self.strategy == Mode::Ota.to_string() {
-            "; their owners decide"
+            "; their node owners decide"
         } else {
-            " and follow when they return"
+            " and are updated when they return"
         };
         let parts = [
             (old, format!("{old} run the old image{follow}")),
             (
                 between,
-                format!("{between} went away while they were updated"),
+                format!("{between} went offline during their update"),
             ),
         ];
         let parts = parts.into_iter().filter(|(nodes, _)| *nodes > 0);
         let parts: Vec<String> = parts.map(|(_, words)| words).collect();
         match (all, parts.is_empty()) {
             (0, _) => "none".to_owned(),
-            (all, true) => format!("{all}, all of them updated before"),
+            (all, true) => format!("{all}, all already updated"),
             (all, false) => format!("{all}, of which {}", parts.join(", ")),
         }
     }
@@ -342,7 +342,7 @@ impl DemoReport {
         };
         let nodes = self.followed.len();
         format!(
-            "{nodes} of the nodes that had been offline, {shortest}s to {longest}s after their return"
+            "{nodes} nodes that were offline before, {shortest}s to {longest}s after their return"
         )
     }
 }
@@ -360,7 +360,7 @@ impl DeviceOwner {
         vec![
             ("updated", format!("{updated} of {nodes} nodes")),
             (
-                "image pulled ahead",
+                "image pulled first",
                 format!("in {}", seconds(self.pulled_in)),
             ),
             (
@@ -402,8 +402,8 @@ impl WriteCounts {
         }
         if self.jobs > 0 {
             words.push(match self.jobs {
-                1 => "1 Job that pulls".to_owned(),
-                jobs => format!("{jobs} Jobs that pull"),
+                1 => "1 pull Job".to_owned(),
+                jobs => format!("{jobs} pull Jobs"),
             });
         }
         words.push(format!(

@@ -216,23 +216,23 @@ pub(super) fn three_nodes() -> Script {
             step(
                 5,
                 ScriptedEvent::Leave(away()),
-                "edge-2 and edge-3 lose their connection to the cloud. Their pods go on serving there.",
+                "edge-2 and edge-3 lose their connection to the cloud. Their pods keep running.",
             ),
             step(
                 15,
                 ScriptedEvent::SetImage,
-                "The image changes to nginx:1.19.5. edge-1 is online: its turn is now.",
+                "The image changes to nginx:1.19.5. edge-1 is online and is updated now.",
             ),
             step(
                 35,
                 ScriptedEvent::Tell,
-                "edge-1 is done; the rollout is complete as far as nodes can be reached. The native RollingUpdate would \
-                 be stuck here: it counts the two offline nodes as unavailable and waits for them.",
+                "edge-1 is updated, and the rollout is complete except on offline nodes. The native RollingUpdate \
+                 would be stuck: it counts the two offline nodes as unavailable and waits for them.",
             ),
             step(
                 55,
                 ScriptedEvent::Return(away()),
-                "edge-2 and edge-3 are back. Nobody does anything; yurt-ds waits 30s to see that they stay.",
+                "edge-2 and edge-3 are back. yurt-ds updates them automatically when they have been Ready for 30s.",
             ),
         ],
         limit: seconds(600),
@@ -282,7 +282,7 @@ impl FleetPlan {
             format!("{} of {} nodes are offline.", away.len(), self.nodes),
         )];
         if !flapping.is_empty() {
-            let say = format!("{} nodes come and go all the time.", flapping.len());
+            let say = format!("{} nodes repeatedly go offline and return.", flapping.len());
             steps.push(step(
                 2,
                 ScriptedEvent::Flap(flapping, seconds(45), seconds(20)),
@@ -295,7 +295,7 @@ impl FleetPlan {
             match self.rollout.engine {
                 ScriptEngine::Native => format!("The image changes to {}.", self.rollout.new),
                 ScriptEngine::YurtDs(_) => format!(
-                    "The image changes to {}. Offline nodes are passed over.",
+                    "The image changes to {}. Offline nodes are skipped.",
                     self.rollout.new
                 ),
             },

@@ -38,7 +38,7 @@ const FIRST_STEPS: &str = "
   kubectl annotate node edge-2 sim.yurt-ds.io/offline=true
   kubectl set image ds/nginx-daemonset nginx=nginx:1.19.5
   kubectl get pods -o wide --watch                             # and: yurt-ds ctl status nginx-daemonset
-  kubectl annotate node edge-2 sim.yurt-ds.io/offline-         # half a minute later its pod follows
+  kubectl annotate node edge-2 sim.yurt-ds.io/offline-         # 30s later its pod is updated
 
 ";
 
@@ -240,7 +240,7 @@ async fn steer(cluster: Cluster, client: Client, kubelets: Kubelets) {
             _ => Ok(()),
         };
         if let Err(error) = steered {
-            tracing::warn!(node = name, %error, "Cannot steer this node");
+            tracing::warn!(node = name, %error, "Cannot control this node");
         }
     }
 }

@@ -84,10 +84,10 @@ impl Shell {
     pub(super) fn type_in(&mut self, node: &str, line: String, aim: CommandPurpose) -> Result<()> {
         let cli = Cli::try_parse_from(line.split_whitespace())?;
         let Command::Ctl(args) = cli.command else {
-            bail!("{line}: not a command of ctl");
+            bail!("{line}: not a ctl command");
         };
         let Verb::Edge(verb) = args.verb else {
-            bail!("{line}: not a command for a node");
+            bail!("{line}: not a ctl command for a node");
         };
         let edge = self.agents.edge(node)?.in_namespace(args.access.namespace);
         let typed = Arc::new(Mutex::new(CommandRecord {

@@ -274,7 +274,10 @@ impl DemoStage {
                 }
             }
         }
-        let shell = self.shell.as_mut().context("nobody types in this play")?;
+        let shell = self
+            .shell
+            .as_mut()
+            .context("this scenario has no node owner")?;
         shell.type_in(&typing.node, line, typing.aim)
     }
 
@@ -383,5 +386,5 @@ async fn wait_until_all_run(world: &World, nodes: usize) -> Result<()> {
         }
     };
     let waited = tokio::time::timeout(SETTING_UP, ready).await;
-    waited.context("the fleet did not come up")?
+    waited.context("the pods of the fleet did not become Ready")?
 }

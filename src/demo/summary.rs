@@ -95,7 +95,10 @@ impl DemoStage {
         }
         if self.script.rollout.engine == ScriptEngine::YurtDs(Mode::Ota) {
             let asked = *ending == StoryEnd::Announced && writes.pod_deletions == 0;
-            return vec![promise("no pod was replaced; every owner is asked", asked)];
+            return vec![promise(
+                "no pod was replaced; all node owners were notified",
+                asked,
+            )];
         }
         let budget = promise(
             "never more nodes down at once than allowed",
@@ -105,7 +108,7 @@ impl DemoStage {
             let stopped = matches!(ending, StoryEnd::Stopped(_));
             return vec![
                 budget,
-                promise("a revision that fails stops by itself", stopped),
+                promise("the guard stopped the failing revision", stopped),
             ];
         }
         let mut online = record.nodes.values().filter(|node| node.ready);
@@ -119,11 +122,11 @@ impl DemoStage {
         vec![
             budget,
             promise(
-                "offline nodes held up nobody: every online node was updated",
+                "offline nodes did not block the rollout: all online nodes were updated",
                 complete && online.all(|node| node.updated.is_some()),
             ),
             promise(
-                "nodes that returned were updated without anyone's help",
+                "nodes that returned were updated automatically",
                 away.all(|node| !node.ready || node.updated.is_some()),
             ),
             frugal,
@@ -158,18 +161,18 @@ fn words(ending: &StoryEnd, record: &MonitorRecord, nodes: usize) -> String {
         StoryEnd::Complete(0) => "complete".to_owned(),
         StoryEnd::Complete(1) => "complete; 1 node is offline".to_owned(),
         StoryEnd::Complete(offline) => format!("complete; {offline} nodes are offline"),
-        StoryEnd::Stopped(words) => format!("stopped by itself ({words})"),
+        StoryEnd::Stopped(words) => format!("stopped automatically ({words})"),
         StoryEnd::Announced if record.updated() > 0 => format!(
-            "{} of {nodes} owners confirmed, the others are asked (OTA)",
+            "{} of {nodes} node owners confirmed, the others were notified (OTA)",
             record.updated()
         ),
-        StoryEnd::Announced => "every owner is asked (OTA)".to_owned(),
+        StoryEnd::Announced => "all node owners were notified (OTA)".to_owned(),
         StoryEnd::Stuck => format!(
-            "stuck at {}%: nothing moves any more",
+            "stuck at {}%: nothing changes any more",
             record.updated() * 100 / nodes.max(1)
         ),
         StoryEnd::TimeUp => format!(
-            "the time was up at {}%",
+            "the time ended at {}%",
             record.updated() * 100 / nodes.max(1)
         ),
     }

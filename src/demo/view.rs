@@ -130,7 +130,7 @@ impl Cell {
             Self::Updating => "being updated",
             Self::Waiting if changed => "waiting",
             Self::Waiting => "running",
-            Self::Owner => "asking the owner",
+            Self::Owner => "awaiting the owner",
             Self::Settling => "just returned",
             Self::Offline => "offline",
             Self::Failed => "failed",
@@ -225,7 +225,7 @@ impl Frame {
         }
         let _ = write!(
             line,
-            " {} down (at most {} of {} allowed)",
+            " {} down (most at once: {}, allowed: {})",
             self.down, self.peak, self.allowed
         );
         line
@@ -241,27 +241,30 @@ impl Frame {
         let (offline, waiting) = (number(Cell::Offline), number(Cell::Waiting));
         let hold = match offline {
             0 => String::new(),
-            _ => format!(" {} cannot be reached and hold up nobody.", nodes(offline)),
+            _ => format!(
+                " {} cannot be reached; the rollout does not wait.",
+                nodes(offline)
+            ),
         };
         let failed = number(Cell::Failed);
         match number(Cell::Updating) {
             _ if !self.changed || self.is_native => String::new(),
             _ if failed > 0 => format!(
-                "{} failed after they got the new image: yurt-ds goes no further than {} of them.",
+                "{} failed with the new image. The guard stops the rollout at {}.",
                 nodes(failed),
                 self.allowed
             ),
             0 if number(Cell::Owner) > 0 => {
                 format!(
-                    "OTA: the owners of {} decide when.",
+                    "OTA: the owners of {} decide when to upgrade.",
                     nodes(number(Cell::Owner))
                 )
             }
             0 if number(Cell::Settling) > 0 => {
-                format!("Nodes that returned have to stay for 30s before they are touched.{hold}")
+                format!("Nodes that returned must stay Ready for 30s before their update.{hold}")
             }
             0 if waiting == 0 && offline > 0 => format!(
-                "Complete except {}; they follow by themselves when they return.",
+                "Complete except on {}. Offline nodes are updated automatically when they return.",
                 nodes(offline)
             ),
             0 if waiting == 0 => "Complete.".to_owned(),
@@ -304,13 +307,13 @@ impl Frame {
                 Cell::Updated => format!("runs {}", self.images.1),
                 Cell::Updating => format!("is being updated to {}", self.images.1),
                 Cell::Waiting if self.changed => {
-                    format!("runs {}, waits for its turn", self.images.0)
+                    format!("runs {}, waits for its update", self.images.0)
                 }
                 Cell::Waiting => format!("runs {}", self.images.0),
-                Cell::Owner => format!("runs {}, its owner is asked", self.images.0),
-                Cell::Settling => format!("is back with {}; will it stay?", self.images.0),
-                Cell::Offline => "is offline; its pod goes on serving".to_owned(),
-                Cell::Failed => format!("failed after it got {}", self.images.1),
+                Cell::Owner => format!("runs {}, awaits its owner", self.images.0),
+                Cell::Settling => format!("is back with {}, must stay Ready", self.images.0),
+                Cell::Offline => "is offline; its pod keeps running".to_owned(),
+                Cell::Failed => format!("failed with {}", self.images.1),
             };
             let image = match &self.owners {
                 Some(owners) => owners.render(name, &self.images),
@@ -395,7 +398,7 @@ impl OwnersView {
     /// Describes the pod of a node with its conditions.
     fn render(&self, node: &str, images: &(String, String)) -> String {
         let Some(pod) = self.pods.get(node) else {
-            return "its pod is being replaced".to_owned();
+            return "pod is being replaced".to_owned();
         };
         let mut text = if pod.new { &images.1 } else { &images.0 }.clone();
         if let Some(status) = &pod.need_upgrade {

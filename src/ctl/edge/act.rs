@@ -78,18 +78,18 @@ impl NodeAct {
             StatusCode::SERVICE_UNAVAILABLE if text.contains("disconnected") => (
                 Code::Disconnected,
                 format!(
-                    "{said}. Nothing was done, and nothing will be later: ask again when the node is back in contact \
-                     with the cloud."
+                    "{said}. Nothing was done, and the request is not queued. Try again when the node is connected \
+                     to the cloud."
                 ),
             ),
             _ if is_missing(reply) => (
                 Code::NotFound,
-                format!("{said}. What is here: yurt-ds ctl pods"),
+                format!("{said}. List the pods of this node: yurt-ds ctl pods"),
             ),
             StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => (
                 Code::Unreachable,
                 format!(
-                    "{server} does not know the request {}: {said}. Is something else behind that port?{}",
+                    "{server} does not support the request {}: {said}. Another program may be using this address.{}",
                     self.word(),
                     CHECK
                 ),
@@ -97,13 +97,13 @@ impl NodeAct {
             status if status.is_client_error() => (
                 Code::Refused,
                 format!(
-                    "The server of this node refuses: {said}.{}",
+                    "The server of this node rejected the request: {said}.{}",
                     self.way_on(pod, reply)
                 ),
             ),
             _ => (
                 Code::Failed,
-                format!("The server of this node, {server}, could not do it: {said}."),
+                format!("The server of this node, {server}, failed: {said}."),
             ),
         };
         Err(CliError::new(code, sentence))
@@ -116,28 +116,29 @@ impl NodeAct {
         }
         let key = one_line(&pod.key());
         if pod.is_deleting() {
-            return " It is being replaced already; yurt-ds ctl pods shows how far it is.".into();
+            return " The pod is already being replaced. Check its progress: yurt-ds ctl pods"
+                .into();
         }
         if pod.update() != Some(AnnouncedUpdate::Available) {
-            return " Nothing newer is announced for it; yurt-ds ctl upgrade shows what is.".into();
+            return " No update is announced for this pod. List the announced updates: yurt-ds ctl upgrade".into();
         }
         let pull = format!("yurt-ds ctl imagepull {key} --wait");
         match (self, pod.images()) {
             (Self::ImagePull, _) | (_, None | Some(PulledImages::Pulled)) => String::new(),
             (Self::Upgrade(true), Some(_)) => {
-                format!(" If this server does not know --force, pull once more: {pull}")
+                format!(" If this server does not support --force, pull the images again: {pull}")
             }
             (Self::Upgrade(false), Some(PulledImages::Pulling)) => {
                 format!(
-                    " Its images are being pulled. Wait for them: {pull}; or do without: --force"
+                    " Its images are still being pulled. Wait for them: {pull}. Or upgrade without them: --force"
                 )
             }
             (Self::Upgrade(false), Some(PulledImages::Failed(why))) if is_about_jobs(&why) => {
-                " That is mended in the cluster, not here; to do without the pull: --force"
+                " An operator has to fix that in the cluster. To upgrade without the images: --force"
                     .to_owned()
             }
             (Self::Upgrade(false), Some(_)) => {
-                format!(" Pull once more: {pull}; or do without: --force")
+                format!(" Pull the images again: {pull}. Or upgrade without them: --force")
             }
         }
     }
@@ -146,21 +147,19 @@ impl NodeAct {
 /// Explains a reason in the server's response to the node owner. The text is shown after the server's own text.
 fn told(reason: &str) -> Option<&'static str> {
     Some(match reason {
-        "Paused" => "Its DaemonSet is paused in the cloud: ask again when somebody has resumed it.",
+        "Paused" => "Its DaemonSet is paused. Try again after an operator has resumed it.",
         "ModeChanged" => {
-            "Its DaemonSet is not under OTA any more, or its settings cannot be used; that is decided in the cloud."
+            "Its DaemonSet no longer uses OTA, or its settings are invalid. Only an operator can change that."
         }
-        "DaemonSetGone" => {
-            "Its DaemonSet does not exist any more: the cloud is about to remove the pod."
-        }
+        "DaemonSetGone" => "Its DaemonSet no longer exists. Kubernetes will delete the pod.",
         "NativeControllerBehind" => {
-            "The cloud has not taken over the last change of its DaemonSet yet: ask again in a moment."
+            "Kubernetes has not processed the latest change of its DaemonSet yet. Try again in a moment."
         }
         "UntoleratedTaint" => {
-            "kubectl describe node shows its taints, the template of the DaemonSet what it tolerates; without a pod \
-             nevertheless: --force"
+            "The taints are in kubectl describe node, the tolerations in the template of the DaemonSet. To upgrade \
+             and leave the node without a pod: --force"
         }
-        "NotOutdated" => "It runs the newest revision already, whatever was announced.",
+        "NotOutdated" => "It already runs the newest revision.",
         _ => return None,
     })
 }

@@ -143,14 +143,16 @@ fn no_pods(server: &NodeServer, response: &Response<Bytes>) -> CliError {
         return CliError::new(
             Code::Unreachable,
             format!(
-                "The server of this node, {server}, knows no pods yet: {text} (HTTP 500). It has to reach the cloud \
-                 once after its first start; look again in a moment, and at its log."
+                "The server of this node, {server}, has no list of pods yet: {text} (HTTP 500). It needs a \
+                 connection to the cloud after its first start. Try again in a moment, or read its log."
             ),
         );
     }
     if header(response, REASON).is_some() && status.is_client_error() {
         // The header shows that this is a yurt-ds server, so its text explains the rejection.
-        let text = format!("The server of this node, {server}, refuses: {text} (HTTP {status}).");
+        let text = format!(
+            "The server of this node, {server}, rejected the request: {text} (HTTP {status})."
+        );
         return CliError::new(Code::Refused, text);
     }
     stranger(server, response, &format!("HTTP {status}"))
@@ -165,8 +167,8 @@ pub(super) fn stranger(server: &NodeServer, response: &Response<Bytes>, why: &st
     CliError::new(
         Code::Unreachable,
         format!(
-            "{server} answers, but GET /pods there gives no PodList ({}); it says {said}. Is something else behind \
-             that port?{}",
+            "{server} does not answer GET /pods with a PodList ({}): {said}. Another program may be using this \
+             address.{}",
             one_line(why),
             CHECK
         ),

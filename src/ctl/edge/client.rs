@@ -58,7 +58,7 @@ impl Edge {
             Ok(_) => return Ok(edge),
             Err(silence) if silence.is_nothing_there() => None,
             Err(silence) => Some(format!(
-                " {} cannot be used, either: {silence}.",
+                " {} cannot be used either: {silence}.",
                 edge.server
             )),
         };
@@ -156,7 +156,7 @@ impl Edge {
             request = request.header(IF_NONE_MATCH, etag);
         }
         let request = request.body(Empty::new()).map_err(|error| {
-            let text = format!("{path:?} cannot be asked for: {error}.");
+            let text = format!("Cannot send a request for {path:?}: {error}.");
             CliError::new(Code::Failed, text)
         })?;
         let answer = exchange(&self.connect, request).await;
@@ -167,7 +167,7 @@ impl Edge {
     fn unreachable(&self, silence: &ConnectError, is_write: bool) -> CliError {
         let server = &self.server;
         let heard = if is_write && silence.may_have_been_heard() {
-            " It may have heard the request all the same: yurt-ds ctl pods shows whether something changed."
+            " The server may have received the request. Check: yurt-ds ctl pods"
         } else {
             ""
         };

@@ -69,7 +69,7 @@ pub(super) fn unix(path: PathBuf) -> Connector {
 /// Adds an explanation to an error of connecting to the socket at `path`.
 fn explained(error: io::Error, path: &Path) -> io::Error {
     let text = match error.kind() {
-        io::ErrorKind::NotFound => "there is no such socket".to_owned(),
+        io::ErrorKind::NotFound => "the socket does not exist".to_owned(),
         io::ErrorKind::ConnectionRefused => "no process listens on it".to_owned(),
         io::ErrorKind::PermissionDenied => format!("permission denied; {}", access(path)),
         _ => return error,
@@ -125,9 +125,13 @@ impl fmt::Display for ConnectError {
             Self::NotInTime => {
                 write!(f, "no connection within {}s", CONNECT_DEADLINE.as_secs())
             }
-            Self::Slow => write!(f, "no whole answer within {}s", ANSWER_DEADLINE.as_secs()),
-            Self::Broken(text) => write!(f, "the answer cannot be read ({text})"),
-            Self::Endless => write!(f, "the answer has more than {} MiB", MAX_BODY >> 20),
+            Self::Slow => write!(
+                f,
+                "no complete response within {}s",
+                ANSWER_DEADLINE.as_secs()
+            ),
+            Self::Broken(text) => write!(f, "the response cannot be decoded ({text})"),
+            Self::Endless => write!(f, "the response has more than {} MiB", MAX_BODY >> 20),
         }
     }
 }
@@ -228,7 +232,7 @@ mod tests {
             Ok(_) => String::new(),
             Err(error) => error.to_string(),
         };
-        assert_eq!(why().await, "there is no such socket");
+        assert_eq!(why().await, "the socket does not exist");
         let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
         assert_eq!(why().await, "");
         drop(listener);

@@ -26,7 +26,13 @@ pub(super) fn find<'a>(edge: &Edge, typed: &str, pods: &'a Pods) -> Result<&'a L
     match named[..] {
         [pod] => return Ok(pod),
         [] => {}
-        _ => return Err(ambiguous(name, "is the name of several pods here", &named)),
+        _ => {
+            return Err(ambiguous(
+                name,
+                "is the name of several pods on this node",
+                &named,
+            ));
+        }
     }
     let of_set: Vec<&LocalPod> = within
         .iter()
@@ -43,7 +49,7 @@ pub(super) fn find<'a>(edge: &Edge, typed: &str, pods: &'a Pods) -> Result<&'a L
         ([], []) => Err(missing(typed, namespace, name, pods)),
         _ => Err(ambiguous(
             name,
-            "is a DaemonSet that has several pods here",
+            "is a DaemonSet with several pods on this node",
             &of_set,
         )),
     }
@@ -60,11 +66,11 @@ fn split<'a>(edge: &'a Edge, typed: &'a str) -> Result<(Option<&'a str>, &'a str
             if namespace.is_empty() || name.is_empty() || name.contains('/') =>
         {
             usage(format!(
-                "{typed:?} is not NAMESPACE/POD, such as default/nginx-daemonset-bwzss."
+                "{typed:?} is not a pod. Write NAMESPACE/POD, such as default/nginx-daemonset-bwzss."
             ))
         }
         Some((namespace, _)) if wanted.is_some_and(|wanted| wanted != namespace) => usage(format!(
-            "{typed} is in namespace {namespace}, but -n says {}: drop one of them.",
+            "{typed} is in namespace {namespace}, but -n is {}. Remove one of them.",
             wanted.unwrap_or_default()
         )),
         Some((namespace, name)) => Ok((Some(namespace), name)),
@@ -92,13 +98,13 @@ fn missing(typed: &str, namespace: Option<&str>, name: &str, pods: &Pods) -> Cli
         found = alike(name, pods.items.iter());
     }
     let help = if found.is_empty() {
-        " All of them: yurt-ds ctl pods".to_owned()
+        " List all pods: yurt-ds ctl pods".to_owned()
     } else {
         suggestion(&found)
     };
     let stale = match pods.old() {
         Some(_) => {
-            " What this node knows is old, as it has no contact with the cloud; a newer pod may be missing."
+            " The node is not connected to the cloud, so its list of pods may be out of date."
         }
         None => "",
     };

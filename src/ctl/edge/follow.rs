@@ -105,9 +105,9 @@ impl<'a, 'b> Follow<'a, 'b> {
         }
         let mut line = step.to_owned();
         if self.silent.is_some() {
-            line.push_str("; the server of this node is silent (perhaps it is replaced itself)");
+            line.push_str("; the server of this node does not respond (it may be restarting)");
         } else if pods.old().is_some() {
-            line.push_str("; the node has no contact with the cloud");
+            line.push_str("; the node is not connected to the cloud");
         }
         let _ = if self.screen.live {
             // Show the time first: the end of a long line is cut.
@@ -150,7 +150,7 @@ impl<'a, 'b> Follow<'a, 'b> {
             code: Code::Progressing,
             word: "TimedOut",
             message: format!(
-                "Not over after {}: {step}.",
+                "Not finished after {}: {step}.",
                 waited.unwrap_or_else(|| self.after())
             ),
             pod: None,

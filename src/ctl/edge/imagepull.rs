@@ -82,8 +82,8 @@ fn ended(
             Code::Complete,
             "Pulled",
             format!(
-                "The images for {key} are on this node, {after} after the request. To replace it: yurt-ds ctl upgrade \
-                 {key} --wait"
+                "The images for {key} are on this node, {after} after the request. To replace the pod: yurt-ds ctl \
+                 upgrade {key} --wait"
             ),
             Some(*pod),
         ),
@@ -91,11 +91,11 @@ fn ended(
             Code::PullFailed,
             "PullFailed",
             format!(
-                "The images for {key} could not be pulled: {}. {}; then once more: yurt-ds ctl imagepull {key} --wait; or \
-                 replace it all the same: yurt-ds ctl upgrade {key} --force",
+                "The images for {key} could not be pulled: {}. {}, and then try again: yurt-ds ctl imagepull {key} \
+                 --wait. To replace the pod without them: yurt-ds ctl upgrade {key} --force",
                 one_line(why),
                 if is_about_jobs(why) {
-                    "Whoever looks after the cluster has to let the controller make the Job that pulls"
+                    "Ask an operator to allow the controller to create the Job that pulls them"
                 } else {
                     "Check that the image exists and that this node reaches its registry"
                 }
@@ -105,15 +105,15 @@ fn ended(
         PullProgress::Withdrawn => (
             Code::Failed,
             "Withdrawn",
-            format!("Nothing newer waits for {key} any more: the new version was taken back."),
+            format!("There is no newer version for {key} any more: it was rolled back."),
             None,
         ),
         PullProgress::Gone => (
             Code::Failed,
             "Gone",
             format!(
-                "{key} is gone, or being deleted: there is nothing left to pull ahead for. What runs now: yurt-ds ctl \
-                 pods"
+                "{key} is gone or is being deleted, so its images are not needed. List the pods of this node: \
+                 yurt-ds ctl pods"
             ),
             None,
         ),

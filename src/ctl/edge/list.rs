@@ -101,7 +101,7 @@ fn old(pods: &Pods) -> String {
     match pods.old() {
         None => String::new(),
         Some(seconds) => format!(
-            "As of {} ago: the node has no contact with the cloud.\n\n",
+            "State of {} ago: the node is not connected to the cloud.\n\n",
             instant::seconds(seconds)
         ),
     }
@@ -111,7 +111,7 @@ fn nothing(namespace: Option<&str>, pods: &Pods) -> String {
     match namespace {
         None => "No pod runs on this node.\n".to_owned(),
         Some(namespace) => format!(
-            "No pod of namespace {namespace} runs on this node ({} of others: -A).\n",
+            "No pod of namespace {namespace} runs on this node ({} in other namespaces: -A).\n",
             pods.items.len()
         ),
     }
@@ -125,10 +125,10 @@ fn up_to_date(namespace: Option<&str>, pods: &Pods) -> String {
     };
     match announced.count() {
         0 => format!(
-            "Nothing waits to be upgraded{place}: no pod of this node belongs to a DaemonSet whose upgrades are \
-             announced (apps.openyurt.io/update-strategy: OTA).\n"
+            "No updates are available{place}: no pod of this node belongs to a DaemonSet that announces updates \
+             (apps.openyurt.io/update-strategy: OTA).\n"
         ),
-        _ => format!("Nothing waits to be upgraded{place}.\n"),
+        _ => format!("No updates are available{place}.\n"),
     }
 }
 
@@ -140,8 +140,8 @@ fn refused(rows: &[NodePodRow]) -> String {
         String::new()
     } else {
         format!(
-            "Refused without --force, because no new pod would come to this node (it has a taint of effect NoSchedule that \
-             the DaemonSet does not tolerate): {}\n\n",
+            "Upgrades that need --force, because the DaemonSet does not tolerate a NoSchedule taint of this node and \
+             no new pod would run here: {}\n\n",
             keys.join(", ")
         )
     }
@@ -155,18 +155,20 @@ fn how(intent: Intent, rows: &[NodePodRow]) -> String {
     let is_refused = |row: &NodePodRow| row.update_refused.is_some();
     match intent {
         Intent::Upgrade if rows.iter().all(is_refused) => format!(
-            "To replace a pod nevertheless, although the node has none then: yurt-ds ctl upgrade {pod} --force\n\
-             To pull its images ahead: yurt-ds ctl imagepull {pod} --wait\n"
+            "To delete a pod anyway and leave the node without one: yurt-ds ctl upgrade {pod} --force\nTo pull its \
+             images ahead of time: yurt-ds ctl imagepull {pod} --wait\n"
         ),
         Intent::Upgrade if rows.iter().all(|row| row.image_ready == Some("failed")) => format!(
-            "Refused until the images are pulled. Once more:  yurt-ds ctl imagepull {pod} --wait\n\
-             To replace a pod without them nevertheless:      yurt-ds ctl upgrade {pod} --force\n"
+            "An upgrade needs the images. To pull them again: yurt-ds ctl imagepull {pod} --wait\nTo replace a pod \
+             without them:                   yurt-ds ctl upgrade {pod} --force\n"
         ),
         Intent::Upgrade => format!(
-            "To replace a pod by its new version: yurt-ds ctl upgrade {pod} --wait\n\
-             To pull its images ahead:           yurt-ds ctl imagepull {pod} --wait\n"
+            "To replace a pod with its new version: yurt-ds ctl upgrade {pod} --wait\nTo pull its images ahead of \
+             time:      yurt-ds ctl imagepull {pod} --wait\n"
         ),
-        Intent::Pull => format!("To pull images ahead: yurt-ds ctl imagepull {pod} --wait\n"),
+        Intent::Pull => {
+            format!("To pull images ahead of time: yurt-ds ctl imagepull {pod} --wait\n")
+        }
     }
 }
 

@@ -77,8 +77,8 @@ impl AwaitedPull {
             PullProgress::Asked => format!("{key}: waiting for the pull to begin"),
             PullProgress::Pulling => format!("{key}: pulling images"),
             PullProgress::Pulled(_) => format!("{key}: images pulled"),
-            PullProgress::Failed(_, why) => format!("{key}: pulling failed: {}", one_line(why)),
-            PullProgress::Withdrawn => format!("{key}: nothing newer waits any more"),
+            PullProgress::Failed(_, why) => format!("{key}: pull failed: {}", one_line(why)),
+            PullProgress::Withdrawn => format!("{key}: no newer version any more"),
             PullProgress::Gone => format!("{key}: gone"),
         }
     }

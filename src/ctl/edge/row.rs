@@ -11,15 +11,15 @@ use crate::core::instant;
 
 /// Description of the fields of `-o json` and `-o yaml`, for the reference.
 pub(crate) const FIELDS: &str = "\
-Fields of -o json and -o yaml (fields may be added, none is renamed; null where nothing is known):
+Fields of -o json and -o yaml (fields may be added, but not renamed; null if unknown):
   of a pod        namespace, name, node, daemonSet, ready, readyContainers, problem, terminating, created, revision,
-                  update (available or upToDate), updateRefused (UntoleratedTaint: no new pod would come to the
-                  node, so an upgrade is refused without --force; null where it is not), target (the revision announced), newRevision,
+                  update (available or upToDate), updateRefused (UntoleratedTaint: the node would get no new pod,
+                  so an upgrade needs --force; else null), target (the revision announced), newRevision,
                   imageReady (pulled, pulling, failed or stale), imageReadyMessage, containers,
-                  cacheAgeSeconds (how old this is; null when the server does not tell)
+                  cacheAgeSeconds (age of this data; null if the server does not report it)
   of a container  name, init, image, newImage
   of a request    namespace, name, request (upgrade or imagepull), answer (of the server), outcome, message,
-                  pod (the one that came, or whose images were pulled; null when there is none)
+                  pod (the new pod, or the one whose images were pulled; null if there is none)
   outcome         Accepted, Upgraded, OldRevision, Pulled, PullFailed, Withdrawn, Gone, TimedOut";
 
 /// State of a pod of this node in the output.

@@ -11,9 +11,9 @@ use crate::ctl::error::CliError;
 
 /// Hint in errors about a server that does not answer or is not an ota-server.
 pub(super) const CHECK: &str = "
-This command asks the node that it runs on: check that this is the node, and that yurt-ds ota-server runs on it. Where
-it runs: kubectl -n yurt-ds-edge get pods -o wide -l app.kubernetes.io/component=ota-server
-On another port or socket, as YurtHub may (--serve-port): name it by --server or YURT_DS_SERVER.";
+This command contacts the node that it runs on. Check that this is the right node, and that yurt-ds ota-server runs on
+it: kubectl -n yurt-ds-edge get pods -o wide -l app.kubernetes.io/component=ota-server
+If the server uses another port or socket, as YurtHub may (--serve-port), name it with --server or YURT_DS_SERVER.";
 /// Prefix of `--server` for the path of a Unix socket.
 const UNIX: &str = "unix://";
 
@@ -48,7 +48,8 @@ impl NodeServer {
     pub(super) fn read(typed: &str) -> Result<Self, CliError> {
         let wrong = |why: &str| {
             let text = format!(
-                "{typed:?} is no server (--server, YURT_DS_SERVER): {why}, such as {SERVER} or {UNIX}{SOCKET}."
+                "{typed:?} is not the address of a server (--server, YURT_DS_SERVER): {why}, such as {SERVER} or \
+                 {UNIX}{SOCKET}."
             );
             CliError::new(Code::Usage, text)
         };
@@ -66,19 +67,21 @@ impl NodeServer {
             Some("http") => {}
             Some("https") => {
                 return Err(wrong(
-                    "https is not spoken yet; the server of a node listens on its loopback in plain, so write http",
+                    "https is not supported; the server of a node listens on loopback without TLS, so write http",
                 ));
             }
-            _ => return Err(wrong("write it with http:// or unix:// in front")),
+            _ => return Err(wrong("start it with http:// or unix://")),
         }
         if !matches!(uri.path(), "" | "/") || uri.query().is_some() {
-            return Err(wrong("leave away what follows the port"));
+            return Err(wrong("remove the text after the port"));
         }
         let authority = uri
             .authority()
             .ok_or_else(|| wrong("write host and port"))?;
         if authority.as_str().contains('@') {
-            return Err(wrong("leave away user and password, there is no login"));
+            return Err(wrong(
+                "remove user and password, because the server has no login",
+            ));
         }
         let host = authority.host();
         // Parse the port here: `Authority::port()` returns nothing for a port that is out of range, such as 99999.

@@ -103,7 +103,7 @@ async fn an_old_answer_says_how_old_it_is() {
     node.state().age = Some(14 * 60);
     let text = node.text("pods").await;
     assert!(
-        text.starts_with("As of 14m ago: the node has no contact with the cloud.\n\nNAMESPACE"),
+        text.starts_with("State of 14m ago: the node is not connected to the cloud.\n\nNAMESPACE"),
         "{text}"
     );
     let rows: Value = serde_json::from_str(&node.text("pods -o json").await).unwrap();
@@ -197,10 +197,7 @@ async fn without_a_pod_an_upgrade_shows_what_would_change() {
     );
     assert!(!text.contains("ctl upgrade"), "{text}");
     node.state().pods = vec![pod("web-1")];
-    assert_eq!(
-        node.text("upgrade").await,
-        "Nothing waits to be upgraded.\n"
-    );
+    assert_eq!(node.text("upgrade").await, "No updates are available.\n");
     assert_eq!(node.text("upgrade -o json").await, "[]\n");
     node.state().pods = Vec::new();
     assert!(
@@ -276,7 +273,7 @@ async fn names_that_do_not_exist_are_answered_with_those_that_do() {
         &["default/web-1 and edge/web-1", "NAMESPACE/POD"],
     );
     let error = node.error("upgrade default/web-1 -n edge").await;
-    case(&error, Code::Usage, &["drop one of them"]);
+    case(&error, Code::Usage, &["Remove one of them"]);
     for typed in ["/x", "x/", "a/b/c"] {
         let error = node.error(&format!("upgrade {typed}")).await;
         case(&error, Code::Usage, &["NAMESPACE/POD"]);
@@ -311,23 +308,29 @@ async fn refusals_have_codes_and_a_way_on() {
             403,
             NO,
             Code::Refused,
-            "Nothing newer is announced",
+            "No update is announced",
         ),
         (
             deleting(outdated("web-1")),
             403,
             NO,
             Code::Refused,
-            "being replaced already",
+            "already being replaced",
         ),
         (
             pulling("web-1"),
             403,
             NO,
             Code::Refused,
-            "imagepull default/web-1 --wait; or do without: --force",
+            "imagepull default/web-1 --wait. Or upgrade without them: --force",
         ),
-        (failed("web-1"), 403, NO, Code::Refused, "Pull once more"),
+        (
+            failed("web-1"),
+            403,
+            NO,
+            Code::Refused,
+            "Pull the images again",
+        ),
         (
             outdated("web-1"),
             400,
@@ -369,7 +372,7 @@ async fn refusals_have_codes_and_a_way_on() {
             404,
             "404 page not found",
             Code::Unreachable,
-            "does not know the request upgrade",
+            "does not support the request upgrade",
         ),
         (outdated("web-1"), 302, "", Code::Failed, "HTTP 302"),
     ];
@@ -387,7 +390,7 @@ async fn refusals_have_codes_and_a_way_on() {
     let node = Node::with([pulling("web-1")]);
     node.state().reply = (403, NO);
     let error = node.error("upgrade default/web-1 --force --wait").await;
-    assert!(error.text.contains("does not know --force"), "{error}");
+    assert!(error.text.contains("does not support --force"), "{error}");
     node.state().reply = (500, "whatever");
     node.state().reason = Some("NotFound");
     let error = node.error("imagepull default/web-1").await;
@@ -456,7 +459,7 @@ async fn a_new_pod_that_does_not_start_is_shown_until_the_time_is_up() {
         "{text}"
     );
     assert!(
-        text.contains("Not over after 1m 30s: [3/4] default/web-2"),
+        text.contains("Not finished after 1m 30s: [3/4] default/web-2"),
         "{text}"
     );
     node.state().pods = vec![outdated("web-1")];
@@ -478,7 +481,7 @@ async fn a_new_pod_of_the_old_revision_is_told() {
     assert_eq!(ended, Ok(Code::Failed));
     assert!(text.contains("has the old revision r1 once more"), "{text}");
     let text = again(pod).text("upgrade web-1 --wait").await;
-    assert!(text.contains("taken back meanwhile"), "{text}");
+    assert!(text.contains("rolled back in the meantime"), "{text}");
     fn silent(name: &str) -> Value {
         condition(pod(name), "PodNeedUpgrade", "Unknown", "", "")
     }
@@ -497,7 +500,7 @@ async fn a_server_that_is_replaced_itself_is_waited_for() {
     node.after(9, |state| state.listens = true);
     let text = node.text("upgrade web-1 --wait").await;
     assert!(
-        text.contains("silent (perhaps it is replaced itself)"),
+        text.contains("does not respond (it may be restarting)"),
         "{text}"
     );
     let node = Node::with([outdated("web-1")]);
@@ -572,7 +575,7 @@ async fn a_pull_for_nothing_ends() {
     let (text, ended) = node.run("imagepull web-1 --wait --timeout 30s").await;
     assert_eq!(ended, Ok(Code::Progressing));
     assert!(
-        text.ends_with("Not over after 30s: default/web-1: pulling images.\n"),
+        text.ends_with("Not finished after 30s: default/web-1: pulling images.\n"),
         "{text}"
     );
     tokio::time::sleep(Duration::from_secs(1)).await;

@@ -129,16 +129,16 @@ fn ended(
             Code::Complete,
             "Upgraded",
             format!(
-                "{key} is Ready with revision {now}, {after} after the request. It is the revision of before, and the \
-                 one it should run: the newer one was taken back meanwhile."
+                "{key} is Ready with revision {now}, {after} after the request. The revision is the same as before, \
+                 because the newer one was rolled back in the meantime."
             ),
         ),
         SuccessorRevision::Old | SuccessorRevision::Unknown => (
             Code::Failed,
             "OldRevision",
             format!(
-                "{key} is Ready, but has the old revision {now} once more: the cloud made it before it knew of the new \
-                 one. Ask again: yurt-ds ctl upgrade {key} --wait"
+                "{key} is Ready, but has the old revision {now} again: Kubernetes created the pod before it had \
+                 processed the new revision. Try again: yurt-ds ctl upgrade {key} --wait"
             ),
         ),
     };

@@ -58,8 +58,8 @@ async fn a_finished_rollout_is_handed_back_by_one_write_and_nobody_is_restarted(
     assert_eq!(world.writes(), 0);
     let said = world.text("eject web").await;
     for words in [
-        "default/web is handed back to Kubernetes.",
-        "No pod is restarted: all nodes run the present revision.",
+        "default/web was handed back to Kubernetes.",
+        "No pod is restarted: all nodes run the current revision.",
         "RollingUpdate with maxUnavailable 10%.",
         "Removed: apps.openyurt.io/update-strategy.",
         "The controller removed the conditions",
@@ -177,7 +177,7 @@ async fn outdated_nodes_are_a_reason_to_refuse() {
     assert_eq!(error.code, Code::Refused);
     for words in [
         "3 of 3 nodes run an old revision (1 offline)",
-        "replace their pods at once, 10% of the nodes at a time",
+        "replace their pods immediately, 10% of the nodes at a time",
         "yurt-ds ctl status default/web --wait --strict",
         "--now",
     ] {
@@ -212,7 +212,7 @@ async fn old_pods_that_are_ending_are_a_reason_too() {
     }
     let error = world.error("eject web").await;
     assert_eq!(error.code, Code::Refused);
-    let words = "the old pods of 2 nodes are still ending";
+    let words = "the old pods of 2 nodes are still terminating";
     assert!(error.text.contains(words), "{error}");
     let said = world.text("eject web --now").await;
     assert!(said.contains("No other pod is restarted"), "{said}");
@@ -233,8 +233,9 @@ async fn now_pauses_the_controller_before_the_native_one_begins() {
     world.set_image("web:2").await;
     let said = world.text("eject web --now").await;
     for words in [
-        "default/web is paused first.",
-        "3 nodes run an old revision. The native RollingUpdate begins to replace their pods at once, 2 nodes at a time",
+        "default/web is paused while it is handed back.",
+        "3 nodes run an old revision. The native RollingUpdate starts to replace their pods immediately, 2 nodes at \
+         a time",
         "nothing like: min-interval.",
     ] {
         assert!(said.contains(words), "{words}: {said}");
@@ -270,7 +271,7 @@ async fn without_a_controller_its_conditions_are_removed_too() {
             .all(|conditions| conditions.contains(&"PodNeedUpgrade".to_owned()))
     );
     let said = world.text("eject web").await;
-    assert!(said.contains("No controller answered"), "{said}");
+    assert!(said.contains("No controller responded"), "{said}");
     assert!(said.contains("(OTA) from 2 pods"), "{said}");
     let after = pods(&world).await;
     assert_eq!(uids(&before), uids(&after));
@@ -299,7 +300,7 @@ async fn what_changed_since_the_look_is_looked_at_again() {
         });
     let error = world.error("eject web").await;
     assert_eq!(error.code, Code::Failed);
-    assert!(error.text.contains("nothing was handed over"), "{error}");
+    assert!(error.text.contains("was not handed back"), "{error}");
     drop(conflict);
     world.text("eject web").await;
     assert_eq!(
@@ -329,7 +330,7 @@ async fn settings_that_cannot_be_read_are_not_guessed() {
         .await;
     let said = world.text("eject web").await;
     assert!(
-        said.contains("updateStrategy stays RollingUpdate"),
+        said.contains("updateStrategy remains RollingUpdate"),
         "{said}"
     );
 }

@@ -12,37 +12,39 @@ impl EjectCandidate {
         let key = &self.key;
         if !self.old.known {
             return format!(
-                "{key} is not handed back: {} has not handled its latest change, so it is not known yet which nodes are outdated, and \
-                 these would be restarted. Try again in a moment.",
+                "{key} was not handed back: {} has not processed its latest change, so it is not known which pods \
+                 are outdated and would be restarted. Try again in a moment.",
                 key.kind.controller()
             );
         }
         let targeted = self.snapshot.plan.counts.targeted;
         if self.old.nodes == 0 {
             return format!(
-                "{key} is not handed back: the old {} still ending.\nLet that end first (yurt-ds ctl status {key} --wait \
-                 --strict). To hand it back nevertheless, which restarts nobody else: yurt-ds ctl eject {key} --now",
+                "{key} was not handed back: the old {} still terminating.\nWait for that first (yurt-ds ctl status \
+                 {key} --wait --strict). To hand it back now, without restarting other pods: yurt-ds ctl eject {key} \
+                 --now",
                 self.ending(),
             );
         }
         let wait = match self.snapshot.strategy.mode {
             Mode::AdvancedRollingUpdate if self.snapshot.rollout().is_paused() => {
-                format!("Resume it, and let the rollout end first (yurt-ds ctl resume {key})")
+                format!("First resume it and let the rollout finish (yurt-ds ctl resume {key})")
             }
             // If a setting keeps nodes on the old revision, the rollout is complete, and waiting does not help.
             Mode::AdvancedRollingUpdate if self.old.kept > 0 => format!(
-                "Take away what keeps them back (partition, selector, hold), and let the rollout end first (yurt-ds ctl status {key} \
-                 --wait --strict)"
+                "First remove the setting that holds them back (partition, selector, hold) and let the rollout \
+                 finish (yurt-ds ctl status {key} --wait --strict)"
             ),
             Mode::AdvancedRollingUpdate => {
-                format!("Let the rollout end first (yurt-ds ctl status {key} --wait --strict)")
+                format!("First let the rollout finish (yurt-ds ctl status {key} --wait --strict)")
             }
-            Mode::Ota => "Let their owners upgrade first".to_owned(),
-            Mode::OnDelete => "Delete their pods first".to_owned(),
+            Mode::Ota => "First let the node owners upgrade them".to_owned(),
+            Mode::OnDelete => "First delete their pods".to_owned(),
         };
         format!(
-            "{key} is not handed back: {} of {targeted} {} an old revision{}. {}\n{wait}, or roll back to the template that \
-             they run. To hand it back nevertheless, and have them restarted: yurt-ds ctl eject {key} --now",
+            "{key} was not handed back: {} of {targeted} {} an old revision{}. {}\n{wait}, or roll back to the \
+             template that these nodes run. To hand it back now and have their pods restarted: yurt-ds ctl eject \
+             {key} --now",
             self.old.nodes,
             plural(self.old.nodes, "nodes runs", "nodes run"),
             self.old_ones(),
@@ -54,24 +56,20 @@ impl EjectCandidate {
     fn consequence(&self) -> String {
         let asking = match self.snapshot.strategy.mode {
             Mode::AdvancedRollingUpdate | Mode::OnDelete => "",
-            Mode::Ota => " without asking their owners",
+            Mode::Ota => " without asking the node owners",
         };
         format!(
-            "The native RollingUpdate would begin to replace {} at once{asking}, {} at a time, wherever {}.",
+            "The native RollingUpdate would start to replace {} immediately{asking}, {} at a time, also on nodes \
+             that are offline or held back.",
             plural(self.old.nodes, "its pod", "their pods"),
             self.budget(),
-            plural(
-                self.old.nodes,
-                "the node is and whatever keeps it",
-                "the nodes are and whatever keeps them"
-            ),
         )
     }
 
     fn old_ones(&self) -> String {
         let parts = [
             (self.old.offline, "offline"),
-            (self.old.kept, "kept back by the settings"),
+            (self.old.kept, "held back by settings"),
         ];
         let parts = parts.iter().filter(|(nodes, _)| *nodes > 0);
         let parts: Vec<String> = parts.map(|(n, what)| format!("{n} {what}")).collect();
@@ -117,7 +115,7 @@ impl EjectCandidate {
     /// Returns the message for a DaemonSet that has been returned to Kubernetes.
     pub(super) fn done(&self) -> String {
         format!(
-            "{} is handed back to Kubernetes.\n{}",
+            "{} was handed back to Kubernetes.\n{}",
             self.key,
             self.what("is")
         )
@@ -127,16 +125,17 @@ impl EjectCandidate {
         let counts = &self.snapshot.plan.counts;
         let pods = match self.old.nodes {
             0 if self.old.ending > 0 => format!(
-                "No other pod {is} restarted: the old {} ending already, and wherever none is, the present revision runs.",
+                "No other pod {is} restarted: the old {} already terminating, and all other nodes run the current \
+                 revision.",
                 self.ending()
             ),
             0 => format!(
                 "No pod {is} restarted: {}.",
                 match counts.targeted {
-                    0 => "there is none".to_owned(),
+                    0 => "the DaemonSet has none".to_owned(),
                     nodes => format!(
-                        "{} the present revision",
-                        plural(nodes, "the one node runs", "all nodes run")
+                        "{} the current revision",
+                        plural(nodes, "the only node runs", "all nodes run")
                     ),
                 }
             ),
@@ -144,7 +143,7 @@ impl EjectCandidate {
                 "{nodes} {} an old revision{}. {}",
                 plural(nodes, "node runs", "nodes run"),
                 self.old_ones(),
-                self.consequence().replace("would begin", "begins"),
+                self.consequence().replace("would start", "starts"),
             ),
         };
         let strategy = if self.is_on_delete() {
@@ -153,14 +152,14 @@ impl EjectCandidate {
                 native_words(&self.snapshot.strategy)
             )
         } else {
-            "updateStrategy stays RollingUpdate, as it is.".to_owned()
+            "updateStrategy remains RollingUpdate.".to_owned()
         };
         let keys: Vec<&str> = self.settings.keys().map(String::as_str).collect();
         let lost = nothing_like(keys.iter().copied());
         let lost = lost.map_or_else(String::new, |lost| format!("{lost}\n"));
         format!(
-            "{pods}\n{strategy}\nRemoved: {}.\n{lost}Change the manifest that it is applied from in the same way, or the \
-             next apply undoes this.\n",
+            "{pods}\n{strategy}\nRemoved: {}.\n{lost}Change the manifest in the same way, or the next apply reverts \
+             this.\n",
             keys.join(", ")
         )
     }
@@ -169,8 +168,8 @@ impl EjectCandidate {
 /// Says that the controller is still removing conditions that it wrote.
 pub(super) fn at_work(key: &SetKey) -> String {
     format!(
-        "The controller is at work and has not taken away all that it made for it yet; it goes on with that by itself, and \
-         its conditions go last: kubectl -n {} describe daemonset {} tells what it waits for.\n",
+        "The controller is still cleaning up. It removes its conditions last. To see what it waits for: kubectl -n \
+         {} describe daemonset {}\n",
         key.namespace, key.name
     )
 }
@@ -178,8 +177,8 @@ pub(super) fn at_work(key: &SetKey) -> String {
 /// Says that the old manifest was applied again after the hand-over.
 pub(super) fn applied_again(key: &SetKey, settings: &[&str]) -> String {
     format!(
-        "{key} was handed back to Kubernetes, and its old manifest was applied again since: it has {} again. Change the manifest, or \
-         stop what applies it. Then: yurt-ds ctl eject {key}",
+        "{key} was handed back to Kubernetes, but then its old manifest was applied again and set {}. Change the \
+         manifest, or stop the tool that applies it. Then: yurt-ds ctl eject {key}",
         settings.join(", ")
     )
 }
@@ -189,12 +188,12 @@ pub(super) fn released(announced: usize, by_controller: bool) -> String {
     let who = if by_controller {
         "The controller removed"
     } else {
-        "No controller answered, so these were removed from here:"
+        "No controller responded, so this command removed"
     };
     let pods = match announced {
         0 => String::new(),
         pods => format!(
-            ", and those for owners (OTA) from {pods} {}",
+            ", and those for node owners (OTA) from {pods} {}",
             plural(pods, "pod", "pods")
         ),
     };
@@ -204,8 +203,8 @@ pub(super) fn released(announced: usize, by_controller: bool) -> String {
 /// Says that an Advanced DaemonSet has been converted to a native one but not returned to Kubernetes yet.
 pub(super) fn native_by_now(key: &SetKey) -> String {
     format!(
-        "{key} is a DaemonSet of Kubernetes (apps/v1) by now, and paused until it is handed back: yurt-ds ctl eject {key}\nTo let \
-         yurt-ds go on with it instead: yurt-ds ctl resume {key}"
+        "{key} is now a native DaemonSet (apps/v1), and stays paused until it is handed back: yurt-ds ctl eject \
+         {key}\nTo keep it managed by yurt-ds: yurt-ds ctl resume {key}"
     )
 }
 

@@ -301,7 +301,7 @@ impl<'a> Migration<'a> {
                 _ => return Err(Undeleted::Certainly(access.explain(&doing, &error))),
             }
         }
-        let text = "it changed while it was looked at. Try again.";
+        let text = "it changed in the meantime. Try again.";
         Err(Undeleted::Certainly(self.no(text.to_owned())))
     }
 
@@ -325,16 +325,15 @@ impl<'a> Migration<'a> {
                 return Err(CliError::new(
                     Code::Failed,
                     format!(
-                        "Kubernetes' garbage collector has not let go of the pods of {} for {}; look whether \
-                         kube-controller-manager runs.",
+                        "Kubernetes' garbage collector has not released the pods of {} for {}. Check that \
+                         kube-controller-manager is running.",
                         self.source,
                         humantime::format_duration(LETTING_GO)
                     ),
                 ));
             }
             if !is_told && begun.elapsed() >= GLANCE * 6 {
-                let _ =
-                    screen.print("Waiting until kube-controller-manager has let go of its pods.\n");
+                let _ = screen.print("Waiting for kube-controller-manager to release the pods.\n");
                 is_told = true;
             }
             tokio::time::sleep(GLANCE).await;

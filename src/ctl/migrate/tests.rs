@@ -139,7 +139,7 @@ async fn a_daemonset_goes_to_the_other_kind_and_back_and_nobody_is_restarted() {
     assert!(cluster.advanced().get_opt("web").await.unwrap().is_none());
     let said = world.text("migrate web --to advanced").await;
     assert!(
-        said.contains("is an Advanced DaemonSet (apps.kruise.io/v1beta1) now"),
+        said.contains("is now an Advanced DaemonSet (apps.kruise.io/v1beta1)"),
         "{said}"
     );
     tokio::time::sleep(A_MOMENT).await;
@@ -173,7 +173,7 @@ async fn a_daemonset_goes_to_the_other_kind_and_back_and_nobody_is_restarted() {
     );
     let said = world.text("migrate web --to native").await;
     assert!(
-        said.contains("is a DaemonSet of Kubernetes (apps/v1) already"),
+        said.contains("is already a native DaemonSet (apps/v1)"),
         "{said}"
     );
 }
@@ -211,7 +211,7 @@ async fn in_the_middle_of_a_rollout_old_pods_stay_old_and_new_ones_new() {
     assert_eq!(cluster.pods().await, before);
     let said = world.text("migrate web --to advanced").await;
     assert!(
-        said.contains("The yurt-ds controller has not looked at it yet"),
+        said.contains("The yurt-ds controller has not processed it yet"),
         "{said}"
     );
     tokio::time::sleep(A_MOMENT).await;
@@ -250,7 +250,7 @@ async fn what_was_begun_is_finished_by_the_same_command() {
         let (_, ended) = world.run("migrate web --to native").await;
         let error = ended.unwrap_err();
         for words in [
-            "kept in the ControllerRevision web-migration",
+            "saved in the ControllerRevision web-migration",
             "yurt-ds ctl migrate default/web --to native",
         ] {
             assert!(error.text.contains(words), "{words}: {error}");
@@ -262,7 +262,10 @@ async fn what_was_begun_is_finished_by_the_same_command() {
         let error = world.error("migrate web --to advanced").await;
         assert!(error.text.contains("Finish it first"), "{error}");
         let said = world.text("migrate web --to native").await;
-        assert!(said.starts_with("default/web was on its way"), "{said}");
+        assert!(
+            said.starts_with("The interrupted migration of default/web"),
+            "{said}"
+        );
         tokio::time::sleep(A_MOMENT).await;
         assert_eq!(cluster.pods().await, pods);
         assert_eq!(cluster.revisions().await, revisions);
@@ -359,7 +362,7 @@ async fn there_are_reasons_to_refuse() {
     refused(
         json!({ "metadata": { "annotations": annotations } }),
         Code::Refused,
-        "of that name already",
+        "of the same name exists",
     )
     .await;
 }
@@ -411,7 +414,7 @@ async fn an_advanced_daemonset_is_handed_back_to_kubernetes_by_eject() {
     assert!(!manifest.contains("apps.openyurt.io/"), "{dry}");
     let said = world.text("eject web").await;
     assert!(
-        said.contains("default/web is handed back to Kubernetes."),
+        said.contains("default/web was handed back to Kubernetes."),
         "{said}"
     );
     tokio::time::sleep(A_MOMENT).await;

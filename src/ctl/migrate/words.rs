@@ -27,7 +27,7 @@ const APPLIERS: [(&str, &str); 5] = [
 
 fn kind_words(kind: SetKind) -> String {
     match kind {
-        SetKind::Native => "a DaemonSet of Kubernetes (apps/v1)".to_owned(),
+        SetKind::Native => "a native DaemonSet (apps/v1)".to_owned(),
         SetKind::Advanced => format!("an Advanced DaemonSet ({})", kind.api_version()),
     }
 }
@@ -49,13 +49,13 @@ fn command(target: &SetKey, purpose: Purpose) -> String {
 
 /// Says that the DaemonSet is not migrated and nothing was changed, with the reason.
 pub(super) fn not_migrated(key: &SetKey, why: &str) -> String {
-    format!("{key} is not migrated, and nothing was changed: {why}")
+    format!("{key} was not migrated, and nothing was changed: {why}")
 }
 
 /// Says that the DaemonSet already has the requested kind.
 pub(super) fn already(target: &SetKey) -> String {
     format!(
-        "{target} is {} already; nothing was changed.\n",
+        "{target} is already {}; nothing was changed.\n",
         kind_words(target.kind)
     )
 }
@@ -63,8 +63,7 @@ pub(super) fn already(target: &SetKey) -> String {
 /// Says that a native and an Advanced DaemonSet have the same name.
 pub(super) fn both_exist(target: &SetKey) -> String {
     let why = format!(
-        "there is {} of that name already. Delete the one that is not wanted; its pods go with it, unless that is done with \
-         --cascade=orphan.",
+        "{} of the same name exists. Delete one of them. This also deletes its pods, except with --cascade=orphan.",
         kind_words(target.kind)
     );
     not_migrated(target, &why)
@@ -73,7 +72,7 @@ pub(super) fn both_exist(target: &SetKey) -> String {
 /// Says that a migration in the opposite direction (to `other`) is unfinished.
 pub(super) fn other_way(other: &SetKey, purpose: Purpose) -> String {
     format!(
-        "{other} was on its way to {}, and that is not finished. Finish it first: {}",
+        "The migration of {other} to {} is not finished. Finish it first: {}",
         kind_words(other.kind),
         command(other, purpose)
     )
@@ -82,7 +81,7 @@ pub(super) fn other_way(other: &SetKey, purpose: Purpose) -> String {
 /// Says that a migration is unfinished. Shown instead of the result of a dry run.
 pub(super) fn unfinished(target: &SetKey, purpose: Purpose) -> String {
     format!(
-        "{target} is on its way to {} already, and that is not finished. Finish it: {}",
+        "The migration of {target} to {} is not finished. Finish it: {}",
         kind_words(target.kind),
         command(target, purpose)
     )
@@ -91,7 +90,7 @@ pub(super) fn unfinished(target: &SetKey, purpose: Purpose) -> String {
 /// Says that an unfinished migration continues.
 pub(super) fn goes_on(target: &SetKey) -> String {
     format!(
-        "{target} was on its way to {} already: that goes on.\n",
+        "The interrupted migration of {target} to {} continues.\n",
         kind_words(target.kind)
     )
 }
@@ -99,7 +98,8 @@ pub(super) fn goes_on(target: &SetKey) -> String {
 /// Says that the target kind or its namespace does not exist.
 pub(super) fn not_served(target: &SetKey) -> String {
     let why = format!(
-        "the API server knows no {}, or there is no namespace {}. Install the kind: kubectl apply -k manifests/components/advanced",
+        "the API server has no {}, or there is no namespace {}. Install the kind: kubectl apply -k \
+         manifests/components/advanced",
         target.kind.api_version(),
         target.namespace
     );
@@ -108,21 +108,19 @@ pub(super) fn not_served(target: &SetKey) -> String {
 
 /// Says that the DaemonSet cannot be decoded.
 pub(super) fn unreadable(source: &SetKey, error: &serde_json::Error) -> String {
-    not_migrated(source, &format!("it cannot be read: {error}."))
+    not_migrated(source, &format!("it cannot be decoded: {error}."))
 }
 
 /// Says that the settings are invalid.
 pub(super) fn invalid(source: &SetKey, invalid: &Invalid) -> String {
-    let why = format!(
-        "what its settings mean is not clear: {invalid}. Correct that, or remove it, first."
-    );
+    let why = format!("its settings are invalid: {invalid}. Correct or remove them first.");
     not_migrated(source, &why)
 }
 
 /// Says that finalizers would block the deletion.
 pub(super) fn finalizers(finalizers: &[&str]) -> String {
     format!(
-        "{} {} would keep it from going. Take {} away first, if whoever set {} can do without.",
+        "{} {} would block its deletion. Remove {} first, if the program that set {} does not need this.",
         plural(finalizers.len(), "the finalizer", "the finalizers"),
         finalizers.join(", "),
         plural(finalizers.len(), "it", "them"),
@@ -133,37 +131,38 @@ pub(super) fn finalizers(finalizers: &[&str]) -> String {
 /// Says that another object controls the DaemonSet.
 pub(super) fn controlled(owner: &str) -> String {
     format!(
-        "{owner} makes it, and would make it anew. Let that make the other kind, or release it first."
+        "{owner} controls it, and would create it again. Configure its owner to create the other kind, or remove the \
+         owner reference first."
     )
 }
 
 /// Says that the guard stopped the current revision, which the new DaemonSet would not know.
 pub(super) fn stopped(source: &SetKey) -> String {
     format!(
-        "the guard has stopped its revision, and would forget that. Go back first (yurt-ds ctl undo {source}), or let it go on \
-         (yurt-ds ctl resume {source})."
+        "the guard has stopped its revision, and the new DaemonSet would not know that. First roll back (yurt-ds ctl \
+         undo {source}), or resume the revision (yurt-ds ctl resume {source})."
     )
 }
 
 /// Says that Kruise's manager is running and would take over the new DaemonSet.
 pub(super) fn kruise_runs() -> String {
-    "OpenKruise's manager runs (its Lease kruise-system/kruise-manager is renewed): it would take the DaemonSet over, and replace \
-     pods whose revision it does not know. Stop it first; docs/coming-from-kruise.md says how."
+    "OpenKruise's manager is running (it renews its Lease kruise-system/kruise-manager). It would take over the \
+     DaemonSet and replace pods of revisions that it does not know. Stop it first (docs/coming-from-kruise.md)."
         .to_owned()
 }
 
 /// Says that nodes which a partition keeps without a pod would get one.
 pub(super) fn partitioned() -> String {
-    "its partition also keeps nodes from getting their first pod (partitionedScaling), and Kubernetes makes one on every node at \
-     once. Set partition to 0 and let it end, or partitionedScaling to false, first."
+    "because of partitionedScaling, its partition keeps nodes without a pod, but Kubernetes creates a pod on every \
+     node immediately. First set partition to 0 and let the rollout finish, or set partitionedScaling to false."
         .to_owned()
 }
 
 /// Says that in-place updates are in progress, which only the present controller can finish.
 pub(super) fn half_done(source: &SetKey, nodes: usize) -> String {
     format!(
-        "on {nodes} {} containers are being exchanged in place, and only who began that can finish it. Pause it (yurt-ds ctl pause \
-         {source}), and try again in a moment.",
+        "on {nodes} {}, pods are being updated in place, and only the controller that started these updates can \
+         finish them. Pause the rollout (yurt-ds ctl pause {source}), and try again in a moment.",
         plural(nodes, "node", "nodes")
     )
 }
@@ -171,8 +170,9 @@ pub(super) fn half_done(source: &SetKey, nodes: usize) -> String {
 /// Says that the pods on these nodes are still terminating.
 pub(super) fn ending(nodes: &[String]) -> String {
     format!(
-        "the pod on {} is still ending: nobody adopts such a pod, and the new DaemonSet would make another one beside it. Try again \
-         when it is gone; pause a rollout that goes on before (where a node is away, its pod ends when it returns).",
+        "the pod on {} is still terminating. Such a pod is not adopted, so the new DaemonSet would create a second \
+         one. Pause a running rollout, and try again when the pod is gone (on an offline node, this is after its \
+         return).",
         named(nodes.iter().map(String::as_str), 0)
     )
 }
@@ -194,9 +194,9 @@ impl std::fmt::Display for PodPlace {
 pub(super) fn second(source: &SetKey, pods: &[PodPlace]) -> String {
     let pods: Vec<String> = pods.iter().map(PodPlace::to_string).collect();
     format!(
-        "maxSurge has made second pods that are not handed over yet: {}. Wait until the rollout is complete (yurt-ds \
-         ctl status {source} --wait; if it is paused, first yurt-ds ctl resume {source}), or roll back (yurt-ds ctl undo {source}). \
-         Then try again.",
+        "nodes still have a second pod because of maxSurge: {}. Wait until the rollout is complete (yurt-ds ctl \
+         status {source} --wait; if it is paused, first yurt-ds ctl resume {source}), or roll back (yurt-ds ctl undo \
+         {source}). Then try again.",
         named(pods.iter().map(String::as_str), 0)
     )
 }
@@ -204,7 +204,8 @@ pub(super) fn second(source: &SetKey, pods: &[PodPlace]) -> String {
 /// Says that another DaemonSet selects the pods and would adopt them.
 pub(super) fn selected(other: &str) -> String {
     format!(
-        "{other} selects its pods too, and would take them while nobody owns them. Give that one another selector, or remove it, first."
+        "{other} selects its pods too, and would adopt them while they have no owner. First change the selector of \
+         that DaemonSet, or delete it."
     )
 }
 
@@ -212,9 +213,9 @@ pub(super) fn selected(other: &str) -> String {
 pub(super) fn abandoned(target: &SetKey) -> String {
     let journal = Journal::name(target);
     format!(
-        "{target} was on its way to {}, and none of its pods is left that could be taken over: it was deleted since, or had none. Nothing \
-         was changed. What was to be made is kept: kubectl -n {ns} get controllerrevision {journal} -o jsonpath='{{.data}}' (to make it: \
-         | kubectl create -f -). When that is needed no more: kubectl -n {ns} delete controllerrevision {journal}",
+        "Nothing was changed: the interrupted migration of {target} to {} cannot continue, because no pod is left to \
+         adopt. To see the new manifest: kubectl -n {ns} get controllerrevision {journal} -o jsonpath='{{.data}}' \
+         (to create it: | kubectl create -f -). To discard it: kubectl -n {ns} delete controllerrevision {journal}",
         kind_words(target.kind),
         ns = target.namespace,
     )
@@ -224,9 +225,10 @@ pub(super) fn abandoned(target: &SetKey) -> String {
 pub(super) fn made_by_others(target: &SetKey) -> String {
     let journal = Journal::name(target);
     format!(
-        "{target} was on its way to {}, and somebody made another one of that name meanwhile, which is left as it is. What was to be \
-         made is kept: kubectl -n {ns} get controllerrevision {journal} -o jsonpath='{{.data}}'. When that is needed no more: kubectl -n \
-         {ns} delete controllerrevision {journal}",
+        "Nothing was changed: the interrupted migration of {target} to {} cannot continue, because another DaemonSet \
+         of that name was created in the meantime. To see the manifest of the migration: kubectl -n {ns} get \
+         controllerrevision {journal} -o jsonpath='{{.data}}'. To discard it: kubectl -n {ns} delete \
+         controllerrevision {journal}",
         kind_words(target.kind),
         ns = target.namespace,
     )
@@ -250,8 +252,8 @@ pub(super) fn would(
 ) -> Result<String, CliError> {
     let manifest = document(&translation.object, Output::Yaml)?;
     Ok(format!(
-        "{to} would become {}; nothing was written, and the API server would take it. No pod would be restarted.\n{}{}\
-         ---\n{manifest}",
+        "{to} would become {}; nothing was written. The API server accepts the change, and no pod would be \
+         restarted.\n{}{}---\n{manifest}",
         kind_words(to.kind),
         translated(translation),
         to_change(source, to.kind),
@@ -268,13 +270,13 @@ fn to_change(object: &Value, kind: SetKind) -> String {
         .map(|(_, who)| *who);
     match applier {
         Some(who) => format!(
-            "{who} applies it: change the manifest there to {} before it is applied again, or there are two DaemonSets, each \
-             with a pod on every node.\n",
+            "{who} manages this DaemonSet. Change its manifest there to {} before the next apply, which would \
+             otherwise create a second DaemonSet with a second pod on every node.\n",
             kind.api_version()
         ),
         None => format!(
-            "Change the manifest that it is applied from to {} too: the next apply of the old one makes a second DaemonSet, with \
-             a second pod on every node.\n",
+            "Change its manifest to {} before the next apply, which would otherwise create a second DaemonSet with a \
+             second pod on every node.\n",
             kind.api_version()
         ),
     }
@@ -293,12 +295,12 @@ pub(super) fn to_finish(target: &SetKey, journal: &Journal, purpose: Purpose) ->
         }
     };
     format!(
-        "The old DaemonSet goes, and its pods run on without it. What is to be made is kept in the ControllerRevision {kept}. \
-         To finish: {}\nWithout yurt-ds: {delete}kubectl -n {ns} get controllerrevision {kept} -o jsonpath='{{.data}}' | kubectl -n \
-         {ns} create -f -{}",
+        "The old DaemonSet is being deleted, and its pods keep running. The new manifest is saved in the \
+         ControllerRevision {kept}. To finish: {}\nWithout yurt-ds: {delete}kubectl -n {ns} get controllerrevision \
+         {kept} -o jsonpath='{{.data}}' | kubectl -n {ns} create -f -{}",
         command(target, purpose),
         if journal.is_paused() {
-            "\nWhat that makes is paused."
+            "\nThe DaemonSet that this creates is paused."
         } else {
             ""
         },
@@ -308,8 +310,8 @@ pub(super) fn to_finish(target: &SetKey, journal: &Journal, purpose: Purpose) ->
 /// Says that the old manifest was applied again before the new DaemonSet could be created.
 pub(super) fn applied_instead(source: &SetKey, target: &SetKey, purpose: Purpose) -> String {
     format!(
-        "{source} is not migrated: its manifest ({}) was applied again as soon as the DaemonSet was deleted, and the pods belong to that \
-         one now. Change the manifest to {}, or stop what applies it. Then: {}",
+        "{source} was not migrated: its manifest ({}) was applied again right after the deletion, and the pods \
+         belong to this DaemonSet now. Change the manifest to {}, or stop the tool that applies it. Then: {}",
         source.kind.api_version(),
         target.kind.api_version(),
         command(target, purpose)
@@ -319,9 +321,9 @@ pub(super) fn applied_instead(source: &SetKey, target: &SetKey, purpose: Purpose
 /// Says that the old manifest was applied again after the new DaemonSet was created, so that both exist.
 pub(super) fn applied_beside(source: &SetKey) -> String {
     format!(
-        "The manifest of {source} ({}) was applied again: there are two DaemonSets, each with a pod on every node. Change the manifest, \
-         or stop what applies it. Then delete the old one; the new one adopts its pods and removes the second ones: kubectl -n {} delete \
-         {} {} --cascade=orphan.",
+        "The manifest of {source} ({}) was applied again: there are now two DaemonSets, each with a pod on every \
+         node. Change the manifest, or stop the tool that applies it. Then delete the old DaemonSet; the new one \
+         adopts its pods and deletes the surplus ones: kubectl -n {} delete {} {} --cascade=orphan.",
         source.kind.api_version(),
         source.namespace,
         source.kind.resource(),
@@ -332,8 +334,8 @@ pub(super) fn applied_beside(source: &SetKey) -> String {
 /// Says how to continue if it is unknown whether the old DaemonSet was deleted.
 pub(super) fn perhaps_begun(target: &SetKey, purpose: Purpose) -> String {
     format!(
-        "Whether the old DaemonSet is deleted is not known; its pods run on in either case. What is to be made is kept in the \
-         ControllerRevision {}. To go on: {}",
+        "It is not known if the old DaemonSet was deleted. Its pods keep running in both cases. The new manifest is \
+         saved in the ControllerRevision {}. To continue: {}",
         Journal::name(target),
         command(target, purpose)
     )
@@ -342,12 +344,12 @@ pub(super) fn perhaps_begun(target: &SetKey, purpose: Purpose) -> String {
 /// Says how to finish a migration after the new DaemonSet was created.
 pub(super) fn to_conclude(target: &SetKey, purpose: Purpose, is_paused: bool) -> String {
     let paused = if is_paused {
-        ", and paused until this is finished"
+        ", paused until the migration is finished"
     } else {
         ""
     };
     format!(
-        "{target} is {} now{paused}. To finish: {}",
+        "{target} is now {}{paused}. To finish: {}",
         kind_words(target.kind),
         command(target, purpose)
     )
@@ -356,8 +358,8 @@ pub(super) fn to_conclude(target: &SetKey, purpose: Purpose, is_paused: bool) ->
 /// Says that the new DaemonSet is paused because an interrupted `ctl eject` was going to return it to Kubernetes.
 pub(super) fn to_eject(target: &SetKey) -> String {
     format!(
-        "It was to be handed back to Kubernetes, and is paused ({PAUSED}). To hand it back: {}\nTo let yurt-ds go on with it: \
-         yurt-ds ctl resume {target}\n",
+        "An interrupted eject left it paused ({PAUSED}). To hand it back to Kubernetes: {}\nTo keep it managed by \
+         yurt-ds: yurt-ds ctl resume {target}\n",
         command(target, Purpose::Eject)
     )
 }
@@ -370,25 +372,26 @@ pub(super) fn not_adopted(
     adoption: &Adoption,
     is_paused: bool,
 ) -> String {
-    let made = format!("{target} is {} now", kind_words(target.kind));
+    let made = format!("{target} is now {}", kind_words(target.kind));
     let held = if is_paused {
-        format!(" It is paused ({PAUSED}) until that is clear.")
+        format!(" It stays paused ({PAUSED}).")
     } else {
         String::new()
     };
     match adoption {
         Adoption::Foreign { ours, theirs } => format!(
-            "{made}, and no pod was restarted, but Kubernetes made a revision of its own ({theirs}) for the template that revision \
-             {ours} holds: pods of {ours} count as outdated.{held} To have them replaced within the budget: yurt-ds ctl resume \
-             {target}"
+            "{made}, and no pod was restarted, but Kubernetes created a new revision ({theirs}) for the template of \
+             revision {ours}, so pods of {ours} count as outdated.{held} To replace them within the budget: yurt-ds \
+             ctl resume {target}"
         ),
         Adoption::Replaced => format!(
-            "{target} was made {}, and somebody deleted it, or made another one of that name, meanwhile; look who. To go on: {}",
+            "{target} became {}, but was then deleted or recreated by another program. Find that program. To \
+             continue: {}",
             kind_words(target.kind),
             command(target, purpose)
         ),
         Adoption::Unseen | Adoption::Known => format!(
-            "{made}, but {} has not looked at it for {}; look whether {} runs.{held} To go on: {}",
+            "{made}, but {} has not processed it for {}. Check that {} is running.{held} To continue: {}",
             target.kind.controller(),
             humantime::format_duration(patience(target.kind)),
             target.kind.process(),
@@ -401,14 +404,14 @@ pub(super) fn not_adopted(
 pub(super) fn done(target: &SetKey, journal: &Journal, adoption: &Adoption) -> String {
     let taken = match adoption {
         Adoption::Unseen => format!(
-            "{} has not looked at it yet: until it does, nobody makes pods for it. Look whether it runs, with \
-             --controllers native,advanced.\n",
+            "{} has not processed it yet, so new nodes get no pod. Check that it is running, with --controllers \
+             native,advanced.\n",
             capital(target.kind.controller())
         ),
         Adoption::Replaced | Adoption::Foreign { .. } | Adoption::Known => String::new(),
     };
     format!(
-        "{target} is {} now; no pod was restarted for it. {} is its name from now on.\n{taken}{}",
+        "{target} is now {}; no pod was restarted. Its name for ctl is now {}.\n{taken}{}",
         kind_words(target.kind),
         unmistakable(target),
         to_change(&journal.object, target.kind)
@@ -435,10 +438,11 @@ pub(super) fn of_extended(
         format!("The API server has not checked this manifest: {why}\n")
     });
     format!(
-        "ExtendedDaemonSet {key} as {}; nothing was written.\n{unchecked}{}It is not taken over by itself: its pods carry no hash of a \
-         revision, so each is replaced once, within maxUnavailable. To do that:\n  kubectl -n {ns} delete extendeddaemonset {name} \
-         --cascade=orphan\n  kubectl -n {ns} delete extendeddaemonsetreplicasets -l extendeddaemonset.datadoghq.com/name={name} \
-         --cascade=orphan\n  kubectl create -f THIS\nThe selector has to match the labels of the pods that run.\n",
+        "ExtendedDaemonSet {key} as {}; nothing was written.\n{unchecked}{}To migrate it, run the commands below. \
+         Its pods have no revision hash, so each is replaced once, within maxUnavailable.\n  kubectl -n {ns} delete \
+         extendeddaemonset {name} --cascade=orphan\n  kubectl -n {ns} delete extendeddaemonsetreplicasets -l \
+         extendeddaemonset.datadoghq.com/name={name} --cascade=orphan\n  kubectl create -f THIS\nThe selector must \
+         match the labels of the running pods.\n",
         kind_words(kind),
         translated(made),
         name = key.name,

@@ -45,7 +45,7 @@ impl PlannedChange {
         for text in &args.set {
             let Some((key, value)) = text.split_once('=') else {
                 return Err(usage(format!(
-                    "--set {}: write KEY=VALUE, as --set max-unavailable=20%.",
+                    "--set {}: write KEY=VALUE, such as --set max-unavailable=20%.",
                     cut(text, QUOTED)
                 )));
             };
@@ -61,7 +61,7 @@ impl PlannedChange {
             };
             if container.as_deref() == Some("") || !is_image(image) {
                 return Err(usage(format!(
-                    "--image {}: write [CONTAINER=]IMAGE without spaces, as --image nginx=nginx:1.19.5.",
+                    "--image {}: write [CONTAINER=]IMAGE without spaces, such as --image nginx=nginx:1.19.5.",
                     cut(text, QUOTED)
                 )));
             }
@@ -80,7 +80,7 @@ impl PlannedChange {
             let known = keys().map(|known| &known[ANNOTATION_PREFIX.len()..]);
             let help = suggestion(&near(key, known));
             return Err(usage(format!(
-                "{flag} {}: there is no such setting.{help} All of them: yurt-ds ctl settings",
+                "{flag} {}: there is no such setting.{help} List all settings: yurt-ds ctl settings",
                 cut(key, QUOTED)
             )));
         };
@@ -88,7 +88,7 @@ impl PlannedChange {
         let value = value.filter(|text| text != known.default);
         match self.settings.insert(full, value) {
             Some(other) if self.settings.get(key) != Some(&other) => Err(usage(format!(
-                "{key} is set twice: name it once, in --set or in --unset."
+                "{key} is given more than once. Use it once, in --set or in --unset."
             ))),
             _ => Ok(()),
         }
@@ -158,7 +158,7 @@ impl PlannedChange {
                         suggestion(&near(name, names.iter().map(String::as_str)))
                     ),
                     None => format!(
-                        "--image {image}: which container? There are {}: write CONTAINER={image}.",
+                        "--image {image}: there are several containers: {}. Write CONTAINER={image}.",
                         names.join(", ")
                     ),
                 }));
@@ -167,7 +167,8 @@ impl PlannedChange {
             container["image"] = json!(image);
             if let Some(other) = given.insert(container_name.clone(), image) {
                 return Err(usage(format!(
-                    "--image {image}: container {container_name} already gets {other}. Write one --image for each container ({}).",
+                    "--image {image}: container {container_name} has another new image, {other}. Use --image once \
+                     for each container ({}).",
                     names.join(", ")
                 )));
             }

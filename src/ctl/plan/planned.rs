@@ -158,8 +158,8 @@ fn current(
         Some(RevisionState::Unknown(behind)) if !key.is_advanced() => Err(CliError::new(
             Code::Progressing,
             format!(
-                "{key} cannot be planned now: Kubernetes' DaemonSet controller has not handled its latest change ({behind:?}). Try \
-                 again in a moment."
+                "{key} cannot be planned now: Kubernetes' DaemonSet controller has not processed its latest change \
+                 ({behind:?}). Try again in a moment."
             ),
         )),
         _ => Ok(None),
@@ -208,7 +208,7 @@ async fn accepted(planned: &Value, now: Timestamp) -> Result<(), CliError> {
         Err(kube::Error::Api(refusal)) if refusal.is_invalid() => Err(CliError::new(
             Code::Invalid,
             format!(
-                "The API server would refuse that: {}.",
+                "The API server would reject this change: {}.",
                 one_line(&refusal.message, SENTENCE)
             ),
         )),
@@ -343,7 +343,8 @@ fn usable(kind: SetKind, set: Value) -> Result<Strategy, CliError> {
 fn nothing_to_plan() -> CliError {
     CliError::new(
         Code::NotFound,
-        "Without the annotation update-strategy it would not be managed by yurt-ds: there is nothing to plan.",
+        "Without the annotation update-strategy, yurt-ds would not manage the DaemonSet, so there is nothing to \
+         plan.",
     )
 }
 

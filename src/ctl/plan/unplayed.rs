@@ -38,7 +38,7 @@ pub(super) struct UnplayedPlan {
 }
 
 /// Reason why the rollout is not simulated.
-const NOT_PLAYED: &str = "not played: you may not list nodes; their order, how long it takes and what blocks it are not known (for that: the \
+const NOT_PLAYED: &str = "order, duration and obstacles are not known, because you may not list nodes (needed: the \
     ClusterRole yurt-ds-viewer with a ClusterRoleBinding)";
 
 impl UnplayedPlan {

@@ -17,7 +17,7 @@ use crate::sim::cluster::faults::{FaultGuard, RequestInfo};
 use crate::sim::kubelet::Outage;
 use crate::sim::world::start_controller;
 
-const NODES: &str = "node readiness is not known: you may not list nodes";
+const NODES: &str = "node readiness is not known, because you may not list nodes";
 
 fn allows(rule: &Rule, request: &RequestInfo) -> bool {
     let resource = match request.subresource.as_str() {
@@ -102,7 +102,7 @@ async fn a_role_binding_in_one_namespace_is_enough_to_look() {
     let (text, ended) = world.run("status web").await;
     assert_eq!(ended, Ok(Code::Complete));
     assert_eq!(text.matches(NODES).count(), 1, "{text}");
-    let lease = "whether a controller is at work is not known";
+    let lease = "it is not known if a controller is running";
     assert_eq!(text.matches(lease).count(), 1, "{text}");
     let counted = "  3 pods: 3 current, 0 outdated; 3 Ready\n  wanted on 3 nodes, by its status\n";
     assert!(text.contains(counted), "{text}");
@@ -149,10 +149,7 @@ async fn pods_show_how_far_a_rollout_is_where_nodes_may_not_be_listed() {
     assert!(why.contains("(outdated, Ready)"), "{why}");
     assert_eq!(why.matches(NODES).count(), 1, "{why}");
     let why = world.text("why web n9").await;
-    assert!(
-        why.contains("whether there is such a node is not known"),
-        "{why}"
-    );
+    assert!(why.contains("it is not known if this node exists"), "{why}");
     let pod = row["nodes"][1]["pods"][0]["name"].as_str().unwrap();
     let error = world.error(&format!("why web {pod}")).await;
     assert!(

@@ -66,8 +66,12 @@ impl HeldBack {
         };
         let remove = self.remove.as_ref();
         let remove = remove.map_or_else(String::new, |command| {
-            let then = if is_done { "" } else { ", run after undo" };
-            format!("  To roll back without waiting{then}: {command}\n")
+            let then = if is_done {
+                ""
+            } else {
+                ", run this after the undo"
+            };
+            format!("  To roll back these nodes now{then}: {command}\n")
         });
         let next = if self.next.is_empty() {
             String::new()

@@ -46,7 +46,7 @@ async fn it_goes_back_step_by_step_and_never_to_what_came_later() {
     let before = set(&world).await;
     let dry = world.text("undo web --dry-run").await;
     assert!(
-        dry.starts_with("default/web would go back from revision 3 ("),
+        dry.starts_with("default/web would be rolled back from revision 3 ("),
         "{dry}"
     );
     assert!(dry.contains(") to revision 2 ("), "{dry}");
@@ -54,7 +54,7 @@ async fn it_goes_back_step_by_step_and_never_to_what_came_later() {
     assert_eq!(world.writes(), 0);
     let said = world.text("undo web").await;
     assert!(
-        said.starts_with("default/web goes back from revision 3 ("),
+        said.starts_with("default/web is rolled back from revision 3 ("),
         "{said}"
     );
     assert!(
@@ -316,7 +316,7 @@ async fn what_was_started_before_its_window_is_not_when_it_is_rolled_back() {
     );
     let said = world.text("undo web").await;
     for words in [
-        "apps.openyurt.io/start-now, which names revision",
+        "apps.openyurt.io/start-now for revision",
         "is removed: windows and min-interval apply again.",
         "To roll back without waiting: yurt-ds ctl start-now default/web\n",
     ] {
@@ -439,7 +439,7 @@ async fn it_does_not_go_back_to_what_the_guard_stopped_unless_that_is_named() {
     let text = world.text("undo web").await;
     assert!(text.contains("Revision 2 ("), "{text}");
     assert!(
-        text.contains("is passed over, because the guard stopped it; to go there nevertheless: "),
+        text.contains("is skipped, because the guard stopped it. To roll back to it anyway: "),
         "{text}"
     );
     assert_eq!(image(&world).await, "web:1");

@@ -134,10 +134,7 @@ impl World {
 async fn an_owner_sees_what_is_new_and_replaces_one_pod() {
     let world = World::start().await;
     assert!(world.text("pods").await.contains("up to date"));
-    assert_eq!(
-        world.text("upgrade").await,
-        "Nothing waits to be upgraded.\n"
-    );
+    assert_eq!(world.text("upgrade").await, "No updates are available.\n");
     world.set_image("web:2").await;
     assert!(world.text("pods").await.contains("available"));
     let text = world.text("upgrade").await;
@@ -214,7 +211,7 @@ async fn images_that_cannot_be_pulled_are_told_and_bar_the_upgrade_unless_forced
     }
     let error = world.error("upgrade web").await;
     assert_eq!(error.code, Code::Refused);
-    assert!(error.text.contains("Pull once more"), "{error}");
+    assert!(error.text.contains("Pull the images again"), "{error}");
     world.text("upgrade web --force").await;
 }
 
@@ -231,7 +228,7 @@ async fn without_the_cloud_pods_are_told_and_nothing_is_done() {
         sleep(Duration::from_secs(600)).await;
         let text = world.text("pods").await;
         assert!(
-            text.contains("the node has no contact with the cloud"),
+            text.contains("the node is not connected to the cloud"),
             "{text}"
         );
         let error = world.error("upgrade web --wait").await;
@@ -252,5 +249,5 @@ async fn what_the_cloud_decided_meanwhile_is_told_with_the_refusal() {
         .await;
     let error = world.error("upgrade web").await;
     assert_eq!(error.code, Code::Refused);
-    assert!(error.text.contains("is paused in the cloud"), "{error}");
+    assert!(error.text.contains("DaemonSet is paused"), "{error}");
 }

@@ -92,7 +92,7 @@ async fn strangers_are_told_apart() {
         answer("500 Oh", "Get pod list failed"),
         false,
         unusable,
-        &["knows no pods yet"],
+        &["has no list of pods yet"],
     )
     .await;
     case(
@@ -102,13 +102,19 @@ async fn strangers_are_told_apart() {
         &["it is not HTTP", check],
     )
     .await;
-    case("", false, unusable, &["cannot be read", check]).await;
-    case("", true, unusable, &["no whole answer within 20s", check]).await;
+    case("", false, unusable, &["cannot be decoded", check]).await;
+    case(
+        "",
+        true,
+        unusable,
+        &["no complete response within 20s", check],
+    )
+    .await;
     let half = "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n{\"kind\":";
-    case(half, false, unusable, &["cannot be read", check]).await;
-    case(half, true, unusable, &["no whole answer within 20s"]).await;
+    case(half, false, unusable, &["cannot be decoded", check]).await;
+    case(half, true, unusable, &["no complete response within 20s"]).await;
     let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{\"kin\r\nzz";
-    case(chunked, false, unusable, &["cannot be read"]).await;
+    case(chunked, false, unusable, &["cannot be decoded"]).await;
     let foreign =
         "HTTP/1.1 421 Misdirected Request\r\nX-OTA-Reason: Host\r\nContent-Length: 4\r\n\r\nnot!";
     case(foreign, false, Code::Refused, &["refuses: not! (HTTP 421"]).await;
@@ -143,7 +149,10 @@ async fn a_request_that_may_have_been_heard_is_told_to_be_so() {
     node.state().then = Some(|_| panic!("the connection ends in the middle of the answer"));
     let error = node.error("upgrade web-1").await;
     assert_eq!(error.code, Code::Unreachable);
-    assert!(error.text.contains("may have heard the request"), "{error}");
+    assert!(
+        error.text.contains("may have received the request"),
+        "{error}"
+    );
 }
 
 #[tokio::test(start_paused = true)]

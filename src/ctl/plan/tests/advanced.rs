@@ -351,7 +351,9 @@ async fn what_the_api_server_would_refuse_is_refused_in_its_words() {
     let error = world.error("plan ads/web --set max-unavailable=0").await;
     assert_eq!(error.code, Code::Invalid, "{error}");
     assert!(
-        error.text.starts_with("The API server would refuse that: "),
+        error
+            .text
+            .starts_with("The API server would reject this change: "),
         "{error}"
     );
 }
