@@ -28,7 +28,6 @@ pub mod edge;
 mod eject;
 mod error;
 mod examples;
-mod groups;
 mod kinds;
 mod list;
 mod look;
@@ -36,7 +35,9 @@ mod lookup;
 mod migrate;
 mod pause;
 mod suggest;
+mod waves_and_domains;
 
+mod condition_times;
 mod liveness;
 mod plan;
 mod print;
@@ -52,7 +53,6 @@ mod status;
 mod table;
 #[cfg(test)]
 mod tests;
-mod told;
 mod undo;
 mod view;
 mod why;
@@ -64,10 +64,10 @@ pub use access::Access;
 pub use code::Code;
 pub use context::Context;
 pub use error::CliError;
-pub use groups::{DomainRow, WaveRow};
 pub use reference::manual;
 pub use row::{NodeRow, PodCountsRow, PodRow, SetRow};
 pub use screen::Screen;
+pub use waves_and_domains::{DomainRow, WaveRow};
 pub use why::WhyAnswer;
 
 use crate::cli::ctl::{AccessArgs, CtlArgs, Verb};

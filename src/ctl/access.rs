@@ -30,8 +30,8 @@ pub struct Access {
     pub origin: String,
     /// Namespace for names that were entered without a namespace.
     pub namespace: String,
-    /// True once the user has been told that the API server is slow, so that the message is printed only once.
-    pub told: Arc<AtomicBool>,
+    /// True once the user has been text that the API server is slow, so that the message is printed only once.
+    pub is_warned: Arc<AtomicBool>,
 }
 
 impl Access {
@@ -58,7 +58,7 @@ impl Access {
             server: server.trim_end_matches('/').to_owned(),
             origin,
             namespace,
-            told: Arc::default(),
+            is_warned: Arc::default(),
         })
     }
 
@@ -83,7 +83,7 @@ impl Access {
         if let Ok(answer) = tokio::time::timeout(LONG, &mut call).await {
             return answer;
         }
-        if !self.told.swap(true, Ordering::Relaxed) {
+        if !self.is_warned.swap(true, Ordering::Relaxed) {
             // Ignore the error: if standard error cannot be written, there is no other place for this message.
             let _ = writeln!(
                 std::io::stderr(),
@@ -232,15 +232,15 @@ fn cause(error: &anyhow::Error) -> String {
     if causes.len() > 1 {
         causes.remove(0); // The first cause only repeats what was tried. The caller's message already says it.
     }
-    let mut told = String::new();
+    let mut text = String::new();
     for cause in causes.iter().filter(|cause| !cause.is_empty()) {
-        if told.is_empty() {
-            told.clone_from(cause);
-        } else if !told.contains(cause) {
-            told = format!("{told}: {cause}");
+        if text.is_empty() {
+            text.clone_from(cause);
+        } else if !text.contains(cause) {
+            text = format!("{text}: {cause}");
         }
     }
-    told
+    text
 }
 
 /// Returns where kube finds address and credentials, for messages.
@@ -270,7 +270,7 @@ mod tests {
             server: "https://10.0.0.1:6443".into(),
             origin: "kubeconfig /home/a/config".into(),
             namespace: "default".into(),
-            told: Arc::default(),
+            is_warned: Arc::default(),
         }
     }
 

@@ -35,7 +35,7 @@ pub(super) async fn approve(
         }
         Ok(Annotation::Set {
             value: value(waves, &args.wave, revision),
-            said: said(look, &args.wave, revision),
+            message: message(look, &args.wave, revision),
         })
     });
     let _ = screen.print(&text.await?);
@@ -99,7 +99,7 @@ fn value(waves: &Waves, wave: &str, revision: &Revision) -> String {
     all.join(",")
 }
 
-fn said(look: &Look, wave: &str, revision: &Revision) -> String {
+fn message(look: &Look, wave: &str, revision: &Revision) -> String {
     // Which waves are open is unknown if the caller may not list nodes.
     let waves = match look {
         Look::Judged(snapshot) => snapshot.plan.waves.as_slice(),
@@ -149,7 +149,7 @@ mod tests {
         let CliError { text, code, .. } = world.error("approve web feild").await;
         assert_eq!(code, Code::NotFound);
         assert!(
-            text.contains("Did you mean field? These do: field."),
+            text.contains("Did you mean field? Waves that need approval: field."),
             "{text}"
         );
         let CliError { text, code, .. } = world.error("approve web canary").await;
@@ -173,10 +173,10 @@ mod tests {
             "{why}"
         );
         let writes = world.writes();
-        let said = world.text("approve web field").await;
+        let output = world.text("approve web field").await;
         assert!(
-            said.contains("Wave field of default/web is approved for revision"),
-            "{said}"
+            output.contains("Wave field of default/web is approved for revision"),
+            "{output}"
         );
         assert_eq!(world.writes(), writes + 1);
         let again = world.text("approve web field").await;

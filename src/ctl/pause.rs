@@ -108,8 +108,8 @@ pub(super) async fn resume(
     let set = view.index.set(&key);
     let paused = !is_off(present(&view, &key).as_deref(), view.loaded);
     // While the rollout is paused, only end the pause: a stopped revision is released by another `resume`.
-    let told = set.and_then(SetRecord::last_record).filter(|_| !paused);
-    let stands = match &told {
+    let record = set.and_then(SetRecord::last_record).filter(|_| !paused);
+    let stands = match &record {
         Some(record) if record.stopped.is_some() => true,
         // Evaluate the rollout: the guard can also stop only one wave, and the stored record does not show that.
         Some(record) if record.failures() > 0 => {
@@ -118,7 +118,7 @@ pub(super) async fn resume(
         }
         _ => false,
     };
-    let text = match told {
+    let text = match record {
         Some(record) if stands => {
             let changed = release(context, &view, &key, &record).await?;
             released(&record, changed, look_again(context, &key).await.as_ref())
@@ -477,7 +477,7 @@ fn after_resume(snapshot: &RolloutSnapshot) -> String {
 fn next_nodes(snapshot: &RolloutSnapshot) -> String {
     let (rollout, counts) = (snapshot.rollout(), &snapshot.plan.counts);
     let key = &snapshot.key;
-    let is_replaced = |told: &&Verdict| **told == Verdict::InProgress(Progress::Replacing);
+    let is_replaced = |verdict: &&Verdict| **verdict == Verdict::InProgress(Progress::Replacing);
     let begins = snapshot.plan.verdicts.iter().filter(is_replaced).count();
     let outdated = counts.outdated;
     let are = plural(outdated, "node is", "nodes are");

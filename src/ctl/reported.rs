@@ -152,12 +152,12 @@ impl ReportedRollout {
             return ReportedPhase::new(Phase::Invalid.word(), Code::Invalid, invalid, since);
         }
         // Use the condition: only the controller can detect settings that match no node.
-        if let Some(told) = self.holding(INVALID_SETTINGS) {
+        if let Some(condition) = self.holding(INVALID_SETTINGS) {
             return ReportedPhase::new(
                 Phase::Invalid.word(),
                 Code::Invalid,
-                &told.message,
-                since(told),
+                &condition.message,
+                since(condition),
             );
         }
         let revision = match &self.revision {
@@ -167,7 +167,7 @@ impl ReportedRollout {
                 return ReportedPhase::new(NATIVE_BEHIND, Code::Progressing, &message, None);
             }
         };
-        let Some(told) = self.condition(ROLLOUT_COMPLETE) else {
+        let Some(condition) = self.condition(ROLLOUT_COMPLETE) else {
             let message = "no controller has reported on it yet";
             return ReportedPhase::new(UNKNOWN, Code::Progressing, &message, None);
         };
@@ -181,10 +181,10 @@ impl ReportedRollout {
             };
             return ReportedPhase::new(UNKNOWN, Code::Progressing, &message, None);
         }
-        let message = &told.message;
+        let message = &condition.message;
         let holds = |kind: &str| self.holding(kind).and_then(since);
-        let (word, code, since) = match told.reason.as_str() {
-            _ if told.status == "True" => ("Complete", Code::Complete, since(told)),
+        let (word, code, since) = match condition.reason.as_str() {
+            _ if condition.status == "True" => ("Complete", Code::Complete, since(condition)),
             _ if self.holding(STALLED).is_some() => ("Stalled", Code::Stalled, holds(STALLED)),
             "Paused" => ("Paused", Code::Paused, holds(PAUSED_CONDITION)),
             "AwaitingOwners" => (Phase::AwaitingOwners.word(), Code::Progressing, None),
@@ -221,7 +221,7 @@ impl ReportedRollout {
     /// Returns true if the controller reports that the guard stopped the present revision.
     pub(super) fn is_stopped(&self) -> bool {
         let stalled = self.holding(STALLED);
-        stalled.is_some_and(|told| told.reason == Stall::FailedByRevision.reason())
+        stalled.is_some_and(|condition| condition.reason == Stall::FailedByRevision.reason())
     }
 
     /// Returns the numbers of pods.
@@ -243,7 +243,8 @@ impl ReportedRollout {
 
     /// Returns the condition of that type if it is `True`.
     fn holding(&self, kind: &str) -> Option<&Condition> {
-        self.condition(kind).filter(|told| told.status == "True")
+        self.condition(kind)
+            .filter(|condition| condition.status == "True")
     }
 }
 
@@ -263,6 +264,6 @@ impl ReportedPhase {
     }
 }
 
-fn since(told: &Condition) -> Option<Timestamp> {
-    Some(told.last_transition.as_ref()?.0)
+fn since(condition: &Condition) -> Option<Timestamp> {
+    Some(condition.last_transition.as_ref()?.0)
 }

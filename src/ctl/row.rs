@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 use std::iter;
 
 use super::code::Code;
-use super::groups::{self, DomainRow, WaveRow};
 use super::liveness::ControllerLiveness;
 use super::look::Look;
 use super::reported::{NODES_UNKNOWN, PodCounts, ReportedRollout, UNKNOWN};
 use super::snapshot::RolloutSnapshot;
+use super::waves_and_domains::{self, DomainRow, WaveRow};
 use crate::core::messages::node::urgency;
 use crate::core::messages::rollout::RolloutView;
 use crate::core::messages::verdict::{cause, explain};
@@ -52,7 +52,7 @@ Fields of -o json and -o yaml (fields may be added, but not renamed; null if unk
   of a domain     domain, nodes, done, inFlight, hasTurn
   of a node       node, verdict, reason, since, message, pods, needsAttention
   of a pod        name, revision (current, outdated or unknown), ready, terminating
-  of why          the fields of a node, and kind, namespace, name, phase, phaseMessage, reversal, next, docs, unknown, notes
+  of why          those of a node, and kind, namespace, name, phase, phaseMessage, reversal, next, docs, unknown, notes
   phase           Complete, Progressing, AwaitingOwners, AwaitingDeletions, NativeControllerBehind,
                   Stalled, Paused, Invalid, NoController (exit code 12), Unknown (without nodes: not reported yet)
   verdict         Done, InProgress, Budget, AwaitingDomain, Offline, FailedByRevision, Paused, Partition,
@@ -198,7 +198,7 @@ pub struct PauseRow {
 impl PauseRow {
     fn of_reported(reported: &ReportedRollout) -> Option<Self> {
         reported.pause().map(|pause| Self {
-            since: reported.paused.map(|told| instant::words(told.since)),
+            since: reported.paused.map(|pause| instant::words(pause.since)),
             until: match pause {
                 Pause::Indefinite => None,
                 Pause::Until(until) => Some(instant::words(until)),
@@ -209,7 +209,7 @@ impl PauseRow {
 
     fn from_rollout(rollout: &RolloutView<'_>) -> Option<Self> {
         let stand = rollout.pause()?;
-        let since = rollout.fleet.pause.map(|told| told.since);
+        let since = rollout.fleet.pause.map(|pause| pause.since);
         let names = stand.newcomers.iter().map(ToString::to_string);
         Some(Self {
             since: since.map(instant::words),
@@ -311,7 +311,7 @@ impl SetRow {
             .collect();
         let rows = reported.pods.iter();
         let is_silent = reported.code(false) == Code::Silent;
-        let silence = reported.liveness.words().filter(|_| is_silent);
+        let silence = reported.liveness.message().filter(|_| is_silent);
         Self {
             kind: reported.key.kind,
             namespace: reported.key.namespace.to_string(),
@@ -382,8 +382,8 @@ impl SetRow {
             .zip(counts.by_word)
             .filter(|(_, nodes)| *nodes > 0);
         let is_silent = snapshot.code(false) == Code::Silent;
-        let silence = snapshot.liveness.words().filter(|_| is_silent);
-        let said = snapshot.said();
+        let silence = snapshot.liveness.message().filter(|_| is_silent);
+        let sentence = snapshot.sentence();
         Self {
             kind: snapshot.key.kind,
             namespace: snapshot.key.namespace.to_string(),
@@ -397,11 +397,11 @@ impl SetRow {
             next: if is_silent {
                 snapshot.liveness.next()
             } else {
-                next_steps(&rollout, &said)
+                next_steps(&rollout, &sentence)
             },
             fact: (snapshot.liveness.fact().filter(|_| is_silent))
-                .unwrap_or_else(|| fact(&rollout, &said)),
-            message: silence.unwrap_or_else(|| message(&rollout, &said)),
+                .unwrap_or_else(|| fact(&rollout, &sentence)),
+            message: silence.unwrap_or_else(|| message(&rollout, &sentence)),
             since: rollout.phase_since.map(instant::words),
             revision: snapshot.revision().map(ToString::to_string),
             unknown: unknown(&snapshot.liveness, snapshot.unread.as_ref()),
@@ -425,8 +425,8 @@ impl SetRow {
             verdicts: verdicts.collect(),
             notes: notes(snapshot),
             warnings: warnings(snapshot),
-            waves: groups::waves(snapshot),
-            domains: groups::domains(snapshot),
+            waves: waves_and_domains::waves(snapshot),
+            domains: waves_and_domains::domains(snapshot),
             next_wake: snapshot.plan.next_wake.map(instant::words),
             pause: PauseRow::from_rollout(&rollout),
             reversal: ReversalRow::from_snapshot(snapshot),
@@ -489,7 +489,7 @@ impl NodeRow {
     /// Builds the row of a node for a caller who sees only the pods on it.
     pub(super) fn of_pods(node: &NodeName, pods: &[Pod]) -> Self {
         let pods: Vec<PodRow> = pods.iter().map(PodRow::from_pod).collect();
-        let named: Vec<String> = pods.iter().map(PodRow::words).collect();
+        let named: Vec<String> = pods.iter().map(PodRow::text).collect();
         let message = match named.as_slice() {
             [] => "runs no pod of it".to_owned(),
             [pod] => format!("runs pod {pod}"),
@@ -536,7 +536,7 @@ impl PodRow {
     }
 
     /// Returns name, revision and state of the pod as text.
-    pub(super) fn words(&self) -> String {
+    pub(super) fn text(&self) -> String {
         format!("{} ({}, {})", self.name, self.revision, self.state())
     }
 
@@ -583,7 +583,7 @@ pub(super) fn reported_notes(reported: &ReportedRollout) -> Vec<String> {
     let notes = [
         Some(NODES_UNKNOWN.to_owned()),
         reported.unread.clone(),
-        reported.liveness.words(),
+        reported.liveness.message(),
         unreported.then(|| UNREPORTED.to_owned()),
     ];
     notes.into_iter().flatten().collect()
@@ -609,11 +609,11 @@ fn notes(snapshot: &RolloutSnapshot) -> Vec<String> {
 
 /// Returns a note if the controller's conditions are about another revision than the current one.
 fn outpaced(snapshot: &RolloutSnapshot) -> Option<String> {
-    let told = snapshot.state.reported.revision.as_ref()?;
+    let reported = snapshot.state.reported.revision.as_ref()?;
     let present = snapshot.revision()?;
-    (told != present).then(|| {
+    (reported != present).then(|| {
         format!(
-            "its conditions are still those of revision {told}; if that persists, no controller is running, or it \
+            "its conditions are still those of revision {reported}; if that persists, no controller is running, or it \
              cannot write them (see its Events WriteRefused and PermissionMissing): {LOOK_FOR_IT}"
         )
     })
@@ -632,7 +632,7 @@ pub(super) fn liveness_notes(snapshot: &RolloutSnapshot) -> Vec<String> {
     });
     let is_forbidden = snapshot.liveness == ControllerLiveness::Forbidden;
     let matters = !is_forbidden || !matches!(snapshot.phase(), Phase::Complete { .. });
-    let liveness_notes = snapshot.liveness.words().filter(|_| matters);
+    let liveness_notes = snapshot.liveness.message().filter(|_| matters);
     let notes = [
         snapshot.unread.clone(),
         liveness_notes,

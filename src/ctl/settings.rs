@@ -132,7 +132,7 @@ fn answer(key: &SetKey, set: &DaemonSet) -> SettingsAnswer {
         ParsedSettings::Strategy { notes, .. } => (None, notes),
     };
     let notes = notes.into_iter().map(|note| note.text);
-    let notes = notes.filter(|text| !is_told(&settings, text)).collect();
+    let notes = notes.filter(|text| !is_in_rows(&settings, text)).collect();
     SettingsAnswer {
         kind: key.kind,
         namespace: key.namespace.to_string(),
@@ -145,7 +145,7 @@ fn answer(key: &SetKey, set: &DaemonSet) -> SettingsAnswer {
 }
 
 /// Returns true if one of the rows has the note as its message.
-fn is_told(rows: &[SettingRow], note: &str) -> bool {
+fn is_in_rows(rows: &[SettingRow], note: &str) -> bool {
     let messages = rows.iter().filter_map(|row| row.on.as_ref());
     let mut messages = messages.filter_map(|on| on.message.as_deref());
     messages.any(|message| message == note)

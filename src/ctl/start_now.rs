@@ -46,7 +46,7 @@ pub(super) async fn start_now(
         }
         Ok(Annotation::Set {
             value: revision.to_string(),
-            said: format!(
+            message: format!(
                 "Revision {revision} of {key} no longer waits for the maintenance window or min-interval of the \
                  DaemonSet. Both apply again to the next revision.\n{}Follow it: yurt-ds ctl status {key} --watch\n",
                 others(look)
@@ -132,8 +132,8 @@ mod tests {
         );
         assert_fits(&text);
         let before = world.writes();
-        let said = world.text("start-now web").await;
-        assert!(said.contains("does not wait for"), "{said}");
+        let output = world.text("start-now web").await;
+        assert!(output.contains("no longer waits for"), "{output}");
         assert_eq!(world.writes(), before + 1);
         let again = world.text("start-now web").await;
         assert!(again.contains("nothing was changed"), "{again}");

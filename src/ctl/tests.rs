@@ -70,7 +70,7 @@ impl CtlWorld {
             server: "https://sim".into(),
             origin: "kubeconfig sim".into(),
             namespace: "default".into(),
-            told: std::sync::Arc::default(),
+            is_warned: std::sync::Arc::default(),
         };
         let world = Self {
             client: cluster.client("test"),
@@ -718,7 +718,7 @@ async fn a_server_that_is_away_or_says_no_is_told_apart() {
     assert!(
         error
             .text
-            .starts_with("You may not list DaemonSets in all namespaces; try one:"),
+            .starts_with("You may not list DaemonSets in all namespaces. Try one namespace:"),
         "{error}"
     );
     drop(refusing);
@@ -969,8 +969,8 @@ async fn a_wait_ends_within_a_second_of_the_end() {
             let is_done = |one: &k8s_openapi::api::apps::v1::DaemonSetCondition| {
                 one.type_ == "RolloutComplete" && one.status == "True"
             };
-            let told = status.conditions.iter().flatten().any(is_done);
-            if told && status.observed_generation >= set.metadata.generation {
+            let is_reported = status.conditions.iter().flatten().any(is_done);
+            if is_reported && status.observed_generation >= set.metadata.generation {
                 return tokio::time::Instant::now();
             }
             tokio::time::sleep(Duration::from_millis(100)).await;

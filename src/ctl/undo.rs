@@ -155,7 +155,7 @@ pub(super) async fn undo(
                 "{key} already has the template of revision {}; nothing was changed.\n",
                 answer.to
             ),
-            Output::Table | Output::Wide => answer.words(context.clock.now(), look.as_ref()),
+            Output::Table | Output::Wide => answer.text(context.clock.now(), look.as_ref()),
         };
         let _ = screen.print(&text);
         return Ok(());
@@ -238,7 +238,7 @@ impl RevisionHistory {
         // Ignore a stall of another revision: right after a change, the condition still describes the previous revision.
         let reported = known.map(|set| &set.state.reported);
         let stalled =
-            reported.filter(|told| told.stalled_since.is_some() && told.revision == current);
+            reported.filter(|state| state.stalled_since.is_some() && state.revision == current);
         let stopped = current
             .as_ref()
             .map(|current| FailureRecord::stopped_besides(record.as_ref(), current));
@@ -247,7 +247,7 @@ impl RevisionHistory {
         Ok(Self {
             key: key.clone(),
             is_under_way: !is_updated && stalled.is_none(),
-            advised: stalled.and_then(|told| told.advised),
+            advised: stalled.and_then(|state| state.advised),
             seen: set.metadata,
             template,
             settings,
@@ -588,7 +588,7 @@ impl std::fmt::Display for RevisionRow {
 }
 
 impl UndoAnswer {
-    fn words(&self, now: Timestamp, look: Option<&Look>) -> String {
+    fn text(&self, now: Timestamp, look: Option<&Look>) -> String {
         let key = SetKey::of_kind(self.kind, &self.namespace, &self.name);
         let to = &self.to;
         let from = self.from.as_ref();
@@ -615,7 +615,7 @@ impl UndoAnswer {
         };
         let held = self.held_back.iter();
         let held = held.filter(|held| !(self.changed && held.is_for_all));
-        let held: String = held.map(|held| held.words(self.changed)).collect();
+        let held: String = held.map(|held| held.text(self.changed)).collect();
         let passed = |which: &RevisionRow| {
             format!(
                 "Revision {which} is skipped, because the guard stopped it. To roll back to it anyway: yurt-ds ctl \

@@ -26,11 +26,11 @@ use tokio::time::{Instant, timeout_at};
 use super::access::Access;
 use super::budgets::{self, Budgets};
 use super::code::Code;
+use super::condition_times::{blocked_since, incomplete_since};
 use super::error::CliError;
 use super::kinds;
 use super::list::list;
 use super::liveness::is_kruise_running;
-use super::told::{blocked_since, incomplete_since};
 use crate::core::names::ON_DELETE;
 use crate::core::settings::paused::PAUSED;
 use crate::core::{Disruption, ParsedSettings, PodUid, RevisionState, RevisionUnknown, SetKind};
@@ -367,9 +367,9 @@ impl ClusterView {
     /// Records in the index which pods a disruption budget would protect from eviction at `now`.
     pub(super) fn weigh(&mut self, key: &SetKey, now: Timestamp) {
         if let Some(set) = self.index.set_mut(key) {
-            let told = blocked_since(&set.conditions);
+            let reported = blocked_since(&set.conditions);
             let began = incomplete_since(&set.conditions);
-            let lasts = |since, why| budgets::counts_since(told, began, since, now, why);
+            let lasts = |since, why| budgets::counts_since(reported, began, since, now, why);
             self.budgets.weigh(&key.namespace, set, lasts, now);
         }
     }

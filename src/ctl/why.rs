@@ -76,9 +76,9 @@ pub(super) async fn why(
 ) -> Result<Code, CliError> {
     let (access, now) = (&context.access, context.clock.now());
     let key = lookup::target(context, &args.daemonset).await?;
-    let (judged, liveness) =
+    let (loaded, liveness) =
         tokio::join!(lookup::look(access, &key, now), liveness_of(access, now));
-    let (view, mut look) = judged?;
+    let (view, mut look) = loaded?;
     look.note_liveness(liveness);
     let name = NodeName::from(args.node.strip_prefix("node/").unwrap_or(&args.node));
     let answer = match &look {
@@ -232,7 +232,7 @@ fn sentences(answer: &WhyAnswer, colour: bool) -> String {
         (Some(since), Some(age)) => format!("for {age} (since {since})"),
         _ => String::new(),
     };
-    let pods: Vec<String> = node.pods.iter().map(PodRow::words).collect();
+    let pods: Vec<String> = node.pods.iter().map(PodRow::text).collect();
     let pods = if pods.is_empty() {
         "none".to_owned()
     } else {

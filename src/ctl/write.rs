@@ -34,7 +34,7 @@ pub(super) enum Annotation {
         /// New value.
         value: String,
         /// Message for the caller after the write.
-        said: String,
+        message: String,
     },
 }
 
@@ -57,14 +57,14 @@ pub(super) async fn annotate(
         // Ignore a missing object here: `lookup::look` returns the error for it.
         let seen = found.map(|set| set.metadata).unwrap_or_default();
         let (view, look) = lookup::look(access, key, context.clock.now()).await?;
-        let (value, said) = match judge(&view, &look)? {
-            Annotation::Kept(said) => return Ok(said),
-            Annotation::Set { value, said } => (value, said),
+        let (value, message) = match judge(&view, &look)? {
+            Annotation::Kept(message) => return Ok(message),
+            Annotation::Set { value, message } => (value, message),
         };
         let changes = vec![set(&["metadata", "annotations", annotation], json!(value))];
         let doing = format!("annotate DaemonSet {key}");
         if write_if_unchanged(context, &doing, key, &seen, changes).await? {
-            return Ok(said);
+            return Ok(message);
         }
     }
     Err(CliError::new(

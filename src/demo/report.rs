@@ -249,8 +249,8 @@ impl DemoReport {
             &self.ending,
             WIDTH,
         ));
-        for told in self.timeline.iter().filter(|_| in_full) {
-            out.push_str(&told.text("    "));
+        for line in self.timeline.iter().filter(|_| in_full) {
+            out.push_str(&line.text("    "));
         }
         let mut line = |first: &str, text: &str| out.push_str(&hanging(first, text, WIDTH));
         for (name, fact) in self.facts() {
@@ -273,7 +273,7 @@ impl DemoReport {
             facts.push(("after the update", lost));
         }
         if let Some(writes) = &self.writes {
-            facts.push(("writes of yurt-ds", writes.words()));
+            facts.push(("writes of yurt-ds", writes.text()));
         }
         facts
     }
@@ -291,8 +291,8 @@ impl DemoReport {
                     self.most_down, self.most_down_at, self.allowed, self.max_unavailable
                 ),
             ),
-            ("offline at the end", self.offline_words()),
-            ("returned and updated", self.followed_words()),
+            ("offline at the end", self.offline_text()),
+            ("returned and updated", self.followed_text()),
         ]
     }
 
@@ -309,7 +309,7 @@ impl DemoReport {
         }
     }
 
-    fn offline_words(&self) -> String {
+    fn offline_text(&self) -> String {
         let (all, old, between) = (self.offline, self.offline_outdated, self.lost_in_between);
         let follow = if self.strategy == Mode::Ota.to_string() {
             "; their node owners decide"
@@ -324,7 +324,7 @@ impl DemoReport {
             ),
         ];
         let parts = parts.into_iter().filter(|(nodes, _)| *nodes > 0);
-        let parts: Vec<String> = parts.map(|(_, words)| words).collect();
+        let parts: Vec<String> = parts.map(|(_, parts)| parts).collect();
         match (all, parts.is_empty()) {
             (0, _) => "none".to_owned(),
             (all, true) => format!("{all}, all already updated"),
@@ -332,7 +332,7 @@ impl DemoReport {
         }
     }
 
-    fn followed_words(&self) -> String {
+    fn followed_text(&self) -> String {
         let took = self
             .followed
             .iter()
@@ -387,10 +387,10 @@ impl DeviceOwner {
 }
 
 impl WriteCounts {
-    fn words(&self) -> String {
-        let mut words = Vec::new();
+    fn text(&self) -> String {
+        let mut parts = Vec::new();
         if self.pod_deletions > 0 {
-            words.push(format!(
+            parts.push(format!(
                 "{} pods replaced with {} deletions ({})",
                 self.replaced_pods,
                 self.pod_deletions,
@@ -398,23 +398,23 @@ impl WriteCounts {
             ));
         }
         if self.pod_patches > 0 {
-            words.push(format!("{} pod conditions", self.pod_patches));
+            parts.push(format!("{} pod conditions", self.pod_patches));
         }
         if self.jobs > 0 {
-            words.push(match self.jobs {
+            parts.push(match self.jobs {
                 1 => "1 pull Job".to_owned(),
                 jobs => format!("{jobs} pull Jobs"),
             });
         }
-        words.push(format!(
+        parts.push(format!(
             "{} changes of the DaemonSet's status",
             self.status_patches
         ));
-        words.push(match self.events {
+        parts.push(match self.events {
             1 => "1 Event".to_owned(),
             events => format!("{events} Events"),
         });
-        words.join(", ")
+        parts.join(", ")
     }
 
     fn per_pod(&self) -> String {

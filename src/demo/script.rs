@@ -341,14 +341,14 @@ fn returns(back: &[String], seed: u64) -> Vec<ScriptStep> {
         .map(|number| CHANGE + 5 + mix(seed.wrapping_add(number as u64)) % RETURNS)
         .collect();
     at.sort_unstable();
-    let mut told = BTreeSet::new();
+    let mut announced = BTreeSet::new();
     let mut returned = 0;
     back.iter()
         .zip(at)
         .map(|(name, at)| {
             returned += 1;
             // Narrate at most one return per ten seconds, so that there is time to read it.
-            let say = if told.insert(at / 10) {
+            let say = if announced.insert(at / 10) {
                 format!("{name} is back ({returned} of {}).", back.len())
             } else {
                 String::new()

@@ -59,7 +59,7 @@ pub(super) struct Shell {
     ended: Vec<CommandRecord>,
     running: Option<(Arc<Mutex<CommandRecord>>, Task)>,
     /// Number of lines of the current command that are already in the timeline, including the command line.
-    told: usize,
+    shown: usize,
 }
 
 impl Shell {
@@ -72,7 +72,7 @@ impl Shell {
             start,
             ended: Vec::new(),
             running: None,
-            told: 0,
+            shown: 0,
         }
     }
 
@@ -119,7 +119,7 @@ impl Shell {
             sheet.ended = Some((start.elapsed(), code.number()));
         };
         self.running = Some((typed, Task::spawn(work)));
-        self.told = 0;
+        self.shown = 0;
         Ok(())
     }
 
@@ -134,12 +134,12 @@ impl Shell {
             voice,
             text,
         };
-        let prompt = (self.told == 0).then(|| line(typed.began, LineKind::Typed, typed.prompt()));
-        let told = self.told.saturating_sub(1);
-        let printed = typed.printed.iter().skip(told);
+        let prompt = (self.shown == 0).then(|| line(typed.began, LineKind::Typed, typed.prompt()));
+        let shown = self.shown.saturating_sub(1);
+        let printed = typed.printed.iter().skip(shown);
         let printed = printed.map(|(at, text)| line(*at, LineKind::Printed, text.clone()));
         let news = prompt.into_iter().chain(printed).collect();
-        self.told = typed.printed.len() + 1;
+        self.shown = typed.printed.len() + 1;
         if typed.ended.is_some() {
             self.ended.push(typed);
             self.running = None;

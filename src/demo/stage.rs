@@ -53,7 +53,7 @@ pub(super) struct DemoStage {
     steps: std::vec::IntoIter<ScriptStep>,
     next: Option<ScriptStep>,
     /// Narration that was shown last.
-    pub(super) said: String,
+    pub(super) narration: String,
     /// Lines of the timeline so far.
     pub(super) timeline: Vec<Line>,
     /// Numbers of requests to the API server before the play began. They are subtracted from later numbers.
@@ -141,7 +141,7 @@ impl DemoStage {
             uids,
             next: steps.next(),
             steps,
-            said: String::new(),
+            narration: String::new(),
             timeline: Vec::new(),
             changed: None,
             away: Vec::new(),
@@ -196,7 +196,7 @@ impl DemoStage {
 
     /// Adds a line of narration to the timeline.
     fn tell(&mut self, text: String) {
-        self.said.clone_from(&text);
+        self.narration.clone_from(&text);
         let at = Time::from(self.now());
         let voice = LineKind::Story;
         self.timeline.push(Line { at, voice, text });
@@ -212,7 +212,7 @@ impl DemoStage {
         }
         let record = self.record();
         for (name, node) in &record.nodes {
-            let mut told = |at: Option<Duration>, text: String| {
+            let mut add = |at: Option<Duration>, text: String| {
                 let line = at.map(|at| Line {
                     at: at.into(),
                     voice: LineKind::Story,
@@ -221,9 +221,9 @@ impl DemoStage {
                 let new = line.filter(|line| !self.timeline.contains(line));
                 self.timeline.extend(new);
             };
-            told(node.taken, format!("{name}: its old pod is deleted"));
+            add(node.taken, format!("{name}: its old pod is deleted"));
             let image = &self.script.rollout.new;
-            told(node.updated, format!("{name} runs {image}"));
+            add(node.updated, format!("{name} runs {image}"));
         }
     }
 
@@ -309,7 +309,7 @@ impl DemoStage {
             peak: record.peak.0,
             allowed: self.allowed(),
             max_unavailable: rollout.max_unavailable.to_string(),
-            said: self.said.clone(),
+            narration: self.narration.clone(),
             changed,
             is_native: rollout.engine == ScriptEngine::Native,
             images: (rollout.old.clone(), rollout.new.clone()),
@@ -355,12 +355,12 @@ impl DemoStage {
 }
 
 fn settled(look: &ClusterLook) -> Option<StoryEnd> {
-    let (complete, words) = look.complete.as_ref()?;
+    let (complete, message) = look.complete.as_ref()?;
     match look.plan.phase {
         // Wait for nodes that have just returned, because they will be updated soon.
         _ if look.is_settling() => None,
         Phase::Complete { offline, .. } if *complete => Some(StoryEnd::Complete(offline)),
-        Phase::Stalled(_) | Phase::Invalid => Some(StoryEnd::Stopped(words.clone())),
+        Phase::Stalled(_) | Phase::Invalid => Some(StoryEnd::Stopped(message.clone())),
         Phase::AwaitingOwners | Phase::AwaitingDeletions => Some(StoryEnd::Announced),
         _ => None,
     }

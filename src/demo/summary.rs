@@ -43,7 +43,7 @@ impl DemoStage {
             changed_at: self.changed.map(Time::from),
             updated_at: updated_at(nodes),
             ended_at: self.now().into(),
-            ending: words(ending, &record, self.script.nodes.len()),
+            ending: outcome(ending, &record, self.script.nodes.len()),
             writes: (rollout.engine != ScriptEngine::Native).then(|| self.writes(record.replaced)),
             owner: self.owner(&record),
             promises: Vec::new(),
@@ -156,12 +156,12 @@ fn followed(away: &[String], nodes: &BTreeMap<String, MonitoredNode>) -> Vec<Fol
     followed
 }
 
-fn words(ending: &StoryEnd, record: &MonitorRecord, nodes: usize) -> String {
+fn outcome(ending: &StoryEnd, record: &MonitorRecord, nodes: usize) -> String {
     match ending {
         StoryEnd::Complete(0) => "complete".to_owned(),
         StoryEnd::Complete(1) => "complete; 1 node is offline".to_owned(),
         StoryEnd::Complete(offline) => format!("complete; {offline} nodes are offline"),
-        StoryEnd::Stopped(words) => format!("stopped automatically ({words})"),
+        StoryEnd::Stopped(reason) => format!("stopped automatically ({reason})"),
         StoryEnd::Announced if record.updated() > 0 => format!(
             "{} of {nodes} node owners confirmed, the others were notified (OTA)",
             record.updated()

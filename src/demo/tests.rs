@@ -46,14 +46,14 @@ async fn two_nodes_go_offline_and_follow_one_at_a_time_when_they_return() {
         (report.updated, report.most_down, report.allowed),
         (3, 1, 1)
     );
-    let told: Vec<&str> = report
+    let lines: Vec<&str> = report
         .timeline
         .iter()
         .map(|line| line.text.as_str())
         .collect();
     let position = |text: &str| {
-        let at = told.iter().position(|line| *line == text);
-        at.unwrap_or_else(|| panic!("{text:?} is not told: {told:#?}"))
+        let at = lines.iter().position(|line| *line == text);
+        at.unwrap_or_else(|| panic!("{text:?} is not told: {lines:#?}"))
     };
     let order = [
         position("edge-1: its old pod is deleted"),
@@ -63,7 +63,7 @@ async fn two_nodes_go_offline_and_follow_one_at_a_time_when_they_return() {
         position("edge-3: its old pod is deleted"),
         position("edge-3 runs nginx:1.19.5"),
     ];
-    assert!(order.is_sorted(), "{told:#?}");
+    assert!(order.is_sorted(), "{lines:#?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -87,7 +87,7 @@ async fn an_owner_asks_pulls_and_confirms_and_the_other_nodes_are_untouched() {
         position("The image changes"),
         position("edge-1 $ yurt-ds ctl upgrade"),
         position("edge-1 $ yurt-ds ctl imagepull nginx-daemonset-"),
-        position("The link is back"),
+        position("The connection is back"),
         position("edge-1: its old pod is deleted"),
         position("edge-1 runs nginx:1.19.5"),
     ];
@@ -120,8 +120,8 @@ async fn an_upgrade_that_waits_for_its_pull_breaks_a_promise() {
     assert_eq!(
         broken,
         [
-            "the image was there before: the upgrade did not wait for a pull",
-            "one API write for the pull, one for the upgrade"
+            "the image was pulled before: the upgrade did not wait for a pull",
+            "one API write for the pull, and one for the upgrade"
         ]
     );
 }
@@ -239,7 +239,7 @@ async fn under_ota_nothing_is_replaced_and_every_owner_is_asked() {
 #[tokio::test(start_paused = true)]
 async fn the_native_rolling_update_is_stuck_where_yurt_ds_completes() {
     let native = played("--nodes 20 --offline 20% --returning 0 --native", 1).await;
-    assert_eq!(native.ending, "stuck at 0%: nothing moves any more");
+    assert_eq!(native.ending, "stuck at 0%: nothing changes any more");
     assert_eq!((native.offline_outdated, native.lost_in_between), (4, 0));
     let ours = played("--nodes 20 --offline 20% --returning 0", 1).await;
     assert_eq!(

@@ -44,7 +44,7 @@ pub(super) struct Frame {
     pub(super) allowed: usize,
     pub(super) max_unavailable: String,
     /// Narration that was shown last.
-    pub(super) said: String,
+    pub(super) narration: String,
     /// True after the image was changed.
     pub(super) changed: bool,
     /// True if the native controller runs the rollout, so that there are no verdicts of `decide`.
@@ -124,7 +124,7 @@ impl Cell {
         }
     }
 
-    fn words(self, changed: bool) -> &'static str {
+    fn label(self, changed: bool) -> &'static str {
         match self {
             Self::Updated => "updated",
             Self::Updating => "being updated",
@@ -195,12 +195,12 @@ impl Frame {
             lines.extend(self.grid(canvas));
         }
         let width = canvas.columns.saturating_sub(4);
-        let told = [wrap(&self.said, width), wrap(&self.present(), width)].concat();
-        let told = told.iter().map(|line| format!("  {line}"));
+        let sentences = [wrap(&self.narration, width), wrap(&self.present(), width)].concat();
+        let sentences = sentences.iter().map(|line| format!("  {line}"));
         lines.push(String::new());
         match &self.owners {
             Some(owners) => {
-                lines.extend(told);
+                lines.extend(sentences);
                 lines.push(String::new());
                 let room = canvas.rows.saturating_sub(lines.len() + 1);
                 lines.extend(owners.session(canvas, room));
@@ -211,7 +211,7 @@ impl Frame {
                 lines.push(self.bar(canvas));
                 lines.push(self.budget());
                 lines.push(String::new());
-                lines.extend(told);
+                lines.extend(sentences);
             }
         }
         lines.join("\n") + "\n"
@@ -221,7 +221,7 @@ impl Frame {
     pub(super) fn line(&self) -> String {
         let mut line = format!("{}  {:>3}% updated:", Time::from(self.now), self.percent());
         for (cell, number) in self.counts() {
-            let _ = write!(line, " {number} {},", cell.words(self.changed));
+            let _ = write!(line, " {number} {},", cell.label(self.changed));
         }
         let _ = write!(
             line,
@@ -366,13 +366,13 @@ impl Frame {
         let mut lines = [String::from("  "), String::from("  ")];
         let (mut line, mut width) = (0, 0);
         for (cell, number) in self.counts() {
-            let words = format!("{number} {}", cell.words(self.changed));
+            let label = format!("{number} {}", cell.label(self.changed));
             let glyph = paint(&cell.glyph().to_string(), cell.colour(), canvas.colour);
-            width += words.len() + 5;
+            width += label.len() + 5;
             if width > canvas.columns.saturating_sub(4) && line == 0 {
-                (line, width) = (1, words.len() + 5);
+                (line, width) = (1, label.len() + 5);
             }
-            let _ = write!(lines[line], "{glyph} {words}   ");
+            let _ = write!(lines[line], "{glyph} {label}   ");
         }
         lines
     }
@@ -470,7 +470,7 @@ mod tests {
             peak: 7,
             allowed: 20,
             max_unavailable: "10%".to_owned(),
-            said: "The image changes, and this is told in a sentence that is longer than one line of a small terminal can hold."
+            narration: "The image changes, and this is told in a sentence that is longer than one line of a small terminal can hold."
                 .to_owned(),
             changed: true,
             is_native: false,
@@ -522,7 +522,7 @@ mod tests {
             "edge-1  nginx:1.19.4  PodNeedUpgrade=True PodImageReady=False WaitPullImage"
         ));
         assert!(
-            picture.contains("edge-2  its pod is being replaced"),
+            picture.contains("edge-2  pod is being replaced"),
             "{picture}"
         );
         assert!(

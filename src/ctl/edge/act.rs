@@ -68,7 +68,7 @@ impl NodeAct {
         reply: &ActReply,
     ) -> Result<(), CliError> {
         let ActReply { status, text, .. } = reply;
-        let said = match text.trim_end_matches('.') {
+        let reason = match text.trim_end_matches('.') {
             "" => format!("HTTP {}", status.as_u16()),
             text => format!("{text} (HTTP {})", status.as_u16()),
         };
@@ -78,18 +78,18 @@ impl NodeAct {
             StatusCode::SERVICE_UNAVAILABLE if text.contains("disconnected") => (
                 Code::Disconnected,
                 format!(
-                    "{said}. Nothing was done, and the request is not queued. Try again when the node is connected \
+                    "{reason}. Nothing was done, and the request is not queued. Try again when the node is connected \
                      to the cloud."
                 ),
             ),
             _ if is_missing(reply) => (
                 Code::NotFound,
-                format!("{said}. List the pods of this node: yurt-ds ctl pods"),
+                format!("{reason}. List the pods of this node: yurt-ds ctl pods"),
             ),
             StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => (
                 Code::Unreachable,
                 format!(
-                    "{server} does not support the request {}: {said}. Another program may be using this address.{}",
+                    "{server} does not support the request {}: {reason}. Another program may be using this address.{}",
                     self.word(),
                     CHECK
                 ),
@@ -97,13 +97,13 @@ impl NodeAct {
             status if status.is_client_error() => (
                 Code::Refused,
                 format!(
-                    "The server of this node rejected the request: {said}.{}",
+                    "The server of this node rejected the request: {reason}.{}",
                     self.way_on(pod, reply)
                 ),
             ),
             _ => (
                 Code::Failed,
-                format!("The server of this node, {server}, failed: {said}."),
+                format!("The server of this node, {server}, failed: {reason}."),
             ),
         };
         Err(CliError::new(code, sentence))
@@ -111,8 +111,8 @@ impl NodeAct {
 
     /// Returns the next steps after a rejected request, if the server's reason or the pod's state explains the rejection.
     fn way_on(self, pod: &LocalPod, reply: &ActReply) -> String {
-        if let Some(told) = reply.reason.as_deref().and_then(told) {
-            return format!(" {told}");
+        if let Some(text) = reply.reason.as_deref().and_then(explanation) {
+            return format!(" {text}");
         }
         let key = one_line(&pod.key());
         if pod.is_deleting() {
@@ -145,7 +145,7 @@ impl NodeAct {
 }
 
 /// Explains a reason in the server's response to the node owner. The text is shown after the server's own text.
-fn told(reason: &str) -> Option<&'static str> {
+fn explanation(reason: &str) -> Option<&'static str> {
     Some(match reason {
         "Paused" => "Its DaemonSet is paused. Try again after an operator has resumed it.",
         "ModeChanged" => {

@@ -160,14 +160,14 @@ fn no_pods(server: &NodeServer, response: &Response<Bytes>) -> CliError {
 
 /// Returns the error for a response that no ota-server would send.
 pub(super) fn stranger(server: &NodeServer, response: &Response<Bytes>, why: &str) -> CliError {
-    let said = match text(response) {
+    let body = match text(response) {
         text if text.is_empty() => "nothing".to_owned(),
         text => format!("{:?}", text.chars().take(80).collect::<String>()),
     };
     CliError::new(
         Code::Unreachable,
         format!(
-            "{server} does not answer GET /pods with a PodList ({}): {said}. Another program may be using this \
+            "{server} does not answer GET /pods with a PodList ({}): {body}. Another program may be using this \
              address.{}",
             one_line(why),
             CHECK

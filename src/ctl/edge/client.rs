@@ -166,14 +166,14 @@ impl Edge {
     /// Returns the error for a server that cannot be reached or does not answer, with what to check.
     fn unreachable(&self, silence: &ConnectError, is_write: bool) -> CliError {
         let server = &self.server;
-        let heard = if is_write && silence.may_have_been_heard() {
+        let hint = if is_write && silence.may_have_been_received() {
             " The server may have received the request. Check: yurt-ds ctl pods"
         } else {
             ""
         };
         let passed_over = self.passed_over.as_deref().unwrap_or_default();
         let text = format!(
-            "No answer from the server of this node, {server}: {silence}.{passed_over}{heard}{CHECK}"
+            "No answer from the server of this node, {server}: {silence}.{passed_over}{hint}{CHECK}"
         );
         CliError::new(Code::Unreachable, text)
     }
@@ -207,7 +207,7 @@ mod tests {
         assert_eq!(edge.server.to_string(), port);
         let text = error(edge).await;
         let why = format!(
-            "{port}: connection refused. {shown} cannot be used, either: no process listens on it.\n"
+            "{port}: connection refused. {shown} cannot be used either: no process listens on it.\n"
         );
         assert!(text.contains(&why), "{text}");
     }

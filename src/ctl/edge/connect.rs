@@ -108,7 +108,7 @@ pub(super) enum ConnectError {
 
 impl ConnectError {
     /// Returns true if the server may have received the request although there is no response.
-    pub(super) fn may_have_been_heard(&self) -> bool {
+    pub(super) fn may_have_been_received(&self) -> bool {
         !matches!(self, Self::Unconnected(_) | Self::NotInTime)
     }
 

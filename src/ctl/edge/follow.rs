@@ -29,7 +29,7 @@ pub(super) struct Follow<'a, 'b> {
     /// True for JSON and YAML: no progress is shown, only the final document.
     quiet: bool,
     /// Progress line that was printed last.
-    told: String,
+    printed: String,
     /// Time when the server stopped answering; `None` while it answers.
     silent: Option<Instant>,
 }
@@ -52,7 +52,7 @@ impl<'a, 'b> Follow<'a, 'b> {
             timeout: args.timeout,
             begun: Instant::now(),
             quiet: matches!(args.output, Output::Json | Output::Yaml),
-            told: String::new(),
+            printed: String::new(),
             silent: None,
         }
     }
@@ -113,9 +113,9 @@ impl<'a, 'b> Follow<'a, 'b> {
             // Show the time first: the end of a long line is cut.
             let passed = CellStyle::Faint.on(&format!("{:>4}", self.after()), self.screen.colour);
             self.screen.redraw(&format!("{passed} {line}\n"))
-        } else if self.told != line {
+        } else if self.printed != line {
             let shown = self.screen.print(&format!("{line}\n"));
-            self.told = line;
+            self.printed = line;
             shown
         } else {
             Ok(())

@@ -55,16 +55,16 @@ async fn wait(
     pods: &mut Pods,
 ) -> Result<ActOutcome, CliError> {
     let stage = pull.stage(pods, follow.passed());
-    follow.show(&pull.told(&stage), pods);
+    follow.show(&pull.describe(&stage), pods);
     loop {
         if follow.next(pods).await? == FollowStep::TooLate {
             let stage = pull.stage(pods, follow.passed());
-            return Ok(follow.too_late(&pull.told(&stage)));
+            return Ok(follow.too_late(&pull.describe(&stage)));
         }
         let stage = pull.stage(pods, follow.passed());
         match ended(pull, &stage, pods, &follow.after()) {
             Some(outcome) => return Ok(outcome),
-            None => follow.show(&pull.told(&stage), pods),
+            None => follow.show(&pull.describe(&stage), pods),
         }
     }
 }

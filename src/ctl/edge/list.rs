@@ -299,8 +299,8 @@ fn revisions(row: &NodePodRow) -> String {
 
 /// Returns the present and the new images of the containers that an upgrade changes.
 fn images(row: &NodePodRow) -> String {
-    let told = row.containers.iter().any(|found| found.new_image.is_some());
-    if !told {
+    let has_new_images = row.containers.iter().any(|found| found.new_image.is_some());
+    if !has_new_images {
         return joined(row.containers.iter().map(|found| found.image.as_deref()));
     }
     let changed: Vec<String> = row

@@ -71,7 +71,7 @@ impl AwaitedPull {
     }
 
     /// Returns a line about the progress.
-    pub(super) fn told(&self, stage: &PullProgress<'_>) -> String {
+    pub(super) fn describe(&self, stage: &PullProgress<'_>) -> String {
         let key = &self.key;
         match stage {
             PullProgress::Asked => format!("{key}: waiting for the pull to begin"),

@@ -102,7 +102,10 @@ pub struct ActRow {
 impl NodePodRow {
     /// Builds the row of a pod.
     pub(super) fn new(pod: &LocalPod, pods: &Pods, upgrades: Option<&Upgrades>) -> Self {
-        let (images, upgrade) = (pod.images(), upgrades.and_then(|told| told.for_pod(pod)));
+        let (images, upgrade) = (
+            pod.images(),
+            upgrades.and_then(|upgrades| upgrades.for_pod(pod)),
+        );
         let (ready, all) = pod.ready_containers();
         let node = pod.node();
         Self {
@@ -119,7 +122,7 @@ impl NodePodRow {
             update: pod.update().map(super::pod::AnnouncedUpdate::word),
             update_refused: pod.refused(),
             target: pod.target().map(str::to_owned),
-            new_revision: upgrade.and_then(|told| told.revision.clone()),
+            new_revision: upgrade.and_then(|upgrade| upgrade.revision.clone()),
             image_ready: images.as_ref().map(PulledImages::word),
             image_ready_message: match images {
                 Some(PulledImages::Failed(message)) => Some(one_line(&message)),
@@ -137,11 +140,13 @@ impl NodePodRow {
 }
 
 fn containers(pod: &LocalPod, upgrade: Option<&PodUpgrade>) -> Vec<ContainerRow> {
-    let told = upgrade.map_or(&[][..], |told| &told.containers);
+    let announced = upgrade.map_or(&[][..], |upgrade| &upgrade.containers);
     let mut rows: Vec<ContainerRow> = pod
         .containers()
         .map(|(container, init)| {
-            let mut same = told.iter().filter(|other| other.name == container.name);
+            let mut same = announced
+                .iter()
+                .filter(|other| other.name == container.name);
             ContainerRow {
                 name: container.name.clone(),
                 init,
@@ -150,7 +155,7 @@ fn containers(pod: &LocalPod, upgrade: Option<&PodUpgrade>) -> Vec<ContainerRow>
             }
         })
         .collect();
-    for added in told {
+    for added in announced {
         if rows.iter().all(|row| row.name != added.name) && added.new_image.is_some() {
             rows.push(ContainerRow {
                 name: added.name.clone(),
@@ -164,7 +169,7 @@ fn containers(pod: &LocalPod, upgrade: Option<&PodUpgrade>) -> Vec<ContainerRow>
 }
 
 /// Returns the problem as one word, followed by the kubelet's message.
-pub(super) fn told(problem: &Problem) -> String {
+pub(super) fn describe_problem(problem: &Problem) -> String {
     if problem.message.is_empty() {
         one_line(&problem.word)
     } else {

@@ -154,14 +154,14 @@ mod tests {
             assert!(error.text.contains(SERVER), "{error}");
         }
         case("", "scheme, host and port");
-        case("127.0.0.1:10267", "http:// or unix:// in front");
-        case("localhost", "http:// or unix:// in front");
-        case("/run/yurt-ds/ota.sock", "http:// or unix:// in front");
+        case("127.0.0.1:10267", "start it with http:// or unix://");
+        case("localhost", "start it with http:// or unix://");
+        case("/run/yurt-ds/ota.sock", "start it with http:// or unix://");
         case("unix:/run/yurt-ds/ota.sock", "scheme, host and port");
         case("unix://", "the socket's whole path");
         case("unix://run/yurt-ds/ota.sock", "the socket's whole path");
         case("https://127.0.0.1:10267", "https is not spoken yet");
-        case("ftp://127.0.0.1", "http:// or unix:// in front");
+        case("ftp://127.0.0.1", "start it with http:// or unix://");
         case("http://", "scheme, host and port");
         case("http://127.0.0.1:0", "host and port");
         case("http://127.0.0.1:99999", "host and port");

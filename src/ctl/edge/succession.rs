@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::answer::{Pods, one_line};
 use super::pod::{AnnouncedUpdate, LocalPod};
-use super::row::told;
+use super::row::describe_problem;
 
 /// A pod that is being replaced, with what identifies the new pod.
 #[derive(Clone, Debug)]
@@ -113,7 +113,7 @@ impl PodSuccession {
     }
 
     /// Returns a line about the stage.
-    pub(super) fn told<'a>(&'a self, stage: &'a SuccessionStage<'a>) -> impl fmt::Display + 'a {
+    pub(super) fn describe<'a>(&'a self, stage: &'a SuccessionStage<'a>) -> impl fmt::Display + 'a {
         StageText(self, stage)
     }
 }
@@ -165,7 +165,7 @@ impl fmt::Display for StageText<'_> {
             write!(f, "[3/4] {key}: pulling images and starting")?
         }
         match new.problem() {
-            Some(problem) => write!(f, ": {}", told(&problem)),
+            Some(problem) => write!(f, ": {}", describe_problem(&problem)),
             None => Ok(()),
         }
     }

@@ -89,7 +89,7 @@ default/web-4: image failed: pull image job x failed
     assert!(node.text("pods -n kube-system -A").await.contains("web-1"));
     assert_eq!(
         node.text("pods -n nowhere").await,
-        "No pod of namespace nowhere runs on this node (5 of others: -A).\n"
+        "No pod of namespace nowhere runs on this node (5 in other namespaces: -A).\n"
     );
 }
 
@@ -479,7 +479,7 @@ async fn a_new_pod_of_the_old_revision_is_told() {
     };
     let (text, ended) = again(outdated).run("upgrade web-1 --wait").await;
     assert_eq!(ended, Ok(Code::Failed));
-    assert!(text.contains("has the old revision r1 once more"), "{text}");
+    assert!(text.contains("has the old revision r1 again"), "{text}");
     let text = again(pod).text("upgrade web-1 --wait").await;
     assert!(text.contains("rolled back in the meantime"), "{text}");
     fn silent(name: &str) -> Value {
@@ -521,12 +521,10 @@ async fn a_pull_is_followed_until_the_images_are_there() {
     node.after(5, |state| state.pods = vec![pulled("web-1")]);
     assert_eq!(
         node.text("imagepull default/web-1 --wait").await,
-        "\
-Image pre-pull requested for pod default/web-1
+        "Image pre-pull requested for pod default/web-1
 default/web-1: waiting for the pull to begin
 default/web-1: pulling images
-The images for default/web-1 are on this node, 5s after the request. To replace it: yurt-ds ctl upgrade default/web-1 \
---wait
+The images for default/web-1 are on this node, 5s after the request. To replace the pod: yurt-ds ctl upgrade default/web-1 --wait
 "
     );
     let row = node.text("imagepull default/web-1 --wait -o json").await;
@@ -565,7 +563,7 @@ async fn a_pull_for_nothing_ends() {
     node.after(2, |state| state.pods = vec![pod("web-1")]);
     let (text, ended) = node.run("imagepull web-1 --wait").await;
     assert_eq!(ended, Ok(Code::Failed));
-    assert!(text.contains("taken back"), "{text}");
+    assert!(text.contains("rolled back"), "{text}");
     let node = Node::with([outdated("web-1")]);
     node.after(2, |state| state.pods = vec![outdated("web-2")]);
     let (text, ended) = node.run("imagepull web-1 --wait").await;

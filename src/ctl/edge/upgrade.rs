@@ -67,7 +67,7 @@ async fn wait(
     loop {
         if follow.next(pods).await? == FollowStep::TooLate {
             let stage = succession.stage(pods);
-            let mut outcome = follow.too_late(&succession.told(&stage).to_string());
+            let mut outcome = follow.too_late(&succession.describe(&stage).to_string());
             if let SuccessionStage::Coming(new) | SuccessionStage::Ready(new) = stage {
                 outcome.pod = Some(NodePodRow::new(new, pods, None));
             }
@@ -104,7 +104,7 @@ fn show(follow: &mut Follow<'_, '_>, succession: &PodSuccession, pods: &Pods, sh
         follow.show(&succession.passed(passed), pods);
     }
     *shown = step.max(*shown);
-    follow.show(&succession.told(&stage).to_string(), pods);
+    follow.show(&succession.describe(&stage).to_string(), pods);
 }
 
 fn ended(

@@ -54,6 +54,6 @@ impl Upgrades {
     /// Returns the upgrade that is available for the pod.
     pub(super) fn for_pod(&self, pod: &LocalPod) -> Option<&PodUpgrade> {
         let mut items = self.items.iter();
-        items.find(|told| told.namespace == pod.namespace() && told.pod == pod.name())
+        items.find(|item| item.namespace == pod.namespace() && item.pod == pod.name())
     }
 }

@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use super::native::to_native;
 use super::steps::Migration;
 use super::translation::{Translation, plain};
-use super::{Purpose, words};
+use super::{Purpose, messages};
 use crate::cli::Output;
 use crate::core::selector::Selector;
 use crate::core::settings::failure_threshold::FAILURE_THRESHOLD;
@@ -79,7 +79,7 @@ pub(super) async fn show(
     let migration = Migration::new(context, &key, kind, Purpose::GoOn);
     let unchecked = migration.check_printed(&made.object).await?;
     let manifest = document(&made.object, Output::Yaml)?;
-    let heading: String = words::of_extended(&key, kind, &made, unchecked.as_ref())
+    let heading: String = messages::of_extended(&key, kind, &made, unchecked.as_ref())
         .lines()
         .map(|line| format!("# {line}\n"))
         .collect();

@@ -6,8 +6,8 @@ use kube::api::ListParams;
 use serde_json::Value;
 
 use super::journal::Journal;
+use super::messages::{self, PodPlace};
 use super::steps::{Migration, selector, text};
-use super::words::{self, PodPlace};
 use crate::core::selector::Selector;
 use crate::ctl::code::Code;
 use crate::ctl::error::CliError;
@@ -64,12 +64,14 @@ impl PodPlace {
 
 impl Migration<'_> {
     /// Checks that the new DaemonSet would adopt each pod as it is.
-    pub(super) async fn judge_adoption(&self, source: &Value) -> Result<(), CliError> {
+    pub(super) async fn check_adoption(&self, source: &Value) -> Result<(), CliError> {
         let pods = self.own_pods(source).await?;
         match (pods.ending(), pods.second()) {
-            (ending, _) if !ending.is_empty() => Err(self.no(words::ending(&ending))),
-            (_, second) if !second.is_empty() => Err(self.no(words::second(&self.source, &second))),
-            _ => self.judge_neighbours(&pods).await,
+            (ending, _) if !ending.is_empty() => Err(self.no(messages::ending(&ending))),
+            (_, second) if !second.is_empty() => {
+                Err(self.no(messages::second(&self.source, &second)))
+            }
+            _ => self.check_neighbours(&pods).await,
         }
     }
 
@@ -96,7 +98,7 @@ impl Migration<'_> {
     /// Checks that there are still pods for the journal's new DaemonSet to adopt.
     ///
     /// If there are none, the DaemonSet was created again and deleted after the interruption, and the journal is obsolete.
-    pub(super) async fn judge_left(&self, journal: &Journal) -> Result<(), CliError> {
+    pub(super) async fn check_left(&self, journal: &Journal) -> Result<(), CliError> {
         let pods = self.selected_pods(&journal.object).await?;
         let is_left = |pod: &&Pod| {
             let mut owners = pod.metadata.owner_references.iter().flatten();
@@ -107,12 +109,15 @@ impl Migration<'_> {
         if pods.iter().any(|pod| is_left(&pod)) {
             Ok(())
         } else {
-            Err(CliError::new(Code::Refused, words::abandoned(&self.target)))
+            Err(CliError::new(
+                Code::Refused,
+                messages::abandoned(&self.target),
+            ))
         }
     }
 
     /// Checks that no other DaemonSet selects the pods. It would adopt them while they have no controller.
-    async fn judge_neighbours(&self, pods: &OwnPods) -> Result<(), CliError> {
+    async fn check_neighbours(&self, pods: &OwnPods) -> Result<(), CliError> {
         let access = &self.context.access;
         let namespace = Some(&*self.source.namespace);
         let api = api_in::<DaemonSet>(access, namespace);
@@ -131,7 +136,7 @@ impl Migration<'_> {
             if Selector::from_json(&set.spec.selector)
                 .is_ok_and(|selector| pods.is_any_selected(&selector))
             {
-                return Err(self.no(words::selected(&unmistakable(&key))));
+                return Err(self.no(messages::selected(&unmistakable(&key))));
             }
         }
         Ok(())

@@ -180,7 +180,7 @@ impl PlannedChange {
     }
 
     /// Describes the change: one text per setting, image or restart. Empty if nothing changes.
-    pub(super) fn words(&self) -> Vec<String> {
+    pub(super) fn descriptions(&self) -> Vec<String> {
         let setting = |(key, value): (&String, &Option<String>)| {
             let key = key.trim_start_matches(ANNOTATION_PREFIX);
             match value {
@@ -192,10 +192,10 @@ impl PlannedChange {
             Some(name) => format!("image {name}={image}"),
             None => format!("image {image}"),
         };
-        let mut words: Vec<String> = self.settings.iter().map(setting).collect();
-        words.extend(self.images.iter().map(image));
-        words.extend(self.restart.then(|| "a restart".to_owned()));
-        words
+        let mut changes: Vec<String> = self.settings.iter().map(setting).collect();
+        changes.extend(self.images.iter().map(image));
+        changes.extend(self.restart.then(|| "a restart".to_owned()));
+        changes
     }
 }
 
@@ -268,16 +268,19 @@ mod tests {
         assert_eq!(value("paused"), None);
         let typed = PlannedChange::typed(&args(&["maxUnavailable=1"], &["partition"], &[]));
         assert_eq!(
-            typed.unwrap().words(),
+            typed.unwrap().descriptions(),
             ["max-unavailable=1", "without partition"]
         );
         assert_eq!(
-            change.words(),
+            change.descriptions(),
             ["max-unavailable=20%", "without paused", "selector=a=b,c"]
         );
         let default = PlannedChange::typed(&args(&["maintenance-window=always"], &[], &[]));
-        assert_eq!(default.unwrap().words(), ["without maintenance-window"]);
-        for (set, said) in [
+        assert_eq!(
+            default.unwrap().descriptions(),
+            ["without maintenance-window"]
+        );
+        for (set, expected) in [
             ("max-unavailble=1", "Did you mean max-unavailable?"),
             ("max-unavailable", "write KEY=VALUE"),
             ("example.com/x=1", "there is no such setting"),
@@ -289,7 +292,7 @@ mod tests {
         ] {
             let error = PlannedChange::typed(&args(&[set], &[], &[])).unwrap_err();
             assert_eq!(error.code, Code::Usage);
-            assert!(error.text.contains(said), "{error}");
+            assert!(error.text.contains(expected), "{error}");
             assert!(error.text.len() < 200, "{error}");
         }
     }
@@ -345,8 +348,9 @@ mod tests {
             let change = PlannedChange::typed(&args(&[], &[], &["web:2", second])).unwrap();
             let error = change.to_template(&mut template()).unwrap_err();
             assert_eq!(error.code, Code::Usage);
-            let said = "--image web:3: container web already gets web:2. Write one --image for each container";
-            assert!(error.text.starts_with(said), "{error}");
+            let expected = "--image web:3: container web has another new image, web:2. Use --image once for each \
+                container";
+            assert!(error.text.starts_with(expected), "{error}");
         }
         let both = PlannedChange::typed(&args(&[], &[], &["web:2", "first=first:2"])).unwrap();
         assert_eq!(both.to_template(&mut template()), Ok(()));

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::change::PlannedChange;
 use super::measure::LastRollout;
 use super::row::RevisionChange;
-use super::unplayed::UnplayedPlan;
+use super::without_nodes::PlanWithoutNodes;
 use crate::clock::Clock;
 use crate::core::fleet::in_place::{InPlace, RunningContainer};
 use crate::core::foreign::{SENTENCE, one_line};
@@ -68,7 +68,7 @@ impl PlannedRollout {
         key: &SetKey,
         change: &PlannedChange,
         now: Timestamp,
-    ) -> Result<Result<Self, UnplayedPlan>, CliError> {
+    ) -> Result<Result<Self, PlanWithoutNodes>, CliError> {
         let mut view = lookup::load(access, key, now).await?;
         is_plannable(&view, key)?;
         let doing = format!("read DaemonSet {key}");
@@ -85,16 +85,16 @@ impl PlannedRollout {
         if key.is_advanced() {
             accepted(&planned, now).await?;
         }
-        let words = |revision: Option<&Revision>| revision.map(Revision::to_string);
+        let hash = |revision: Option<&Revision>| revision.map(Revision::to_string);
         let revisions = RevisionChange {
-            from: words(current.as_ref()),
-            to: words(to.as_ref()),
+            from: hash(current.as_ref()),
+            to: hash(to.as_ref()),
         };
         if view.unlisted_nodes.is_some() {
-            return Ok(Err(UnplayedPlan::new(
+            return Ok(Err(PlanWithoutNodes::new(
                 key,
                 &view,
-                change.words(),
+                change.descriptions(),
                 revisions,
             )));
         }

@@ -46,12 +46,12 @@ pub(super) fn changes(change: &[String]) -> String {
     let (unset, set): (Vec<&str>, Vec<&str>) = set.partition(|word| word.starts_with(UNSET));
     let unset: Vec<&str> = unset.iter().map(|word| &word[UNSET.len()..]).collect();
     let with = [(" with ", set), (" without ", unset)];
-    let with = with.into_iter().filter(|(_, words)| !words.is_empty());
-    let list = |words: Vec<&str>| {
-        let words: Vec<_> = words.iter().map(|word| cut(word, SHOWN)).collect();
-        words.join(", ")
+    let with = with.into_iter().filter(|(_, texts)| !texts.is_empty());
+    let list = |texts: Vec<&str>| {
+        let texts: Vec<_> = texts.iter().map(|word| cut(word, SHOWN)).collect();
+        texts.join(", ")
     };
-    with.map(|(with, words)| format!("{with}{}", list(words)))
+    with.map(|(with, texts)| format!("{with}{}", list(texts)))
         .collect()
 }
 
@@ -167,13 +167,13 @@ fn reaction(reaction: ReactionTimes) -> String {
 
 /// Returns the nodes that do not run the revision at the end, one line per verdict.
 fn left(row: &PlanRow) -> Vec<String> {
-    let mut words: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    let mut texts: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for left in &row.left {
-        words.entry(left.verdict).or_default().push(&left.node);
+        texts.entry(left.verdict).or_default().push(&left.node);
     }
     let line =
         |(word, nodes): (&str, Vec<&str>)| format!("{word} {}: {}", nodes.len(), named(nodes, 0));
-    words.into_iter().map(line).collect()
+    texts.into_iter().map(line).collect()
 }
 
 fn each(row: &PlanRow, colour: bool) -> String {

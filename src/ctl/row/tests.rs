@@ -422,7 +422,7 @@ fn a_pause_of_what_the_guard_stopped_names_both_and_their_order() {
         ..FailureRecord::new("new".into())
     });
     snapshot.plan = decide(&snapshot.strategy, &snapshot.fleet, at(NOW));
-    let said = snapshot.said().sentence();
+    let said = snapshot.sentence().sentence();
     let expected = "paused until somebody resumes it; the guard stopped this revision: 1 node failed after it got this revision";
     assert!(said.starts_with(expected), "{said}");
     assert!(
@@ -432,7 +432,7 @@ fn a_pause_of_what_the_guard_stopped_names_both_and_their_order() {
     // Without `n1` no node waits for the end of the pause. The rollout is stalled, and a first `resume` would only end the pause.
     snapshot.fleet.nodes.remove(0);
     snapshot.plan = decide(&snapshot.strategy, &snapshot.fleet, at(NOW));
-    let said = snapshot.said().sentence();
+    let said = snapshot.sentence().sentence();
     assert!(!said.contains("nevertheless"), "{said}");
 }
 

@@ -164,27 +164,27 @@ async fn a_role_binding_in_one_namespace_is_enough_to_act() {
     let world = &rollout.world;
     let _bound = bind(world, "yurt-ds-operator", "default");
     rollout.first_wave().await;
-    let said = world.text("approve web field").await;
+    let output = world.text("approve web field").await;
     assert!(
-        said.contains("Wave field of default/web is approved"),
-        "{said}"
+        output.contains("Wave field of default/web is approved"),
+        "{output}"
     );
     assert_eq!(world.code("status web --wait").await, Code::Complete);
     assert_eq!(world.json("status web").await["podCounts"]["current"], 3);
 
-    let said = world.text("pause web").await;
-    assert!(said.contains("None of its pods is outdated"), "{said}");
+    let output = world.text("pause web").await;
+    assert!(output.contains("None of its pods is outdated"), "{output}");
     let row = world.json("status web").await;
     assert_eq!(row["pause"]["until"], Value::Null);
     assert_eq!(row["pause"]["updatedMeanwhile"], Value::Null);
-    let said = world.text("undo web").await;
-    assert!(said.contains("It is paused"), "{said}");
+    let output = world.text("undo web").await;
+    assert!(output.contains("It is paused"), "{output}");
     assert_eq!(image(world).await, "web:1");
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(world.code("status web").await, Code::Paused);
     assert_eq!(world.code("status web --wait").await, Code::Paused);
-    let said = world.text("resume web").await;
-    assert!(said.contains("3 of its pods are outdated"), "{said}");
+    let output = world.text("resume web").await;
+    assert!(output.contains("3 of its pods are outdated"), "{output}");
     assert_eq!(world.code("settings web").await, Code::Complete);
 }
 
@@ -197,7 +197,7 @@ async fn what_rests_on_nodes_is_not_done_without_them() {
     let first = "default/web with image web:3: 3 of 3 pods are not of the new revision.\n";
     assert!(text.starts_with(first), "{text}");
     assert!(
-        text.contains("not played: you may not list nodes"),
+        text.contains("are not known, because you may not list nodes"),
         "{text}"
     );
     let plan = world.run("plan web --image web:3 -o json").await.0;

@@ -58,7 +58,7 @@ impl HeldBack {
     }
 
     /// Returns the lines about these nodes. `is_done` is true if the rollback has been written.
-    pub(super) fn words(&self, is_done: bool) -> String {
+    pub(super) fn text(&self, is_done: bool) -> String {
         let rest = self.nodes.len().saturating_sub(1);
         let rest = match rest {
             0 => String::new(),

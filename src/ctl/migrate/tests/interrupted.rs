@@ -6,7 +6,7 @@ use kube::api::DeleteParams;
 use tokio::sync::Notify;
 
 use super::super::adoption::Adoption;
-use super::super::{Purpose, words};
+use super::super::{Purpose, messages};
 use super::*;
 use crate::core::names::{IN_PLACE_STATE, KRUISE_GROUP};
 use crate::ctl::error::CliError;
@@ -100,8 +100,8 @@ async fn a_deletion_whose_answer_is_lost_may_have_happened() {
             let error = cluster.fails("migrate web --to advanced").await;
             contains(&error.text, &["Finish it first"]);
         } else {
-            let said = world.text("migrate web --to advanced").await;
-            contains(&said, &["already"]);
+            let output = world.text("migrate web --to advanced").await;
+            contains(&output, &["already"]);
         }
         world.text("migrate web --to native").await;
         cluster.goes_on_with(&pods).await;
@@ -156,8 +156,8 @@ async fn a_revision_that_kubernetes_makes_itself_ends_the_migration_and_keeps_th
         "yurt-ds ctl resume default/web",
     ];
     contains(&error.text, &words);
-    let said = world.text("migrate web --to native").await;
-    contains(&said, &["already"]);
+    let output = world.text("migrate web --to native").await;
+    contains(&output, &["already"]);
     tokio::time::sleep(A_MOMENT).await;
     assert_eq!(cluster.pods().await, pods);
 }
@@ -178,9 +178,9 @@ async fn an_interrupted_eject_is_finished_by_eject() {
         &error.text,
         &["Finish it first: yurt-ds ctl eject default/web"],
     );
-    let said = world.text("eject web").await;
+    let output = world.text("eject web").await;
     contains(
-        &said,
+        &output,
         &[
             "migration of default/web",
             "default/web was handed back to Kubernetes.",
@@ -198,17 +198,17 @@ async fn an_interrupted_eject_that_migrate_finishes_stays_paused_and_says_so() {
     let guard = cluster.fail(CREATION, Fault::Status(403, None));
     cluster.fails("eject web").await;
     drop(guard);
-    let said = world.text("migrate web --to native").await;
+    let output = world.text("migrate web --to native").await;
     let words = [
         "left it paused (apps.openyurt.io/paused). To hand it back to Kubernetes: yurt-ds ctl eject default/web",
         "yurt-ds ctl resume default/web",
     ];
-    contains(&said, &words);
+    contains(&output, &words);
     let set = cluster.native().await;
     let annotations = &set["metadata"]["annotations"];
     assert_eq!(annotations["apps.openyurt.io/paused"], "true");
-    let said = world.text("eject web").await;
-    contains(&said, &["default/web was handed back to Kubernetes."]);
+    let output = world.text("eject web").await;
+    contains(&output, &["default/web was handed back to Kubernetes."]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -226,8 +226,8 @@ async fn eject_says_what_it_has_made_when_it_ends_in_between() {
     ];
     contains(&error.text, &words);
     drop(guard);
-    let said = world.text("eject web").await;
-    contains(&said, &["default/web was handed back to Kubernetes."]);
+    let output = world.text("eject web").await;
+    contains(&output, &["default/web was handed back to Kubernetes."]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -430,7 +430,7 @@ async fn one_that_is_deleted_as_soon_as_it_is_made_is_not_said_to_be_slow() {
 #[test]
 fn one_that_nobody_has_looked_at_is_said_to_be_so_for_as_long_as_was_waited() {
     let key = crate::index::SetKey::new("default", "web");
-    let told = words::not_adopted(&key, Purpose::GoOn, &Adoption::Unseen, true);
+    let told = messages::not_adopted(&key, Purpose::GoOn, &Adoption::Unseen, true);
     let words = [
         "has not processed it for 1m.",
         "To continue: yurt-ds ctl migrate default/web --to native",

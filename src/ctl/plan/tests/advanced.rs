@@ -384,7 +384,7 @@ async fn either_of_two_of_a_name_is_planned_by_itself() {
     assert!(
         error
             .text
-            .contains("write ds/default/web or ads/default/web"),
+            .contains("Write ds/default/web or ads/default/web"),
         "{error}"
     );
     let native = world.json("plan ds/web --image web:2").await;

@@ -25,7 +25,7 @@ const APPLIERS: [(&str, &str); 5] = [
     ("meta.helm.sh/release-name", "Helm"),
 ];
 
-fn kind_words(kind: SetKind) -> String {
+fn kind_name(kind: SetKind) -> String {
     match kind {
         SetKind::Native => "a native DaemonSet (apps/v1)".to_owned(),
         SetKind::Advanced => format!("an Advanced DaemonSet ({})", kind.api_version()),
@@ -56,7 +56,7 @@ pub(super) fn not_migrated(key: &SetKey, why: &str) -> String {
 pub(super) fn already(target: &SetKey) -> String {
     format!(
         "{target} is already {}; nothing was changed.\n",
-        kind_words(target.kind)
+        kind_name(target.kind)
     )
 }
 
@@ -64,7 +64,7 @@ pub(super) fn already(target: &SetKey) -> String {
 pub(super) fn both_exist(target: &SetKey) -> String {
     let why = format!(
         "{} of the same name exists. Delete one of them. This also deletes its pods, except with --cascade=orphan.",
-        kind_words(target.kind)
+        kind_name(target.kind)
     );
     not_migrated(target, &why)
 }
@@ -73,7 +73,7 @@ pub(super) fn both_exist(target: &SetKey) -> String {
 pub(super) fn other_way(other: &SetKey, purpose: Purpose) -> String {
     format!(
         "The migration of {other} to {} is not finished. Finish it first: {}",
-        kind_words(other.kind),
+        kind_name(other.kind),
         command(other, purpose)
     )
 }
@@ -82,7 +82,7 @@ pub(super) fn other_way(other: &SetKey, purpose: Purpose) -> String {
 pub(super) fn unfinished(target: &SetKey, purpose: Purpose) -> String {
     format!(
         "The migration of {target} to {} is not finished. Finish it: {}",
-        kind_words(target.kind),
+        kind_name(target.kind),
         command(target, purpose)
     )
 }
@@ -91,7 +91,7 @@ pub(super) fn unfinished(target: &SetKey, purpose: Purpose) -> String {
 pub(super) fn goes_on(target: &SetKey) -> String {
     format!(
         "The interrupted migration of {target} to {} continues.\n",
-        kind_words(target.kind)
+        kind_name(target.kind)
     )
 }
 
@@ -216,7 +216,7 @@ pub(super) fn abandoned(target: &SetKey) -> String {
         "Nothing was changed: the interrupted migration of {target} to {} cannot continue, because no pod is left to \
          adopt. To see the new manifest: kubectl -n {ns} get controllerrevision {journal} -o jsonpath='{{.data}}' \
          (to create it: | kubectl create -f -). To discard it: kubectl -n {ns} delete controllerrevision {journal}",
-        kind_words(target.kind),
+        kind_name(target.kind),
         ns = target.namespace,
     )
 }
@@ -229,7 +229,7 @@ pub(super) fn made_by_others(target: &SetKey) -> String {
          of that name was created in the meantime. To see the manifest of the migration: kubectl -n {ns} get \
          controllerrevision {journal} -o jsonpath='{{.data}}'. To discard it: kubectl -n {ns} delete \
          controllerrevision {journal}",
-        kind_words(target.kind),
+        kind_name(target.kind),
         ns = target.namespace,
     )
 }
@@ -254,7 +254,7 @@ pub(super) fn would(
     Ok(format!(
         "{to} would become {}; nothing was written. The API server accepts the change, and no pod would be \
          restarted.\n{}{}---\n{manifest}",
-        kind_words(to.kind),
+        kind_name(to.kind),
         translated(translation),
         to_change(source, to.kind),
     ))
@@ -350,7 +350,7 @@ pub(super) fn to_conclude(target: &SetKey, purpose: Purpose, is_paused: bool) ->
     };
     format!(
         "{target} is now {}{paused}. To finish: {}",
-        kind_words(target.kind),
+        kind_name(target.kind),
         command(target, purpose)
     )
 }
@@ -372,7 +372,7 @@ pub(super) fn not_adopted(
     adoption: &Adoption,
     is_paused: bool,
 ) -> String {
-    let made = format!("{target} is now {}", kind_words(target.kind));
+    let made = format!("{target} is now {}", kind_name(target.kind));
     let held = if is_paused {
         format!(" It stays paused ({PAUSED}).")
     } else {
@@ -387,7 +387,7 @@ pub(super) fn not_adopted(
         Adoption::Replaced => format!(
             "{target} became {}, but was then deleted or recreated by another program. Find that program. To \
              continue: {}",
-            kind_words(target.kind),
+            kind_name(target.kind),
             command(target, purpose)
         ),
         Adoption::Unseen | Adoption::Known => format!(
@@ -412,7 +412,7 @@ pub(super) fn done(target: &SetKey, journal: &Journal, adoption: &Adoption) -> S
     };
     format!(
         "{target} is now {}; no pod was restarted. Its name for ctl is now {}.\n{taken}{}",
-        kind_words(target.kind),
+        kind_name(target.kind),
         unmistakable(target),
         to_change(&journal.object, target.kind)
     )
@@ -443,7 +443,7 @@ pub(super) fn of_extended(
          extendeddaemonset {name} --cascade=orphan\n  kubectl -n {ns} delete extendeddaemonsetreplicasets -l \
          extendeddaemonset.datadoghq.com/name={name} --cascade=orphan\n  kubectl create -f THIS\nThe selector must \
          match the labels of the running pods.\n",
-        kind_words(kind),
+        kind_name(kind),
         translated(made),
         name = key.name,
     )

@@ -5,10 +5,10 @@ use serde_json::Value;
 
 use super::Purpose;
 use super::advanced::to_advanced;
+use super::messages;
 use super::native::to_native;
 use super::steps::{Migration, text};
 use super::translation::Translation;
-use super::words;
 use crate::core::names::GUARD;
 use crate::core::settings::paused::PAUSED;
 use crate::core::settings::read;
@@ -23,22 +23,22 @@ use crate::k8s::{AdvancedDaemonSet, DaemonSet};
 
 impl Migration<'_> {
     /// Returns the converted DaemonSet, or the reason why it cannot be converted.
-    pub(super) async fn judge(&self, source: &Value) -> Result<Translation, CliError> {
-        self.judge_object(source)?;
+    pub(super) async fn preflight(&self, source: &Value) -> Result<Translation, CliError> {
+        self.check_object(source)?;
         let (strategy, scaling) = self.settings(source)?;
-        self.judge_pods(source, strategy.as_ref()).await?;
+        self.check_pods(source, strategy.as_ref()).await?;
         let (access, now) = (&self.context.access, self.context.clock.now());
         match (self.target.kind, strategy) {
             (SetKind::Advanced, strategy) => {
                 if is_kruise_running(access, now).await? {
-                    Err(self.no(words::kruise_runs()))
+                    Err(self.no(messages::kruise_runs()))
                 } else {
                     Ok(to_advanced(source, strategy.as_ref()))
                 }
             }
             (SetKind::Native, Some(strategy)) => {
                 if scaling.partitioned && !strategy.partition.is_zero() {
-                    return Err(self.no(words::partitioned()));
+                    return Err(self.no(messages::partitioned()));
                 }
                 let mut made = to_native(source, &strategy, scaling);
                 if self.purpose == Purpose::Eject {
@@ -53,11 +53,11 @@ impl Migration<'_> {
 
     /// Returns the error for a DaemonSet that is not migrated, with the reason.
     pub(super) fn no(&self, why: String) -> CliError {
-        CliError::new(Code::Refused, words::not_migrated(&self.source, &why))
+        CliError::new(Code::Refused, messages::not_migrated(&self.source, &why))
     }
 
     /// Checks everything that depends only on the DaemonSet object itself.
-    fn judge_object(&self, source: &Value) -> Result<(), CliError> {
+    fn check_object(&self, source: &Value) -> Result<(), CliError> {
         let meta = &source["metadata"];
         if !meta["deletionTimestamp"].is_null() {
             let text = format!("DaemonSet {} is being deleted.", self.source);
@@ -70,18 +70,18 @@ impl Migration<'_> {
             .filter_map(Value::as_str)
             .collect();
         if !finalizers.is_empty() {
-            return Err(self.no(words::finalizers(&finalizers)));
+            return Err(self.no(messages::finalizers(&finalizers)));
         }
         let owners = meta["ownerReferences"].as_array();
         let mut owners = owners.into_iter().flatten();
         if let Some(owner) = owners.find(|owner| owner["controller"] == true) {
             let owner = format!("{} {}", text(&owner["kind"]), text(&owner["name"]));
-            return Err(self.no(words::controlled(&owner)));
+            return Err(self.no(messages::controlled(&owner)));
         }
         let conditions = source["status"]["conditions"].as_array();
         let mut conditions = conditions.into_iter().flatten();
-        if conditions.any(|told| told["type"] == GUARD && told["status"] == "True") {
-            Err(self.no(words::stopped(&self.source)))
+        if conditions.any(|condition| condition["type"] == GUARD && condition["status"] == "True") {
+            Err(self.no(messages::stopped(&self.source)))
         } else {
             Ok(())
         }
@@ -90,7 +90,7 @@ impl Migration<'_> {
     /// Returns the settings of a DaemonSet as yurt-ds reads them; `None` if yurt-ds does not manage it.
     pub(super) fn settings(&self, source: &Value) -> Result<(Option<Strategy>, Scaling), CliError> {
         let unreadable = |error: serde_json::Error| {
-            let text = words::unreadable(&self.source, &error);
+            let text = messages::unreadable(&self.source, &error);
             CliError::new(Code::Invalid, text)
         };
         let set: DaemonSet = match self.source.kind {
@@ -104,7 +104,7 @@ impl Migration<'_> {
             ParsedSettings::NotOurs => None,
             ParsedSettings::Strategy { strategy, .. } => Some(*strategy),
             ParsedSettings::Invalid(invalid, _) => {
-                let text = words::invalid(&self.source, &invalid);
+                let text = messages::invalid(&self.source, &invalid);
                 return Err(CliError::new(Code::Invalid, text));
             }
         };
@@ -112,12 +112,12 @@ impl Migration<'_> {
     }
 
     /// Checks that the new controller can take over every pod in its present state.
-    pub(super) async fn judge_pods(
+    pub(super) async fn check_pods(
         &self,
         source: &Value,
         strategy: Option<&Strategy>,
     ) -> Result<(), CliError> {
-        self.judge_adoption(source).await?;
+        self.check_adoption(source).await?;
         if strategy.is_none() {
             return Ok(());
         }
@@ -125,7 +125,7 @@ impl Migration<'_> {
         let (_, snapshot) = lookup::snapshot(access, &self.source, now).await?;
         match half_done(&snapshot) {
             0 => Ok(()),
-            nodes => Err(self.no(words::half_done(&self.source, nodes))),
+            nodes => Err(self.no(messages::half_done(&self.source, nodes))),
         }
     }
 }

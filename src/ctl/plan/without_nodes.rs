@@ -16,7 +16,7 @@ use crate::index::SetKey;
 /// The parts of a plan that are known without nodes. Field names are stable for scripts.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct UnplayedPlan {
+pub(super) struct PlanWithoutNodes {
     /// Kind of the DaemonSet, as API version.
     #[serde(serialize_with = "api_version")]
     kind: SetKind,
@@ -41,7 +41,7 @@ pub(super) struct UnplayedPlan {
 const NOT_PLAYED: &str = "order, duration and obstacles are not known, because you may not list nodes (needed: the \
     ClusterRole yurt-ds-viewer with a ClusterRoleBinding)";
 
-impl UnplayedPlan {
+impl PlanWithoutNodes {
     /// Builds the plan of a change to a DaemonSet whose nodes are unknown.
     pub(super) fn new(
         key: &SetKey,
@@ -72,7 +72,7 @@ impl UnplayedPlan {
     }
 
     /// Renders the answer as text.
-    pub(super) fn words(&self) -> String {
+    pub(super) fn text(&self) -> String {
         let revision = match &self.to {
             Some(hash) => format!("revision {hash}"),
             None => "the new revision".to_owned(),

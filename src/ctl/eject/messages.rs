@@ -1,6 +1,6 @@
 //! Messages of `ctl eject`: why it is refused, what it would do, and what it has done.
 
-use super::standing::EjectCandidate;
+use super::candidate::EjectCandidate;
 use crate::core::words::plural;
 use crate::core::{IntOrPercent, Mode, Strategy};
 use crate::ctl::migrate::{nothing_like, rolling_update};
@@ -149,7 +149,7 @@ impl EjectCandidate {
         let strategy = if self.is_on_delete() {
             format!(
                 "updateStrategy {is} RollingUpdate with {}.",
-                native_words(&self.snapshot.strategy)
+                native_settings(&self.snapshot.strategy)
             )
         } else {
             "updateStrategy remains RollingUpdate.".to_owned()
@@ -209,7 +209,7 @@ pub(super) fn native_by_now(key: &SetKey) -> String {
 }
 
 /// Returns the settings of the native RollingUpdate in words.
-fn native_words(strategy: &Strategy) -> String {
+fn native_settings(strategy: &Strategy) -> String {
     rolling_update(strategy)
         .to_string()
         .replace(['{', '}', '"'], "")

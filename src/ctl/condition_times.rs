@@ -19,14 +19,18 @@ pub(super) fn wrote_after(conditions: &[Condition], since: Timestamp) -> bool {
 
 /// Returns the time since which the controller has reported the rollout as incomplete.
 pub(super) fn incomplete_since(conditions: &[Condition]) -> Option<Timestamp> {
-    let says_so = |told: &&Condition| told.kind == ROLLOUT_COMPLETE && told.status == "False";
-    let told = conditions.iter().find(says_so)?;
-    Some(told.last_transition.as_ref()?.0)
+    let says_so =
+        |condition: &&Condition| condition.kind == ROLLOUT_COMPLETE && condition.status == "False";
+    let condition = conditions.iter().find(says_so)?;
+    Some(condition.last_transition.as_ref()?.0)
 }
 
 /// Returns the time since which the controller has reported that disruption budgets block evictions for too long.
 pub(super) fn blocked_since(conditions: &[Condition]) -> Option<Timestamp> {
-    let mut stalled = conditions.iter().filter(|told| told.kind == STALLED);
-    let told = stalled.find(|told| told.status == "True" && told.reason == BLOCKED)?;
-    Some(told.last_transition.as_ref()?.0)
+    let mut stalled = conditions
+        .iter()
+        .filter(|condition| condition.kind == STALLED);
+    let condition =
+        stalled.find(|condition| condition.status == "True" && condition.reason == BLOCKED)?;
+    Some(condition.last_transition.as_ref()?.0)
 }
