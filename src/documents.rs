@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 
 use clap::{CommandFactory, Parser};
 
-use crate::cli::edge::{SERVER, SOCKET};
+use crate::cli::node::{SERVER, SOCKET};
 use crate::cli::{Cli, Command};
 use crate::controller::metrics::Metrics;
 use crate::core::Verdict;

@@ -180,7 +180,10 @@ mod tests {
         );
         assert_eq!(world.writes(), writes + 1);
         let again = world.text("approve web field").await;
-        assert!(again.contains("already; nothing was changed"), "{again}");
+        assert!(
+            again.contains("is already approved for revision"),
+            "{again}"
+        );
         let status = world.json("status web").await;
         assert_eq!(status["waves"][1]["state"], "Open");
         let set = serde_json::to_value(world.sets().get("web").await.unwrap()).unwrap();

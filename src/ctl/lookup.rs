@@ -8,8 +8,10 @@ use kube::api::ListParams;
 use super::access::Access;
 use super::code::Code;
 use super::context::Context;
+use super::daemonset_api::{
+    is_advanced_served, kind_of, list_advanced, list_native, qualified_name, whole,
+};
 use super::error::CliError;
-use super::kinds::{is_advanced_served, kind_of, list_advanced, list_native, unmistakable, whole};
 use super::look::Look;
 use super::snapshot::RolloutSnapshot;
 use super::suggest::{OFFERED, likeness, near, suggestion};
@@ -118,8 +120,8 @@ impl TypedName {
                     key.name,
                     other.namespace,
                     key.namespace,
-                    unmistakable(&other),
-                    unmistakable(&key),
+                    qualified_name(&other),
+                    qualified_name(&key),
                 ),
             )),
             error => error,
@@ -146,8 +148,8 @@ async fn one_of(access: &Access, name: &SetKey) -> Result<SetKey, CliError> {
             format!(
                 "There are two DaemonSets {name}, a native one (apps/v1) and an Advanced one (apps.kruise.io). Write \
                  {} or {}.",
-                unmistakable(&native),
-                unmistakable(&advanced)
+                qualified_name(&native),
+                qualified_name(&advanced)
             ),
         )),
     }
@@ -345,7 +347,7 @@ fn alike(key: &SetKey, keys: &[SetKey]) -> Vec<String> {
         if other.kind == key.kind && !is_both(other) {
             other.to_string()
         } else {
-            unmistakable(other)
+            qualified_name(other)
         }
     });
     named.collect()

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use super::code::Code;
 use super::context::Context;
+use super::daemonset_api::whole;
 use super::error::CliError;
-use super::kinds::whole;
 use super::look::Look;
 use super::lookup;
 use super::reported::ReportedRollout;

@@ -4,8 +4,8 @@ use serde::Serialize;
 
 use super::brief::{COLUMNS, wrapped};
 use super::code::Code;
+use super::daemonset_api::list_one;
 use super::error::CliError;
-use super::kinds::list_one;
 use super::row::api_version;
 use super::screen::Screen;
 use super::table::{CellStyle, Table};

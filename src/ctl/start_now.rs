@@ -39,8 +39,8 @@ pub(super) async fn start_now(
             return Err(CliError::new(
                 Code::Refused,
                 format!(
-                    "Nothing was changed: {key} has no {MAINTENANCE_WINDOW} and no {MIN_INTERVAL}, so it does not \
-                     wait for them. Why it waits: yurt-ds ctl status {key}"
+                    "{key} has no {MAINTENANCE_WINDOW} and no {MIN_INTERVAL} to skip; nothing was changed. Why it \
+                     waits: yurt-ds ctl status {key}"
                 ),
             ));
         }
@@ -64,7 +64,7 @@ fn judge(look: &Look) -> Result<&Revision, CliError> {
         return Err(CliError::new(
             Code::Refused,
             format!(
-                "Nothing was changed: the controller does not replace the pods of {key}, so no window delays it."
+                "The controller does not replace the pods of {key}, so no window delays it; nothing was changed."
             ),
         ));
     }

@@ -213,7 +213,7 @@ impl ClusterView {
     async fn load_sets(&mut self, access: &Access, scope: &ListScope) -> Result<(), CliError> {
         match scope {
             ListScope::One(key) => {
-                let (sets, version) = kinds::list_one(access, key).await?;
+                let (sets, version) = daemonset_api::list_one(access, key).await?;
                 self.take_sets(key.kind, &sets, version);
             }
             ListScope::Namespace(namespace) => {
@@ -236,8 +236,8 @@ impl ClusterView {
         doing: &str,
     ) -> Result<(), CliError> {
         let (native, advanced) = tokio::join!(
-            kinds::list_native(access, namespace, doing),
-            kinds::list_advanced(access, namespace)
+            daemonset_api::list_native(access, namespace, doing),
+            daemonset_api::list_advanced(access, namespace)
         );
         let (sets, version) = native?;
         self.take_sets(SetKind::Native, &sets, version);
@@ -246,7 +246,7 @@ impl ClusterView {
                 self.take_sets(SetKind::Advanced, &sets, version);
                 None
             }
-            Ok(None) => kinds::is_advanced_served(access)
+            Ok(None) => daemonset_api::is_advanced_served(access)
                 .await
                 .then(|| MAY_NOT_LIST.to_owned()),
             Err(error) if error.code == Code::Failed => Some(error.text),
@@ -429,17 +429,17 @@ impl ClusterView {
             ListScope::Everywhere => (None, plain.clone()),
         };
         if let Some(version) = versions.sets.remove(&SetKind::Native) {
-            let sets: Api<Listed<DaemonSet>> = kinds::api_in(access, namespace);
+            let sets: Api<Listed<DaemonSet>> = daemonset_api::api_in(access, namespace);
             self.follow(sets, params.clone(), version, |event| {
-                ListedChange::Set(kinds::of_set(event))
+                ListedChange::Set(daemonset_api::of_set(event))
             });
         }
         // Without a resource version, the cluster does not serve Advanced DaemonSets.
         let advanced = versions.sets.remove(&SetKind::Advanced);
         if let Some(version) = advanced.filter(|version| !version.is_empty()) {
-            let sets: Api<Listed<AdvancedDaemonSet>> = kinds::api_in(access, namespace);
+            let sets: Api<Listed<AdvancedDaemonSet>> = daemonset_api::api_in(access, namespace);
             self.follow(sets, params, version, |event| {
-                ListedChange::Set(kinds::of_set(event))
+                ListedChange::Set(daemonset_api::of_set(event))
             });
         }
         if self.managed().next().is_none() {

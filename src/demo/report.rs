@@ -24,7 +24,7 @@ pub struct DemoReport {
     pub strategy: String,
     /// Number of nodes in the fleet.
     pub nodes: usize,
-    /// `max-unavailable` as the script sets it, a number or a percentage.
+    /// `max-unavailable` as the scenario sets it, a number or a percentage.
     pub max_unavailable: String,
     /// `max-unavailable` as a number of nodes.
     pub allowed: usize,

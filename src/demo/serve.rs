@@ -17,7 +17,7 @@ use kube::{Api, Client, ResourceExt as _};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-use crate::cli::edge::SERVER;
+use crate::cli::node::SERVER;
 use crate::cli::sim::{BadRevision, ServeArgs};
 use crate::clock::Clock;
 use crate::demo::agents;

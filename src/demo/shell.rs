@@ -9,12 +9,12 @@ use clap::Parser as _;
 use tokio::time::Instant;
 
 use super::report::{Line, LineKind, Time};
-use super::script::CommandPurpose;
+use super::scenario::CommandPurpose;
 use crate::cli::ctl::Verb;
 use crate::cli::{Cli, Command};
 use crate::clock::Clock;
 use crate::ctl::Screen;
-use crate::ctl::edge::perform_edge;
+use crate::ctl::node::perform_on_node;
 use crate::demo::agents::{Agents, is_agent};
 use crate::sim::cluster::{Cluster, Count};
 use crate::task::Task;
@@ -86,10 +86,13 @@ impl Shell {
         let Command::Ctl(args) = cli.command else {
             bail!("{line}: not a ctl command");
         };
-        let Verb::Edge(verb) = args.verb else {
+        let Verb::Node(verb) = args.verb else {
             bail!("{line}: not a ctl command for a node");
         };
-        let edge = self.agents.edge(node)?.in_namespace(args.access.namespace);
+        let client = self
+            .agents
+            .client(node)?
+            .in_namespace(args.access.namespace);
         let typed = Arc::new(Mutex::new(CommandRecord {
             node: node.to_owned(),
             line,
@@ -109,7 +112,7 @@ impl Shell {
                 line: Vec::new(),
             };
             let mut screen = Screen::new(&mut paper, false, false);
-            let ended = perform_edge(&verb, &edge, &mut screen, &clock).await;
+            let ended = perform_on_node(&verb, &client, &mut screen, &clock).await;
             let code = ended.unwrap_or_else(|error| {
                 paper.print(&error.to_string());
                 error.code

@@ -156,8 +156,8 @@ impl Journal {
 /// Returns the error for a ControllerRevision that has the journal's name but is not a journal.
 fn unknown(name: &str, namespace: &str) -> CliError {
     let text = format!(
-        "Nothing was changed: the ControllerRevision {name} in namespace {namespace} has the name of the journal of \
-         migrate, but other content. Check it, and delete it if it is not needed: kubectl -n {namespace} delete \
+        "The ControllerRevision {name} in namespace {namespace} has the name of the journal of migrate, but other \
+         content, so nothing was changed. Check it, and delete it if it is not needed: kubectl -n {namespace} delete \
          controllerrevision {name}"
     );
     CliError::new(Code::Refused, text)

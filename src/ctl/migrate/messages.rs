@@ -11,8 +11,8 @@ use crate::cli::Output;
 use crate::core::settings::paused::PAUSED;
 use crate::core::words::{named, plural};
 use crate::core::{Invalid, SetKind};
+use crate::ctl::daemonset_api::qualified_name;
 use crate::ctl::error::CliError;
-use crate::ctl::kinds::unmistakable;
 use crate::ctl::print::document;
 use crate::index::SetKey;
 
@@ -213,8 +213,8 @@ pub(super) fn selected(other: &str) -> String {
 pub(super) fn abandoned(target: &SetKey) -> String {
     let journal = Journal::name(target);
     format!(
-        "Nothing was changed: the interrupted migration of {target} to {} cannot continue, because no pod is left to \
-         adopt. To see the new manifest: kubectl -n {ns} get controllerrevision {journal} -o jsonpath='{{.data}}' \
+        "The interrupted migration of {target} to {} cannot continue, because no pod is left to adopt; nothing was \
+         changed. To see the new manifest: kubectl -n {ns} get controllerrevision {journal} -o jsonpath='{{.data}}' \
          (to create it: | kubectl create -f -). To discard it: kubectl -n {ns} delete controllerrevision {journal}",
         kind_name(target.kind),
         ns = target.namespace,
@@ -225,8 +225,8 @@ pub(super) fn abandoned(target: &SetKey) -> String {
 pub(super) fn made_by_others(target: &SetKey) -> String {
     let journal = Journal::name(target);
     format!(
-        "Nothing was changed: the interrupted migration of {target} to {} cannot continue, because another DaemonSet \
-         of that name was created in the meantime. To see the manifest of the migration: kubectl -n {ns} get \
+        "The interrupted migration of {target} to {} cannot continue, because another DaemonSet of that name was \
+         created in the meantime; nothing was changed. To see the manifest of the migration: kubectl -n {ns} get \
          controllerrevision {journal} -o jsonpath='{{.data}}'. To discard it: kubectl -n {ns} delete \
          controllerrevision {journal}",
         kind_name(target.kind),
@@ -413,7 +413,7 @@ pub(super) fn done(target: &SetKey, journal: &Journal, adoption: &Adoption) -> S
     format!(
         "{target} is now {}; no pod was restarted. Its name for ctl is now {}.\n{taken}{}",
         kind_name(target.kind),
-        unmistakable(target),
+        qualified_name(target),
         to_change(&journal.object, target.kind)
     )
 }

@@ -10,8 +10,8 @@ use super::messages::{self, PodPlace};
 use super::steps::{Migration, selector, text};
 use crate::core::selector::Selector;
 use crate::ctl::code::Code;
+use crate::ctl::daemonset_api::{api_in, list_advanced, qualified_name};
 use crate::ctl::error::CliError;
-use crate::ctl::kinds::{api_in, list_advanced, unmistakable};
 use crate::ctl::list::list;
 use crate::index::{PodController, SetKey};
 use crate::k8s::{DaemonSet, Pod};
@@ -136,7 +136,7 @@ impl Migration<'_> {
             if Selector::from_json(&set.spec.selector)
                 .is_ok_and(|selector| pods.is_any_selected(&selector))
             {
-                return Err(self.no(messages::selected(&unmistakable(&key))));
+                return Err(self.no(messages::selected(&qualified_name(&key))));
             }
         }
         Ok(())

@@ -28,8 +28,8 @@ use crate::core::{
 use crate::ctl::access::Access;
 use crate::ctl::budgets::Budgets;
 use crate::ctl::code::Code;
+use crate::ctl::daemonset_api::{decode, whole};
 use crate::ctl::error::CliError;
-use crate::ctl::kinds::{decided_upon, whole};
 use crate::ctl::lookup;
 use crate::ctl::snapshot::RolloutSnapshot;
 use crate::ctl::view::ClusterView;
@@ -234,7 +234,7 @@ fn apply(
         .as_str()
         .unwrap_or_default()
         .to_owned();
-    if let Some(set) = decided_upon(key.kind, planned) {
+    if let Some(set) = decode(key.kind, planned) {
         view.index.apply_set(&set);
     }
     let known = view.index.revisions_of(&uid);
@@ -330,7 +330,7 @@ fn new_pod(template: &Value, number: i64) -> Pod {
 
 /// Returns the settings; if they are invalid, the error has the controller's message.
 fn usable(kind: SetKind, set: Value) -> Result<Strategy, CliError> {
-    let set = decided_upon(kind, set);
+    let set = decode(kind, set);
     match set.map(|set| read(&set.settings())) {
         Some(ParsedSettings::Strategy { strategy, .. }) => Ok(*strategy),
         Some(ParsedSettings::Invalid(invalid, _)) => {

@@ -76,10 +76,10 @@ async fn it_goes_back_step_by_step_and_never_to_what_came_later() {
     let error = world.error("undo web").await;
     assert_eq!(error.code, Code::Refused);
     for words in [
-        "made before the present one",
+        "older than the current one",
         "--to-revision",
         "web:3",
-        "(the present one)",
+        "(current)",
     ] {
         assert!(error.text.contains(words), "{words}: {error}");
     }
@@ -350,7 +350,7 @@ async fn there_has_to_be_something_to_go_back_to() {
     assert!(
         error
             .text
-            .contains("has no revision 7. These are kept:\n  1 ("),
+            .contains("has no revision 7. Kept revisions:\n  1 ("),
         "{error}"
     );
     let output = world.text("undo web --to-revision 1").await;
@@ -358,7 +358,7 @@ async fn there_has_to_be_something_to_go_back_to() {
         output.contains("has the template of revision 1 ("),
         "{output}"
     );
-    assert!(output.contains("already; nothing was changed."), "{output}");
+    assert!(output.contains("; nothing was changed."), "{output}");
     assert_eq!(world.error("undo gone").await.code, Code::NotFound);
     assert_eq!(world.writes(), 0);
 }

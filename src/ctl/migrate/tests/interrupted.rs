@@ -101,7 +101,7 @@ async fn a_deletion_whose_answer_is_lost_may_have_happened() {
             contains(&error.text, &["Finish it first"]);
         } else {
             let output = world.text("migrate web --to advanced").await;
-            contains(&output, &["already"]);
+            contains(&output, &["continues"]);
         }
         world.text("migrate web --to native").await;
         cluster.goes_on_with(&pods).await;

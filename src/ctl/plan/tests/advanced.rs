@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{A_MOMENT, nodes, really};
 use crate::core::SetKind;
 use crate::ctl::Code;
-use crate::ctl::kinds::whole;
+use crate::ctl::daemonset_api::whole;
 use crate::ctl::tests::CtlWorld;
 use crate::index::SetKey;
 use crate::k8s::client::Role;

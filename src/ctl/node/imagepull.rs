@@ -2,14 +2,14 @@
 
 use super::act::{ActOutcome, NodeAct, accepted};
 use super::answer::{Pods, one_line};
-use super::client::Edge;
+use super::client::NodeClient;
 use super::find::find;
 use super::follow::{Follow, FollowStep};
 use super::list::{Intent, upgradable};
 use super::pull::{AwaitedPull, PullProgress};
 use super::row::NodePodRow;
 use crate::cli::Output;
-use crate::cli::edge::ImagepullArgs;
+use crate::cli::node::ImagepullArgs;
 use crate::core::messages::is_about_jobs;
 use crate::ctl::code::Code;
 use crate::ctl::error::CliError;
@@ -18,19 +18,19 @@ use crate::ctl::screen::Screen;
 
 /// Pulls images for a pod, or lists the pods with new images.
 pub(super) async fn imagepull(
-    edge: &Edge,
+    client: &NodeClient,
     args: &ImagepullArgs,
     screen: &mut Screen<'_>,
 ) -> Result<Code, CliError> {
     let output = args.wait.output;
     let Some(typed) = &args.pod else {
-        return upgradable(edge, Intent::Pull, output, screen).await;
+        return upgradable(client, Intent::Pull, output, screen).await;
     };
-    let mut pods = edge.get_pods().await?;
-    let pod = find(edge, typed, &pods)?.clone();
+    let mut pods = client.get_pods().await?;
+    let pod = find(client, typed, &pods)?.clone();
     let pull = AwaitedPull::from_pod(&pod);
-    let reply = edge.image_pull(&pod).await?;
-    NodeAct::ImagePull.agreed(edge, &pod, &reply)?;
+    let reply = client.image_pull(&pod).await?;
+    NodeAct::ImagePull.agreed(client, &pod, &reply)?;
     if !args.wait.wait {
         return accepted(NodeAct::ImagePull, &pod, &reply, output, screen);
     }
@@ -38,7 +38,7 @@ pub(super) async fn imagepull(
     if !is_document {
         let _ = screen.print(&format!("{}\n", reply.text));
     }
-    let mut follow = Follow::begin(edge, screen, &args.wait);
+    let mut follow = Follow::begin(client, screen, &args.wait);
     let outcome = wait(&mut follow, &pull, &mut pods).await?;
     follow.end(&outcome);
     if is_document {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::act::{ActOutcome, NodeAct, accepted};
 use super::answer::{Pods, one_line};
-use super::client::Edge;
+use super::client::NodeClient;
 use super::find::find;
 use super::follow::{Follow, FollowStep};
 use super::list::{Intent, upgradable};
@@ -12,7 +12,7 @@ use super::pod::LocalPod;
 use super::row::NodePodRow;
 use super::succession::{PodSuccession, SuccessionStage, SuccessorRevision};
 use crate::cli::Output;
-use crate::cli::edge::UpgradeArgs;
+use crate::cli::node::UpgradeArgs;
 use crate::ctl::code::Code;
 use crate::ctl::error::CliError;
 use crate::ctl::print;
@@ -23,20 +23,20 @@ const SETTLE: Duration = Duration::from_secs(10);
 
 /// Replaces a pod, or lists the available upgrades.
 pub(super) async fn upgrade(
-    edge: &Edge,
+    client: &NodeClient,
     args: &UpgradeArgs,
     screen: &mut Screen<'_>,
 ) -> Result<Code, CliError> {
     let output = args.wait.output;
     let Some(typed) = &args.pod else {
-        return upgradable(edge, Intent::Upgrade, output, screen).await;
+        return upgradable(client, Intent::Upgrade, output, screen).await;
     };
-    let mut pods = edge.get_pods().await?;
-    let pod = find(edge, typed, &pods)?.clone();
+    let mut pods = client.get_pods().await?;
+    let pod = find(client, typed, &pods)?.clone();
     let succession = PodSuccession::new(&pod, &pods);
     let act = NodeAct::Upgrade(args.force);
-    let reply = edge.upgrade(&pod, args.force).await?;
-    act.agreed(edge, &pod, &reply)?;
+    let reply = client.upgrade(&pod, args.force).await?;
+    act.agreed(client, &pod, &reply)?;
     if !args.wait.wait {
         return accepted(act, &pod, &reply, output, screen);
     }
@@ -44,7 +44,7 @@ pub(super) async fn upgrade(
     if !is_document {
         let _ = screen.print(&format!("{}\n", reply.text));
     }
-    let mut follow = Follow::begin(edge, screen, &args.wait);
+    let mut follow = Follow::begin(client, screen, &args.wait);
     let outcome = wait(&mut follow, &succession, &mut pods).await?;
     follow.end(&outcome);
     if is_document {

@@ -14,7 +14,7 @@ use tokio::time::sleep;
 
 use super::node::run;
 use crate::clock::Clock;
-use crate::ctl::edge::{Connector, Stream};
+use crate::ctl::node::{Connector, Stream};
 use crate::ctl::{CliError, Code};
 use crate::ota_server::{Agent, AgentConfig, serve_stream};
 use crate::sim::cluster::Fault;

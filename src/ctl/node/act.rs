@@ -3,7 +3,7 @@
 use http::StatusCode;
 
 use super::answer::{ActReply, one_line};
-use super::client::Edge;
+use super::client::NodeClient;
 use super::pod::{AnnouncedUpdate, LocalPod, PulledImages};
 use super::row::{ActRow, NodePodRow};
 use super::server::CHECK;
@@ -63,7 +63,7 @@ impl NodeAct {
     /// Returns the server's reason and the next steps if it did not.
     pub(super) fn agreed(
         self,
-        edge: &Edge,
+        client: &NodeClient,
         pod: &LocalPod,
         reply: &ActReply,
     ) -> Result<(), CliError> {
@@ -72,7 +72,7 @@ impl NodeAct {
             "" => format!("HTTP {}", status.as_u16()),
             text => format!("{text} (HTTP {})", status.as_u16()),
         };
-        let server = &edge.server;
+        let server = &client.server;
         let (code, sentence) = match *status {
             status if status.is_success() => return Ok(()),
             StatusCode::SERVICE_UNAVAILABLE if text.contains("disconnected") => (

@@ -1,4 +1,4 @@
-//! Stage of a play: executes the script's steps in a world, observes the result, and detects the end.
+//! Run of a scenario: executes its steps in a world, observes the result, and detects the end.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,13 +10,13 @@ use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
 use tokio::time::{Instant, sleep_until};
 
+use super::frame::{Frame, OwnersView, cells};
 use super::monitor::{Measure, Monitor, MonitorRecord};
 use super::report::{Line, LineKind, Time};
-use super::script::{
-    NAME, NAMESPACE, OwnerCommand, Script, ScriptEngine, ScriptStep, ScriptedEvent,
+use super::scenario::{
+    NAME, NAMESPACE, OwnerCommand, RolloutEngine, Scenario, ScenarioEvent, ScenarioStep,
 };
 use super::shell::{CommandRecord, Shell};
-use super::view::{Frame, OwnersView, cells};
 use crate::clock::Clock;
 use crate::core::Phase;
 use crate::demo::agents::{self, Agents};
@@ -43,15 +43,15 @@ const READING: Duration = Duration::from_secs(8);
 const JITTER: Duration = Duration::from_millis(1500);
 
 /// Play in progress, with its world.
-pub(super) struct DemoStage {
-    pub(super) script: Script,
+pub(super) struct DemoRun {
+    pub(super) scenario: Scenario,
     pub(super) seed: u64,
     pub(super) world: World,
     pub(super) monitor: Monitor,
     picture: ClusterPicture,
     start: Instant,
-    steps: std::vec::IntoIter<ScriptStep>,
-    next: Option<ScriptStep>,
+    steps: std::vec::IntoIter<ScenarioStep>,
+    next: Option<ScenarioStep>,
     /// Narration that was shown last.
     pub(super) narration: String,
     /// Lines of the timeline so far.
@@ -72,7 +72,7 @@ pub(super) struct DemoStage {
 
 /// Reason why a play ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum StoryEnd {
+pub(super) enum RunEnd {
     /// The rollout is complete, except on this number of offline nodes.
     Complete(usize),
     /// The controller has stopped the rollout, with this message.
@@ -85,49 +85,49 @@ pub(super) enum StoryEnd {
     TimeUp,
 }
 
-impl DemoStage {
+impl DemoRun {
     /// Creates the nodes and the DaemonSet with its old image, and waits until every pod is Ready.
-    pub(super) async fn set_up(script: Script, seed: u64) -> Result<Self> {
+    pub(super) async fn set_up(scenario: Scenario, seed: u64) -> Result<Self> {
         let epoch: Timestamp = EPOCH.parse().context("the epoch")?;
         let clock = Clock::starting_at(epoch);
         let world = World::start(WorldSetup {
             clock: clock.clone(),
             seed,
             kubelets: kubelet::KubeletOptions {
-                behaviour: script.usual.clone(),
+                behaviour: scenario.usual.clone(),
                 jitter: JITTER,
                 seed,
                 ..kubelet::KubeletOptions::default()
             },
-            controller: matches!(script.rollout.engine, ScriptEngine::YurtDs(_)),
+            controller: matches!(scenario.rollout.engine, RolloutEngine::YurtDs(_)),
             advanced: false,
         });
         let rule = Rule {
-            image: script.rollout.new.clone(),
+            image: scenario.rollout.new.clone(),
             node: "*".to_owned(),
-            behaviour: script.new.clone(),
+            behaviour: scenario.new.clone(),
         };
         world.kubelets.rule(rule).await?;
-        let nodes = script.nodes.iter().map(FakeNodeSpec::named).collect();
+        let nodes = scenario.nodes.iter().map(FakeNodeSpec::named).collect();
         world.kubelets.add_nodes(nodes).await?;
-        create(&world, &script).await?;
-        wait_until_all_run(&world, script.nodes.len()).await?;
+        create(&world, &scenario).await?;
+        wait_until_all_run(&world, scenario.nodes.len()).await?;
 
         let labels = "app=nginx";
         let measure = Measure {
             namespace: NAMESPACE.to_owned(),
             selector: labels.to_owned(),
-            image: script.rollout.new.clone(),
-            min_ready: script.rollout.min_ready,
+            image: scenario.rollout.new.clone(),
+            min_ready: scenario.rollout.min_ready,
         };
         let key = SetKey::new(NAMESPACE, NAME);
-        let mut steps = script.steps.clone().into_iter();
-        let agents = match &script.owner {
-            Some(_) => Some(Agents::start(&world.cluster, &clock, &script.nodes).await?),
+        let mut steps = scenario.steps.clone().into_iter();
+        let agents = match &scenario.owner {
+            Some(_) => Some(Agents::start(&world.cluster, &clock, &scenario.nodes).await?),
             None => None,
         };
         let monitor = Monitor::start(world.client(), clock.clone(), measure);
-        monitor.has_seen(script.nodes.len()).await;
+        monitor.has_seen(scenario.nodes.len()).await;
         let start = Instant::now();
         let uids = monitor.record().uids();
         Ok(Self {
@@ -145,7 +145,7 @@ impl DemoStage {
             timeline: Vec::new(),
             changed: None,
             away: Vec::new(),
-            script,
+            scenario,
             world,
         })
     }
@@ -173,7 +173,7 @@ impl DemoStage {
             if !step.say.is_empty() {
                 self.tell(step.say);
             }
-            self.act(&step.deed).await?;
+            self.act(&step.event).await?;
             self.next = self.steps.next();
         }
         sleep_until(self.start + to).await;
@@ -202,9 +202,9 @@ impl DemoStage {
         self.timeline.push(Line { at, voice, text });
     }
 
-    /// Adds the monitor's and the shell's new observations to the timeline, if the script asks for every node.
+    /// Adds the monitor's and the shell's new observations to the timeline, if the scenario asks for every node.
     pub(super) fn news(&mut self) {
-        if !self.script.in_full {
+        if !self.scenario.in_full {
             return;
         }
         if let Some(shell) = &mut self.shell {
@@ -222,44 +222,44 @@ impl DemoStage {
                 self.timeline.extend(new);
             };
             add(node.taken, format!("{name}: its old pod is deleted"));
-            let image = &self.script.rollout.new;
+            let image = &self.scenario.rollout.new;
             add(node.updated, format!("{name} runs {image}"));
         }
     }
 
-    async fn act(&mut self, deed: &ScriptedEvent) -> Result<()> {
+    async fn act(&mut self, event: &ScenarioEvent) -> Result<()> {
         let kubelets = &self.world.kubelets;
-        match deed {
-            ScriptedEvent::Leave(names) => {
+        match event {
+            ScenarioEvent::Leave(names) => {
                 for name in names {
                     kubelets.set_offline(name, Outage::MARKED).await?;
                 }
             }
-            ScriptedEvent::Return(names) => {
+            ScenarioEvent::Return(names) => {
                 for name in names {
                     kubelets.set_online(name).await?;
                 }
             }
-            ScriptedEvent::Flap(names, up, down) => {
+            ScenarioEvent::Flap(names, up, down) => {
                 for name in names {
                     kubelets.flap(name, *up, *down).await?;
                 }
             }
-            ScriptedEvent::SetImage => {
+            ScenarioEvent::SetImage => {
                 let sets: Api<DaemonSet> = Api::namespaced(self.world.client(), NAMESPACE);
-                let patch = Patch::Strategic(self.script.rollout.change());
+                let patch = Patch::Strategic(self.scenario.rollout.change());
                 sets.patch(NAME, &PatchParams::default(), &patch).await?;
                 self.changed = Some(self.now());
                 let record = self.monitor.record();
                 let away = record.nodes.iter().filter(|(_, node)| !node.ready);
                 self.away = away.map(|(name, _)| name.clone()).collect();
             }
-            ScriptedEvent::Cut(node) => {
+            ScenarioEvent::Cut(node) => {
                 self.cut = Some(agents::cut(&self.world.cluster, node));
             }
-            ScriptedEvent::Mend => self.cut = None,
-            ScriptedEvent::Type(typing) => self.type_in(typing)?,
-            ScriptedEvent::Tell => {}
+            ScenarioEvent::Mend => self.cut = None,
+            ScenarioEvent::Type(typing) => self.type_in(typing)?,
+            ScenarioEvent::Tell => {}
         }
         Ok(())
     }
@@ -268,7 +268,7 @@ impl DemoStage {
         let mut line = typing.line.clone();
         {
             let record = self.monitor.record();
-            for node in &self.script.nodes {
+            for node in &self.scenario.nodes {
                 if let Some((_, pod)) = record.pod_on(node) {
                     line = line.replace(&format!("{{{node}}}"), &pod.name);
                 }
@@ -299,10 +299,10 @@ impl DemoStage {
     /// Returns the current frame of the live view.
     pub(super) fn frame(&self) -> Frame {
         let record = self.monitor.record();
-        let rollout = &self.script.rollout;
+        let rollout = &self.scenario.rollout;
         let changed = self.changed.is_some();
         Frame {
-            title: self.script.title.clone(),
+            title: self.scenario.title.clone(),
             now: self.now(),
             cells: cells(self.look().as_ref(), &record),
             down: record.down,
@@ -311,7 +311,7 @@ impl DemoStage {
             max_unavailable: rollout.max_unavailable.to_string(),
             narration: self.narration.clone(),
             changed,
-            is_native: rollout.engine == ScriptEngine::Native,
+            is_native: rollout.engine == RolloutEngine::Native,
             images: (rollout.old.clone(), rollout.new.clone()),
             owners: self.shell.is_some().then(|| self.owners(&record)),
         }
@@ -319,7 +319,7 @@ impl DemoStage {
 
     /// Returns the data for the view of node owners: their pods and the latest command.
     fn owners(&self, record: &MonitorRecord) -> OwnersView {
-        let nodes = self.script.nodes.iter();
+        let nodes = self.scenario.nodes.iter();
         let pod = |name: &String| Some((name.clone(), record.pod_on(name)?.1.clone()));
         let typed = self.typed().pop();
         let prompt = typed.iter().map(CommandRecord::prompt);
@@ -332,10 +332,10 @@ impl DemoStage {
     }
 
     /// Returns the reason why the play has ended; `None` if it has not.
-    pub(super) fn ending(&self) -> Option<StoryEnd> {
+    pub(super) fn ending(&self) -> Option<RunEnd> {
         let now = self.now();
-        if now >= self.script.limit {
-            return Some(StoryEnd::TimeUp);
+        if now >= self.scenario.limit {
+            return Some(RunEnd::TimeUp);
         }
         let busy = self.shell.as_ref().is_some_and(Shell::is_busy);
         let changed = self.changed.filter(|_| self.next.is_none() && !busy)?;
@@ -346,29 +346,29 @@ impl DemoStage {
         {
             return Some(ending);
         }
-        let stuck = match self.script.rollout.engine {
-            ScriptEngine::YurtDs(_) => STUCK,
-            ScriptEngine::Native => NATIVE_STUCK,
+        let stuck = match self.scenario.rollout.engine {
+            RolloutEngine::YurtDs(_) => STUCK,
+            RolloutEngine::Native => NATIVE_STUCK,
         };
-        (quiet >= stuck).then_some(StoryEnd::Stuck)
+        (quiet >= stuck).then_some(RunEnd::Stuck)
     }
 }
 
-fn settled(look: &ClusterLook) -> Option<StoryEnd> {
+fn settled(look: &ClusterLook) -> Option<RunEnd> {
     let (complete, message) = look.complete.as_ref()?;
     match look.plan.phase {
         // Wait for nodes that have just returned, because they will be updated soon.
         _ if look.is_settling() => None,
-        Phase::Complete { offline, .. } if *complete => Some(StoryEnd::Complete(offline)),
-        Phase::Stalled(_) | Phase::Invalid => Some(StoryEnd::Stopped(message.clone())),
-        Phase::AwaitingOwners | Phase::AwaitingDeletions => Some(StoryEnd::Announced),
+        Phase::Complete { offline, .. } if *complete => Some(RunEnd::Complete(offline)),
+        Phase::Stalled(_) | Phase::Invalid => Some(RunEnd::Stopped(message.clone())),
+        Phase::AwaitingOwners | Phase::AwaitingDeletions => Some(RunEnd::Announced),
         _ => None,
     }
 }
 
-async fn create(world: &World, script: &Script) -> Result<()> {
+async fn create(world: &World, scenario: &Scenario) -> Result<()> {
     let sets: Api<DaemonSet> = Api::namespaced(world.client(), NAMESPACE);
-    let object = serde_json::from_value(script.rollout.object()).context("the DaemonSet")?;
+    let object = serde_json::from_value(scenario.rollout.object()).context("the DaemonSet")?;
     let created = sets.create(&PostParams::default(), &object).await;
     created.map(drop).context("create the DaemonSet")
 }

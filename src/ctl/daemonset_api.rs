@@ -41,7 +41,7 @@ pub(super) fn kind_of(word: &str) -> Option<SetKind> {
 }
 
 /// Returns the name of a DaemonSet with its kind as prefix, so that it is unambiguous.
-pub(super) fn unmistakable(key: &SetKey) -> String {
+pub(super) fn qualified_name(key: &SetKey) -> String {
     match key.kind {
         SetKind::Native => format!("ds/{key}"),
         SetKind::Advanced => format!("ads/{key}"),
@@ -58,7 +58,7 @@ pub(super) fn whole(client: &Client, key: &SetKey) -> Api<DynamicObject> {
 }
 
 /// Decodes a DaemonSet of either kind into the form that decisions are made from; `None` if it cannot be decoded.
-pub(super) fn decided_upon(kind: SetKind, whole: Value) -> Option<DaemonSet> {
+pub(super) fn decode(kind: SetKind, whole: Value) -> Option<DaemonSet> {
     match kind {
         SetKind::Native => serde_json::from_value(whole).ok(),
         SetKind::Advanced => {

@@ -17,10 +17,10 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::cli::ctl::Verb;
-use crate::cli::edge::SERVER;
+use crate::cli::node::SERVER;
 use crate::cli::{Cli, Command};
 use crate::clock::Clock;
-use crate::ctl::edge::{Connector, Edge, Stream, perform_edge};
+use crate::ctl::node::{Connector, NodeClient, Stream, perform_on_node};
 use crate::ctl::{CliError, Code, Screen};
 
 /// A node with a scripted server.
@@ -211,16 +211,16 @@ pub(super) async fn run(
     let Command::Ctl(args) = Cli::parse_from(words.split(' ')).command else {
         panic!("not ctl")
     };
-    let Verb::Edge(verb) = &args.verb else {
+    let Verb::NodeClient(verb) = &args.verb else {
         panic!("not a verb of a node")
     };
     let epoch: Timestamp = "2026-01-01T01:00:00Z".parse().unwrap();
     let clock = Clock::starting_at(epoch);
-    let edge = Edge::through(verb.server().unwrap_or(SERVER), connect).unwrap();
-    let edge = edge.in_namespace(args.access.namespace.clone());
+    let client = NodeClient::through(verb.server().unwrap_or(SERVER), connect).unwrap();
+    let client = client.in_namespace(args.access.namespace.clone());
     let mut out = Vec::new();
     let mut screen = Screen::new(&mut out, live, false);
-    let ended = perform_edge(verb, &edge, &mut screen, &clock).await;
+    let ended = perform_on_node(verb, &client, &mut screen, &clock).await;
     (String::from_utf8(out).unwrap(), ended)
 }
 

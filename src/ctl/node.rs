@@ -28,7 +28,7 @@ mod tests;
 mod upgrade;
 mod upgrades;
 
-pub use client::Edge;
+pub use client::NodeClient;
 pub use connect::{Connector, Stream};
 pub(super) use row::FIELDS;
 pub use row::{ActRow, ContainerRow, NodePodRow};
@@ -36,22 +36,22 @@ pub use row::{ActRow, ContainerRow, NodePodRow};
 use super::code::Code;
 use super::error::CliError;
 use super::screen::Screen;
-use crate::cli::edge::EdgeVerb;
+use crate::cli::node::NodeVerb;
 use crate::clock::Clock;
 
 /// Runs a command on a node.
 ///
 /// # Errors
 /// Returns the error together with its exit code.
-pub async fn perform_edge(
-    verb: &EdgeVerb,
-    edge: &Edge,
+pub async fn perform_on_node(
+    verb: &NodeVerb,
+    client: &NodeClient,
     screen: &mut Screen<'_>,
     clock: &Clock,
 ) -> Result<Code, CliError> {
     match verb {
-        EdgeVerb::Pods(args) => list::pods(edge, args, screen, clock).await,
-        EdgeVerb::Upgrade(args) => upgrade::upgrade(edge, args, screen).await,
-        EdgeVerb::Imagepull(args) => imagepull::imagepull(edge, args, screen).await,
+        NodeVerb::Pods(args) => list::pods(client, args, screen, clock).await,
+        NodeVerb::Upgrade(args) => upgrade::upgrade(client, args, screen).await,
+        NodeVerb::Imagepull(args) => imagepull::imagepull(client, args, screen).await,
     }
 }

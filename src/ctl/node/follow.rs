@@ -6,9 +6,9 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::act::ActOutcome;
 use super::answer::Pods;
-use super::client::Edge;
+use super::client::NodeClient;
 use crate::cli::Output;
-use crate::cli::edge::WaitArgs;
+use crate::cli::node::WaitArgs;
 use crate::core::instant;
 use crate::ctl::code::Code;
 use crate::ctl::error::CliError;
@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Progress of a command with `--wait`.
 pub(super) struct Follow<'a, 'b> {
-    edge: &'a Edge,
+    client: &'a NodeClient,
     screen: &'a mut Screen<'b>,
     timeout: Option<Duration>,
     begun: Instant,
@@ -45,9 +45,13 @@ pub(super) enum FollowStep {
 
 impl<'a, 'b> Follow<'a, 'b> {
     /// Starts to follow a request.
-    pub(super) fn begin(edge: &'a Edge, screen: &'a mut Screen<'b>, args: &WaitArgs) -> Self {
+    pub(super) fn begin(
+        client: &'a NodeClient,
+        screen: &'a mut Screen<'b>,
+        args: &WaitArgs,
+    ) -> Self {
         Self {
-            edge,
+            client,
             screen,
             timeout: args.timeout,
             begun: Instant::now(),
@@ -80,7 +84,7 @@ impl<'a, 'b> Follow<'a, 'b> {
         if end.is_some_and(|end| end <= Instant::now()) {
             return Ok(FollowStep::TooLate);
         }
-        let look = self.edge.look_again(pods);
+        let look = self.client.look_again(pods);
         let looked = match end {
             Some(end) => timeout_at(end, look).await,
             None => Ok(look.await),

@@ -12,14 +12,14 @@ use super::connect::{ConnectError, Connector, exchange, reached, tcp, unix};
 use super::pod::LocalPod;
 use super::server::{CHECK, NodeServer, Place};
 use super::upgrades::Upgrades;
-use crate::cli::edge::{SERVER, SOCKET};
+use crate::cli::node::{SERVER, SOCKET};
 use crate::ctl::code::Code;
 use crate::ctl::error::CliError;
 use crate::k8s::client::Role;
 
 /// A client of a node's server that opens a new connection for every request.
 #[derive(Clone)]
-pub struct Edge {
+pub struct NodeClient {
     pub(super) server: NodeServer,
     connect: Connector,
     /// Text that says why the default socket cannot be used; `None` if it does not exist or can be used.
@@ -28,7 +28,7 @@ pub struct Edge {
     pub(super) namespace: Option<String>,
 }
 
-impl Edge {
+impl NodeClient {
     /// Creates a client for an address, as given in `--server`.
     ///
     /// # Errors
@@ -43,7 +43,7 @@ impl Edge {
     /// The socket is safer: any user can listen on a free port, but not in the directory of the socket.
     ///
     /// # Errors
-    /// Fails like [`Edge::to`].
+    /// Fails like [`NodeClient::to`].
     pub async fn find(named: Option<&str>) -> Result<Self, CliError> {
         match named {
             Some(address) => Self::to(address),
@@ -53,13 +53,13 @@ impl Edge {
 
     /// Creates a client for the given socket, or for the port if the socket cannot be used.
     pub(super) async fn usual(socket: &Path, port: &str) -> Result<Self, CliError> {
-        let edge = Self::at(NodeServer::socket(socket));
-        let passed_over = match reached(&edge.connect).await {
-            Ok(_) => return Ok(edge),
+        let client = Self::at(NodeServer::socket(socket));
+        let passed_over = match reached(&client.connect).await {
+            Ok(_) => return Ok(client),
             Err(silence) if silence.is_nothing_there() => None,
             Err(silence) => Some(format!(
                 " {} cannot be used either: {silence}.",
-                edge.server
+                client.server
             )),
         };
         Ok(Self {
@@ -84,10 +84,10 @@ impl Edge {
     /// Creates a client that connects with the given connector, for tests.
     ///
     /// # Errors
-    /// Fails like [`Edge::to`].
+    /// Fails like [`NodeClient::to`].
     pub fn through(address: &str, connect: Connector) -> Result<Self, CliError> {
-        let edge = Self::to(address)?;
-        Ok(Self { connect, ..edge })
+        let client = Self::to(address)?;
+        Ok(Self { connect, ..client })
     }
 
     /// Sets the namespace that `-n` names.
@@ -190,12 +190,12 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let socket = directory.path().join("ota.sock");
         let port = "http://127.0.0.1:1"; // below the ephemeral ports, and unused
-        let usual = async || Edge::usual(&socket, port).await.unwrap();
-        let error = async |edge: Edge| edge.get_pods().await.unwrap_err().text;
+        let usual = async || NodeClient::usual(&socket, port).await.unwrap();
+        let error = async |client: NodeClient| client.get_pods().await.unwrap_err().text;
 
-        let edge = usual().await;
-        assert_eq!(edge.server.to_string(), port);
-        let text = error(edge).await;
+        let client = usual().await;
+        assert_eq!(client.server.to_string(), port);
+        let text = error(client).await;
         assert!(!text.contains("unix://"), "{text}");
 
         let listener = UnixListener::bind(&socket).unwrap();
@@ -203,9 +203,9 @@ mod tests {
         assert_eq!(usual().await.server.to_string(), shown);
 
         drop(listener);
-        let edge = usual().await;
-        assert_eq!(edge.server.to_string(), port);
-        let text = error(edge).await;
+        let client = usual().await;
+        assert_eq!(client.server.to_string(), port);
+        let text = error(client).await;
         let why = format!(
             "{port}: connection refused. {shown} cannot be used either: no process listens on it.\n"
         );

@@ -161,14 +161,14 @@ fn no_pods(server: &NodeServer, response: &Response<Bytes>) -> CliError {
 /// Returns the error for a response that no ota-server would send.
 pub(super) fn stranger(server: &NodeServer, response: &Response<Bytes>, why: &str) -> CliError {
     let body = match text(response) {
-        text if text.is_empty() => "nothing".to_owned(),
+        text if text.is_empty() => "empty".to_owned(),
         text => format!("{:?}", text.chars().take(80).collect::<String>()),
     };
     CliError::new(
         Code::Unreachable,
         format!(
-            "{server} does not answer GET /pods with a PodList ({}): {body}. Another program may be using this \
-             address.{}",
+            "{server} does not answer GET /pods with a PodList ({}). Its answer is {body}. Another program may be \
+             using this address.{}",
             one_line(why),
             CHECK
         ),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use http::Uri;
 
-use crate::cli::edge::{SERVER, SOCKET};
+use crate::cli::node::{SERVER, SOCKET};
 use crate::ctl::code::Code;
 use crate::ctl::error::CliError;
 

@@ -8,7 +8,7 @@ use super::Output;
 
 /// A verb that asks the server of a node.
 #[derive(Clone, Debug, Subcommand)]
-pub enum EdgeVerb {
+pub enum NodeVerb {
     /// On a node: list its pods, with available updates
     ///
     /// Asks the server on the node where it runs. Needs no kubeconfig, and works while the cloud is unreachable.
@@ -24,15 +24,15 @@ pub enum EdgeVerb {
     Imagepull(ImagepullArgs),
 }
 
-impl EdgeVerb {
+impl NodeVerb {
     /// Returns the server to ask, if a flag names it.
     pub fn server(&self) -> Option<&str> {
-        let edge = match self {
-            Self::Pods(args) => &args.edge,
-            Self::Upgrade(args) => &args.edge,
-            Self::Imagepull(args) => &args.edge,
+        let server = match self {
+            Self::Pods(args) => &args.server,
+            Self::Upgrade(args) => &args.server,
+            Self::Imagepull(args) => &args.server,
         };
-        edge.server.as_deref()
+        server.server.as_deref()
     }
 }
 
@@ -43,7 +43,7 @@ pub const SOCKET: &str = "/run/yurt-ds/ota.sock";
 
 /// Flags that select the server of a node.
 #[derive(Clone, Debug, Args)]
-pub struct EdgeArgs {
+pub struct NodeServerArgs {
     /// Server of the node (yurt-ds ota-server or YurtHub) [default:
     /// unix:///run/yurt-ds/ota.sock if it answers, else http://127.0.0.1:10267]
     #[arg(
@@ -60,7 +60,7 @@ pub struct EdgeArgs {
 pub struct PodsArgs {
     /// Server to ask.
     #[command(flatten)]
-    pub edge: EdgeArgs,
+    pub server: NodeServerArgs,
     /// Pods of all namespaces [default without -n]
     #[arg(short = 'A', long, env = "YURT_DS_ALL_NAMESPACES", hide_env = true)]
     pub all_namespaces: bool,
@@ -74,7 +74,7 @@ pub struct PodsArgs {
 pub struct UpgradeArgs {
     /// Server to ask.
     #[command(flatten)]
-    pub edge: EdgeArgs,
+    pub server: NodeServerArgs,
     /// Pod, or DaemonSet with one pod on this node
     #[arg(value_name = "[NAMESPACE/]POD")]
     pub pod: Option<String>,
@@ -94,7 +94,7 @@ pub struct UpgradeArgs {
 pub struct ImagepullArgs {
     /// Server to ask.
     #[command(flatten)]
-    pub edge: EdgeArgs,
+    pub server: NodeServerArgs,
     /// Pod, or DaemonSet with one pod on this node
     #[arg(value_name = "[NAMESPACE/]POD")]
     pub pod: Option<String>,

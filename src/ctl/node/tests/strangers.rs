@@ -35,14 +35,14 @@ async fn strangers_are_told_apart() {
         answer("200 OK", "<html>hello"),
         false,
         unusable,
-        &["no PodList", "<html>hello", check],
+        &["with a PodList", "<html>hello", check],
     )
     .await;
     case(
         answer("200 OK", ""),
         false,
         unusable,
-        &["no PodList", "says nothing"],
+        &["with a PodList", "answer is empty"],
     )
     .await;
     case(
@@ -56,15 +56,15 @@ async fn strangers_are_told_apart() {
         answer("200 OK", "{\"kind\":\"PodList\",\"items\":7}"),
         false,
         unusable,
-        &["no PodList"],
+        &["with a PodList"],
     )
     .await;
-    case(answer("200 OK", "[]"), false, unusable, &["no PodList"]).await;
+    case(answer("200 OK", "[]"), false, unusable, &["with a PodList"]).await;
     case(
         answer("200 OK", "{\"kind\":\"\x1b[31m\"}"),
         false,
         unusable,
-        &["no PodList"],
+        &["with a PodList"],
     )
     .await;
     case(

@@ -1,7 +1,7 @@
 //! Finds the pod of this node that the user named. If there is none, returns an error that suggests similar names.
 
 use super::answer::Pods;
-use super::client::Edge;
+use super::client::NodeClient;
 use super::pod::LocalPod;
 use crate::ctl::code::Code;
 use crate::ctl::error::CliError;
@@ -11,8 +11,12 @@ use crate::ctl::suggest::{near, suggestion};
 ///
 /// # Errors
 /// Fails if there is no such pod or more than one; the message suggests pods.
-pub(super) fn find<'a>(edge: &Edge, typed: &str, pods: &'a Pods) -> Result<&'a LocalPod, CliError> {
-    let (namespace, name) = split(edge, typed)?;
+pub(super) fn find<'a>(
+    client: &NodeClient,
+    typed: &str,
+    pods: &'a Pods,
+) -> Result<&'a LocalPod, CliError> {
+    let (namespace, name) = split(client, typed)?;
     let within: Vec<&LocalPod> = pods
         .items
         .iter()
@@ -56,9 +60,12 @@ pub(super) fn find<'a>(edge: &Edge, typed: &str, pods: &'a Pods) -> Result<&'a L
 }
 
 /// Splits the name that the user entered into namespace and name.
-fn split<'a>(edge: &'a Edge, typed: &'a str) -> Result<(Option<&'a str>, &'a str), CliError> {
+fn split<'a>(
+    client: &'a NodeClient,
+    typed: &'a str,
+) -> Result<(Option<&'a str>, &'a str), CliError> {
     let usage = |text: String| Err(CliError::new(Code::Usage, text));
-    let wanted = edge.namespace.as_deref();
+    let wanted = client.namespace.as_deref();
     match typed.split_once('/') {
         None if typed.is_empty() => usage("The name of the pod is empty.".into()),
         None => Ok((wanted, typed)),

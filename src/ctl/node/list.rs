@@ -3,11 +3,11 @@
 use k8s_openapi::jiff::Timestamp;
 
 use super::answer::{Pods, one_line};
-use super::client::Edge;
+use super::client::NodeClient;
 use super::pod::AnnouncedUpdate;
 use super::row::NodePodRow;
 use crate::cli::Output;
-use crate::cli::edge::PodsArgs;
+use crate::cli::node::PodsArgs;
 use crate::clock::Clock;
 use crate::core::instant;
 use crate::ctl::brief::wrapped;
@@ -22,17 +22,17 @@ const UPDATE: usize = 4;
 
 /// Shows the pods of the node.
 pub(super) async fn pods(
-    edge: &Edge,
+    client: &NodeClient,
     args: &PodsArgs,
     screen: &mut Screen<'_>,
     clock: &Clock,
 ) -> Result<Code, CliError> {
-    let pods = edge.get_pods().await?;
-    let namespace = edge.namespace.as_deref().filter(|_| !args.all_namespaces);
+    let pods = client.get_pods().await?;
+    let namespace = client.namespace.as_deref().filter(|_| !args.all_namespaces);
     // Don't request upgrades for the default table, which has no columns for new images.
     let upgrades = match args.output {
         Output::Table => None,
-        _ => edge.get_upgrades().await,
+        _ => client.get_upgrades().await,
     };
     let rows: Vec<NodePodRow> = pods
         .items
@@ -68,14 +68,14 @@ pub(super) enum Intent {
 
 /// Shows the available upgrades, and the command that requests one.
 pub(super) async fn upgradable(
-    edge: &Edge,
+    client: &NodeClient,
     intent: Intent,
     output: Output,
     screen: &mut Screen<'_>,
 ) -> Result<Code, CliError> {
-    let pods = edge.get_pods().await?;
-    let upgrades = edge.get_upgrades().await;
-    let namespace = edge.namespace.as_deref();
+    let pods = client.get_pods().await?;
+    let upgrades = client.get_upgrades().await;
+    let namespace = client.namespace.as_deref();
     let rows: Vec<NodePodRow> = pods
         .items
         .iter()

@@ -1,4 +1,4 @@
-//! Scripts of plays. A script is only data: a fleet, a DaemonSet, and events with their times.
+//! Scenarios. A scenario is only data: a fleet, a DaemonSet, and events with their times.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -11,9 +11,9 @@ use crate::core::{IntOrPercent, Mode, names};
 use crate::sim::dice::mix;
 use crate::sim::kubelet::Behaviour;
 
-/// Script of a play: the fleet, the DaemonSet and the steps.
+/// Scenario of a play: the fleet, the DaemonSet and the steps.
 #[derive(Clone, Debug)]
-pub(super) struct Script {
+pub(super) struct Scenario {
     /// Title line of the play.
     pub(super) title: String,
     /// Names of the nodes, in order.
@@ -25,7 +25,7 @@ pub(super) struct Script {
     /// Behavior of containers with the new image.
     pub(super) new: Behaviour,
     /// Steps in order of time.
-    pub(super) steps: Vec<ScriptStep>,
+    pub(super) steps: Vec<ScenarioStep>,
     /// Time limit of the play, counted from its start.
     pub(super) limit: Duration,
     /// True if the timeline contains the changes of each node.
@@ -44,7 +44,7 @@ pub(super) struct Script {
 #[derive(Clone, Debug)]
 pub(super) struct Rollout {
     /// Engine that replaces the pods.
-    pub(super) engine: ScriptEngine,
+    pub(super) engine: RolloutEngine,
     /// Number or percentage of nodes that may lack their pod at the same time.
     pub(super) max_unavailable: IntOrPercent,
     /// `spec.minReadySeconds`.
@@ -57,28 +57,28 @@ pub(super) struct Rollout {
 
 /// Engine that replaces the pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ScriptEngine {
+pub(super) enum RolloutEngine {
     /// yurt-ds, in this mode.
     YurtDs(Mode),
     /// The native DaemonSet controller.
     Native,
 }
 
-/// Step of a script: an event at a time.
+/// Step of a scenario: an event at a time.
 #[derive(Clone, Debug)]
-pub(super) struct ScriptStep {
+pub(super) struct ScenarioStep {
     /// Earliest time, counted from the start of the play. The step also waits until an earlier command has ended and its output
     /// was shown for some seconds.
     pub(super) at: Duration,
     /// Event that the step triggers.
-    pub(super) deed: ScriptedEvent,
+    pub(super) event: ScenarioEvent,
     /// Narration that is shown with the step; empty for none.
     pub(super) say: String,
 }
 
 /// Event that a step can trigger.
 #[derive(Clone, Debug)]
-pub(super) enum ScriptedEvent {
+pub(super) enum ScenarioEvent {
     /// These nodes go offline.
     Leave(Vec<String>),
     /// These nodes return.
@@ -135,14 +135,14 @@ impl Rollout {
     pub(super) fn object(&self) -> Value {
         let labels = json!({ "app": "nginx" });
         let (annotations, strategy) = match self.engine {
-            ScriptEngine::YurtDs(mode) => (
+            RolloutEngine::YurtDs(mode) => (
                 json!({
                     UPDATE_STRATEGY: mode.to_string(),
                     MAX_UNAVAILABLE: self.max_unavailable.to_string(),
                 }),
                 json!({ "type": names::ON_DELETE }),
             ),
-            ScriptEngine::Native => (json!({}), self.native_strategy()),
+            RolloutEngine::Native => (json!({}), self.native_strategy()),
         };
         json!({
             "apiVersion": "apps/v1",
@@ -178,22 +178,22 @@ pub(super) const fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-pub(super) fn step(at: u64, deed: ScriptedEvent, say: impl Into<String>) -> ScriptStep {
-    ScriptStep {
+pub(super) fn step(at: u64, event: ScenarioEvent, say: impl Into<String>) -> ScenarioStep {
+    ScenarioStep {
         at: seconds(at),
-        deed,
+        event,
         say: say.into(),
     }
 }
 
 /// Returns the play with offline nodes: two of three nodes are offline while the image changes.
-pub(super) fn three_nodes() -> Script {
+pub(super) fn three_nodes() -> Scenario {
     let away = || vec!["edge-2".to_owned(), "edge-3".to_owned()];
-    Script {
+    Scenario {
         title: "Three nodes, two of them offline".to_owned(),
         nodes: (1..=3).map(|number| format!("edge-{number}")).collect(),
         rollout: Rollout {
-            engine: ScriptEngine::YurtDs(Mode::AdvancedRollingUpdate),
+            engine: RolloutEngine::YurtDs(Mode::AdvancedRollingUpdate),
             max_unavailable: IntOrPercent::Percent(10),
             min_ready: Duration::ZERO,
             old: "nginx:1.19.4".to_owned(),
@@ -210,28 +210,28 @@ pub(super) fn three_nodes() -> Script {
         steps: vec![
             step(
                 0,
-                ScriptedEvent::Tell,
+                ScenarioEvent::Tell,
                 "nginx:1.19.4 runs on three edge nodes.",
             ),
             step(
                 5,
-                ScriptedEvent::Leave(away()),
+                ScenarioEvent::Leave(away()),
                 "edge-2 and edge-3 lose their connection to the cloud. Their pods keep running.",
             ),
             step(
                 15,
-                ScriptedEvent::SetImage,
+                ScenarioEvent::SetImage,
                 "The image changes to nginx:1.19.5. edge-1 is online and is updated now.",
             ),
             step(
                 35,
-                ScriptedEvent::Tell,
+                ScenarioEvent::Tell,
                 "edge-1 is updated, and the rollout is complete except on offline nodes. The native RollingUpdate \
                  would be stuck: it counts the two offline nodes as unavailable and waits for them.",
             ),
             step(
                 55,
-                ScriptedEvent::Return(away()),
+                ScenarioEvent::Return(away()),
                 "edge-2 and edge-3 are back. yurt-ds updates them automatically when they have been Ready for 30s.",
             ),
         ],
@@ -265,8 +265,8 @@ const CHANGE: u64 = 10;
 const RETURNS: u64 = 120;
 
 impl FleetPlan {
-    /// Returns the script for the fleet. The offline nodes and the times of their return are derived from the seed.
-    pub(super) fn script(self) -> Script {
+    /// Returns the scenario for the fleet. The offline nodes and the times of their return are derived from the seed.
+    pub(super) fn scenario(self) -> Scenario {
         let names = names_of(self.nodes);
         let shuffled = shuffle(&names, self.seed);
         let away = &shuffled[..self.offline.min(shuffled.len())];
@@ -278,30 +278,30 @@ impl FleetPlan {
             .collect();
         let mut steps = vec![step(
             0,
-            ScriptedEvent::Leave(away.to_vec()),
+            ScenarioEvent::Leave(away.to_vec()),
             format!("{} of {} nodes are offline.", away.len(), self.nodes),
         )];
         if !flapping.is_empty() {
             let say = format!("{} nodes repeatedly go offline and return.", flapping.len());
             steps.push(step(
                 2,
-                ScriptedEvent::Flap(flapping, seconds(45), seconds(20)),
+                ScenarioEvent::Flap(flapping, seconds(45), seconds(20)),
                 say,
             ));
         }
         steps.push(step(
             CHANGE,
-            ScriptedEvent::SetImage,
+            ScenarioEvent::SetImage,
             match self.rollout.engine {
-                ScriptEngine::Native => format!("The image changes to {}.", self.rollout.new),
-                ScriptEngine::YurtDs(_) => format!(
+                RolloutEngine::Native => format!("The image changes to {}.", self.rollout.new),
+                RolloutEngine::YurtDs(_) => format!(
                     "The image changes to {}. Offline nodes are skipped.",
                     self.rollout.new
                 ),
             },
         ));
         steps.extend(returns(back, self.seed));
-        Script {
+        Scenario {
             title: format!("{} nodes, {} of them offline", self.nodes, away.len()),
             nodes: names,
             rollout: self.rollout,
@@ -336,7 +336,7 @@ fn shuffle(names: &[String], seed: u64) -> Vec<String> {
 }
 
 /// Returns steps in which the nodes in `back` return one by one, at times derived from the seed.
-fn returns(back: &[String], seed: u64) -> Vec<ScriptStep> {
+fn returns(back: &[String], seed: u64) -> Vec<ScenarioStep> {
     let mut at: Vec<u64> = (0..back.len())
         .map(|number| CHANGE + 5 + mix(seed.wrapping_add(number as u64)) % RETURNS)
         .collect();
@@ -353,7 +353,7 @@ fn returns(back: &[String], seed: u64) -> Vec<ScriptStep> {
             } else {
                 String::new()
             };
-            step(at, ScriptedEvent::Return(vec![name.clone()]), say)
+            step(at, ScenarioEvent::Return(vec![name.clone()]), say)
         })
         .collect()
 }
