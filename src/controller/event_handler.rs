@@ -651,8 +651,7 @@ impl GroupWatch {
         pod: &k8s::Pod,
         now: Timestamp,
     ) -> Vec<(SetKey, RequeueDelay)> {
-        let labels = pod.metadata.labels.as_ref();
-        let label = |key: &str| labels?.get(key).map(String::as_str);
+        let label = |key: &str| pod.label(key);
         if let Some(key) = self
             .owner_of(index, &pod.metadata)
             .filter(|key| self.group.selects(key, label))
@@ -664,11 +663,10 @@ impl GroupWatch {
         // may adopt it.
         let mut requeued = Vec::new();
         for key in self.neighbours(&pod.metadata) {
-            let uid = || pod.metadata.uid.as_deref().unwrap_or_default();
             let delay = if self.group.selects(key, label) {
                 index.apply_pod(key, pod, now)
             } else {
-                index.set_mut(key).map(|set| set.delete_pod(uid()))
+                index.set_mut(key).map(|set| set.delete_pod(pod.uid()))
             };
             requeued.extend(delay.map(|delay| (key.clone(), delay)));
         }
@@ -684,7 +682,7 @@ impl GroupWatch {
         pod: &k8s::Pod,
         now: Timestamp,
     ) -> Vec<(SetKey, RequeueDelay)> {
-        let uid = PodUid::from(pod.metadata.uid.as_deref().unwrap_or_default());
+        let uid = PodUid::from(pod.uid());
         let Some(owner) = self.owner_of(index, &pod.metadata) else {
             return Vec::new();
         };
@@ -692,8 +690,7 @@ impl GroupWatch {
         if set.is_none_or(|set| set.place_of(&uid).is_some()) {
             return Vec::new();
         }
-        let labels = pod.metadata.labels.as_ref();
-        let label = |key: &str| labels?.get(key).map(String::as_str);
+        let label = |key: &str| pod.label(key);
         self.neighbours(&pod.metadata)
             .filter(|key| **key != owner && self.group.selects(key, label))
             .filter_map(|key| Some((key.clone(), index.apply_pod(key, pod, now)?)))

@@ -69,16 +69,11 @@ impl PodRecord {
         now: Timestamp,
     ) -> Option<Self> {
         let meta = &pod.metadata;
-        let condition = |kind| {
-            pod.status
-                .conditions
-                .iter()
-                .find(|condition| condition.kind == kind)
-        };
         let created = meta.creation_timestamp.as_ref().map_or(now, |time| time.0);
         // A pod that ended serves nothing, even if the writer of its phase left the Ready condition `True`.
-        let ready =
-            condition("Ready").filter(|condition| condition.status == "True" && !pod.is_over());
+        let ready = pod
+            .condition("Ready")
+            .filter(|condition| condition.is_true() && !pod.is_over());
         let stamped = ready
             .and_then(|condition| condition.last_transition.as_ref())
             .map(|time| time.0);
@@ -87,6 +82,7 @@ impl PodRecord {
         let known = before.map(|before| &before.pod.in_place);
         let in_place = in_place(pod, state.as_ref(), known, shared);
         let restarted = Restarted::by(state.as_ref(), pod, &in_place);
+        let ota = |kind| pod.condition(kind).map(|found| ota_condition(found).into());
         let ready_since = ready.map(|_| ready_since(before, stamped, restarted, created, now));
         Some(Self {
             pod: Arc::new(Pod {
@@ -103,7 +99,7 @@ impl PodRecord {
                 unready_since: unready_since(
                     before,
                     ready.is_some(),
-                    condition("Ready"),
+                    pod.condition("Ready"),
                     created,
                     min_ready,
                     now,
@@ -111,11 +107,11 @@ impl PodRecord {
                 started: started(before, pod, created, now),
                 in_place,
                 problem: problem(pod, state.as_ref())
-                    .or_else(|| condition("PodScheduled").and_then(unscheduled))
+                    .or_else(|| pod.condition("PodScheduled").and_then(unscheduled))
                     .map(|problem| as_before(problem, problem_before).into()),
                 exit: exit(pod, before.map(|before| &before.pod.exit), shared),
-                need_upgrade: condition(POD_NEED_UPGRADE).map(|found| ota_condition(found).into()),
-                image_ready: condition(POD_IMAGE_READY).map(|found| ota_condition(found).into()),
+                need_upgrade: ota(POD_NEED_UPGRADE),
+                image_ready: ota(POD_IMAGE_READY),
                 surge,
                 in_doubt: false,
             }),
@@ -302,10 +298,9 @@ fn exit(pod: &k8s::Pod, before: Option<&Shared<Exit>>, shared: &mut SharedParts)
     };
     let preparing = (state == Some(PREPARING_DELETE)).then(|| PreDeleteHook { since: stamp() });
     let gate = pod.spec.has_gate(KRUISE_POD_READY).then(|| {
-        let mut conditions = pod.status.conditions.iter();
-        let condition = conditions.find(|condition| condition.kind == KRUISE_POD_READY);
+        let condition = pod.condition(KRUISE_POD_READY);
         let changed = condition.and_then(|found| Some(found.last_transition.as_ref()?.0));
-        Gate::read(condition.map(|found| (found.status == "True", found.message.as_str())))
+        Gate::read(condition.map(|found| (found.is_true(), found.message.as_str())))
             .changed_at(changed)
     });
     let exit = Exit {
@@ -326,7 +321,7 @@ fn exit(pod: &k8s::Pod, before: Option<&Shared<Exit>>, shared: &mut SharedParts)
 }
 
 fn ota_condition(condition: &k8s::Condition) -> OtaCondition {
-    let status = condition.status == "True";
+    let status = condition.is_true();
     OtaCondition {
         status,
         waits: !status && ["", WAIT_PULL_IMAGE].contains(&condition.reason.as_str()),
@@ -345,7 +340,7 @@ fn failure(condition: &k8s::Condition) -> Option<PullFailure> {
     let why = parts.map_or("", |(_, why)| {
         why.rsplit_once(" (").map_or(why, |(why, _)| why)
     });
-    (condition.status != "True").then(|| PullFailure {
+    (!condition.is_true()).then(|| PullFailure {
         asked: condition
             .last_transition
             .as_ref()
@@ -362,9 +357,8 @@ fn state(pod: &k8s::Pod) -> Option<InPlaceState> {
 
 /// Returns true if the readiness gate for updates in place is open; `None` if the pod doesn't have that gate.
 fn in_place_gate(pod: &k8s::Pod) -> Option<bool> {
-    let mut conditions = pod.status.conditions.iter();
-    let gate = conditions.find(|condition| condition.kind == IN_PLACE_UPDATE_READY);
-    let is_open = gate.is_some_and(|gate| gate.status == "True");
+    let gate = pod.condition(IN_PLACE_UPDATE_READY);
+    let is_open = gate.is_some_and(k8s::Condition::is_true);
     pod.spec.has_gate(IN_PLACE_UPDATE_READY).then_some(is_open)
 }
 
@@ -382,12 +376,12 @@ fn in_place(
             share(&mut shared.containers, read.collect())
         }
     };
-    let labels = pod.metadata.labels.as_ref();
-    let hash = labels.and_then(|labels| labels.get(REVISION_HASH_LABEL));
     let annotations = pod.metadata.annotations.as_ref();
-    let hash = hash.filter(|_| !annotations.is_some_and(is_half_written));
+    let hash = pod
+        .label(REVISION_HASH_LABEL)
+        .filter(|_| !annotations.is_some_and(is_half_written));
     let in_place = InPlace {
-        revision: hash.map(|hash| hash.as_str().into()),
+        revision: hash.map(Into::into),
         is_over: pod.is_over(),
         update: state.map(|state| state.progress(&containers, is_seen(pod))),
         unfinished: state.map_or_else(Default::default, |state| {

@@ -23,6 +23,13 @@ pub struct Condition {
     pub last_probe: Option<Time>,
 }
 
+impl Condition {
+    /// Returns true if the condition's status is `True`.
+    pub fn is_true(&self) -> bool {
+        self.status == "True"
+    }
+}
+
 /// A condition before its type is checked. It borrows its texts and doesn't parse times, because most conditions are dropped.
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]

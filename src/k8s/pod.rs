@@ -1,6 +1,6 @@
 //! Pod: metadata, node, containers and status.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use serde::{Deserialize, Deserializer};
 
 use super::condition::{Condition, of_types};
@@ -8,7 +8,7 @@ use super::meta::{nullable, slim};
 use super::resource::resource;
 use super::time;
 use crate::core::names::{
-    IN_PLACE_UPDATE_READY, KRUISE_POD_READY, POD_IMAGE_READY, POD_NEED_UPGRADE,
+    IN_PLACE_UPDATE_READY, KRUISE_POD_READY, POD_IMAGE_READY, POD_NEED_UPGRADE, REVISION_HASH_LABEL,
 };
 
 /// The fields of a `v1` Pod that decisions need.
@@ -35,6 +35,65 @@ resource!(
 );
 
 impl Pod {
+    /// Returns the name.
+    pub fn name(&self) -> &str {
+        self.metadata.name.as_deref().unwrap_or_default()
+    }
+
+    /// Returns the namespace.
+    pub fn namespace(&self) -> &str {
+        self.metadata.namespace.as_deref().unwrap_or_default()
+    }
+
+    /// Returns `namespace/name`.
+    pub fn key(&self) -> String {
+        format!("{}/{}", self.namespace(), self.name())
+    }
+
+    /// Returns the UID, which differs for a later pod of the same name.
+    pub fn uid(&self) -> &str {
+        self.metadata.uid.as_deref().unwrap_or_default()
+    }
+
+    /// Returns the value of a label.
+    pub fn label(&self, key: &str) -> Option<&str> {
+        self.metadata.labels.as_ref()?.get(key).map(String::as_str)
+    }
+
+    /// Returns the hash of the revision that the pod was created from.
+    pub fn revision(&self) -> Option<&str> {
+        self.label(REVISION_HASH_LABEL)
+            .filter(|hash| !hash.is_empty())
+    }
+
+    /// Returns the controlling owner.
+    pub fn controller(&self) -> Option<&OwnerReference> {
+        let mut owners = self.metadata.owner_references.iter().flatten();
+        owners.find(|owner| owner.controller == Some(true))
+    }
+
+    /// Returns the controlling owner, or else the first owner.
+    pub fn owner(&self) -> Option<&OwnerReference> {
+        let owners = self.metadata.owner_references.as_deref();
+        self.controller().or_else(|| owners?.first())
+    }
+
+    /// Returns true if the pod is being deleted.
+    pub fn is_deleting(&self) -> bool {
+        self.metadata.deletion_timestamp.is_some()
+    }
+
+    /// Returns the condition of this type.
+    pub fn condition(&self, kind: &str) -> Option<&Condition> {
+        let mut conditions = self.status.conditions.iter();
+        conditions.find(|condition| condition.kind == kind)
+    }
+
+    /// Returns true if the condition `Ready` is `True`.
+    pub fn is_ready(&self) -> bool {
+        self.condition("Ready").is_some_and(Condition::is_true)
+    }
+
     /// Returns true if all containers have ended and will not be restarted.
     pub fn is_over(&self) -> bool {
         ["Failed", "Succeeded"].contains(&self.status.phase.as_str())

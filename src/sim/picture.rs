@@ -174,7 +174,7 @@ fn take(index: &mut Index, key: &SetKey, clock: &Clock, event: PictureEvent) {
         }
         PictureEvent::Pod(Event::Delete(pod)) => {
             if let Some(set) = index.set_mut(key) {
-                set.delete_pod(pod.metadata.uid.as_deref().unwrap_or_default());
+                set.delete_pod(pod.uid());
             }
         }
         _ => {}

@@ -273,7 +273,7 @@ impl Engine {
                 Some(Ok(pod)) => {
                     // Only log the created pod here: the watch reports it, and may already have a newer version.
                     if let Some(pod) = &pod {
-                        let name = pod.metadata.name.as_deref().unwrap_or_default();
+                        let name = pod.name();
                         debug!(daemonset = %key, %node, pod = name, "Created a pod");
                         self.publish_pod(
                             key,

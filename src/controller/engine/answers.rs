@@ -204,8 +204,7 @@ impl Engine {
                     info!(daemonset = %key, node = %wanted.node, revision = %wanted.revision, "Created a surge pod");
                     let set = self.index.set(key);
                     let is_known = |pod: &k8s::Pod| {
-                        let uid = pod.metadata.uid.as_deref().unwrap_or_default();
-                        set.is_some_and(|set| set.place_of(&uid.into()).is_some())
+                        set.is_some_and(|set| set.place_of(&pod.uid().into()).is_some())
                     };
                     // Ignore the pod in the answer if the watch has already reported it: the version from the watch is newer.
                     if let Some(pod) = pod.filter(|pod| !is_known(pod)) {

@@ -24,7 +24,7 @@ impl OwnPods {
     /// next to it.
     fn ending(&self) -> Vec<String> {
         let pods = self.0.iter().map(|(pod, _)| pod);
-        let ending = pods.filter(|pod| pod.metadata.deletion_timestamp.is_some());
+        let ending = pods.filter(|pod| pod.is_deleting());
         let ending = ending.filter(|pod| !pod.is_over());
         ending.map(|pod| PodPlace::from_pod(pod).node).collect()
     }
@@ -35,7 +35,7 @@ impl OwnPods {
         pods.sort_by_key(|(pod, _)| pod.metadata.creation_timestamp.as_ref().map(|time| time.0));
         let mut nodes = BTreeSet::new();
         let is_second = |(pod, controller): &&&(Pod, PodController)| {
-            let is_staying = pod.metadata.deletion_timestamp.is_none();
+            let is_staying = !pod.is_deleting();
             let by_revision = *controller == PodController::Revision;
             is_staying
                 && (by_revision || !pod.is_over() && !nodes.insert(PodPlace::from_pod(pod).node))
@@ -46,10 +46,8 @@ impl OwnPods {
 
     /// Returns true if a selector matches one of the pods.
     fn is_any_selected(&self, selector: &Selector) -> bool {
-        self.0.iter().any(|(pod, _)| {
-            let labels = pod.metadata.labels.as_ref();
-            selector.matches(|key: &str| labels?.get(key).map(String::as_str))
-        })
+        let mut pods = self.0.iter();
+        pods.any(|(pod, _)| selector.matches(|key: &str| pod.label(key)))
     }
 }
 
@@ -57,7 +55,7 @@ impl PodPlace {
     fn from_pod(pod: &Pod) -> Self {
         Self {
             node: pod.spec.target_node().unwrap_or_default().to_owned(),
-            pod: pod.metadata.name.clone().unwrap_or_default(),
+            pod: pod.name().to_owned(),
         }
     }
 }
@@ -101,10 +99,10 @@ impl Migration<'_> {
     pub(super) async fn check_left(&self, journal: &Journal) -> Result<(), CliError> {
         let pods = self.selected_pods(&journal.object).await?;
         let is_left = |pod: &&Pod| {
-            let mut owners = pod.metadata.owner_references.iter().flatten();
-            let owner = owners.find(|owner| owner.controller == Some(true));
-            let is_own = owner.is_none_or(|owner| owner.uid == journal.from);
-            is_own && pod.metadata.deletion_timestamp.is_none()
+            let is_own = pod
+                .controller()
+                .is_none_or(|owner| owner.uid == journal.from);
+            is_own && !pod.is_deleting()
         };
         if pods.iter().any(|pod| is_left(&pod)) {
             Ok(())

@@ -30,7 +30,7 @@ impl SetRecord {
         texts: &mut Texts,
         now: Timestamp,
     ) -> RequeueDelay {
-        let uid = PodUid::from(pod.metadata.uid.as_deref().unwrap_or_default());
+        let uid = PodUid::from(pod.uid());
         self.forget_unreadable(&uid);
         let Some(controller) = PodController::new(&pod.metadata, &self.uid) else {
             let gone = if self.remove_pod(&uid) {

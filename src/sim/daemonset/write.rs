@@ -128,8 +128,7 @@ impl DaemonSetWriter {
         let request = request.map_err(Error::BuildRequest)?;
         match self.client.request::<Pod>(request).await {
             Ok(pod) => {
-                let name = pod.metadata.name.as_deref().unwrap_or_default();
-                let note = format!("Created pod: {name}");
+                let note = format!("Created pod: {}", pod.name());
                 self.recorder
                     .record("Normal", "SuccessfulCreate", &note)
                     .await;
@@ -157,9 +156,7 @@ impl DaemonSetWriter {
                 self.recorder
                     .record("Normal", "SuccessfulDelete", &note)
                     .await;
-                let going = deleted
-                    .left()
-                    .filter(|pod| pod.metadata.deletion_timestamp.is_some());
+                let going = deleted.left().filter(Pod::is_deleting);
                 Ok(going.map_or(NativeWriteAnswer::PodGone(name), |pod| {
                     NativeWriteAnswer::Pod(Box::new(pod))
                 }))
