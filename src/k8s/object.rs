@@ -186,6 +186,11 @@ pub struct Parts<'a> {
     pub(super) status: Option<&'a RawValue>,
 }
 
+/// Returns the readable fields of an object's `metadata`: name, namespace, UID, version and owners.
+pub(crate) fn identity(json: &[u8]) -> ObjectMeta {
+    Parts::find(json).identity()
+}
+
 impl<'a> Parts<'a> {
     /// Finds the parts of an object. `json` may be only the beginning of the object.
     pub(super) fn find(json: &'a [u8]) -> Self {

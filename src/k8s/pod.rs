@@ -1,7 +1,10 @@
 //! Pod: metadata, node, containers and status.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
 
 use super::condition::{Condition, of_types};
 use super::meta::{nullable, slim};
@@ -34,7 +37,33 @@ resource!(
     "pods"
 );
 
+/// Fields of a JSON object that are not parsed yet.
+type Fields<'a> = BTreeMap<String, &'a RawValue>;
+
+/// Parts of a Pod.
+const PARTS: [&str; 3] = ["metadata", "spec", "status"];
+
 impl Pod {
+    /// Parses those fields of metadata, spec and status for which `is_wanted(part, field, value)` returns true. Other fields
+    /// count as missing and may have any content.
+    ///
+    /// # Errors
+    /// If `json` is not an object, or a wanted field has unexpected content.
+    pub(crate) fn read_fields(
+        json: &RawValue,
+        is_wanted: impl Fn(&str, &str, &RawValue) -> bool,
+    ) -> serde_json::Result<Self> {
+        let parts: Fields<'_> = serde_json::from_str(json.get())?;
+        let mut wanted: BTreeMap<&str, Fields<'_>> = BTreeMap::new();
+        for part in PARTS {
+            let fields = parts.get(part).map_or("null", |fields| fields.get());
+            let mut fields: Fields<'_> = serde_json::from_str(fields).unwrap_or_default();
+            fields.retain(|field, value| is_wanted(part, field, value));
+            wanted.insert(part, fields);
+        }
+        join(&wanted)
+    }
+
     /// Returns the name.
     pub fn name(&self) -> &str {
         self.metadata.name.as_deref().unwrap_or_default()
@@ -98,6 +127,11 @@ impl Pod {
     pub fn is_over(&self) -> bool {
         ["Failed", "Succeeded"].contains(&self.status.phase.as_str())
     }
+}
+
+/// Parses a pod from JSON that is split into parts.
+fn join(parts: &impl Serialize) -> serde_json::Result<Pod> {
+    serde_json::from_str(&serde_json::to_string(parts)?)
 }
 
 /// Specification of a pod.
@@ -173,6 +207,15 @@ struct Requirement {
 }
 
 impl PodSpec {
+    /// Returns all containers in the order in which they start, each with a flag that is true for init containers.
+    pub fn in_order(&self) -> impl Iterator<Item = (&Container, bool)> {
+        let init = self
+            .init_containers
+            .iter()
+            .map(|container| (container, true));
+        init.chain(self.containers.iter().map(|container| (container, false)))
+    }
+
     /// Returns true if the pod has a readiness gate of this type.
     pub fn has_gate(&self, kind: &str) -> bool {
         let mut gates = self.readiness_gates.iter();
@@ -306,4 +349,52 @@ pub struct StateDetail {
     pub message: String,
     /// Exit code; `None` if the container has not ended.
     pub exit_code: Option<i32>,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn raw(pod: &Value) -> Box<RawValue> {
+        RawValue::from_string(pod.to_string()).unwrap()
+    }
+
+    /// A pod that cannot be parsed as a whole.
+    fn odd() -> Box<RawValue> {
+        raw(&json!({
+            "metadata": { "name": "n", "annotations": 7, "labels": { "a": "b" }, "x\"y": [] },
+            "spec": "nothing",
+            "status": {
+                "phase": "Running",
+                "startTime": "12345-01-01T00:00:00Z",
+                "containerStatuses": [{ "name": null, "restartCount": null, "state": null }],
+            },
+        }))
+    }
+
+    #[test]
+    fn fields_that_are_not_wanted_may_have_any_content() {
+        let pod = Pod::read_fields(&odd(), |_, field, _| ["name", "phase"].contains(&field));
+        let pod = pod.unwrap();
+        assert_eq!((pod.name(), pod.label("a")), ("n", None));
+        assert_eq!(pod.status.phase, "Running");
+        assert!(Pod::read_fields(&odd(), |_, field, _| field == "startTime").is_err());
+    }
+
+    #[test]
+    fn the_first_owner_is_kept_if_none_controls_the_pod() {
+        let owner = |kind: &str, controller: bool| json!({ "apiVersion": "v1", "kind": kind, "name": kind, "uid": kind, "controller": controller });
+        for (owners, expected, kept) in [
+            (vec![owner("A", false), owner("B", true)], "B", 1),
+            (vec![owner("A", false), owner("B", false)], "A", 2),
+            (vec![owner("DaemonSet", false), owner("B", true)], "B", 2),
+        ] {
+            let pod = json!({ "metadata": { "ownerReferences": owners } });
+            let pod: Pod = serde_json::from_value(pod).unwrap();
+            assert_eq!(pod.owner().unwrap().kind, expected);
+            assert_eq!(pod.metadata.owner_references.unwrap().len(), kept);
+        }
+    }
 }

@@ -3,10 +3,11 @@
 use http::StatusCode;
 
 use super::reason::Reason;
+use crate::k8s::Condition;
 use crate::k8s::client::{CallError, Failure};
 use crate::ota_server::answer::Answer;
 use crate::ota_server::cloud::is_silent;
-use crate::ota_server::pod::{NodePodCondition, PodKey};
+use crate::ota_server::pod::PodKey;
 
 /// Maximum length of an admission message in an answer, in characters.
 const LONGEST: usize = 400;
@@ -116,7 +117,7 @@ pub(super) fn not_read(error: &CallError) -> Answer {
 
 /// Returns the answer of check 6: the images are missing. After a failed pull, a remedy is appended to OpenYurt's text, which
 /// existing programs parse.
-pub(super) fn image_not_ready(key: &PodKey, image: &NodePodCondition, failed: bool) -> Answer {
+pub(super) fn image_not_ready(key: &PodKey, image: &Condition, failed: bool) -> Answer {
     let (reason, cure) = if failed {
         (
             Reason::ImagePullFailed,
