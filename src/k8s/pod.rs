@@ -14,7 +14,7 @@ use crate::core::names::{
     IN_PLACE_UPDATE_READY, KRUISE_POD_READY, POD_IMAGE_READY, POD_NEED_UPGRADE, REVISION_HASH_LABEL,
 };
 
-/// The fields of a `v1` Pod that decisions need.
+/// The fields of a `v1` Pod that decisions need, and those that `ctl` shows on a node. Any field may be missing or null.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct Pod {
     /// Metadata, reduced to the needed fields.
@@ -62,6 +62,18 @@ impl Pod {
             wanted.insert(part, fields);
         }
         join(&wanted)
+    }
+
+    /// Parses a pod. A field of metadata, spec or status with unexpected content counts as missing.
+    ///
+    /// # Errors
+    /// If `json` is not an object.
+    pub(crate) fn read_leniently(json: &RawValue) -> serde_json::Result<Self> {
+        let is_readable = |part: &str, field: &str, value: &RawValue| {
+            let alone = BTreeMap::from([(part, BTreeMap::from([(field, value)]))]);
+            join(&alone).is_ok()
+        };
+        serde_json::from_str(json.get()).or_else(|_| Self::read_fields(json, is_readable))
     }
 
     /// Returns the name.
@@ -156,6 +168,7 @@ pub struct PodSpec {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct ReadinessGate {
+    #[serde(deserialize_with = "nullable")]
     condition_type: String,
 }
 
@@ -164,6 +177,7 @@ struct ReadinessGate {
 #[serde(default)]
 pub struct Container {
     /// Name of the container.
+    #[serde(deserialize_with = "nullable")]
     pub name: String,
     /// Image of the container.
     #[serde(deserialize_with = "nullable")]
@@ -200,7 +214,9 @@ struct Term {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 struct Requirement {
+    #[serde(deserialize_with = "nullable")]
     key: String,
+    #[serde(deserialize_with = "nullable")]
     operator: String,
     #[serde(deserialize_with = "nullable")]
     values: Vec<String>,
@@ -295,6 +311,7 @@ fn conditions<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Conditio
 #[serde(rename_all = "camelCase", default)]
 pub struct ContainerStatus {
     /// Name of the container.
+    #[serde(deserialize_with = "nullable")]
     pub name: String,
     /// Image that the container runs, as reported by the container runtime.
     #[serde(deserialize_with = "nullable")]
@@ -372,6 +389,20 @@ mod tests {
                 "containerStatuses": [{ "name": null, "restartCount": null, "state": null }],
             },
         }))
+    }
+
+    #[test]
+    fn a_field_of_unexpected_content_counts_as_missing() {
+        assert!(serde_json::from_str::<Pod>(odd().get()).is_err());
+        let pod = Pod::read_leniently(&odd()).unwrap();
+        assert_eq!((pod.name(), pod.label("a")), ("n", Some("b")));
+        assert_eq!(pod.status.phase, "Running");
+        assert!(pod.status.start_time.is_none());
+        assert_eq!(pod.status.container_statuses.len(), 1);
+        for other in ["7", "null", "\"pod\""] {
+            let other = RawValue::from_string(other.to_owned()).unwrap();
+            assert!(Pod::read_leniently(&other).is_err(), "{other}");
+        }
     }
 
     #[test]

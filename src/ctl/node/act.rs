@@ -4,7 +4,7 @@ use http::StatusCode;
 
 use super::answer::{ActReply, one_line};
 use super::client::NodeClient;
-use super::pod::{AnnouncedUpdate, LocalPod, PulledImages};
+use super::pod::{AnnouncedUpdate, PulledImages};
 use super::row::{ActRow, NodePodRow};
 use super::server::CHECK;
 use crate::cli::Output;
@@ -13,6 +13,7 @@ use crate::ctl::code::Code;
 use crate::ctl::error::CliError;
 use crate::ctl::print;
 use crate::ctl::screen::Screen;
+use crate::k8s::Pod;
 
 /// Action that the user requests from the node's server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +46,7 @@ impl NodeAct {
     }
 
     /// Builds the row of a request with this outcome.
-    pub(super) fn row(self, pod: &LocalPod, reply: &ActReply, outcome: &ActOutcome) -> ActRow {
+    pub(super) fn row(self, pod: &Pod, reply: &ActReply, outcome: &ActOutcome) -> ActRow {
         ActRow {
             namespace: pod.namespace().to_owned(),
             name: pod.name().to_owned(),
@@ -64,7 +65,7 @@ impl NodeAct {
     pub(super) fn agreed(
         self,
         client: &NodeClient,
-        pod: &LocalPod,
+        pod: &Pod,
         reply: &ActReply,
     ) -> Result<(), CliError> {
         let ActReply { status, text, .. } = reply;
@@ -110,7 +111,7 @@ impl NodeAct {
     }
 
     /// Returns the next steps after a rejected request, if the server's reason or the pod's state explains the rejection.
-    fn way_on(self, pod: &LocalPod, reply: &ActReply) -> String {
+    fn way_on(self, pod: &Pod, reply: &ActReply) -> String {
         if let Some(text) = reply.reason.as_deref().and_then(explanation) {
             return format!(" {text}");
         }
@@ -119,11 +120,11 @@ impl NodeAct {
             return " The pod is already being replaced. Check its progress: yurt-ds ctl pods"
                 .into();
         }
-        if pod.update() != Some(AnnouncedUpdate::Available) {
+        if AnnouncedUpdate::of(pod) != Some(AnnouncedUpdate::Available) {
             return " No update is announced for this pod. List the announced updates: yurt-ds ctl upgrade".into();
         }
         let pull = format!("yurt-ds ctl imagepull {key} --wait");
-        match (self, pod.images()) {
+        match (self, PulledImages::of(pod)) {
             (Self::ImagePull, _) | (_, None | Some(PulledImages::Pulled)) => String::new(),
             (Self::Upgrade(true), Some(_)) => {
                 format!(" If this server does not support --force, pull the images again: {pull}")
@@ -178,7 +179,7 @@ fn is_missing(reply: &ActReply) -> bool {
 /// Fails if a row cannot be written as a document.
 pub(super) fn accepted(
     act: NodeAct,
-    pod: &LocalPod,
+    pod: &Pod,
     reply: &ActReply,
     output: Output,
     screen: &mut Screen<'_>,

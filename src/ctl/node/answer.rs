@@ -4,12 +4,13 @@ use bytes::Bytes;
 use http::header::ETAG;
 use http::{Response, StatusCode};
 use serde::Deserialize;
+use serde_json::value::RawValue;
 
-use super::pod::LocalPod;
 use super::server::{CHECK, NodeServer};
 use crate::core::foreign;
 use crate::ctl::code::Code;
 use crate::ctl::error::CliError;
+use crate::k8s::Pod;
 
 /// Header with the age of the server's data in seconds.
 const AGE: &str = "x-cache-age";
@@ -24,18 +25,19 @@ const OLD: u64 = 120;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pods {
     /// All pods, sorted by namespace and name.
-    pub(super) items: Vec<LocalPod>,
+    pub(super) items: Vec<Pod>,
     age: Option<u64>,
     etag: Option<String>,
 }
 
 /// Response body of `GET /pods`.
 #[derive(Deserialize)]
-struct PodListWire {
+struct PodListWire<'a> {
     #[serde(default)]
     kind: String,
     // The field is required but may be null: OpenYurt writes an empty list as null.
-    items: Option<Vec<LocalPod>>,
+    #[serde(borrow)]
+    items: Option<Vec<&'a RawValue>>,
 }
 
 impl Pods {
@@ -47,13 +49,14 @@ impl Pods {
         if response.status() != StatusCode::OK {
             return Err(no_pods(server, response));
         }
-        let wire: PodListWire = serde_json::from_slice(response.body())
-            .map_err(|error| stranger(server, response, &error.to_string()))?;
+        let odd = |error: serde_json::Error| stranger(server, response, &error.to_string());
+        let wire: PodListWire<'_> = serde_json::from_slice(response.body()).map_err(odd)?;
         if wire.kind != "PodList" {
             let why = format!("its kind is {:?}", one_line(&wire.kind));
             return Err(stranger(server, response, &why));
         }
-        let mut items = wire.items.unwrap_or_default();
+        let items = wire.items.into_iter().flatten().map(Pod::read_leniently);
+        let mut items: Vec<Pod> = items.collect::<Result<_, _>>().map_err(odd)?;
         items.retain(|pod| !pod.name().is_empty());
         items.sort_by_cached_key(|pod| (pod.namespace().to_owned(), pod.name().to_owned()));
         Ok(Self {

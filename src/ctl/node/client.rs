@@ -9,12 +9,12 @@ use http_body_util::Empty;
 
 use super::answer::{ActReply, Pods};
 use super::connect::{ConnectError, Connector, exchange, reached, tcp, unix};
-use super::pod::LocalPod;
 use super::server::{CHECK, NodeServer, Place};
 use super::upgrades::Upgrades;
 use crate::cli::node::{SERVER, SOCKET};
 use crate::ctl::code::Code;
 use crate::ctl::error::CliError;
+use crate::k8s::Pod;
 use crate::k8s::client::Role;
 
 /// A client of a node's server that opens a new connection for every request.
@@ -104,8 +104,7 @@ impl NodeClient {
     /// Returns the names of the node's pods as `namespace/name`; `None` if the server does not answer.
     pub(in crate::ctl) async fn names(&self) -> Option<Vec<String>> {
         let pods = self.get_pods().await.ok()?;
-        let name = |pod: &LocalPod| format!("{}/{}", pod.namespace(), pod.name());
-        Some(pods.items.iter().map(name).collect())
+        Some(pods.items.iter().map(Pod::key).collect())
     }
 
     /// Reads the pods again. The server sends them only if they have changed.
@@ -121,17 +120,17 @@ impl NodeClient {
     }
 
     /// Requests the replacement of a pod.
-    pub(super) async fn upgrade(&self, pod: &LocalPod, force: bool) -> Result<ActReply, CliError> {
+    pub(super) async fn upgrade(&self, pod: &Pod, force: bool) -> Result<ActReply, CliError> {
         let query = if force { "?force=true" } else { "" };
         self.act(pod, &format!("upgrade{query}")).await
     }
 
     /// Requests a pull of the images of a pod's new revision.
-    pub(super) async fn image_pull(&self, pod: &LocalPod) -> Result<ActReply, CliError> {
+    pub(super) async fn image_pull(&self, pod: &Pod) -> Result<ActReply, CliError> {
         self.act(pod, "imagepull").await
     }
 
-    async fn act(&self, pod: &LocalPod, what: &str) -> Result<ActReply, CliError> {
+    async fn act(&self, pod: &Pod, what: &str) -> Result<ActReply, CliError> {
         let (namespace, name) = (pod.namespace(), pod.name());
         let path = format!("/openyurt.io/v1/namespaces/{namespace}/pods/{name}/{what}");
         let response = self.ask(Method::POST, &path, None).await?;

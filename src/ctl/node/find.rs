@@ -2,10 +2,11 @@
 
 use super::answer::Pods;
 use super::client::NodeClient;
-use super::pod::LocalPod;
+use super::pod::daemonset;
 use crate::ctl::code::Code;
 use crate::ctl::error::CliError;
 use crate::ctl::suggest::{near, suggestion};
+use crate::k8s::Pod;
 
 /// Returns the pod that the user named as `typed`: `NAMESPACE/POD`, `POD`, or a DaemonSet with only one pod on this node.
 ///
@@ -15,14 +16,14 @@ pub(super) fn find<'a>(
     client: &NodeClient,
     typed: &str,
     pods: &'a Pods,
-) -> Result<&'a LocalPod, CliError> {
+) -> Result<&'a Pod, CliError> {
     let (namespace, name) = split(client, typed)?;
-    let within: Vec<&LocalPod> = pods
+    let within: Vec<&Pod> = pods
         .items
         .iter()
         .filter(|pod| namespace.is_none_or(|namespace| pod.namespace() == namespace))
         .collect();
-    let named: Vec<&LocalPod> = within
+    let named: Vec<&Pod> = within
         .iter()
         .copied()
         .filter(|pod| pod.name() == name)
@@ -38,12 +39,12 @@ pub(super) fn find<'a>(
             ));
         }
     }
-    let of_set: Vec<&LocalPod> = within
+    let of_set: Vec<&Pod> = within
         .iter()
         .copied()
-        .filter(|pod| pod.daemonset() == Some(name))
+        .filter(|pod| daemonset(pod) == Some(name))
         .collect();
-    let staying: Vec<&LocalPod> = of_set
+    let staying: Vec<&Pod> = of_set
         .iter()
         .copied()
         .filter(|pod| !pod.is_deleting())
@@ -84,7 +85,7 @@ fn split<'a>(
     }
 }
 
-fn ambiguous(name: &str, what: &str, pods: &[&LocalPod]) -> CliError {
+fn ambiguous(name: &str, what: &str, pods: &[&Pod]) -> CliError {
     let keys: Vec<String> = pods.iter().map(|pod| pod.key()).collect();
     let text = format!(
         "{name} {what}: {}. Write NAMESPACE/POD.",
@@ -99,7 +100,7 @@ fn missing(typed: &str, namespace: Option<&str>, name: &str, pods: &Pods) -> Cli
         None => String::new(),
     };
     // Suggest similar names in the same namespace, or in others if there are none.
-    let inside = |pod: &&LocalPod| namespace.is_none_or(|namespace| pod.namespace() == namespace);
+    let inside = |pod: &&Pod| namespace.is_none_or(|namespace| pod.namespace() == namespace);
     let mut found = alike(name, pods.items.iter().filter(inside));
     if found.is_empty() {
         found = alike(name, pods.items.iter());
@@ -121,12 +122,12 @@ fn missing(typed: &str, namespace: Option<&str>, name: &str, pods: &Pods) -> Cli
 }
 
 /// Returns pods whose name is similar to `name`, or whose DaemonSet has a similar name.
-fn alike<'a>(name: &str, pods: impl Iterator<Item = &'a LocalPod>) -> Vec<String> {
-    let pods: Vec<&LocalPod> = pods.collect();
-    let sets = pods.iter().filter_map(|pod| pod.daemonset());
+fn alike<'a>(name: &str, pods: impl Iterator<Item = &'a Pod>) -> Vec<String> {
+    let pods: Vec<&Pod> = pods.collect();
+    let sets = pods.iter().filter_map(|pod| daemonset(pod));
     let names = near(name, pods.iter().map(|pod| pod.name()).chain(sets));
     let of = |name: &&str| {
-        let is = |pod: &&&LocalPod| pod.name() == *name || pod.daemonset() == Some(*name);
+        let is = |pod: &&&Pod| pod.name() == *name || daemonset(pod) == Some(*name);
         Some(pods.iter().find(is)?.key())
     };
     let mut keys: Vec<String> = Vec::new();

@@ -80,7 +80,9 @@ pub(super) async fn upgradable(
         .items
         .iter()
         .filter(|pod| namespace.is_none_or(|namespace| pod.namespace() == namespace))
-        .filter(|pod| pod.update() == Some(AnnouncedUpdate::Available) && !pod.is_deleting())
+        .filter(|pod| {
+            AnnouncedUpdate::of(pod) == Some(AnnouncedUpdate::Available) && !pod.is_deleting()
+        })
         .map(|pod| NodePodRow::new(pod, &pods, upgrades.as_ref()))
         .collect();
     let text = match output {
@@ -118,7 +120,10 @@ fn nothing(namespace: Option<&str>, pods: &Pods) -> String {
 }
 
 fn up_to_date(namespace: Option<&str>, pods: &Pods) -> String {
-    let announced = pods.items.iter().filter(|pod| pod.update().is_some());
+    let announced = pods
+        .items
+        .iter()
+        .filter(|pod| AnnouncedUpdate::of(pod).is_some());
     let place = match namespace {
         Some(namespace) => format!(" in namespace {namespace}"),
         None => String::new(),

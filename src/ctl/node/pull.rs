@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::answer::{Pods, one_line};
-use super::pod::{AnnouncedUpdate, LocalPod, PulledImages};
+use super::pod::{AnnouncedUpdate, PulledImages};
+use crate::k8s::Pod;
 
 /// Time for which a failure is ignored if it equals the one before the request. It may be outdated for a moment; after this time
 /// it is taken as the result, because a new failure may have exactly the same text.
@@ -26,9 +27,9 @@ pub(super) enum PullProgress<'a> {
     /// The images are being pulled.
     Pulling,
     /// The images are on the node.
-    Pulled(&'a LocalPod),
+    Pulled(&'a Pod),
     /// The pull failed, with the reason.
-    Failed(&'a LocalPod, String),
+    Failed(&'a Pod, String),
     /// The pod has no newer revision any more, so nothing is pulled.
     Withdrawn,
     /// The pod is gone or is being deleted.
@@ -37,11 +38,11 @@ pub(super) enum PullProgress<'a> {
 
 impl AwaitedPull {
     /// Records the pod and the state of its images before the request.
-    pub(super) fn from_pod(pod: &LocalPod) -> Self {
+    pub(super) fn from_pod(pod: &Pod) -> Self {
         Self {
             key: one_line(&pod.key()),
             uid: pod.uid().to_owned(),
-            before: pod.images(),
+            before: PulledImages::of(pod),
         }
     }
 
@@ -56,10 +57,10 @@ impl AwaitedPull {
         let Some(pod) = found.next().filter(|pod| !pod.is_deleting()) else {
             return PullProgress::Gone;
         };
-        if pod.update() != Some(AnnouncedUpdate::Available) {
+        if AnnouncedUpdate::of(pod) != Some(AnnouncedUpdate::Available) {
             return PullProgress::Withdrawn;
         }
-        match pod.images() {
+        match PulledImages::of(pod) {
             Some(PulledImages::Pulled) => PullProgress::Pulled(pod),
             Some(PulledImages::Pulling) => PullProgress::Pulling,
             Some(failed) if Some(&failed) == self.before.as_ref() && after < SETTLE => {

@@ -5,9 +5,10 @@
 use serde::Serialize;
 
 use super::answer::{Pods, one_line};
-use super::pod::{LocalPod, Problem, PulledImages};
+use super::pod::{AnnouncedUpdate, Problem, PulledImages, daemonset, refused, target};
 use super::upgrades::{PodUpgrade, Upgrades};
 use crate::core::instant;
+use crate::k8s::Pod;
 
 /// Description of the fields of `-o json` and `-o yaml`, for the reference.
 pub(crate) const FIELDS: &str = "\
@@ -101,27 +102,29 @@ pub struct ActRow {
 
 impl NodePodRow {
     /// Builds the row of a pod.
-    pub(super) fn new(pod: &LocalPod, pods: &Pods, upgrades: Option<&Upgrades>) -> Self {
+    pub(super) fn new(pod: &Pod, pods: &Pods, upgrades: Option<&Upgrades>) -> Self {
         let (images, upgrade) = (
-            pod.images(),
+            PulledImages::of(pod),
             upgrades.and_then(|upgrades| upgrades.for_pod(pod)),
         );
-        let (ready, all) = pod.ready_containers();
-        let node = pod.node();
+        let statuses = pod.status.container_statuses.iter();
+        let ready = statuses.filter(|status| status.ready).count();
+        let node = pod.spec.node_name.clone();
+        let created = pod.metadata.creation_timestamp.as_ref();
         Self {
             namespace: pod.namespace().to_owned(),
             name: pod.name().to_owned(),
-            node: (!node.is_empty()).then(|| node.to_owned()),
-            daemon_set: pod.daemonset().map(str::to_owned),
+            node: node.filter(|node| !node.is_empty()),
+            daemon_set: daemonset(pod).map(str::to_owned),
             ready: pod.is_ready(),
-            ready_containers: format!("{ready}/{all}"),
-            problem: pod.problem().map(|problem| problem.word),
+            ready_containers: format!("{ready}/{}", pod.spec.containers.len()),
+            problem: Problem::of(pod).map(|problem| problem.word),
             terminating: pod.is_deleting(),
-            created: pod.created().map(instant::words),
+            created: created.map(|time| instant::words(time.0)),
             revision: pod.revision().map(str::to_owned),
-            update: pod.update().map(super::pod::AnnouncedUpdate::word),
-            update_refused: pod.refused(),
-            target: pod.target().map(str::to_owned),
+            update: AnnouncedUpdate::of(pod).map(AnnouncedUpdate::word),
+            update_refused: refused(pod),
+            target: target(pod).map(str::to_owned),
             new_revision: upgrade.and_then(|upgrade| upgrade.revision.clone()),
             image_ready: images.as_ref().map(PulledImages::word),
             image_ready_message: match images {
@@ -139,10 +142,11 @@ impl NodePodRow {
     }
 }
 
-fn containers(pod: &LocalPod, upgrade: Option<&PodUpgrade>) -> Vec<ContainerRow> {
+fn containers(pod: &Pod, upgrade: Option<&PodUpgrade>) -> Vec<ContainerRow> {
     let announced = upgrade.map_or(&[][..], |upgrade| &upgrade.containers);
     let mut rows: Vec<ContainerRow> = pod
-        .containers()
+        .spec
+        .in_order()
         .map(|(container, init)| {
             let mut same = announced
                 .iter()

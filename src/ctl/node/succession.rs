@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::answer::{Pods, one_line};
-use super::pod::{AnnouncedUpdate, LocalPod};
+use super::pod::{AnnouncedUpdate, Problem, has_images};
 use super::row::describe_problem;
 
 /// A pod that is being replaced, with what identifies the new pod.
@@ -29,9 +29,9 @@ pub(super) enum SuccessionStage<'a> {
     /// The old pod is gone and there is no new pod yet.
     Gone,
     /// The new pod is not Ready yet.
-    Coming(&'a LocalPod),
+    Coming(&'a Pod),
     /// The new pod is Ready.
-    Ready(&'a LocalPod),
+    Ready(&'a Pod),
 }
 
 /// Revision of the new pod, once Ready, compared with the old pod's revision.
@@ -49,7 +49,7 @@ pub(super) enum SuccessorRevision {
 
 impl PodSuccession {
     /// Records the old pod and all pods on the node before the request.
-    pub(super) fn new(pod: &LocalPod, pods: &Pods) -> Self {
+    pub(super) fn new(pod: &Pod, pods: &Pods) -> Self {
         let owner = pod.owner().filter(|owner| owner.kind == "DaemonSet");
         Self {
             namespace: pod.namespace().to_owned(),
@@ -74,7 +74,7 @@ impl PodSuccession {
     /// Returns the stage of the replacement.
     pub(super) fn stage<'a>(&self, pods: &'a Pods) -> SuccessionStage<'a> {
         let new = pods.items.iter().filter(|pod| self.is_succeeded_by(pod));
-        if let Some(new) = new.max_by_key(|pod| (pod.created(), pod.name())) {
+        if let Some(new) = new.max_by_key(|pod| (&pod.metadata.creation_timestamp, pod.name())) {
             return if new.is_ready() {
                 SuccessionStage::Ready(new)
             } else {
@@ -88,7 +88,7 @@ impl PodSuccession {
         }
     }
 
-    fn is_succeeded_by(&self, pod: &LocalPod) -> bool {
+    fn is_succeeded_by(&self, pod: &Pod) -> bool {
         let related = match &self.daemonset {
             Some(uid) => pod.owner().is_some_and(|owner| owner.uid == *uid),
             None => pod.name() == self.name,
@@ -100,12 +100,12 @@ impl PodSuccession {
     }
 
     /// Compares the revision of the new pod with the old pod's.
-    pub(super) fn result(&self, new: &LocalPod) -> SuccessorRevision {
+    pub(super) fn result(&self, new: &Pod) -> SuccessorRevision {
         // Compare the labels, not the condition's hash: OpenYurt's own controller puts a different hash there.
         if self.revision().is_none() || new.revision() != self.revision() {
             return SuccessorRevision::New;
         }
-        match new.update() {
+        match AnnouncedUpdate::of(new) {
             Some(AnnouncedUpdate::UpToDate) => SuccessorRevision::Back,
             Some(AnnouncedUpdate::Available) => SuccessorRevision::Old,
             None => SuccessorRevision::Unknown,
@@ -136,7 +136,7 @@ impl SuccessionStage<'_> {
         match self {
             Self::Running | Self::Stopping => 1,
             Self::Gone => 2,
-            Self::Coming(new) if !new.has_images() => 3,
+            Self::Coming(new) if !has_images(new) => 3,
             Self::Coming(_) | Self::Ready(_) => 4,
         }
     }
@@ -159,7 +159,7 @@ impl fmt::Display for StageText<'_> {
             }
         };
         let key = one_line(&new.key());
-        if new.has_images() {
+        if has_images(new) {
             write!(f, "[4/4] {key}: images pulled, not Ready yet")?
         } else {
             write!(f, "[3/4] {key}: pulling images and starting")?

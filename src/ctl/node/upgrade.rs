@@ -8,7 +8,6 @@ use super::client::NodeClient;
 use super::find::find;
 use super::follow::{Follow, FollowStep};
 use super::list::{Intent, upgradable};
-use super::pod::LocalPod;
 use super::row::NodePodRow;
 use super::succession::{PodSuccession, SuccessionStage, SuccessorRevision};
 use crate::cli::Output;
@@ -17,6 +16,7 @@ use crate::ctl::code::Code;
 use crate::ctl::error::CliError;
 use crate::ctl::print;
 use crate::ctl::screen::Screen;
+use crate::k8s::Pod;
 
 /// Time for a controller to set the update condition of the new pod. After that, the new pod is taken to have the old revision.
 const SETTLE: Duration = Duration::from_secs(10);
@@ -110,7 +110,7 @@ fn show(follow: &mut Follow<'_, '_>, succession: &PodSuccession, pods: &Pods, sh
 fn ended(
     succession: &PodSuccession,
     result: SuccessorRevision,
-    new: &LocalPod,
+    new: &Pod,
     pods: &Pods,
     after: &str,
 ) -> ActOutcome {

@@ -4,8 +4,7 @@ use bytes::Bytes;
 use http::{Response, StatusCode};
 use serde::Deserialize;
 
-use super::pod::LocalPod;
-use crate::k8s::nullable;
+use crate::k8s::{Pod, nullable};
 
 /// Response body of `GET /yurt-ds/v1/upgrades`.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -52,7 +51,7 @@ impl Upgrades {
     }
 
     /// Returns the upgrade that is available for the pod.
-    pub(super) fn for_pod(&self, pod: &LocalPod) -> Option<&PodUpgrade> {
+    pub(super) fn for_pod(&self, pod: &Pod) -> Option<&PodUpgrade> {
         let mut items = self.items.iter();
         items.find(|item| item.namespace == pod.namespace() && item.pod == pod.name())
     }

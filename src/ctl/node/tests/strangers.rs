@@ -170,10 +170,11 @@ async fn odd_pods_are_shown_as_far_as_they_go() {
         json!({}),
         json!({ "metadata": null }),
         json!({ "metadata": { "name": "x" } }),
+        json!({ "metadata": { "name": "y", "creationTimestamp": 7 }, "spec": [], "status": { "conditions": {} } }),
     ]);
     let text = node.text("pods -o wide").await;
     assert!(text.contains("failed: a b\\u{1b}[2J"), "{text}");
-    assert_eq!(text.lines().count(), 3, "{text}");
+    assert_eq!(text.lines().count(), 4, "{text}");
     assert!(!text.contains('\x1b'), "{text}");
     let empty = answer(
         "200 OK",
