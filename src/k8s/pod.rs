@@ -165,11 +165,13 @@ pub struct PodSpec {
     readiness_gates: Vec<ReadinessGate>,
 }
 
+/// Condition type that must be `True` before the pod becomes Ready.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct ReadinessGate {
+pub struct ReadinessGate {
+    /// Type of the condition.
     #[serde(deserialize_with = "nullable")]
-    condition_type: String,
+    pub condition_type: String,
 }
 
 /// A container in the specification.

@@ -16,9 +16,9 @@ use super::options::KubeletOptions;
 use super::pod::{KubeletPod, NextStep, NodeHandle, PodStage, PodStep};
 
 use super::status;
-use super::view::PodView;
 use super::write::{self, Ack, PodAddress, Request, StatusWriteOutcome, WriteSubject};
 use crate::clock::Clock;
+use crate::sim::pod_view::PodView;
 use crate::sim::queue::Queue;
 use crate::sim::watched::events;
 
