@@ -323,9 +323,9 @@ fn odd(error: kube::core::request::Error) -> WatchError {
 ///
 /// # Errors
 /// Returns the readable fields of `metadata` of an unreadable pod.
-fn read(raw: Box<RawValue>) -> Result<NodePod, ObjectMeta> {
+fn read(raw: Box<RawValue>) -> Result<NodePod, Box<ObjectMeta>> {
     NodePod::read_or_return(raw).map_err(|(error, raw)| {
-        let meta = identity(raw.get().as_bytes());
+        let meta = Box::new(identity(raw.get().as_bytes()));
         let (namespace, name) = (meta.namespace.as_deref(), meta.name.as_deref());
         warn!(namespace, name, %error, "Skipped an unreadable pod");
         meta
