@@ -252,7 +252,9 @@ fn pods(row: &SetRow, counts: &PodCountsRow, wide: bool, colour: bool, limit: us
     );
     if let Some(targeted) = row.targeted {
         let nodes = plural(targeted, "node", "nodes");
-        text.push_str(&format!("  wanted on {targeted} {nodes}, by its status\n"));
+        text.push_str(&format!(
+            "  desired: {targeted} {nodes}, according to its status\n"
+        ));
     }
     let nodes = row.nodes.iter().flatten();
     let pods = nodes.flat_map(|node| node.pods.iter().map(|pod| (node.node.as_str(), pod)));

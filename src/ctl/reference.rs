@@ -5,7 +5,7 @@ use std::io;
 
 use super::code::Code;
 use super::command_line::described;
-use super::{edge, plan, rights, row, settings};
+use super::{node, plan, rights, row, settings};
 
 /// Text before the table of exit codes.
 const CODES: &str = "For a list, the exit code is that of the DaemonSet in the worst state.";
@@ -16,7 +16,7 @@ fn texts() -> [(&'static str, &'static str); 5] {
         ("Fields of status, why, undo", row::FIELDS),
         ("Fields of plan", plan::FIELDS),
         ("Fields of settings", settings::FIELDS),
-        ("Fields of pods, upgrade, imagepull", edge::FIELDS),
+        ("Fields of pods, upgrade, imagepull", node::FIELDS),
         ("Rights", rights::RIGHTS),
     ]
 }

@@ -104,7 +104,8 @@ async fn a_role_binding_in_one_namespace_is_enough_to_look() {
     assert_eq!(text.matches(NODES).count(), 1, "{text}");
     let lease = "it is not known if a controller is running";
     assert_eq!(text.matches(lease).count(), 1, "{text}");
-    let counted = "  3 pods: 3 current, 0 outdated; 3 Ready\n  wanted on 3 nodes, by its status\n";
+    let counted =
+        "  3 pods: 3 current, 0 outdated; 3 Ready\n  desired: 3 nodes, according to its status\n";
     assert!(text.contains(counted), "{text}");
     let row = world.json("status web").await;
     assert_eq!(row["phase"], "Complete");

@@ -211,7 +211,7 @@ pub(super) async fn run(
     let Command::Ctl(args) = Cli::parse_from(words.split(' ')).command else {
         panic!("not ctl")
     };
-    let Verb::NodeClient(verb) = &args.verb else {
+    let Verb::Node(verb) = &args.verb else {
         panic!("not a verb of a node")
     };
     let epoch: Timestamp = "2026-01-01T01:00:00Z".parse().unwrap();
