@@ -96,11 +96,18 @@ fn tally(store: &Store, budget: &Value, now: Timestamp) -> Result<Value, String>
     status["observedGeneration"] = generation.clone();
     let gone = Some(gone).filter(|gone| !gone.is_empty());
     status.set_or_remove("disruptedPods", gone.map(Value::Object));
-    let (is_allowed, reason) = match allowed {
+    let (condition_status, reason) = match allowed {
         0 => ("False", "InsufficientPods"),
         _ => ("True", "SufficientPods"),
     };
-    allow(&mut status, is_allowed, reason, "", Some(generation), now);
+    allow(
+        &mut status,
+        condition_status,
+        reason,
+        "",
+        Some(generation),
+        now,
+    );
     Ok(status)
 }
 
@@ -146,7 +153,7 @@ fn scale(pods: &[&Value]) -> Result<i64, String> {
 /// Sets the condition that reports if disruptions are allowed.
 fn allow(
     status: &mut Value,
-    is_allowed: &str,
+    condition_status: &str,
     reason: &str,
     message: &str,
     generation: Option<Value>,
@@ -155,12 +162,12 @@ fn allow(
     let before = status["conditions"].as_array();
     let before = before.into_iter().flatten();
     let mut before = before
-        .filter(|have| have["type"] == "DisruptionAllowed" && have["status"] == is_allowed)
+        .filter(|have| have["type"] == "DisruptionAllowed" && have["status"] == condition_status)
         .map(|have| have["lastTransitionTime"].clone());
     let since = before.next().unwrap_or_else(|| seconds(now).into());
     let mut condition = json!({
         "type": "DisruptionAllowed",
-        "status": is_allowed,
+        "status": condition_status,
         "reason": reason,
         "message": message,
         "lastTransitionTime": since,
