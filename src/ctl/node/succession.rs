@@ -5,6 +5,7 @@ use std::fmt;
 use super::answer::{Pods, one_line};
 use super::pod::{AnnouncedUpdate, Problem, has_images};
 use super::row::describe_problem;
+use crate::k8s::Pod;
 
 /// A pod that is being replaced, with what identifies the new pod.
 #[derive(Clone, Debug)]
