@@ -1222,7 +1222,7 @@ proptest! {
             let pods = node.pods.iter().filter(waits).filter(alive);
             asked.extend(pods.map(|pod| (&pod.uid, node.is_ready())));
         }
-        let pulls = plan.pulls.iter().map(|pull| (&pull.pod.uid, pull.begins));
+        let pulls = plan.pulls.iter().map(|pull| (&pull.pod.uid, pull.may_start));
         prop_assert_eq!(pulls.collect::<Vec<_>>(), asked);
     }
 }

@@ -224,10 +224,10 @@ impl<'a> PlanningPass<'a> {
             }
             return;
         }
-        if (job.is_some() || state.busy) && request.pull.begins {
+        if (job.is_some() || state.busy) && request.pull.may_start {
             self.slots.take(&request.key);
         }
-        if state.busy || !request.pull.tells {
+        if state.busy || !request.pull.may_report {
             return;
         }
         if let Some(until) = state.not_before.filter(|until| *until > now) {
@@ -240,22 +240,22 @@ impl<'a> PlanningPass<'a> {
         }
         match job {
             Some(job) => self.judge(request, job),
-            None if !request.pull.begins => {}
+            None if !request.pull.may_start => {}
             None => drop(self.queue.insert(state.number, request)),
         }
     }
 
     fn judge(&mut self, request: PullRequest, job: &Job) {
         let now = self.now;
-        let begins = request.pull.begins;
+        let may_start = request.pull.may_start;
         let state = self.planner.states.entry(request.pull_key()).or_default();
         let tell = |outcome| PullStep::Tell(request.clone(), outcome, Some(JobRef::from_job(job)));
         match judge(job, self.job_store.pod_of(job)) {
             PullJudgement::Pulled => self.steps.push(tell(PullOutcome::Pulled)),
             PullJudgement::Failed(why) => self.steps.push(tell(PullOutcome::Failed(why))),
             PullJudgement::Pulling => state.problem = None,
-            // The node is offline (`!begins`), so the last reported problem may be outdated. Start counting its duration again.
-            PullJudgement::Problem(problem, _) if !begins && problem != PullProblem::Ended => {
+            // The node is offline (`!may_start`), so the last reported problem may be outdated. Start counting its duration again.
+            PullJudgement::Problem(problem, _) if !may_start && problem != PullProblem::Ended => {
                 state.problem = None
             }
             PullJudgement::Problem(problem, why) => match state.note_problem(problem, now) {

@@ -119,7 +119,7 @@ fn whole(mut draft: PlanDraft<'_>) -> Plan {
         }
         (Mode::AdvancedRollingUpdate, true) => {
             if let Some(images) = &draft.evaluation.preconditions.images {
-                draft.pulls = images.rest();
+                draft.pulls = images.paused_pulls();
             }
             draft.pause()
         }
@@ -353,7 +353,7 @@ impl<'a> PlanDraft<'a> {
             }
         }
         if let Some(images) = &self.evaluation.preconditions.images {
-            self.pulls = images.rest();
+            self.pulls = images.paused_pulls();
         }
         self.invalid = Some(invalid);
         self.finish(Some(Phase::Invalid))

@@ -13,8 +13,8 @@ fn pull() -> Pull {
         node: "edge-1".into(),
         revision: "abc".into(),
         initiator: PullInitiator::Owner,
-        begins: true,
-        tells: true,
+        may_start: true,
+        may_report: true,
     }
 }
 

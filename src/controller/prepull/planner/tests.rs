@@ -25,8 +25,8 @@ fn pull(pod: &str) -> Pull {
         node: format!("node-{pod}").into(),
         revision: "abc".into(),
         initiator: PullInitiator::Owner,
-        begins: true,
-        tells: true,
+        may_start: true,
+        may_report: true,
     }
 }
 
@@ -147,7 +147,7 @@ fn a_pull_on_a_node_that_went_away_keeps_its_job_and_gives_up_its_slot() {
     let gone: Vec<Pull> = many("a", PULLS_AT_ONCE)
         .into_iter()
         .map(|pull| Pull {
-            begins: false,
+            may_start: false,
             ..pull
         })
         .collect();
