@@ -34,7 +34,7 @@ use super::lease::Leadership;
 use super::live_reads::{LookupResult, Lookups};
 use super::metrics::Metrics;
 use super::permissions::DeniedPermissions;
-use super::prepull::{DesiredPulls, PullResultWrite, Puller};
+use super::prepull::{PullRequest, PullResultWrite, Puller};
 use super::report::{Report, RolloutEvent};
 use super::surge::{SurgeRequest, SurgeResult};
 use super::write_backoff::WriteBackoff;
@@ -624,13 +624,15 @@ impl Engine {
     /// Passes the desired image pulls of a DaemonSet to the puller.
     fn set_desired_pulls(&self, key: &SetKey, pulls: Vec<Pull>) {
         if let Some(set) = self.index.set(key) {
-            let desired = DesiredPulls {
-                uid: set.uid.clone(),
+            let request = |pull| PullRequest {
+                key: key.clone(),
+                set_uid: set.uid.clone(),
                 generation: set.generation,
                 timeout: set.pull_timeout(),
-                pulls,
+                pull,
             };
-            self.parts.puller.set_desired(key, desired);
+            let pulls = pulls.into_iter().map(request).collect();
+            self.parts.puller.set_desired(key, pulls);
         }
     }
 

@@ -6,25 +6,25 @@ use serde_json::{Value, json};
 
 use super::*;
 
-fn case(seen: &str) -> PullJudgement {
+fn case(seen: &str) -> PullStatus {
     let seen: Value = serde_json::from_str(seen).unwrap();
     let job = serde_json::from_value(seen["job"].clone()).unwrap();
     let pod: Option<Pod> = serde_json::from_value(seen["pod"].clone()).unwrap();
-    judge(&job, pod.as_ref())
+    status(&job, pod.as_ref())
 }
 
 #[track_caller]
-fn assert_failed(judgement: PullJudgement, words: &str) {
-    match judgement {
-        PullJudgement::Failed(why) => assert!(why.contains(words), "{why}"),
+fn assert_failed(status: PullStatus, words: &str) {
+    match status {
+        PullStatus::Failed(why) => assert!(why.contains(words), "{why}"),
         other => panic!("{other:?}"),
     }
 }
 
 #[track_caller]
-fn assert_problem(judgement: PullJudgement, expected: PullProblem, words: &str) {
-    match judgement {
-        PullJudgement::Problem(problem, why) if problem == expected => {
+fn assert_problem(status: PullStatus, expected: Problem, words: &str) {
+    match status {
+        PullStatus::Problem(problem, why) if problem == expected => {
             assert!(why.contains(words), "{why}")
         }
         other => panic!("{other:?}"),
@@ -38,14 +38,14 @@ fn whatever_comes_after_the_pull_proves_it() {
         include_str!("seen/no_such_program.json"),
         include_str!("seen/refuses_root.json"),
     ] {
-        assert_eq!(case(seen), PullJudgement::Pulled, "{seen}");
+        assert_eq!(case(seen), PullStatus::Pulled, "{seen}");
     }
 }
 
 #[test]
 fn a_download_is_waited_for() {
     let seen = include_str!("seen/downloading.json");
-    assert_eq!(case(seen), PullJudgement::Pulling);
+    assert_eq!(case(seen), PullStatus::Pulling);
 }
 
 #[test]
@@ -72,15 +72,14 @@ fn what_no_second_attempt_mends_fails_at_once() {
 
 #[test]
 fn a_registry_that_refuses_connections_gets_a_second_chance() {
-    let failing = PullProblem::Failing { backs_off: false };
     let seen = include_str!("seen/refused.json");
-    assert_problem(case(seen), failing, "connection refused");
+    assert_problem(case(seen), Problem::AttemptFailed, "connection refused");
 }
 
 #[test]
 fn a_job_without_a_pod_is_in_doubt() {
     let seen = include_str!("seen/no_pod.json");
-    assert_problem(case(seen), PullProblem::NoPod, "no pod was made");
+    assert_problem(case(seen), Problem::NoPod, "no pod was made");
 }
 
 /// Returns a pod with two containers in these states.
@@ -107,37 +106,39 @@ fn waiting(reason: &str, message: &str) -> Value {
 fn every_image_has_to_be_there_and_one_that_cannot_be_had_is_enough_to_fail() {
     let running = || json!({ "running": {} });
     let ended = |reason: &str| json!({ "terminated": { "exitCode": 137, "reason": reason } });
-    let judged = |phase, states| judge(&Job::default(), Some(&pod(phase, states)));
+    let status_of = |phase, states| status(&Job::default(), Some(&pod(phase, states)));
     assert_eq!(
-        judged("Running", [running(), running()]),
-        PullJudgement::Pulled
+        status_of("Running", [running(), running()]),
+        PullStatus::Pulled
     );
     assert_eq!(
-        judged("Pending", [running(), json!({})]),
-        PullJudgement::Pulling
+        status_of("Pending", [running(), json!({})]),
+        PullStatus::Pulling
     );
     assert_eq!(
-        judged(
+        status_of(
             "Running",
             [ended("Error"), waiting("ContainerCreating", "")]
         ),
-        PullJudgement::Pulling
+        PullStatus::Pulling
     );
     let denied = waiting(
         "ErrImagePull",
         "pull access denied, repository does not exist",
     );
-    assert_failed(judged("Running", [running(), denied]), "access denied");
+    assert_failed(status_of("Running", [running(), denied]), "access denied");
     let backs_off = waiting("ImagePullBackOff", "Back-off pulling image");
-    assert_problem(
-        judged("Pending", [running(), backs_off]),
-        PullProblem::Failing { backs_off: true },
-        "ImagePullBackOff",
+    assert_eq!(
+        status_of("Pending", [running(), backs_off]),
+        PullStatus::BackingOff
     );
     // The pod was evicted before the second image was pulled. `ContainerStatusUnknown` says that the kubelet never ran that
     // container.
     let lost = ended(NEVER_SEEN);
-    assert_failed(judged("Failed", [ended("Error"), lost]), "its pod failed");
+    assert_failed(
+        status_of("Failed", [ended("Error"), lost]),
+        "its pod failed",
+    );
 }
 
 #[test]
@@ -150,18 +151,18 @@ fn a_job_that_ended_speaks_for_itself_where_its_pod_does_not() {
         });
         serde_json::from_value(job).unwrap()
     };
-    assert_eq!(judge(&ended("Complete", ""), None), PullJudgement::Pulled);
-    let late = judge(&ended("Failed", "DeadlineExceeded"), None);
+    assert_eq!(status(&ended("Complete", ""), None), PullStatus::Pulled);
+    let late = status(&ended("Failed", "DeadlineExceeded"), None);
     assert_failed(late, "not done within 1m 30s");
     // The pod was deleted because of the Job's deadline. The watch may report that before the end of the Job.
     let mut killed = pod("Failed", [json!({}), json!({})]);
     killed.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
-    let unclear = judge(&Job::default(), Some(&killed));
-    assert_problem(unclear, PullProblem::Ended, "its pod was deleted");
-    let late = judge(&ended("Failed", "DeadlineExceeded"), Some(&killed));
+    let unclear = status(&Job::default(), Some(&killed));
+    assert_eq!(unclear, PullStatus::Pulling);
+    let late = status(&ended("Failed", "DeadlineExceeded"), Some(&killed));
     assert_failed(late, "not done within 1m 30s");
-    let gone = judge(&ended("Failed", "BackoffLimitExceeded"), None);
-    assert_problem(gone, PullProblem::Ended, "its pod is gone");
+    let gone = status(&ended("Failed", "BackoffLimitExceeded"), None);
+    assert_problem(gone, Problem::PodLost, "its pod is gone");
     let pod = pod(
         "Failed",
         [
@@ -170,7 +171,7 @@ fn a_job_that_ended_speaks_for_itself_where_its_pod_does_not() {
         ],
     );
     let failed = ended("Failed", "BackoffLimitExceeded");
-    assert_eq!(judge(&failed, Some(&pod)), PullJudgement::Pulled);
+    assert_eq!(status(&failed, Some(&pod)), PullStatus::Pulled);
 }
 
 #[test]
@@ -185,8 +186,8 @@ fn a_pod_whose_sandbox_cannot_be_made_is_in_doubt() {
     let condition = json!([{ "type": "PodReadyToStartContainers", "status": "False" }]);
     stuck.status.as_mut().unwrap().conditions = serde_json::from_value(condition).unwrap();
     assert_problem(
-        judge(&Job::default(), Some(&stuck)),
-        PullProblem::NotStarting,
+        status(&Job::default(), Some(&stuck)),
+        Problem::NotStarting,
         "network plug-in",
     );
 }

@@ -17,12 +17,11 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 use tracing::{debug, error, warn};
 
-use super::calls::{self, Calls};
 use super::job_store::JobStore;
-use super::planner::Planner;
-use super::request::{PullStep, PullStepResult};
-use super::{AllDesiredPulls, PullerParts};
+use super::planner::{Planner, PullStep, PullStepResult};
+use super::{DesiredPulls, PullRequest, PullerParts};
 use crate::backoff::Backoff;
+use crate::core::names::PRE_PULL_POD;
 use crate::k8s::client::WATCH_TIMEOUT_SECONDS;
 use crate::k8s::{Listed, Readable};
 
@@ -46,36 +45,41 @@ enum JobEvent {
 type Watches = futures::stream::BoxStream<'static, JobEvent>;
 
 /// Runs until no pull can be desired any more.
-pub(super) async fn run(parts: PullerParts, mut desired: watch::Receiver<AllDesiredPulls>) {
+pub(super) async fn run(parts: PullerParts, mut desired: watch::Receiver<DesiredPulls>) {
     let mut leadership = parts.leadership.clone();
-    let mut jobs = Jobs::new(parts);
+    let mut task = PullerTask::new(parts);
+    task.lead(
+        leadership.borrow_and_update().may_write(),
+        &desired.borrow(),
+    );
     loop {
-        let wake = jobs.wake;
+        let wake = task.wake;
         tokio::select! {
             biased;
             changed = desired.changed() => {
                 if changed.is_err() {
                     break;
                 }
-                jobs.planner.set_desired(&desired.borrow_and_update());
-                jobs.soon();
+                task.planner.set_desired(&desired.borrow_and_update());
+                task.soon();
             }
             changed = leadership.changed() => {
                 if changed.is_err() {
                     break;
                 }
-                jobs.lead(leadership.borrow_and_update().may_write());
+                task.lead(leadership.borrow_and_update().may_write(), &desired.borrow());
             }
-            Some(done) = jobs.done.join_next() => jobs.take(done.ok()),
-            told = jobs.watches.next() => jobs.hear(told),
-            () = sleep_until(wake) => jobs.turn(),
+            Some(done) = task.done.join_next() => task.on_result(done.ok()),
+            event = task.watches.next() => task.on_event(event),
+            () = sleep_until(wake) => task.run_steps(),
         }
     }
-    while jobs.done.join_next().await.is_some() {}
+    while task.done.join_next().await.is_some() {}
 }
 
-struct Jobs {
-    calls: Calls,
+/// State of the loop.
+struct PullerTask {
+    parts: PullerParts,
     planner: Planner,
     job_store: JobStore,
     watches: Watches,
@@ -88,99 +92,76 @@ struct Jobs {
     done: JoinSet<(PullStep, PullStepResult)>,
 }
 
-impl Jobs {
+impl PullerTask {
     fn new(parts: PullerParts) -> Self {
-        let leading = parts.leadership.borrow().may_write();
-        let calls = Calls {
-            client: parts.client,
-            writer: parts.writer,
-            events: parts.events,
-            metrics: parts.metrics,
-            clock: parts.clock,
-            written: parts.written,
-        };
-        let mut jobs = Self {
-            calls,
+        Self {
+            parts,
             planner: Planner::default(),
             job_store: JobStore::default(),
-            watches: nothing(),
+            watches: futures::stream::pending().boxed(),
             watching: false,
             failing: false,
             leading: false,
             idle_since: None,
             wake: Instant::now() + LONGEST_SLEEP,
             done: JoinSet::new(),
-        };
-        if leading {
-            jobs.lead_now();
         }
-        jobs
     }
 
     fn soon(&mut self) {
         self.wake = self.wake.min(Instant::now() + PAUSE);
     }
 
-    fn lead(&mut self, leads: bool) {
-        match (self.leading, leads) {
-            (false, true) => self.lead_now(),
-            (true, false) => {
-                self.leading = false;
-                self.rest();
-                self.planner.forget();
-            }
-            _ => {}
+    /// A new leader watches, to find Jobs of the previous one. A replica that no longer leads forgets what is in progress.
+    fn lead(&mut self, leads: bool, desired: &DesiredPulls) {
+        if leads == self.leading {
+            return;
         }
-    }
-
-    /// Starts the watches, to find Jobs of the previous leader.
-    fn lead_now(&mut self) {
-        self.leading = true;
-        self.watch();
-        self.soon();
+        self.leading = leads;
+        if leads {
+            self.watch();
+            self.soon();
+        } else {
+            self.stop_watching();
+            self.planner = Planner::default();
+            self.planner.set_desired(desired);
+        }
     }
 
     fn watch(&mut self) {
         if !self.watching {
             self.watching = true;
             self.idle_since = None;
-            let client = self.calls.client.clone();
-            self.watches = both(client);
+            self.watches = watch_jobs_and_pods(self.parts.client.clone());
         }
     }
 
     /// Stops all watches.
-    fn rest(&mut self) {
+    fn stop_watching(&mut self) {
         self.watching = false;
-        self.watches = nothing();
-        self.job_store.forget();
+        self.watches = futures::stream::pending().boxed();
+        self.job_store = JobStore::default();
         self.planner.deny(None);
         self.failing = false;
     }
 
-    fn hear(&mut self, told: Option<JobEvent>) {
-        match told {
+    fn on_event(&mut self, event: Option<JobEvent>) {
+        match event {
             Some(JobEvent::Job(event)) => {
-                if tells(&event) {
-                    self.recovered();
+                if is_answer(&event) && std::mem::take(&mut self.failing) {
+                    self.planner.deny(None);
                 }
-                self.job_store.take_job(*event);
+                self.job_store.on_job(*event);
             }
-            Some(JobEvent::Pod(event)) => self.job_store.take_pod(*event),
+            Some(JobEvent::Pod(event)) => self.job_store.on_pod(*event),
             Some(JobEvent::Failed(resource, error)) => self.failed(resource, *error),
-            None => self.rest(), // unreachable: watches never end
+            None => self.stop_watching(), // unreachable: watches never end
         }
         self.soon();
     }
 
-    fn recovered(&mut self) {
-        if std::mem::take(&mut self.failing) {
-            self.planner.deny(None);
-        }
-    }
-
     fn failed(&mut self, resource: &'static str, error: watcher::Error) {
-        self.calls.metrics.watch_restarted(resource);
+        self.parts.metrics.watch_restarted(resource);
         let denied = is_denied(&error);
         let error = format!("{:#}", anyhow::Error::from(error));
         if !std::mem::replace(&mut self.failing, true) {
@@ -193,19 +174,23 @@ impl Jobs {
         }
     }
 
-    fn take(&mut self, done: Option<(PullStep, PullStepResult)>) {
-        let Some((step, answer)) = done else { return };
-        if let Some(job) = calls::made(&answer) {
-            self.job_store.put(job);
+    fn on_result(&mut self, done: Option<(PullStep, PullStepResult)>) {
+        let Some((step, result)) = done else { return };
+        match (&step, &result) {
+            (_, PullStepResult::Created(job)) => self.job_store.put((**job).clone()),
+            (PullStep::Delete(job), PullStepResult::Done) => self.job_store.note_deleted(job),
+            (step, PullStepResult::Done) => {
+                let key = step.request().map(PullRequest::pull_key);
+                key.iter().for_each(|key| self.job_store.note_reported(key));
+            }
+            _ => {}
         }
-        if let (PullStep::Clear(job), PullStepResult::Told(_)) = (&step, &answer) {
-            self.job_store.note_removed(job);
-        }
-        self.planner.take(&step, answer, self.calls.clock.now());
+        self.planner
+            .on_result(&step, &result, self.parts.clock.now());
         self.soon();
     }
 
-    fn turn(&mut self) {
+    fn run_steps(&mut self) {
         self.wake = Instant::now() + LONGEST_SLEEP;
         if !self.leading {
             return;
@@ -213,31 +198,32 @@ impl Jobs {
         if !self.planner.is_idle() {
             self.watch();
         }
-        let now = self.calls.clock.now();
+        let now = self.parts.clock.now();
         if self.watching {
             let (steps, wake) = self.planner.next(&self.job_store, now);
             for step in steps {
                 debug!(?step, "Pre-pull");
-                let calls = self.calls.clone();
-                let metrics = calls.metrics.clone();
+                let parts = self.parts.clone();
                 self.done.spawn(async move {
-                    let taken = AssertUnwindSafe(calls.take(&step)).catch_unwind().await;
-                    let answer = taken.unwrap_or_else(|_| {
+                    let result = AssertUnwindSafe(parts.carry_out(&step))
+                        .catch_unwind()
+                        .await;
+                    let result = result.unwrap_or_else(|_| {
                         error!(?step, "A task of a pre-pull failed, and is tried again");
-                        metrics.task_failed();
-                        PullStepResult::Failed
+                        parts.metrics.task_failed();
+                        PullStepResult::Retry
                     });
-                    (step, answer)
+                    (step, result)
                 });
             }
             if let Some(wake) = wake {
                 self.wake_at(wake, now);
             }
         }
-        self.calls
+        self.parts
             .metrics
-            .image_pulls_under_way(self.planner.under_way(&self.job_store));
-        self.rest_when_idle();
+            .image_pulls_under_way(self.planner.running(&self.job_store));
+        self.stop_watching_when_idle();
     }
 
     fn wake_at(&mut self, at: Timestamp, now: Timestamp) {
@@ -246,7 +232,7 @@ impl Jobs {
         self.wake = self.wake.min(Instant::now() + left);
     }
 
-    fn rest_when_idle(&mut self) {
+    fn stop_watching_when_idle(&mut self) {
         let idle = self.watching
             && self.planner.is_idle()
             && self.done.is_empty()
@@ -258,15 +244,11 @@ impl Jobs {
         let until = *self.idle_since.get_or_insert_with(Instant::now) + LINGER;
         if until <= Instant::now() {
             debug!("No pre-pull is wanted, nothing is watched");
-            self.rest();
+            self.stop_watching();
         } else {
             self.wake = self.wake.min(until);
         }
     }
-}
-
-fn nothing() -> Watches {
-    futures::stream::pending().boxed()
 }
 
 /// Jobs or pods per page of a list.
@@ -275,17 +257,17 @@ fn nothing() -> Watches {
 /// megabyte, so pages must be small.
 const JOBS_PER_PAGE: u32 = 2;
 
-fn both(client: Client) -> Watches {
+fn watch_jobs_and_pods(client: Client) -> Watches {
     let config = watcher::Config::default()
         .timeout(WATCH_TIMEOUT_SECONDS)
         .page_size(JOBS_PER_PAGE)
-        .labels(calls::selector());
-    let jobs = told(
+        .labels(PRE_PULL_POD);
+    let jobs = job_events(
         watcher(Api::<Listed<Job>>::all(client.clone()), config.clone()),
         "jobs",
         JobEvent::Job,
     );
-    let pods = told(
+    let pods = job_events(
         watcher(Api::<Listed<Pod>>::all(client), config),
         "pods",
         JobEvent::Pod,
@@ -293,14 +275,14 @@ fn both(client: Client) -> Watches {
     futures::stream::select(jobs, pods).boxed()
 }
 
-fn told<K: Readable>(
+fn job_events<K: Readable>(
     events: impl Stream<Item = watcher::Result<Event<Listed<K>>>> + Send + 'static,
     resource: &'static str,
-    tell: impl Fn(Box<Event<K>>) -> JobEvent + Send + 'static,
+    event_of: impl Fn(Box<Event<K>>) -> JobEvent + Send + 'static,
 ) -> impl Stream<Item = JobEvent> + Send {
-    patient(events).filter_map(move |event| {
+    with_backoff(events).filter_map(move |event| {
         std::future::ready(match event {
-            Ok(event) => readable(event).map(|event| tell(Box::new(event))),
+            Ok(event) => readable(event).map(|event| event_of(Box::new(event))),
             Err(error) => Some(JobEvent::Failed(resource, Box::new(error))),
         })
     })
@@ -318,12 +300,12 @@ fn readable<K: Readable>(event: Event<Listed<K>>) -> Option<Event<K>> {
 }
 
 /// Returns true if the event proves that the API server responded. `Init` is reported before the request is sent.
-fn tells<K>(event: &Event<K>) -> bool {
+fn is_answer<K>(event: &Event<K>) -> bool {
     !matches!(event, Event::Init)
 }
 
 /// Inserts a pause after each failure. The pause grows until the API server reports something.
-fn patient<K: Send>(
+fn with_backoff<K: Send>(
     events: impl Stream<Item = watcher::Result<Event<K>>> + Send,
 ) -> impl Stream<Item = watcher::Result<Event<K>>> + Send {
     let state = (Box::pin(events), Backoff::default(), None);
@@ -334,7 +316,7 @@ fn patient<K: Send>(
         let event = events.next().await?;
         let pause = match &event {
             Err(_) => backoff.next(),
-            Ok(event) if tells(event) => {
+            Ok(event) if is_answer(event) => {
                 backoff = Backoff::default();
                 None
             }
@@ -372,7 +354,7 @@ mod tests {
         let attempt = || [Ok(Event::Init), refused()];
         let attempts = (0..7).flat_map(|_| attempt());
         let told = attempts.chain([Ok(Event::InitDone), refused(), refused()]);
-        let mut events = patient(futures::stream::iter(told)).boxed();
+        let mut events = with_backoff(futures::stream::iter(told)).boxed();
         let mut pauses = Vec::new();
         let mut last = Instant::now();
         while let Some(event) = events.next().await {

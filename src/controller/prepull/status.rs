@@ -1,4 +1,4 @@
-//! State of a pull, according to its Job and the Job's pod. Pure; [`super::planner`] adds time.
+//! Status of a pull, according to its Job and the Job's pod. Pure; [`super::planner`] adds time.
 //!
 //! The exit code of a container is irrelevant, because an image without the program `true` is pulled too. What matters is the
 //! progress of the kubelet: if a container was created, ran, ended or could not be started, its image is on the node.
@@ -38,7 +38,7 @@ const REPEATED: [&str; 4] = [
 const BACK_OFF: &str = "ImagePullBackOff";
 
 /// Parts of error messages, in lower case, that mean that another attempt would fail too.
-const HOPELESS: [&str; 10] = [
+const PERMANENT: [&str; 10] = [
     "not found",
     "manifest unknown",
     "name unknown",
@@ -54,79 +54,70 @@ const HOPELESS: [&str; 10] = [
 /// Termination reason that the kubelet writes for a container that it never ran.
 const NEVER_SEEN: &str = "ContainerStatusUnknown";
 
-/// State of a pull.
+/// Status of a pull.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum PullJudgement {
+pub(super) enum PullStatus {
     /// The pull is in progress.
     Pulling,
+    /// An attempt failed and the kubelet waits before the next one, or the next one is in progress.
+    BackingOff,
     /// All images are on the node.
     Pulled,
     /// The pull failed, for this reason.
     Failed(String),
     /// The pull has a problem that may be temporary.
-    Problem(PullProblem, String),
+    Problem(Problem, String),
 }
 
 /// Kind of problem of a pull.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum PullProblem {
-    /// An attempt failed, for a temporary reason.
-    Failing {
-        /// True if the kubelet waits before the next attempt; false if an attempt has just failed.
-        backs_off: bool,
-    },
+pub(super) enum Problem {
+    /// An attempt has just failed, for a temporary reason.
+    AttemptFailed,
     /// The kubelet accepted the pod but can't start it, most often because of the node's network plug-in.
     NotStarting,
     /// The Job has no pod, because of a quota, an admission rule, or a slow Job controller.
     NoPod,
-    /// The Job ended, but it is not known how its pod ended: Job and pod are reported by different watches.
-    Ended,
+    /// The Job failed, but it is not known how its pod ended: Job and pod are reported by different watches.
+    PodLost,
 }
 
-impl PullProblem {
+impl Problem {
     /// Returns how long the problem may last before the pull counts as failed.
     pub(super) fn patience(self) -> Duration {
         Duration::from_secs(match self {
-            Self::Failing { .. } => 60,
+            Self::AttemptFailed => 60,
             Self::NotStarting | Self::NoPod => 120,
-            Self::Ended => 5,
+            Self::PodLost => 5,
         })
-    }
-
-    /// Returns true if both are the same kind of problem.
-    pub(super) fn is_like(self, other: Self) -> bool {
-        std::mem::discriminant(&self) == std::mem::discriminant(&other)
     }
 }
 
-/// Returns the state of the pull by this Job. `pod` is the Job's pod, if it exists.
-pub(super) fn judge(job: &Job, pod: Option<&Pod>) -> PullJudgement {
-    let status = job.status.clone().unwrap_or_default();
-    let conditions = status.conditions.unwrap_or_default();
+/// Returns the status of the pull by this Job. `pod` is the Job's pod, if it exists.
+pub(super) fn status(job: &Job, pod: Option<&Pod>) -> PullStatus {
+    let conditions = job.status.iter().flat_map(|status| &status.conditions);
     let ended = |kind: &str| {
-        conditions
-            .iter()
-            .find(|condition| condition.type_ == kind && condition.status == "True")
+        let mut conditions = conditions.clone().flatten();
+        conditions.find(|condition| condition.type_ == kind && condition.status == "True")
     };
-    if status.succeeded.unwrap_or_default() > 0 || ended("Complete").is_some() {
-        return PullJudgement::Pulled;
+    if ended("Complete").is_some() {
+        return PullStatus::Pulled;
     }
-    let seen = pod.map(of_pod);
-    match (ended("Failed"), seen) {
-        (_, Some(end @ (PullJudgement::Pulled | PullJudgement::Failed(_)))) => end,
+    match (ended("Failed"), pod.map(of_pod)) {
+        (_, Some(end @ (PullStatus::Pulled | PullStatus::Failed(_)))) => end,
         (Some(end), _) if end.reason.as_deref() == Some("DeadlineExceeded") => {
-            PullJudgement::Failed(format!(
+            PullStatus::Failed(format!(
                 "it was not done within {}; what was downloaded stays, ask again to go on",
                 limit(job)
             ))
         }
         (Some(end), _) => {
             let why = end.message.as_deref().unwrap_or("the Job failed");
-            PullJudgement::Problem(PullProblem::Ended, format!("its pod is gone: {why}"))
+            PullStatus::Problem(Problem::PodLost, format!("its pod is gone: {why}"))
         }
-        (None, Some(judgement)) => judgement,
-        (None, None) => PullJudgement::Problem(
-            PullProblem::NoPod,
+        (None, Some(status)) => status,
+        (None, None) => PullStatus::Problem(
+            Problem::NoPod,
             "no pod was made for it: is the Job controller running?".to_owned(),
         ),
     }
@@ -141,11 +132,11 @@ fn limit(job: &Job) -> humantime::FormattedDuration {
     ))
 }
 
-fn of_pod(pod: &Pod) -> PullJudgement {
+fn of_pod(pod: &Pod) -> PullStatus {
     let status = pod.status.clone().unwrap_or_default();
     let phase = status.phase.as_deref().unwrap_or_default();
     if phase == "Succeeded" {
-        return PullJudgement::Pulled;
+        return PullStatus::Pulled;
     }
     let statuses = status.container_statuses.unwrap_or_default();
     let wanted = pod.spec.iter().flat_map(|spec| &spec.containers);
@@ -155,73 +146,73 @@ fn of_pod(pod: &Pod) -> PullJudgement {
         statuses
             .iter()
             .find(of_it)
-            .map_or(PullJudgement::Pulling, of_container)
+            .map_or(PullStatus::Pulling, of_container)
     });
-    let worst = each.max_by_key(|judgement| match judgement {
-        PullJudgement::Pulled => 0,
-        PullJudgement::Pulling => 1,
-        PullJudgement::Problem(..) => 2,
-        PullJudgement::Failed(_) => 3,
+    let worst = each.max_by_key(|status| match status {
+        PullStatus::Pulled => 0,
+        PullStatus::Pulling => 1,
+        PullStatus::BackingOff => 2,
+        PullStatus::Problem(..) => 3,
+        PullStatus::Failed(_) => 4,
     });
     let conditions = status.conditions.unwrap_or_default();
     let cannot_start = conditions.iter().any(|condition| {
         condition.type_ == "PodReadyToStartContainers" && condition.status == "False"
     });
-    // The Job controller deletes the pod when the Job exceeds its deadline. Then the Job contains the reason, so wait for it.
-    let is_ended = pod.metadata.deletion_timestamp.is_some() && status.reason.is_none();
-    match worst.unwrap_or(PullJudgement::Pulling) {
-        PullJudgement::Pulling | PullJudgement::Problem(..) if phase == "Failed" && is_ended => {
-            PullJudgement::Problem(PullProblem::Ended, "its pod was deleted".to_owned())
-        }
-        PullJudgement::Pulling | PullJudgement::Problem(..) if phase == "Failed" => {
-            let reason = status.reason.as_deref().unwrap_or("its pod failed");
-            let said = status.message.as_deref().unwrap_or_default();
-            PullJudgement::Failed(sentence(reason, said))
-        }
-        PullJudgement::Pulling if cannot_start => PullJudgement::Problem(
-            PullProblem::NotStarting,
-            "its pod cannot be started on the node (network plug-in?): see the pod's Events"
-                .to_owned(),
-        ),
-        judgement => judgement,
+    let worst = worst.unwrap_or(PullStatus::Pulling);
+    if matches!(worst, PullStatus::Pulled | PullStatus::Failed(_)) {
+        return worst;
     }
+    if phase == "Failed" {
+        // The pod of a Job that exceeded its deadline is deleted. The condition of the Job follows.
+        if pod.metadata.deletion_timestamp.is_some() && status.reason.is_none() {
+            return PullStatus::Pulling;
+        }
+        let reason = status.reason.as_deref().unwrap_or("its pod failed");
+        return PullStatus::Failed(sentence(reason, status.message.as_deref()));
+    }
+    if worst == PullStatus::Pulling && cannot_start {
+        let why = "its pod cannot be started on the node (network plug-in?): see the pod's Events";
+        return PullStatus::Problem(Problem::NotStarting, why.to_owned());
+    }
+    worst
 }
 
-fn of_container(status: &ContainerStatus) -> PullJudgement {
+fn of_container(status: &ContainerStatus) -> PullStatus {
     let state = status.state.clone().unwrap_or_default();
     let ended = state.terminated.as_ref();
     let ended = ended.is_some_and(|end| end.reason.as_deref() != Some(NEVER_SEEN));
     if state.running.is_some() || ended || !status.image_id.is_empty() {
-        return PullJudgement::Pulled;
+        return PullStatus::Pulled;
     }
     let waiting = state.waiting.unwrap_or_default();
     let reason = waiting.reason.as_deref().unwrap_or_default();
-    let said = waiting.message.as_deref().unwrap_or_default();
-    let why = || format!("{}: {}", status.image, sentence(reason, said));
+    let message = waiting.message.as_deref();
+    let why = || format!("{}: {}", status.image, sentence(reason, message));
     if AFTER_THE_PULL.contains(&reason) {
-        PullJudgement::Pulled
+        PullStatus::Pulled
     } else if FINAL.contains(&reason) {
-        PullJudgement::Failed(why())
+        PullStatus::Failed(why())
     } else if !REPEATED.contains(&reason) {
-        PullJudgement::Pulling
-    } else if is_hopeless(said) {
-        PullJudgement::Failed(why())
+        PullStatus::Pulling
+    } else if is_permanent(message.unwrap_or_default()) {
+        PullStatus::Failed(why())
+    } else if reason == BACK_OFF {
+        PullStatus::BackingOff
     } else {
-        let backs_off = reason == BACK_OFF;
-        PullJudgement::Problem(PullProblem::Failing { backs_off }, why())
+        PullStatus::Problem(Problem::AttemptFailed, why())
     }
 }
 
-fn is_hopeless(said: &str) -> bool {
-    let said = said.to_lowercase();
-    HOPELESS.iter().any(|words| said.contains(words))
+fn is_permanent(message: &str) -> bool {
+    let message = message.to_lowercase();
+    PERMANENT.iter().any(|words| message.contains(words))
 }
 
-fn sentence(reason: &str, said: &str) -> String {
-    if said.is_empty() {
-        reason.to_owned()
-    } else {
-        format!("{reason}: {said}")
+fn sentence(reason: &str, message: Option<&str>) -> String {
+    match message.unwrap_or_default() {
+        "" => reason.to_owned(),
+        message => format!("{reason}: {message}"),
     }
 }
 
