@@ -14,7 +14,7 @@ use super::{PullOutcome, PullRequest, PullResultWrite, PullerParts};
 use crate::clock::Clock;
 use crate::controller::apply::WriteError;
 use crate::controller::events::{Severity, Subject};
-use crate::controller::lookup::last_event;
+use crate::controller::live_reads::last_event;
 use crate::controller::permissions::PERMISSION_MISSING;
 use crate::controller::refused;
 use crate::controller::report::refused::WRITE_REFUSED;

@@ -165,7 +165,7 @@ impl fmt::Display for StageText<'_> {
         } else {
             write!(f, "[3/4] {key}: pulling images and starting")?
         }
-        match new.problem() {
+        match Problem::of(new) {
             Some(problem) => write!(f, ": {}", describe_problem(&problem)),
             None => Ok(()),
         }
