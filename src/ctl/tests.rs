@@ -820,7 +820,10 @@ async fn resume_releases_what_the_guard_stopped_and_says_so() {
     let text = world.text("resume web").await;
     assert!(text.contains("nothing was changed"), "{text}");
     let notes = world.json("status web").await["notes"].to_string();
-    assert!(notes.contains("resume names revision 5d4f8"), "{notes}");
+    assert!(
+        notes.contains("resume has no effect: it names revision 5d4f8"),
+        "{notes}"
+    );
 }
 
 /// Sets the last renewal of the controller's Lease to `ago` seconds in the past.

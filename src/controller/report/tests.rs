@@ -657,7 +657,7 @@ fn a_pause_is_remembered_with_its_beginning_and_reminded_of_once() {
     assert_eq!(
         due.notices[0].note,
         "revision abc: still paused until somebody resumes it, for 2 days now (since 2023-11-14T22:13:20Z); 1 node is \
-         outdated; go on with: yurt-ds ctl resume; nodes updated during the pause: n1, n2"
+         outdated; go on with: yurt-ds ctl resume; nodes that got it meanwhile: n1, n2"
     );
     assert_eq!(due.notices[0].mark.as_deref(), Some("paused-6553f100-2"));
     assert!(said(&due, PAUSED_CONDITION).ends_with("; nodes updated during the pause: n1, n2"));

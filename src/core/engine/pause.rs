@@ -24,11 +24,11 @@ impl PauseStand {
         if !is_paused(strategy, now) {
             return None;
         }
-        let record = fleet.pause.unwrap_or_else(|| PauseRecord::begins(now));
-        let days = record.days(now);
+        let last = fleet.pause.unwrap_or_else(|| PauseRecord::begins(now));
+        let days = last.days(now);
         let record = PauseRecord {
-            reminded: record.reminded.max(days),
-            ..record
+            reminded: last.reminded.max(days),
+            ..last
         };
         let got = |node: &&Node| node.pods.iter().any(|pod| came_since(pod, record.since));
         // A DaemonSet's first revision doesn't count: its pods are created on all nodes, even during a pause.
@@ -39,7 +39,7 @@ impl PauseStand {
                 Some(Pause::Until(until)) => Some(until),
                 _ => None,
             },
-            reminds: days > record.reminded,
+            reminds: days > last.reminded,
             newcomers: newcomers.map(|node| node.name.clone()).collect(),
             reverts: false,
         })

@@ -166,7 +166,7 @@ async fn every_setting_that_cannot_be_used_is_named_and_the_exit_code_says_so() 
     world.patch(native).await;
     let (text, ended) = world.run("settings web").await;
     assert_eq!(ended, Ok(Code::Invalid));
-    let note = "Note: spec.updateStrategy.type is \"RollingUpdate\", so the native controller replaces the pods";
+    let note = "Note: spec.updateStrategy.type is \"RollingUpdate\", so Kubernetes replaces the pods itself";
     assert!(flat(&text).contains(note), "{text}");
 }
 

@@ -535,12 +535,12 @@ async fn what_cannot_work_is_refused_with_the_field_and_the_cure() {
         ),
         (
             "spec.burstReplicas".to_owned(),
-            "from 1",
+            "at least 1",
             one("/burstReplicas", json!(0)),
         ),
         (
             "spec.burstReplicas".to_owned(),
-            "from 1",
+            "at least 1",
             one("/burstReplicas", json!("many")),
         ),
         (
