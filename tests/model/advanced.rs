@@ -95,7 +95,7 @@ fn a_pod_that_nobody_controls_is_adopted_and_only_one_stays() {
 }
 
 #[test]
-fn young_pods_take_slots_regardless_of_their_creator() {
+fn young_pods_take_slots_whoever_made_them() {
     let faults = Faults {
         crashes: 1,
         kills: 1,
