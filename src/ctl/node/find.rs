@@ -117,7 +117,7 @@ fn missing(typed: &str, namespace: Option<&str>, name: &str, pods: &Pods) -> Cli
         None => "",
     };
     let name = if namespace.is_some() { name } else { typed };
-    let text = format!("There is no pod {name}{place} on this node.{help}{stale}");
+    let text = format!("There is no pod {name}{place} on this node.{stale}{help}");
     CliError::new(Code::NotFound, text)
 }
 

@@ -160,14 +160,14 @@ mod tests {
         case("unix:/run/yurt-ds/ota.sock", "scheme, host and port");
         case("unix://", "the socket's whole path");
         case("unix://run/yurt-ds/ota.sock", "the socket's whole path");
-        case("https://127.0.0.1:10267", "https is not spoken yet");
+        case("https://127.0.0.1:10267", "https is not supported");
         case("ftp://127.0.0.1", "start it with http:// or unix://");
         case("http://", "scheme, host and port");
         case("http://127.0.0.1:0", "host and port");
         case("http://127.0.0.1:99999", "host and port");
-        case("http://me:secret@127.0.0.1:10267", "no login");
-        case("http://127.0.0.1:10267/pods", "follows the port");
-        case("http://127.0.0.1:10267/?x=y", "follows the port");
+        case("http://me:secret@127.0.0.1:10267", "has no login");
+        case("http://127.0.0.1:10267/pods", "after the port");
+        case("http://127.0.0.1:10267/?x=y", "after the port");
         case("http://a b", "scheme, host and port");
     }
 }

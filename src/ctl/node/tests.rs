@@ -293,7 +293,7 @@ async fn names_that_do_not_exist_are_answered_with_those_that_do() {
     );
     node.state().age = Some(600);
     let error = node.error("upgrade postgres").await;
-    case(&error, Code::NotFound, &["is old"]);
+    case(&error, Code::NotFound, &["may be out of date"]);
 }
 
 #[tokio::test(start_paused = true)]

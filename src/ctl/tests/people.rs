@@ -124,8 +124,7 @@ async fn a_role_binding_in_one_namespace_is_enough_to_look() {
     assert!(list.contains("3/3"), "{list}");
     let error = world.error("status").await;
     assert_eq!(error.code, Code::Unreachable);
-    let hint =
-        "You may not list DaemonSets in all namespaces; try one: yurt-ds ctl status -n NAMESPACE.";
+    let hint = "You may not list DaemonSets in all namespaces. Try one namespace: yurt-ds ctl status -n NAMESPACE.";
     assert!(error.text.starts_with(hint), "{error}");
 }
 

@@ -101,7 +101,7 @@ async fn a_deletion_whose_answer_is_lost_may_have_happened() {
             contains(&error.text, &["Finish it first"]);
         } else {
             let output = world.text("migrate web --to advanced").await;
-            contains(&output, &["continues"]);
+            contains(&output, &["already"]);
         }
         world.text("migrate web --to native").await;
         cluster.goes_on_with(&pods).await;
@@ -266,7 +266,10 @@ async fn what_was_made_and_not_looked_at_is_finished_by_the_same_command() {
         ),
         // The first three deletions are a dry run, the journal of an earlier attempt, and the rewritten revision. The fourth one
         // is the finished journal.
-        (From("delete", "controllerrevisions", 4), "now."),
+        (
+            From("delete", "controllerrevisions", 4),
+            "is now a native DaemonSet (apps/v1).",
+        ),
     ] {
         let (cluster, _controller) = Migrating::advanced_after_a_rollout().await;
         let (world, pods) = (&cluster.world, cluster.pods().await);

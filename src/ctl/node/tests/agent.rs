@@ -155,7 +155,7 @@ async fn an_owner_sees_what_is_new_and_replaces_one_pod() {
     assert!(world.text("pods").await.contains("up to date"));
     let error = world.error("upgrade web --wait").await;
     assert_eq!(error.code, Code::Refused);
-    assert!(error.text.contains("Nothing newer"), "{error}");
+    assert!(error.text.contains("No update is announced"), "{error}");
 }
 
 /// Returns the behaviour of an image that cannot be pulled, because no registry has it.

@@ -117,7 +117,13 @@ async fn strangers_are_told_apart() {
     case(chunked, false, unusable, &["cannot be decoded"]).await;
     let foreign =
         "HTTP/1.1 421 Misdirected Request\r\nX-OTA-Reason: Host\r\nContent-Length: 4\r\n\r\nnot!";
-    case(foreign, false, Code::Refused, &["refuses: not! (HTTP 421"]).await;
+    case(
+        foreign,
+        false,
+        Code::Refused,
+        &["rejected the request: not! (HTTP 421"],
+    )
+    .await;
 }
 
 #[tokio::test]
