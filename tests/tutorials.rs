@@ -18,15 +18,15 @@ use std::fs;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::support::machine;
 
 /// Path of the yurt-ds binary.
 const PROGRAM: &str = env!("CARGO_BIN_EXE_yurt-ds");
 
-/// Time for which a command is repeated until it prints what the page says.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// Number of attempts, one second apart, until a command prints what the page says.
+const TRIES: usize = 120;
 
 /// Words of commands that only read. They can be repeated.
 const READING: [&str; 7] = [
@@ -245,14 +245,17 @@ fn follow(page: &Path, kubectl: &Path) -> Result<String, String> {
             Step::Pause(time) => std::thread::sleep(time),
             Step::Run { command, output } => {
                 let expected = &lines[output.clone()];
-                let begun = Instant::now();
                 let mut printed = reader.run(&command);
                 let is_repeatable = READING.iter().any(|words| command.contains(words));
-                while !is_golden
-                    && is_repeatable
-                    && !matches(expected, &printed)
-                    && begun.elapsed() < PATIENCE
-                {
+                let tries = if is_repeatable && !is_golden {
+                    TRIES
+                } else {
+                    0
+                };
+                for _ in 0..tries {
+                    if matches(expected, &printed) {
+                        break;
+                    }
                     std::thread::sleep(Duration::from_secs(1));
                     printed = reader.run(&command);
                 }
