@@ -45,7 +45,7 @@ struct Single {
     value: fn(&Rollout) -> Option<i64>,
 }
 
-const SINGLE: [Single; 10] = [
+const SINGLE: [Single; 11] = [
     Single {
         name: "rollout_complete",
         help: "1: all targeted online nodes run the current revision",
@@ -85,6 +85,11 @@ const SINGLE: [Single; 10] = [
         name: "updated",
         help: "Targeted nodes that run the current revision: their pod is available, or they are offline",
         value: |rollout| Some(number(rollout.running)),
+    },
+    Single {
+        name: "offline_outdated",
+        help: "Targeted nodes with an outdated pod that are offline, or were a moment ago",
+        value: |rollout| Some(number(rollout.counts.offline_outdated)),
     },
     Single {
         name: "charged",
