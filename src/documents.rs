@@ -1,6 +1,8 @@
 //! Tests that compare README, reference pages and manifests with the program: documented names must exist, and existing names
 //! must be documented.
 
+mod monitoring;
+
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 

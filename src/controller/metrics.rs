@@ -438,8 +438,9 @@ fn histogram(registry: &mut Registry) -> Histogram {
 mod bound_tests;
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+    use crate::clock::Clock;
     use crate::core::{Counts, PauseRecord, PauseStand, SetKind, Verdict};
     use k8s_openapi::jiff::Timestamp;
 
@@ -497,6 +498,22 @@ mod tests {
             reverts: false,
         });
         Plan { pause, ..plan() }
+    }
+
+    /// Returns a page with at least one series of every metric.
+    pub(crate) fn page_with_every_metric() -> String {
+        let metrics = Metrics::new();
+        metrics.record_plan(agent(), &paused_plan(), plan().phase);
+        metrics.write("delete", "pods", Ok(()));
+        metrics.withheld(SkipReason::NotLeader, 1);
+        metrics.watch_restarted("nodes");
+        metrics.permission_missing("delete", "pods", true);
+        metrics.event_dropped("queue_full");
+        metrics.image_pulled(true);
+        metrics.unserved(None);
+        metrics.unreadable(&BTreeMap::from([(("pods", UnreadableReason::TooLarge), 1)]));
+        let _watch = metrics.watch_ages().follow("pods", &Clock::System);
+        metrics.encode()
     }
 
     #[test]
