@@ -162,7 +162,9 @@ fn every_link_between_pages_leads_somewhere() {
         .flat_map(|folder| fs::read_dir(folder).expect("a folder"))
     {
         let page = page.expect("a file").path();
-        if page.extension().is_none_or(|extension| extension != "md") {
+        // The links of the table of contents are those of the site, which has more pages.
+        let is_summary = page.ends_with("SUMMARY.md");
+        if is_summary || page.extension().is_none_or(|extension| extension != "md") {
             continue;
         }
         let text = fs::read_to_string(&page).expect("a text");
