@@ -14,7 +14,7 @@ use crate::core::names::{
     IN_PLACE_UPDATE_READY, KRUISE_POD_READY, POD_IMAGE_READY, POD_NEED_UPGRADE, REVISION_HASH_LABEL,
 };
 
-/// The fields of a `v1` Pod that decisions need, and those that `ctl` shows on a node. Any field may be missing or null.
+/// The fields of a `v1` Pod that decisions need, and the fields that `ctl` shows on a node. Any field may be missing or null.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct Pod {
     /// Metadata, reduced to the needed fields.

@@ -359,7 +359,7 @@ async fn a_request_that_only_the_cache_shows_creates_no_job() {
     };
     assert_eq!(parts.carry_out(&create).await, PullStepResult::Retry);
     assert_eq!(story.job_names().await, Vec::<String>::new());
-    // The same request creates a Job while the pod has it.
+    // A request that the pod still has creates its Job again.
     story.kill();
     story.imagepull("n1").await;
     let result = parts.carry_out(&create).await;

@@ -115,7 +115,7 @@ fn rolled_back(
     fleet.undone = from;
     for node in &mut fleet.nodes {
         for pod in node.pods.iter_mut() {
-            // A number greater than `newest` is the new number of `to`, which the controller may have assigned by now.
+            // A number greater than `newest` is the new number of `to`, which the controller may already have assigned.
             pod.revision = if pod.number == to.number || pod.number > newest {
                 PodRevision::Current
             } else {
