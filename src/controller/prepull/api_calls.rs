@@ -1,4 +1,4 @@
-//! API requests of each step of an image pull: few, each with a deadline. All writes go through [`Writer`].
+//! API requests of each step of an image pull: few, each with a deadline. All writes go through [`Writer`](crate::controller::apply::Writer).
 
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::Pod;

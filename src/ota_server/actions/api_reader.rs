@@ -132,7 +132,7 @@ impl ApiReader {
     /// Reads the pod, its DaemonSet and the revisions, concurrently if possible.
     ///
     /// Pod and DaemonSet are always the newest versions. The revisions may come from the API server's cache, because a list of
-    /// the newest ones waits up to 100 ms after any write (since Kubernetes 1.31). If they contradict the pod, [`judge`] returns
+    /// the newest ones waits up to 100 ms after any write (since Kubernetes 1.31). If they contradict the pod, [`evaluate`] returns
     /// `InDoubt`.
     pub(super) async fn look(&self, key: &PodKey, owner: &OwnerReference) -> JudgedPod {
         let set = self.set(&key.namespace, owner, ListParams::default().match_any());
