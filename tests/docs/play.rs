@@ -72,7 +72,7 @@ impl Stage {
         let resource = resource_of(daemon);
         let daemon: DynamicObject = serde_json::from_value(daemon.clone())?;
         let namespace = daemon.namespace().unwrap_or_else(|| "default".into());
-        if let Some(name) = daemon.namespace() {
+        if let Some(name) = daemon.namespace().filter(|name| name != "default") {
             let mut object = Namespace::default();
             object.metadata.name = Some(name);
             let spaces: Api<Namespace> = Api::all(client.clone());
