@@ -222,7 +222,7 @@ fn with_everything(mut fleet: Fleet) -> Fleet {
                 (pod.created, pod.ready_since) = (at(NOW - 600), None);
                 pod.problem = Some(
                     PodProblem {
-                        said: Default::default(),
+                        detail: Default::default(),
                         reason: "CrashLoopBackOff".into(),
                         restarts: 5,
                         ended: 0,

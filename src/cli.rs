@@ -1,8 +1,8 @@
 //! Types of the command line: one `Args` struct per command. This module does no I/O.
 
 pub mod ctl;
-pub mod edge;
 pub mod manifests;
+pub mod node;
 pub mod ota_server;
 pub mod sim;
 
@@ -161,7 +161,7 @@ pub struct ControllerArgs {
 /// Kind of DaemonSet on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum KindName {
-    /// DaemonSet of Kubernetes (apps/v1), with annotations
+    /// Native DaemonSet (apps/v1), with annotations
     Native,
     /// Advanced DaemonSet of OpenKruise (apps.kruise.io)
     Advanced,

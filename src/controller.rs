@@ -3,7 +3,7 @@
 //! ```text
 //!  caches ──► event_handler ──► index ──► engine ──► core::decide ──► apply   (pods)
 //!  (watches)                               │  ▲                    └► report  (conditions, Events)
-//!             lookup ◄─────────────────────┘  │                       └► prepull (Jobs that pull images, conditions)
+//!         live_reads ◄─────────────────────┘  │                       └► prepull (Jobs that pull images, conditions)
 //!                                             └── lease: may_write()?      also: /live /ready /metrics, permissions
 //! ```
 //!
@@ -19,13 +19,12 @@ mod event_handler;
 pub mod events;
 mod freshness;
 mod gathering;
-mod groups;
 pub mod identity;
 mod in_place;
 mod kinds;
 pub mod lease;
+mod live_reads;
 pub mod log_throttle;
-mod lookup;
 pub mod metrics;
 mod owner;
 pub mod permissions;
@@ -35,6 +34,7 @@ mod refused;
 mod report;
 mod server;
 mod surge;
+mod watch_groups;
 mod write_backoff;
 
 use std::sync::Arc;
@@ -218,7 +218,7 @@ pub async fn run(config: ControllerConfig, shutdown: Shutdown) {
         puller,
         pull_writes,
         leadership,
-        lookups: lookup::Lookups::new(client),
+        lookups: live_reads::Lookups::new(client),
         lacking,
         events,
         metrics,

@@ -14,7 +14,7 @@
 //! - `eject` returns a DaemonSet to Kubernetes.
 //! - `migrate` replaces a DaemonSet by one of the other kind.
 //!
-//! On a node, [`edge`] sends requests to the node's own server instead, and needs no access to the cluster.
+//! On a node, [`node`] sends requests to the node's own server instead, and needs no access to the cluster.
 
 mod access;
 mod approve;
@@ -24,19 +24,20 @@ mod code;
 pub mod command_line;
 mod complete;
 mod context;
-pub mod edge;
+mod daemonset_api;
 mod eject;
 mod error;
 mod examples;
-mod groups;
-mod kinds;
 mod list;
 mod look;
 mod lookup;
 mod migrate;
+pub mod node;
 mod pause;
 mod suggest;
+mod waves_and_domains;
 
+mod condition_times;
 mod liveness;
 mod plan;
 mod print;
@@ -52,7 +53,6 @@ mod status;
 mod table;
 #[cfg(test)]
 mod tests;
-mod told;
 mod undo;
 mod view;
 mod why;
@@ -64,16 +64,16 @@ pub use access::Access;
 pub use code::Code;
 pub use context::Context;
 pub use error::CliError;
-pub use groups::{DomainRow, WaveRow};
 pub use reference::manual;
 pub use row::{NodeRow, PodCountsRow, PodRow, SetRow};
 pub use screen::Screen;
+pub use waves_and_domains::{DomainRow, WaveRow};
 pub use why::WhyAnswer;
 
 use crate::cli::ctl::{AccessArgs, CtlArgs, Verb};
 use crate::clock::Clock;
 use crate::k8s::client::Source;
-use edge::Edge;
+use node::NodeClient;
 
 /// Runs the command on the terminal and returns its exit code.
 pub async fn run(args: &CtlArgs, clock: Clock) -> Code {
@@ -91,11 +91,11 @@ pub async fn run(args: &CtlArgs, clock: Clock) -> Code {
                 Code::Complete
             })
         }
-        Verb::Edge(verb) => match Edge::find(verb.server()).await {
+        Verb::Node(verb) => match NodeClient::find(verb.server()).await {
             Err(error) => Err(error),
-            Ok(edge) => {
-                let edge = edge.in_namespace(args.access.namespace.clone());
-                edge::perform_edge(verb, &edge, &mut screen, &clock).await
+            Ok(client) => {
+                let client = client.in_namespace(args.access.namespace.clone());
+                node::perform_on_node(verb, &client, &mut screen, &clock).await
             }
         },
         verb => match Access::connect(&source(&args.access)).await {
@@ -154,11 +154,11 @@ async fn do_it(context: &Context, verb: &Verb, screen: &mut Screen<'_>) -> Resul
         Verb::Approve(args) => Box::pin(approve::approve(context, args, screen)).await?,
         Verb::Eject(args) => Box::pin(eject::eject(context, args, screen)).await?,
         Verb::Migrate(args) => Box::pin(migrate::migrate(context, args, screen)).await?,
-        Verb::Edge(verb) => {
-            let edge = Edge::find(verb.server())
+        Verb::Node(verb) => {
+            let client = NodeClient::find(verb.server())
                 .await?
                 .in_namespace(context.namespace.clone());
-            return edge::perform_edge(verb, &edge, screen, &context.clock).await;
+            return node::perform_on_node(verb, &client, screen, &context.clock).await;
         }
         Verb::Completions(args) => {
             let _ = screen.write(&completions(args.shell)?);

@@ -1,8 +1,8 @@
 //! `yurt-ds sim`: plays rollouts on the embedded cluster with the real controller, either as a live view or for scripts.
 //!
 //! ```text
-//! args ─► script ─► stage (world + steps) ─► monitor ─► summary ─► report
-//!                              └─ picture ─► view ─► screen   (drawn during the play)
+//! args ─► scenario ─► run (world + steps) ─► monitor ─► summary ─► report
+//!                              └─ picture ─► frame ─► screen   (drawn during the play)
 //! ```
 //!
 //! Time is virtual. Between two frames the thread sleeps while virtual time stands still, so the speed of a play doesn't affect
@@ -10,18 +10,18 @@
 
 pub mod agents;
 mod args;
+mod frame;
 mod kubelets;
 mod monitor;
 mod ota;
 pub mod report;
+mod run;
+mod scenario;
 pub(crate) mod screen;
-mod script;
 pub mod serve;
 mod shell;
-mod stage;
 mod summary;
 mod text;
-mod view;
 
 #[cfg(test)]
 mod tests;
@@ -34,9 +34,9 @@ use serde::Serialize;
 use tokio::runtime::Runtime;
 
 use self::report::DemoReport;
+use self::run::{DemoRun, RunEnd};
+use self::scenario::{RolloutEngine, Scenario};
 use self::screen::DemoScreen;
-use self::script::{Script, ScriptEngine};
-use self::stage::{DemoStage, StoryEnd};
 use crate::cli::sim::{PlayArgs, ReportFormat, SimArgs, SimVerb, Story};
 use crate::clock::Clock;
 use crate::shutdown::Shutdown;
@@ -55,17 +55,17 @@ const INTERRUPTED: u8 = 130;
 
 const OPENING: &str = "\
 Everything below runs in this process: a small Kubernetes API server, the native
-controllers, fake kubelets, and the real yurt-ds: controller, ota-server and ctl.
-Time is virtual; nothing leaves this machine.
+controllers, fake kubelets, and the real controller, ota-server and ctl of yurt-ds.
+Time is virtual, and no other machine is contacted.
 ";
 
 const NEXT: &str = "
 Try next:
-  yurt-ds sim --story ota                      the owner of a node decides, once more
-  yurt-ds sim --nodes 1000 --offline 30%       an own fleet
-  yurt-ds sim --nodes 50 --bad-revision crash  a bad image: the rollout stops
-  yurt-ds sim serve                            such a cluster to use kubectl on
-  README.md                                    yurt-ds on a cluster of yours
+  yurt-ds sim --story ota                      only the story in which a node owner decides
+  yurt-ds sim --nodes 1000 --offline 30%       a fleet of your choice
+  yurt-ds sim --nodes 50 --bad-revision crash  a bad image: the guard stops the rollout
+  yurt-ds sim serve                            a cluster for kubectl
+  README.md                                    yurt-ds on your own cluster
 ";
 
 /// Runs the command `yurt-ds sim`.
@@ -83,7 +83,7 @@ pub async fn run(args: SimArgs, shutdown: Shutdown) -> Result<ExitCode> {
 
 /// Returns the DaemonSet of the play with offline nodes, with the image that it has before the change.
 pub(crate) fn first_daemonset() -> serde_json::Value {
-    script::three_nodes().rollout.object()
+    scenario::three_nodes().rollout.object()
 }
 
 /// Speed at which virtual time advances.
@@ -122,30 +122,30 @@ async fn in_own_time(args: PlayArgs, shutdown: Shutdown) -> Result<ExitCode> {
         // Ignore the error: the receiver is dropped if the caller no longer waits.
         let _ = ended.send(code);
     });
-    end.await.context("the show broke off")?
+    end.await.context("the simulation ended early")?
 }
 
 async fn show(args: &PlayArgs, shutdown: Shutdown) -> Result<ExitCode> {
     let seed = args.seed.unwrap_or_else(any_seed);
-    let scripts = match scripts(args, seed) {
-        Ok(scripts) => scripts,
+    let scenarios = match scenarios(args, seed) {
+        Ok(scenarios) => scenarios,
         Err(wrong) => {
             eprintln!("error: {wrong}\n\nFor more information, try '--help'.");
             return Ok(ExitCode::from(USAGE));
         }
     };
-    let mut theatre = StoryPlayer {
+    let mut player = StoryPlayer {
         screen: (args.output == ReportFormat::Text).then(DemoScreen::standard),
         shutdown,
         args,
     };
-    theatre.print(&format!("seed {seed}\n\n"));
+    player.print(&format!("seed {seed}\n\n"));
     if !args.is_own_fleet() {
-        theatre.print(OPENING);
+        player.print(OPENING);
     }
     let mut reports = Vec::new();
-    for script in scripts {
-        let Some(report) = theatre.play(script, seed).await? else {
+    for scenario in scenarios {
+        let Some(report) = player.play(scenario, seed).await? else {
             return Ok(ExitCode::from(INTERRUPTED));
         };
         reports.push(report);
@@ -159,7 +159,7 @@ async fn show(args: &PlayArgs, shutdown: Shutdown) -> Result<ExitCode> {
         };
         screen::write(&(serde_json::to_string_pretty(&document)? + "\n"));
     } else if !args.is_own_fleet() {
-        theatre.print(NEXT);
+        player.print(NEXT);
     }
     Ok(if held {
         ExitCode::SUCCESS
@@ -174,36 +174,33 @@ fn any_seed() -> u64 {
     mix(u64::try_from(nanoseconds).unwrap_or_default()) % 100_000
 }
 
-/// Returns the scripts that the flags select: a custom fleet, or one story. The default is both stories, then the same fleet with
+/// Returns the scenarios that the flags select: a custom fleet, or one story. The default is both stories, then the same fleet with
 /// yurt-ds and with the native controller.
-fn scripts(args: &PlayArgs, seed: u64) -> Result<Vec<Script>, String> {
+fn scenarios(args: &PlayArgs, seed: u64) -> Result<Vec<Scenario>, String> {
     let fleet = args.fleet(seed)?;
     if let Some(story) = args.story {
         if args.is_own_fleet() {
-            return Err(
-                "--story: the fleet of a story is its own; leave the other flags about fleets out"
-                    .to_owned(),
-            );
+            return Err("--story has its own fleet; remove the other fleet flags".to_owned());
         }
-        return Ok(vec![story.script()]);
+        return Ok(vec![story.scenario()]);
     }
     if args.is_own_fleet() {
-        return Ok(vec![fleet.script()]);
+        return Ok(vec![fleet.scenario()]);
     }
     let mut native = fleet.clone();
-    native.rollout.engine = ScriptEngine::Native;
-    let mut native = native.script();
+    native.rollout.engine = RolloutEngine::Native;
+    let mut native = native.scenario();
     native.title += ", for comparison";
     native.in_background = true;
     Ok(vec![
-        Story::Offline.script(),
-        Story::Ota.script(),
-        fleet.script(),
+        Story::Offline.scenario(),
+        Story::Ota.scenario(),
+        fleet.scenario(),
         native,
     ])
 }
 
-/// Plays scripts and prints their frames and reports.
+/// Plays scenarios and prints their frames and reports.
 struct StoryPlayer<'a> {
     /// Screen for frames and reports; `None` if nothing is printed.
     screen: Option<DemoScreen>,
@@ -224,30 +221,30 @@ impl StoryPlayer<'_> {
         }
     }
 
-    fn pace(&self, script: &Script) -> Pace {
+    fn pace(&self, scenario: &Scenario) -> Pace {
         let seen = self.screen.as_ref().is_some_and(DemoScreen::is_live);
         match self.args {
             args if args.real_time => Pace::Real,
-            args if args.fast || !seen || script.in_background => Pace::Unpaced,
-            _ => Pace::Times(script.speed),
+            args if args.fast || !seen || scenario.in_background => Pace::Unpaced,
+            _ => Pace::Times(scenario.speed),
         }
     }
 
-    /// Plays a script to its end; returns `None` if it is interrupted.
-    async fn play(&mut self, script: Script, seed: u64) -> Result<Option<DemoReport>> {
-        let pace = self.pace(&script);
+    /// Plays a scenario to its end; returns `None` if it is interrupted.
+    async fn play(&mut self, scenario: Scenario, seed: u64) -> Result<Option<DemoReport>> {
+        let pace = self.pace(&scenario);
         let live = self.screen.as_ref().is_some_and(DemoScreen::is_live);
-        if !live || script.in_background {
-            let heading = format!("── {} ", script.title);
+        if !live || scenario.in_background {
+            let heading = format!("── {} ", scenario.title);
             let rule = "─".repeat(78_usize.saturating_sub(heading.chars().count()));
             self.print(&format!("\n{heading}{rule}\n\n"));
         } else {
             self.print("\n");
-            self.draw_over(&format!(" {}: starting …\n", script.title));
+            self.draw_over(&format!(" {}: starting …\n", scenario.title));
         }
         // Without a live view, the timeline was already printed line by line, so the report omits it.
-        let in_full = script.in_full && live;
-        let Some(report) = self.perform(script, seed, pace).await? else {
+        let in_full = scenario.in_full && live;
+        let Some(report) = self.perform(scenario, seed, pace).await? else {
             return Ok(None);
         };
         self.print(&format!("\n{}\n", report.text(in_full)));
@@ -256,53 +253,53 @@ impl StoryPlayer<'_> {
 
     async fn perform(
         &mut self,
-        script: Script,
+        scenario: Scenario,
         seed: u64,
         pace: Pace,
     ) -> Result<Option<DemoReport>> {
-        let mut stage = DemoStage::set_up(script, seed).await?;
-        let mut told = PrintedSoFar::default();
+        let mut run = DemoRun::set_up(scenario, seed).await?;
+        let mut printed = PrintedSoFar::default();
         let mut to = Duration::ZERO;
         loop {
             let began = wall_clock();
-            stage.advance(to).await?;
-            stage.news();
-            let ending = stage.ending();
-            self.draw(&stage, &mut told, ending.as_ref());
+            run.advance(to).await?;
+            run.news();
+            let ending = run.ending();
+            self.draw(&run, &mut printed, ending.as_ref());
             if let Some(ending) = ending {
-                let report = stage.report(&ending);
-                stage.world.finish().await;
+                let report = run.report(&ending);
+                run.world.finish().await;
                 return Ok(Some(report));
             }
             if self.shutdown.is_requested() {
                 return Ok(None);
             }
-            wait(pace, stage.quiet(), began);
+            wait(pace, run.quiet(), began);
             to += FRAME;
         }
     }
 
-    fn draw(&mut self, stage: &DemoStage, told: &mut PrintedSoFar, ending: Option<&StoryEnd>) {
+    fn draw(&mut self, run: &DemoRun, printed: &mut PrintedSoFar, ending: Option<&RunEnd>) {
         let Some(screen) = &mut self.screen else {
             return;
         };
-        if stage.script.in_background {
+        if run.scenario.in_background {
             return;
         }
         if screen.is_live() {
-            let picture = stage.frame().draw(screen.canvas());
+            let picture = run.frame().draw(screen.canvas());
             screen.draw(&picture);
             return;
         }
-        for line in stage.timeline.iter().skip(told.lines) {
+        for line in run.timeline.iter().skip(printed.lines) {
             screen.print(&line.text(""));
         }
-        told.lines = stage.timeline.len();
-        let now = stage.now();
-        let due = now >= told.next && stage.changed.is_some() && !stage.script.in_full;
-        if due || (ending.is_some() && !stage.script.in_full) {
-            screen.print(&format!("{}\n", stage.frame().line()));
-            told.next = now + LINE;
+        printed.lines = run.timeline.len();
+        let now = run.now();
+        let due = now >= printed.next && run.changed.is_some() && !run.scenario.in_full;
+        if due || (ending.is_some() && !run.scenario.in_full) {
+            screen.print(&format!("{}\n", run.frame().line()));
+            printed.next = now + LINE;
         }
     }
 }
@@ -331,17 +328,17 @@ fn wait(pace: Pace, quiet: Duration, began: std::time::Instant) {
     }
 }
 
-/// Plays a script to its end without pauses, for tests.
+/// Plays a scenario to its end without pauses, for tests.
 #[cfg(test)]
-async fn play(script: Script, seed: u64) -> Result<DemoReport> {
-    let mut stage = DemoStage::set_up(script, seed).await?;
+async fn play(scenario: Scenario, seed: u64) -> Result<DemoReport> {
+    let mut run = DemoRun::set_up(scenario, seed).await?;
     let mut to = Duration::ZERO;
     loop {
-        stage.advance(to).await?;
-        stage.news();
-        if let Some(ending) = stage.ending() {
-            let report = stage.report(&ending);
-            stage.world.finish().await;
+        run.advance(to).await?;
+        run.news();
+        if let Some(ending) = run.ending() {
+            let report = run.report(&ending);
+            run.world.finish().await;
             return Ok(report);
         }
         to += FRAME;

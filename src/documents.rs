@@ -1,12 +1,14 @@
 //! Tests that compare README, reference pages and manifests with the program: documented names must exist, and existing names
 //! must be documented.
 
+mod monitoring;
+
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 use clap::{CommandFactory, Parser};
 
-use crate::cli::edge::{SERVER, SOCKET};
+use crate::cli::node::{SERVER, SOCKET};
 use crate::cli::{Cli, Command};
 use crate::controller::metrics::Metrics;
 use crate::core::Verdict;
@@ -143,7 +145,7 @@ fn every_event_of_the_table_is_sent() {
         include_str!("controller/engine/advanced.rs"),
         include_str!("controller/engine/answers.rs"),
         include_str!("controller/lease.rs"),
-        include_str!("controller/lookup.rs"),
+        include_str!("controller/live_reads.rs"),
         include_str!("controller/permissions.rs"),
         include_str!("controller/report.rs"),
         include_str!("controller/report/paused.rs"),
@@ -193,7 +195,7 @@ fn the_table_of_settings_is_that_of_the_program() {
         cells.map(unlinked).collect::<Vec<_>>().join(" | ")
     });
     let expected = SETTINGS.iter().map(|setting| {
-        let ota = if setting.is_heeded_by(Mode::Ota) {
+        let ota = if setting.is_used_by(Mode::Ota) {
             "yes"
         } else {
             "no"

@@ -19,7 +19,8 @@ mod revision;
 mod text;
 pub(crate) mod time;
 
-pub(crate) use meta::nullable;
+pub(crate) use meta::{nullable, slim};
+pub(crate) use resource::resource;
 
 pub use condition::Condition;
 pub use daemonset::{
@@ -28,5 +29,7 @@ pub use daemonset::{
 pub use go_json::go_json;
 pub use node::{Node, NodeSpec, NodeStatus, NodeTaint};
 pub use object::{Item, Listed, Readable, Unreadable, UnreadableReason, meta_of};
-pub use pod::{Container, ContainerState, ContainerStatus, Pod, PodSpec, PodStatus, StateDetail};
+pub use pod::{
+    Container, ContainerState, ContainerStatus, Pod, PodSpec, PodStatus, ReadinessGate, StateDetail,
+};
 pub use revision::{ControllerRevision, Template};

@@ -29,7 +29,7 @@
 //!   [`backoff`] the pauses between attempts.
 //!   the pauses between attempts.
 //!
-//! The modules form layers. A module imports only from lower layers; a test in `src/floors.rs` checks this:
+//! The modules form layers. A module imports only from lower layers; a test in `src/layers.rs` checks this:
 //!
 //! ```text
 //!                       demo
@@ -61,10 +61,10 @@ pub mod task;
 #[cfg(test)]
 mod documents;
 #[cfg(test)]
-mod floors;
-#[cfg(test)]
 #[path = "../tests/support/fnv.rs"]
 mod fnv;
+#[cfg(test)]
+mod layers;
 #[cfg(test)]
 #[path = "../tests/support/machine.rs"]
 mod machine;

@@ -73,7 +73,7 @@ pub async fn start(args: OtaServerArgs, shutdown: Shutdown) -> Result<()> {
         None => None,
     };
     if port.is_none() && socket.is_none() {
-        bail!("no owner could ask: --listen is none, and --socket names no path");
+        bail!("no address to listen on: --listen is none and --socket is not set. Set one of them");
     }
     let address = local_address(port.as_ref())?;
     let agent = Agent::start(AgentConfig {
@@ -99,8 +99,8 @@ pub async fn start(args: OtaServerArgs, shutdown: Shutdown) -> Result<()> {
     {
         warn!(
             %address,
-            "Whoever reaches this address may read and upgrade the pods of this node: there is no password; use a \
-             loopback address (--listen), or a firewall"
+            "Every program that reaches this address can read and upgrade the pods of this node without a password. Use a \
+             loopback address (--listen) or a firewall"
         );
     }
     let served = |endpoint: TcpListener| serve(endpoint, agent.clone(), shutdown.clone());

@@ -194,7 +194,7 @@ where
         }
     };
     if let Ok(Err(error)) = tokio::time::timeout(LIFETIME, serving).await {
-        debug!(%error, "Connection ended early");
+        debug!(%error, "A connection ended early");
     }
 }
 
@@ -203,11 +203,11 @@ fn answer(state: &ServeState, method: &Method, path: &str) -> Response<Full<Byte
     let paths = state.paths();
     if !paths.contains(&path) {
         let paths = paths.join(", ");
-        let body = format!("nothing is served at {path}; available: {paths}\n");
+        let body = format!("unknown path {path}; available: {paths}\n");
         return text(StatusCode::NOT_FOUND, body);
     }
     if ![Method::GET, Method::HEAD].contains(method) {
-        let body = format!("{path} answers GET and HEAD, not {method}\n");
+        let body = format!("{path} supports GET and HEAD, not {method}\n");
         let mut response = text(StatusCode::METHOD_NOT_ALLOWED, body);
         let allow = HeaderValue::from_static("GET, HEAD");
         response.headers_mut().insert(ALLOW, allow);

@@ -28,10 +28,10 @@ pub fn on_signals() -> std::io::Result<Shutdown> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     tokio::spawn(async move {
         let name = first(&mut term, &mut interrupt).await;
-        info!(signal = name, "Ending");
+        info!(signal = name, "Shutting down");
         trigger.request();
         let name = first(&mut term, &mut interrupt).await;
-        warn!(signal = name, "Ending at once");
+        warn!(signal = name, "Shutting down immediately");
         std::process::exit(1);
     });
     Ok(shutdown)

@@ -15,6 +15,7 @@ pub mod world;
 mod events;
 mod fnv;
 pub(crate) mod picture;
+mod pod_view;
 mod queue;
 pub(crate) mod watched;
 

@@ -363,7 +363,7 @@ fn assert_quick(times: &[Duration]) {
 }
 
 #[test]
-fn five_hundred_silent_connections_keep_nobody_waiting() {
+fn five_hundred_silent_connections_delay_no_other_client() {
     play(async {
         let served = Served::start(1).await?;
         let running = served.ready_agent(1).await?;
@@ -389,7 +389,7 @@ fn five_hundred_silent_connections_keep_nobody_waiting() {
 }
 
 #[test]
-fn three_hundred_junk_requests_keep_nobody_waiting_and_cost_no_api_request() {
+fn three_hundred_junk_requests_delay_no_other_client_and_cost_no_api_request() {
     play(async {
         let served = Served::start(2).await?;
         let running = served.ready_agent(1).await?;
@@ -737,7 +737,7 @@ fn a_socket_is_replaced_after_a_kill_and_removed_at_the_end_and_taken_from_no_ag
         assert!(!socket.exists());
         let (code, text) = ctl(Path::new(PROGRAM), &socket, "pods", None)?;
         assert_eq!(code, 7, "{text}");
-        assert!(text.contains("there is no such socket"), "{text}");
+        assert!(text.contains("the socket does not exist"), "{text}");
         Ok(())
     });
 }
@@ -812,7 +812,7 @@ fn an_agent_that_no_owner_could_ask_does_not_start() {
         let said = String::from_utf8_lossy(&ended.stderr).into_owned();
         assert!(!ended.status.success());
         assert!(
-            said.contains("--listen is none, and --socket names no path"),
+            said.contains("--listen is none and --socket is not set"),
             "{said}"
         );
         Ok(())

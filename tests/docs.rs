@@ -21,13 +21,19 @@ fn index() -> String {
     fs::read_to_string(folder().join("README.md")).expect("the index")
 }
 
-/// Returns every page except the index.
+/// Returns every page except the index and the table of contents of the site.
 fn pages() -> Vec<Page> {
-    let files = fs::read_dir(folder()).expect("the folder docs");
+    pages_in(&folder())
+}
+
+/// Returns the pages of a folder.
+fn pages_in(folder: &Path) -> Vec<Page> {
+    let files = fs::read_dir(folder).expect("the folder of the pages");
     let mut files: Vec<PathBuf> = files.map(|file| file.expect("a file").path()).collect();
     files.sort();
     let is_page = |file: &&PathBuf| {
-        file.extension().is_some_and(|e| e == "md") && !file.ends_with("README.md")
+        let is_list = file.ends_with("README.md") || file.ends_with("SUMMARY.md");
+        file.extension().is_some_and(|e| e == "md") && !is_list
     };
     let read = |file: &PathBuf| {
         let name = file.file_name().expect("a name").to_string_lossy();
@@ -62,6 +68,9 @@ fn every_example_does_what_its_page_says() {
         if page.examples.is_empty() {
             failures.push(format!("{}: no ```yaml example", page.name));
         }
+    }
+    let tasks = pages_in(&folder().join("how-to"));
+    for page in pages().into_iter().chain(tasks) {
         for example in &page.examples {
             let played = match &example.unreadable {
                 Some(why) => Err(why.clone()),
@@ -146,12 +155,16 @@ fn the_index_lists_every_page_and_every_verdict() {
 #[test]
 fn every_link_between_pages_leads_somewhere() {
     let root = folder().join("..");
-    for page in [root, folder(), folder().join("reference")]
+    let subfolders = ["reference", "how-to", "tutorials"].map(|name| folder().join(name));
+    for page in [root, folder()]
         .into_iter()
+        .chain(subfolders)
         .flat_map(|folder| fs::read_dir(folder).expect("a folder"))
     {
         let page = page.expect("a file").path();
-        if page.extension().is_none_or(|extension| extension != "md") {
+        // The links of the table of contents are those of the site, which has more pages.
+        let is_summary = page.ends_with("SUMMARY.md");
+        if is_summary || page.extension().is_none_or(|extension| extension != "md") {
             continue;
         }
         let text = fs::read_to_string(&page).expect("a text");
@@ -167,6 +180,24 @@ fn every_link_between_pages_leads_somewhere() {
                 "{}: {target} leads nowhere",
                 page.display()
             );
+        }
+    }
+}
+
+#[test]
+fn the_site_has_every_page_once() {
+    let summary = fs::read_to_string(folder().join("SUMMARY.md")).expect("the summary");
+    let mut open = vec![folder()];
+    while let Some(at) = open.pop() {
+        for file in fs::read_dir(at).expect("a folder") {
+            let file = file.expect("a file").path();
+            if file.is_dir() {
+                open.push(file);
+            } else if file.extension().is_some_and(|e| e == "md") && !file.ends_with("SUMMARY.md") {
+                let name = file.strip_prefix(folder()).expect("a page of docs/");
+                let link = format!("]({})", name.display());
+                assert_eq!(summary.matches(&link).count(), 1, "docs/SUMMARY.md: {link}");
+            }
         }
     }
 }

@@ -12,6 +12,8 @@
 //! - `completion`: shell completion, run in real shells.
 //! - `flood`: the real controller as a process, with many connections to its ports.
 //! - `docs`: the examples of `docs/`, played on the embedded cluster.
+//! - `recording`: the picture of `yurt-ds sim` in the README, drawn from its output.
+//! - `tutorials`: the commands of `docs/tutorials`, run in a shell against `yurt-ds sim serve`.
 //! - `model`: a model checker that explores every interleaving on small fleets.
 //! - `support`: the building blocks of scenarios. `player` plays a `story` (data) in a `world` (embedded or real). `monitor`
 //!   watches the world, keeps a `picture` of it and checks every deletion. `checks` has the expectations. `agents` are the
@@ -81,3 +83,5 @@ mod flood;
 mod isolation;
 mod model;
 mod real_cluster;
+mod recording;
+mod tutorials;

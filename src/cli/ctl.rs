@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use clap_complete::Shell;
 use k8s_openapi::jiff::Timestamp;
 
-use super::edge::EdgeVerb;
+use super::node::NodeVerb;
 use super::{KindName, Output};
 
 /// Flags and verbs of `yurt-ds ctl`.
@@ -106,7 +106,7 @@ pub enum Verb {
     Migrate(MigrateArgs),
     /// Verbs that ask the node itself.
     #[command(flatten)]
-    Edge(EdgeVerb),
+    Node(NodeVerb),
     /// Print a completion script for a shell
     Completions(CompletionsArgs),
 }
@@ -126,7 +126,7 @@ impl Verb {
             Self::Plan(args) => Some(&args.daemonset),
             Self::Approve(args) => Some(&args.daemonset),
             Self::StartNow(args) => Some(&args.daemonset),
-            Self::Eject(_) | Self::Migrate(_) | Self::Edge(_) | Self::Completions(_) => None,
+            Self::Eject(_) | Self::Migrate(_) | Self::Node(_) | Self::Completions(_) => None,
         }
     }
 }

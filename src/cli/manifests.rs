@@ -10,8 +10,7 @@ pub struct ManifestsArgs {
     pub verb: ManifestsVerb,
 }
 
-const CRD_EXAMPLES: &str = "\
-Install it, or put it in the place of OpenKruise's, whose DaemonSets stay:
+const CRD_EXAMPLES: &str = "Install it, or replace OpenKruise's definition and keep its DaemonSets:
   yurt-ds manifests crd | kubectl apply -f -";
 
 const MAN_EXAMPLES: &str = "\

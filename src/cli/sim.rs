@@ -11,22 +11,21 @@ use crate::core::{IntOrPercent, Mode};
 /// Largest fleet that fits into the memory of a laptop.
 const MOST_NODES: i64 = 20_000;
 
-const EXAMPLES: &str = "\
-Examples:
+const EXAMPLES: &str = "Examples:
   yurt-ds sim                                      two stories of three nodes, then a fleet of 200
-  yurt-ds sim --story ota                          the one of them in which the owner of a node decides
-  yurt-ds sim --seed 7                             the same once more: equal seeds give equal reports
-  yurt-ds sim --nodes 1000 --offline 20%           an own fleet
-  yurt-ds sim --nodes 50 --bad-revision crash      a new image that fails: the rollout stops by itself
+  yurt-ds sim --story ota                          only the story in which a node owner decides
+  yurt-ds sim --seed 7                             repeatable: equal seeds give equal reports
+  yurt-ds sim --nodes 1000 --offline 20%           a fleet of your choice
+  yurt-ds sim --nodes 50 --bad-revision crash      a new image that fails: the guard stops the rollout
   yurt-ds sim --nodes 50 --offline 20% --native    the same with the native RollingUpdate, for comparison
-  yurt-ds sim serve                                a cluster to try kubectl on
+  yurt-ds sim serve                                a cluster for kubectl
 
 How to read the picture:
-  ■ runs the new image     ▲ is being updated       □ waits for its turn
+  ■ runs the new image     ▲ is being updated       □ waits for its update
   · is offline             ◦ returned a moment ago  ✗ failed because of the new image
 
 Exit codes:
-  0  every promise held    1  a promise was broken, or it could not be played    2  wrong usage
+  0  all promises held    1  a promise was broken, or the run failed    2  wrong usage
   130  interrupted by Ctrl-C";
 
 /// Flags and verbs of `yurt-ds sim`.
@@ -175,16 +174,18 @@ pub enum ReportFormat {
     Json,
 }
 
-const SERVE_EXAMPLES: &str = "\
-Take nodes offline, and let them return, by an annotation:
+const SERVE_EXAMPLES: &str = "Annotate a node to take it offline, and remove the annotation to let it return:
   kubectl annotate node edge-2 sim.yurt-ds.io/offline=true
   kubectl annotate node edge-2 sim.yurt-ds.io/offline-
 
-Be the owner of a node, after `kubectl annotate ds nginx-daemonset apps.openyurt.io/update-strategy=OTA --overwrite`:
+Roll out an image that fails. Its tag says how: crash, never-ready, image-error, kills-nodes:
+  kubectl set image ds/nginx-daemonset nginx=nginx:crash
+
+Act as a node owner, after `kubectl annotate ds nginx-daemonset apps.openyurt.io/update-strategy=OTA --overwrite`:
   yurt-ds sim serve --ota-server edge-1
   yurt-ds ctl pods                                             # or: curl 127.0.0.1:10267/pods
 
-Containers are not run: images are only names, there are no logs and nothing to exec into.";
+Containers don't run: images are only names, and kubectl logs and exec don't work.";
 
 /// Flags of `yurt-ds sim serve`.
 #[derive(Clone, Debug, Args)]
@@ -275,7 +276,7 @@ pub struct KubeletsArgs {
 fn label(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
-        _ => Err(format!("`{text}` is no label: write KEY=VALUE")),
+        _ => Err(format!("`{text}` is not a label: write KEY=VALUE")),
     }
 }
 
@@ -283,7 +284,7 @@ fn label(text: &str) -> Result<(String, String), String> {
 fn part(text: &str) -> Result<IntOrPercent, String> {
     match share(text)? {
         IntOrPercent::Percent(percent) if percent > 100 => {
-            Err("more than all: use at most 100%".to_owned())
+            Err("more than all nodes: use at most 100%".to_owned())
         }
         share => Ok(share),
     }
@@ -292,7 +293,7 @@ fn part(text: &str) -> Result<IntOrPercent, String> {
 fn budget(text: &str) -> Result<IntOrPercent, String> {
     let share = part(text)?;
     if share.is_zero() {
-        Err("the simulator needs a budget: use at least 1 or 1%".to_owned())
+        Err("a rollout needs a budget: use at least 1 or 1%".to_owned())
     } else {
         Ok(share)
     }
@@ -316,7 +317,7 @@ fn loopback(text: &str) -> Result<SocketAddr, String> {
         Ok(address)
     } else {
         Err(
-            "everybody who reaches this address could do everything: use 127.0.0.1 or [::1]"
+            "the API has no authentication, so other machines must not reach it: use 127.0.0.1 or [::1]"
                 .to_owned(),
         )
     }

@@ -22,12 +22,12 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::freshness::{Heard, STALE_AFTER, WatchAges};
-use super::groups::Group;
 use super::log_throttle::LogThrottle;
 use super::metrics::Metrics;
 use super::permissions::DeniedPermissions;
 use super::reflector::{Ended, PAGE, Sink, Target};
 use super::server::{self, Abilities};
+use super::watch_groups::Group;
 use crate::backoff::Backoff;
 use crate::clock::Clock;
 use crate::core::remedy::KRUISE_RUNS;
@@ -94,11 +94,12 @@ pub(super) enum AdvancedAbsence {
 
 impl AdvancedAbsence {
     /// Returns the log message for this reason.
-    pub(super) fn words(self) -> &'static str {
+    pub(super) fn message(self) -> &'static str {
         match self {
             Self::NotServed => {
-                "No Advanced DaemonSets: the CustomResourceDefinition daemonsets.apps.kruise.io is not installed, or does not \
-                 serve v1beta1; native DaemonSets are rolled out, and it is looked for now and then (--controllers native: never)"
+                "Advanced DaemonSets are not rolled out: the CustomResourceDefinition daemonsets.apps.kruise.io is not \
+                 installed or does not serve v1beta1. Native DaemonSets are rolled out. The controller checks again \
+                 regularly; --controllers native turns the checks off"
             }
             Self::OfKruise => KRUISE_RUNS,
         }
@@ -208,23 +209,23 @@ impl Watches {
     pub(super) fn advanced_sets(&self) -> CacheWatch {
         let caches = self.clone();
         let task = async move {
-            let (mut told, mut watch) = (None, None);
+            let (mut absent, mut watch) = (None, None);
             loop {
                 let absence = caches.why_no_advanced().await;
                 if let Some((why, _)) = absence
-                    && told != Some(why)
+                    && absent != Some(why)
                 {
                     match why {
-                        AdvancedAbsence::NotServed => info!("{}", why.words()),
-                        AdvancedAbsence::OfKruise => warn!("{}", why.words()),
+                        AdvancedAbsence::NotServed => info!("{}", why.message()),
+                        AdvancedAbsence::OfKruise => warn!("{}", why.message()),
                     }
                 }
-                told = absence.map(|(why, _)| why);
+                absent = absence.map(|(why, _)| why);
                 let pause = match absence {
                     Some((_, pause)) => {
                         // End the watch first: a later event would add DaemonSets again after they are reported as gone.
                         drop(watch.take());
-                        if caches.hand_on(Input::NoAdvanced(told)).await.is_err() {
+                        if caches.hand_on(Input::NoAdvanced(absent)).await.is_err() {
                             return;
                         }
                         pause
@@ -414,7 +415,7 @@ impl<F> Queue<F> {
                     let resource = self.resource;
                     info!(
                         resource,
-                        why, "No streaming list: the objects are listed in pages"
+                        why, "Streaming list not available; listing in pages"
                     );
                     (version, streams) = (None, false);
                     Duration::ZERO
@@ -435,11 +436,11 @@ impl<F> Queue<F> {
         if let Ended::Failed { verb, .. } = ended
             && failure == Failure::Forbidden
         {
-            parts.lacking.tell(verb, self.resource);
+            parts.lacking.report(verb, self.resource);
         }
         parts
             .log_throttle
-            .failed(self.resource, failure, &ended.words());
+            .failed(self.resource, failure, &ended.message());
     }
 
     /// Waits until fewer than [`PARALLEL_LISTS`] lists are in progress.
@@ -538,32 +539,35 @@ mod tests {
         nodes.create(&Default::default(), &node).await.unwrap();
         let (caches, mut inputs) = Watches::new(parts(client, clock));
         let _watches = [caches.version(), caches.nodes()];
-        let mut told = Vec::new();
-        while told.last() != Some(&"done") {
+        let mut received = Vec::new();
+        while received.last() != Some(&"done") {
             match inputs.recv().await.unwrap() {
-                Input::Node(Event::Init) => told.push("begun"),
+                Input::Node(Event::Init) => received.push("begun"),
                 Input::Node(Event::InitApply(node)) => {
                     let node = node.expect("a readable Node");
                     assert_eq!(node.metadata.name.as_deref(), Some("node-1"));
-                    told.push("node");
+                    received.push("node");
                 }
-                Input::Node(Event::InitDone) => told.push("done"),
+                Input::Node(Event::InitDone) => received.push("done"),
                 Input::Order(_) => {}
                 other => panic!("{other:?}"),
             }
         }
         let asked = cluster.requests().into_iter();
         let asked = asked.filter(|count| count.resource == "nodes" && count.verb != "create");
-        (told, asked.map(|count| (count.verb, count.code)).collect())
+        (
+            received,
+            asked.map(|count| (count.verb, count.code)).collect(),
+        )
     }
 
     #[tokio::test(start_paused = true)]
     async fn nodes_are_listed_by_their_watch_where_the_server_can_do_that_and_by_pages_elsewhere() {
-        let (told, asked) = listed(true).await;
-        assert_eq!(told, ["begun", "node", "done"]);
+        let (received, asked) = listed(true).await;
+        assert_eq!(received, ["begun", "node", "done"]);
         assert_eq!(asked, [("watch".to_owned(), 200)]);
-        let (told, asked) = listed(false).await;
-        assert_eq!(told, ["begun", "begun", "node", "done"]);
+        let (received, asked) = listed(false).await;
+        assert_eq!(received, ["begun", "begun", "node", "done"]);
         for answered in [("watch".to_owned(), 422), ("list".to_owned(), 200)] {
             assert!(asked.contains(&answered), "{asked:?}");
         }

@@ -31,10 +31,10 @@ use super::event_handler::{Enqueue, EventHandler, StaleWatch};
 use super::events::{Events, Severity, Subject};
 use super::gathering::WakeupBatching;
 use super::lease::Leadership;
-use super::lookup::{LookupResult, Lookups};
+use super::live_reads::{LookupResult, Lookups};
 use super::metrics::Metrics;
 use super::permissions::DeniedPermissions;
-use super::prepull::{DesiredPulls, PullResultWrite, Puller};
+use super::prepull::{PullRequest, PullResultWrite, Puller};
 use super::report::{Report, RolloutEvent};
 use super::surge::{SurgeRequest, SurgeResult};
 use super::write_backoff::WriteBackoff;
@@ -197,7 +197,7 @@ enum TaskResult {
     AdvancedTask(SetKey, AdvancedTask),
     Looked(SetKey, LookupResult),
     /// Event that was sent or dropped. There is no result to record.
-    Told,
+    Published,
     /// The task panicked, so its result is unknown.
     Failed(SetKey),
 }
@@ -280,7 +280,7 @@ impl Engine {
             self.requeue(key, delay);
         }
         if let Some(why @ AdvancedAbsence::OfKruise) = fed.absence {
-            self.tell_absence(why);
+            self.publish_absence(why);
         }
         if fed.unmanaged {
             self.look_soon();
@@ -299,13 +299,13 @@ impl Engine {
         let meta = &unreadable.metadata;
         let name = meta.name.as_deref().unwrap_or_default();
         let namespace = meta.namespace.as_deref().unwrap_or_default();
-        warn!(resource, namespace, name, error = %unreadable, "Skipped an object that cannot be read");
+        warn!(resource, namespace, name, error = %unreadable, "Skipped an unreadable object");
         if name.is_empty() || !self.parts.writer.may_write() {
             return;
         }
         let about = Subject::of_resource(resource, meta);
         let note = format!(
-            "yurt-ds cannot read this object and leaves it alone: {unreadable}. Correct or delete it."
+            "yurt-ds cannot read this object and does not change it: {unreadable}. Correct or delete it."
         );
         self.parts
             .events
@@ -313,13 +313,13 @@ impl Engine {
     }
 
     /// If this replica leads, publishes that Advanced DaemonSets are not rolled out.
-    fn tell_absence(&mut self, why: AdvancedAbsence) {
+    fn publish_absence(&mut self, why: AdvancedAbsence) {
         if !self.parts.writer.may_write() {
             return;
         }
         let about = Subject::lease(&self.parts.lease_namespace);
         let events = &self.parts.events;
-        events.publish(&about, Severity::Warning, "KruiseRuns", why.words());
+        events.publish(&about, Severity::Warning, "KruiseRuns", why.message());
     }
 
     /// Schedules a pass even if no managed DaemonSet changed.
@@ -403,7 +403,7 @@ impl Engine {
         for key in std::mem::take(&mut self.state.dirty) {
             self.reconcile(&key, now);
         }
-        self.tell_strays();
+        self.publish_unmanaged();
         self.parts.metrics.queue_depth(self.state.dirty.len());
         let rest = (began.elapsed() * REST).min(LONGEST_REST);
         self.state.rested = Some(Instant::now() + rest);
@@ -412,7 +412,7 @@ impl Engine {
     /// Publishes one Event about each DaemonSet that is not managed although its owner may expect it.
     ///
     /// No field of the DaemonSet records the Event, so its name is the same for all replicas, which prevents duplicates.
-    fn tell_strays(&mut self) {
+    fn publish_unmanaged(&mut self) {
         let unmanaged = self.index.unmanaged();
         if !self.parts.writer.may_write() || unmanaged.eq(&self.state.unmanaged) {
             return;
@@ -420,8 +420,8 @@ impl Engine {
         let unmanaged = self.index.unmanaged();
         let unmanaged = unmanaged.map(|(key, stray)| (key.clone(), stray.clone()));
         let known = std::mem::replace(&mut self.state.unmanaged, unmanaged.collect());
-        let (told, events) = (&self.state.unmanaged, &self.parts.events);
-        for (key, stray) in told
+        let (unmanaged, events) = (&self.state.unmanaged, &self.parts.events);
+        for (key, stray) in unmanaged
             .iter()
             .filter(|(key, stray)| known.get(key) != Some(stray))
         {
@@ -431,7 +431,7 @@ impl Engine {
                 events.said_once(&about, Severity::Warning, stray.reason, &stray.text, &mark);
             self.state.done.spawn(async move {
                 event.await;
-                TaskResult::Told
+                TaskResult::Published
             });
         }
     }
@@ -478,7 +478,7 @@ impl Engine {
                 let on_revision = strategy.notes_on(&fleet.revision);
                 let notes = notes.into_iter().chain(on_revision);
                 let notes: Vec<Note> = notes.chain(plan.notes_on_nodes(&fleet)).collect();
-                self.tell_notes(key, &notes);
+                self.publish_notes(key, &notes);
                 self.carry_out(key, &fleet, plan, now);
             }
             ParsedSettings::Invalid(invalid, strategy) => {
@@ -498,7 +498,7 @@ impl Engine {
                     .map(|set| Report::of_invalid(set, &invalid));
                 let released = upkeep(&strategy, &invalid, &fleet, now);
                 let (released, _) = without_refused(&fleet, released, now);
-                self.tell_kept(key, &released);
+                self.publish_surge_kept(key, &released);
                 let managed = self.managed(key, &fleet, now).map(|(managed, _)| managed);
                 let actions = self.reconcile_pods(key, &fleet, released.actions, managed, now);
                 self.write(key, actions, report, now);
@@ -513,7 +513,7 @@ impl Engine {
                 let is_released = released.actions.is_empty();
                 let (released, refused) = without_refused(&fleet, released, now);
                 self.set_desired_pulls(key, Vec::new());
-                self.tell_kept(key, &released);
+                self.publish_surge_kept(key, &released);
                 let set = self.index.set(key);
                 let is_over = is_released
                     && !released.waits
@@ -558,20 +558,20 @@ impl Engine {
     /// Records which watches became stale or recovered.
     fn note_freshness(&mut self) {
         let stale: BTreeMap<&'static str, Duration> = self.parts.feed.stale_resources().collect();
-        let readiness = |resource: &str| format!("news of {resource}");
+        let readiness = |resource: &str| format!("watch of {resource}");
         for (resource, age) in &stale {
             if !self.state.stale.contains(resource) {
                 let seconds = age.as_secs();
                 warn!(
                     resource,
-                    seconds, "No data from a watch: pods are not changed until it recovers"
+                    seconds, "A watch receives no data; pods are not changed until it recovers"
                 );
                 self.parts.readiness.wait_for(&readiness(resource));
             }
         }
         for resource in &self.state.stale {
             if !stale.contains_key(resource) {
-                info!(resource, "A watch has recovered");
+                info!(resource, "A watch recovered");
                 self.parts.readiness.done(&readiness(resource));
             }
         }
@@ -606,10 +606,10 @@ impl Engine {
     }
 
     /// Publishes once that surge pods remain next to old pods of a DaemonSet that is no longer managed, and what to do about it.
-    fn tell_kept(&mut self, key: &SetKey, released: &SurgeRelease) {
+    fn publish_surge_kept(&mut self, key: &SetKey, released: &SurgeRelease) {
         let state = self.state.sets.entry(key.clone()).or_default();
-        let was_told = std::mem::replace(&mut state.kept, !released.kept.is_empty());
-        if was_told || released.kept.is_empty() || !self.parts.writer.may_write() {
+        let was_published = std::mem::replace(&mut state.kept, !released.kept.is_empty());
+        if was_published || released.kept.is_empty() || !self.parts.writer.may_write() {
             return;
         }
         let notice = RolloutEvent {
@@ -624,13 +624,15 @@ impl Engine {
     /// Passes the desired image pulls of a DaemonSet to the puller.
     fn set_desired_pulls(&self, key: &SetKey, pulls: Vec<Pull>) {
         if let Some(set) = self.index.set(key) {
-            let desired = DesiredPulls {
-                uid: set.uid.clone(),
+            let request = |pull| PullRequest {
+                key: key.clone(),
+                set_uid: set.uid.clone(),
                 generation: set.generation,
                 timeout: set.pull_timeout(),
-                pulls,
+                pull,
             };
-            self.parts.puller.set_desired(key, desired);
+            let pulls = pulls.into_iter().map(request).collect();
+            self.parts.puller.set_desired(key, pulls);
         }
     }
 
@@ -651,7 +653,7 @@ impl Engine {
             .filter(|at| behind && *at > now);
         let lasting = behind && lasting_at.is_none();
         state.wake = plan.next_wake.into_iter().chain(lasting_at).min();
-        self.tell_recreation(key, fleet, &plan);
+        self.publish_recreation(key, fleet, &plan);
         let is_made_here = |reason| key.is_advanced() && reason != RevisionUnknown::UnknownRevision;
         match fleet.revision {
             RevisionState::Unknown(reason) if !is_made_here(reason) => {
@@ -685,7 +687,7 @@ impl Engine {
     }
 
     /// Publishes, once per revision, that pods are recreated although an update in place was requested.
-    fn tell_recreation(&mut self, key: &SetKey, fleet: &Fleet, plan: &Plan) {
+    fn publish_recreation(&mut self, key: &SetKey, fleet: &Fleet, plan: &Plan) {
         let (RevisionState::Current(revision), Some(why)) = (&fleet.revision, plan.recreates)
         else {
             return;
@@ -699,7 +701,7 @@ impl Engine {
             warning: false,
             reason: "NotInPlace",
             note: format!(
-                "revision {revision}: pods are made anew, not updated in place: {}",
+                "revision {revision}: pods are recreated, not updated in place: {}",
                 why.words()
             ),
             ..RolloutEvent::default()
@@ -708,7 +710,7 @@ impl Engine {
     }
 
     /// Publishes notes on valid settings, each of them once.
-    fn tell_notes(&mut self, key: &SetKey, notes: &[Note]) {
+    fn publish_notes(&mut self, key: &SetKey, notes: &[Note]) {
         let texts: Vec<String> = notes.iter().map(|note| note.text.clone()).collect();
         let state = self.state.sets.entry(key.clone()).or_default();
         if state.noted == texts || !self.parts.writer.may_write() {
@@ -737,7 +739,7 @@ impl Engine {
             state.announced = (present, Vec::new());
         }
         let is_new =
-            |notice: &&RolloutEvent| !state.announced.1.iter().any(|told| notice.repeats(told));
+            |notice: &&RolloutEvent| !state.announced.1.iter().any(|last| notice.repeats(last));
         let fresh: Vec<RolloutEvent> = notices.iter().filter(is_new).cloned().collect();
         for notice in fresh {
             let Some((about, severity)) = self.event(key, &notice) else {

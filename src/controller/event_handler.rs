@@ -11,8 +11,8 @@ use kube::runtime::watcher::Event;
 
 use self::unreadable::{UnreadableObjects, WatchId};
 use super::caches::{AdvancedAbsence, CacheWatch, Input, Watches};
-use super::groups::Group;
 use super::kinds::{Kinds, resource_of};
+use super::watch_groups::Group;
 use crate::core::PodUid;
 use crate::index::{Index, RequeueDelay, SetChange, SetKey, SetKind};
 use crate::k8s::{self, Item, Unreadable, UnreadableReason, meta_of};
@@ -338,9 +338,9 @@ impl EventHandler {
                 let followed = self.follow_unreadable(watch, &event, |_| None);
                 followed.and(self.revision(index, number, event, now))
             }
-            Input::Pod(number, said, event) => {
+            Input::Pod(number, requested, event) => {
                 let followed = self.follow_unreadable(("pods", number), &event, |_| None);
-                followed.and(self.pod(index, number, event, said, now))
+                followed.and(self.pod(index, number, event, requested, now))
             }
             Input::Order(in_order) => {
                 Enqueue::sets(RequeueDelay::Short, index.know_order(in_order))
@@ -594,7 +594,7 @@ impl EventHandler {
         index: &mut Index,
         number: u64,
         event: Event<Item<k8s::Pod>>,
-        said: Timestamp,
+        requested: Timestamp,
         now: Timestamp,
     ) -> Enqueue {
         let mut groups = self.groups.iter_mut();
@@ -603,7 +603,7 @@ impl EventHandler {
         };
         let requeued = match event {
             Event::Init => {
-                known.pods.begin(said);
+                known.pods.begin(requested);
                 Vec::new()
             }
             Event::InitApply(Err(pod)) => {
@@ -651,8 +651,7 @@ impl GroupWatch {
         pod: &k8s::Pod,
         now: Timestamp,
     ) -> Vec<(SetKey, RequeueDelay)> {
-        let labels = pod.metadata.labels.as_ref();
-        let label = |key: &str| labels?.get(key).map(String::as_str);
+        let label = |key: &str| pod.label(key);
         if let Some(key) = self
             .owner_of(index, &pod.metadata)
             .filter(|key| self.group.selects(key, label))
@@ -664,11 +663,10 @@ impl GroupWatch {
         // may adopt it.
         let mut requeued = Vec::new();
         for key in self.neighbours(&pod.metadata) {
-            let uid = || pod.metadata.uid.as_deref().unwrap_or_default();
             let delay = if self.group.selects(key, label) {
                 index.apply_pod(key, pod, now)
             } else {
-                index.set_mut(key).map(|set| set.delete_pod(uid()))
+                index.set_mut(key).map(|set| set.delete_pod(pod.uid()))
             };
             requeued.extend(delay.map(|delay| (key.clone(), delay)));
         }
@@ -684,7 +682,7 @@ impl GroupWatch {
         pod: &k8s::Pod,
         now: Timestamp,
     ) -> Vec<(SetKey, RequeueDelay)> {
-        let uid = PodUid::from(pod.metadata.uid.as_deref().unwrap_or_default());
+        let uid = PodUid::from(pod.uid());
         let Some(owner) = self.owner_of(index, &pod.metadata) else {
             return Vec::new();
         };
@@ -692,8 +690,7 @@ impl GroupWatch {
         if set.is_none_or(|set| set.place_of(&uid).is_some()) {
             return Vec::new();
         }
-        let labels = pod.metadata.labels.as_ref();
-        let label = |key: &str| labels?.get(key).map(String::as_str);
+        let label = |key: &str| pod.label(key);
         self.neighbours(&pod.metadata)
             .filter(|key| **key != owner && self.group.selects(key, label))
             .filter_map(|key| Some((key.clone(), index.apply_pod(key, pod, now)?)))
@@ -901,16 +898,16 @@ mod tests {
     /// While the list is repeated, the listed objects remain known, but some may be missing.
     #[test]
     fn a_list_that_is_made_anew_is_complete_and_not_settled() {
-        let told = |listing: &Listing<BTreeSet<String>>| (listing.complete, listing.is_settled());
+        let state = |listing: &Listing<BTreeSet<String>>| (listing.complete, listing.is_settled());
         let mut listing = Listing::default();
-        assert_eq!(told(&listing), (false, false));
+        assert_eq!(state(&listing), (false, false));
         listing.begin();
         listing.seen.insert("node".to_owned());
         assert_eq!(listing.finish().len(), 1);
-        assert_eq!(told(&listing), (true, true));
+        assert_eq!(state(&listing), (true, true));
         listing.begin();
-        assert_eq!(told(&listing), (true, false));
+        assert_eq!(state(&listing), (true, false));
         assert!(listing.finish().is_empty());
-        assert_eq!(told(&listing), (true, true));
+        assert_eq!(state(&listing), (true, true));
     }
 }

@@ -147,7 +147,7 @@ pub struct Events {
     /// Queue of Events about single pods. They are sent only while the other queue is empty.
     asides: Sender<Event>,
     /// Last note for each object, reason and topic, with the time of the last attempt to publish it.
-    said: Arc<Mutex<LastNotes>>,
+    last_notes: Arc<Mutex<LastNotes>>,
     clock: Clock,
     instance: String,
     metrics: Arc<Metrics>,
@@ -172,7 +172,7 @@ pub fn start(
         client: client.clone(),
         queue,
         asides,
-        said: Arc::default(),
+        last_notes: Arc::default(),
         clock,
         instance: cut(instance, INSTANCE_LIMIT).to_owned(),
         metrics: metrics.clone(),
@@ -186,7 +186,7 @@ impl EventSender {
     /// Waits briefly until queued Events are sent. All clones of [`Events`] must be dropped before.
     pub async fn finish(self) {
         if timeout(LAST_WORDS, self.0).await.is_err() {
-            warn!("Some Events were not sent before the end");
+            warn!("Some Events were not sent before the shutdown");
         }
     }
 }
@@ -194,7 +194,9 @@ impl EventSender {
 impl fmt::Debug for Events {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct("Events");
-        shown.field("said", &self.said).finish_non_exhaustive()
+        shown
+            .field("last_notes", &self.last_notes)
+            .finish_non_exhaustive()
     }
 }
 
@@ -220,16 +222,19 @@ impl Events {
         let key = (subject_key(about), format!("{reason}/{topic}"));
         let note = cut(note, NOTE_LIMIT);
         let now = self.clock.now();
-        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        said.retain(|_, (_, at)| now.duration_since(*at) < REMEMBERED);
-        if let Some((last, at)) = said.get_mut(&key)
+        let mut last_notes = self
+            .last_notes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        last_notes.retain(|_, (_, at)| now.duration_since(*at) < REMEMBERED);
+        if let Some((last, at)) = last_notes.get_mut(&key)
             && last == note
         {
             *at = now;
             return;
         }
         if self.record(about, severity, reason, note) {
-            said.insert(key, (note.to_owned(), now));
+            last_notes.insert(key, (note.to_owned(), now));
         }
     }
 
@@ -282,8 +287,11 @@ impl Events {
     /// Forgets the last notes about an object that is gone or whose notes are outdated.
     pub fn forget(&self, about: &Subject) {
         let object = subject_key(about);
-        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        said.retain(|(key, _), _| *key != object);
+        let mut last_notes = self
+            .last_notes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        last_notes.retain(|(key, _), _| *key != object);
     }
 
     fn event(&self, about: &Subject, severity: Severity, reason: &str, note: &str) -> Event {
@@ -393,7 +401,7 @@ impl UnsentEvents {
     /// Keeps a rejected Event for another attempt. If there are too many, drops the oldest one.
     fn keep(&mut self, refused: Refused, metrics: &Metrics) {
         if self.events.is_empty() {
-            warn!("Events are refused: they are kept, and tried again for an hour");
+            warn!("The API server rejects Events; retrying for up to an hour");
             self.backoff = Self::backoff();
             self.wait();
         }
@@ -455,7 +463,7 @@ async fn send(client: &Client, event: Event, metrics: &Metrics) -> Result<(), Re
                 return Ok(());
             }
             _ => {
-                debug!(%error, "Cannot send an Event");
+                debug!(%error, "Cannot create an Event");
                 return Err((event, failure));
             }
         }
@@ -571,7 +579,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_nobody_wanted_to_say_for_an_hour_is_forgotten() {
+    async fn an_event_text_that_is_unused_for_an_hour_is_forgotten() {
         let notes = Notes::default();
         let (events, sending, _) = begin(&notes, 0);
         let say = |note: &str| events.publish(&agent(), Severity::Warning, "WriteRefused", note);
@@ -582,7 +590,7 @@ mod tests {
         events.publish(&agent(), Severity::Normal, "Settings", "b");
         sleep(Duration::from_secs(3601)).await;
         say("a");
-        assert_eq!(events.said.lock().unwrap().len(), 1);
+        assert_eq!(events.last_notes.lock().unwrap().len(), 1);
         drop(events);
         sending.finish().await;
         assert_eq!(*notes.lock().unwrap(), ["a", "b", "a"]);

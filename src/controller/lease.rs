@@ -148,20 +148,20 @@ impl Settings {
     pub fn checked(self) -> Result<Self> {
         if self.renew_deadline + MARGIN > self.duration || self.duration > LONGEST {
             bail!(
-                "--lease-duration {:?}: has to be at least {MARGIN:?} more than --lease-renew-deadline ({:?}) and at most {LONGEST:?}",
+                "--lease-duration {:?} must be at least {MARGIN:?} more than --lease-renew-deadline ({:?}) and at most {LONGEST:?}",
                 self.duration,
                 self.renew_deadline
             );
         }
         if self.renew_every + RETRY > self.renew_deadline || self.renew_every.is_zero() {
             bail!(
-                "--lease-renew-every {:?}: has to be more than zero and at least {RETRY:?} less than --lease-renew-deadline ({:?})",
+                "--lease-renew-every {:?} must be more than zero and at least {RETRY:?} less than --lease-renew-deadline ({:?})",
                 self.renew_every,
                 self.renew_deadline
             );
         }
         if self.identity.is_empty() {
-            bail!("--identity is empty: name this replica, or leave the flag out");
+            bail!("--identity is empty: give this replica a name, or omit the flag");
         }
         Ok(self)
     }
@@ -438,7 +438,7 @@ impl Candidate {
         let is_known = |seen: &ObservedLease| seen.sign.holder == sign.holder;
         if !self.seen.as_ref().is_some_and(is_known) {
             let namespace = &self.parts.settings.namespace;
-            info!(holder = %sign.holder, %namespace, "Another replica holds the Lease, and is waited for");
+            info!(holder = %sign.holder, %namespace, "Another replica holds the Lease; standing by");
         }
         self.note_unserved(kinds);
         let since = match &self.seen {
@@ -516,7 +516,7 @@ impl Candidate {
         self.parts.metrics.other_installations(self.others.count());
         match self.others.message() {
             Some(message) => self.warn_on_lease(SECOND_INSTALLATION, &message),
-            None => info!("No other installation serves the same DaemonSets any more"),
+            None => info!("No other installation serves the same DaemonSets now"),
         }
     }
 
@@ -539,8 +539,8 @@ impl Candidate {
         }
         let namespace = &self.parts.settings.namespace;
         let message = format!(
-            "No controller serves {missing} DaemonSets: the holder of the Lease {namespace}/{} runs with other --controllers. Give all \
-             replicas the same --controllers, or give this one a --lease-namespace of its own.",
+            "No controller serves {missing} DaemonSets: the holder of the Lease {namespace}/{} runs with different \
+             --controllers. Give all replicas the same --controllers, or give this replica its own --lease-namespace.",
             names::LEASE
         );
         self.warn_on_lease(NOT_SERVED, &message);
@@ -561,7 +561,7 @@ impl Candidate {
 
     fn stand_by(&self, why: &'static str) {
         if self.leads() {
-            warn!(why, "Not leading any more");
+            warn!(why, "Stopped leading");
             self.leadership.send_replace(Leadership::Standby);
             self.parts.metrics.leader(false);
         }

@@ -17,7 +17,7 @@ const SILENCE: Duration = Duration::from_secs(30);
 
 /// Rate-limited log, shared by all callers that repeat failed calls. Clones share the same state.
 #[derive(Clone, Debug, Default)]
-pub struct LogThrottle(Arc<Mutex<BTreeMap<Cause, Complaint>>>);
+pub struct LogThrottle(Arc<Mutex<BTreeMap<Cause, CauseState>>>);
 
 /// Cause of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,22 +39,22 @@ impl Cause {
 
 /// State of one cause.
 #[derive(Clone, Copy, Debug, Default)]
-struct Complaint {
+struct CauseState {
     /// Time since which calls have failed; `None`: they succeed.
     since: Option<Instant>,
     /// Time of the last log line.
-    told: Option<Instant>,
+    last_logged: Option<Instant>,
     /// True if the cause was logged since it began.
-    known: bool,
+    is_logged: bool,
     /// Number of failures since the last log line.
-    untold: u64,
+    failures: u64,
 }
 
 impl LogThrottle {
     /// Logs a failed call that will be repeated, unless its cause was logged recently.
     pub fn failed(&self, resource: &'static str, failure: Failure, error: &str) {
         if let Some(failures) = self.note_failed(resource, failure) {
-            warn!(resource, failures, %error, "A call failed and is tried again");
+            warn!(resource, failures, %error, "An API call failed; retrying");
         }
     }
 
@@ -63,8 +63,8 @@ impl LogThrottle {
         for (cause, lasted) in self.note_answered(resource) {
             let seconds = lasted.as_secs();
             match cause {
-                Cause::NoAnswer => info!(seconds, "The API server answers again"),
-                Cause::Resource(resource) => info!(resource, seconds, "A call works again"),
+                Cause::NoAnswer => info!(seconds, "The API server responds again"),
+                Cause::Resource(resource) => info!(resource, seconds, "API calls succeed again"),
             }
         }
     }
@@ -73,15 +73,15 @@ impl LogThrottle {
     fn note_failed(&self, resource: &'static str, failure: Failure) -> Option<u64> {
         let now = Instant::now();
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let complaint = all.entry(Cause::new(resource, failure)).or_default();
-        complaint.since.get_or_insert(now);
-        complaint.untold += 1;
-        if complaint.told.is_some_and(|told| now < told + SILENCE) {
+        let state = all.entry(Cause::new(resource, failure)).or_default();
+        state.since.get_or_insert(now);
+        state.failures += 1;
+        if state.last_logged.is_some_and(|last| now < last + SILENCE) {
             return None;
         }
-        complaint.told = Some(now);
-        complaint.known = true;
-        Some(std::mem::take(&mut complaint.untold))
+        state.last_logged = Some(now);
+        state.is_logged = true;
+        Some(std::mem::take(&mut state.failures))
     }
 
     /// Returns the logged causes that have ended, each with its duration.
@@ -89,11 +89,11 @@ impl LogThrottle {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut over = Vec::new();
         for cause in [Cause::NoAnswer, Cause::Resource(resource)] {
-            let Some(complaint) = all.get_mut(&cause) else {
+            let Some(state) = all.get_mut(&cause) else {
                 continue;
             };
-            let since = complaint.since.take();
-            if std::mem::take(&mut complaint.known) {
+            let since = state.since.take();
+            if std::mem::take(&mut state.is_logged) {
                 over.extend(since.map(|since| (cause, since.elapsed())));
             }
         }
@@ -109,16 +109,16 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_api_server_that_is_away_is_told_at_once_then_twice_a_minute_and_when_it_is_back() {
         let log_throttle = LogThrottle::default();
-        let mut told = Vec::new();
+        let mut logged = Vec::new();
         let began = Instant::now();
         for _ in 0..240 {
             for resource in ["daemonsets", "controllerrevisions", "lease"] {
                 let news = log_throttle.note_failed(resource, Failure::Unreachable);
-                told.extend(news.map(|failures| (began.elapsed().as_secs(), failures)));
+                logged.extend(news.map(|failures| (began.elapsed().as_secs(), failures)));
             }
             tokio::time::sleep(Duration::from_millis(500)).await;
         }
-        assert_eq!(told, [(0, 1), (30, 180), (60, 180), (90, 180)]);
+        assert_eq!(logged, [(0, 1), (30, 180), (60, 180), (90, 180)]);
         let over = log_throttle.note_answered("lease");
         assert_eq!(over, [(Cause::NoAnswer, Duration::from_secs(120))]);
         assert_eq!(log_throttle.note_answered("daemonsets"), []);

@@ -143,22 +143,18 @@ impl Metrics {
         let mut registry = Registry::with_prefix(PREFIX);
         let r = &mut registry;
         let version = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
-        r.register("build", "The program", version);
+        r.register("build", "Version of the program", version);
         let metrics = Self {
             rollouts: {
                 let rollouts = Arc::new(Rollouts::default());
                 r.register_collector(Box::new(rollouts.clone()));
                 rollouts
             },
-            writes: counters(
-                r,
-                "api_writes",
-                "Requests that change something, by outcome",
-            ),
+            writes: counters(r, "api_writes", "Write requests, by outcome"),
             withheld: counters(
                 r,
                 "writes_withheld",
-                "Writes that were decided and not sent",
+                "Writes that were decided but not sent",
             ),
             watch_restarts: counters(r, "watch_restarts", "Watches that ended with an error"),
             watch_streams_waiting: gauge(
@@ -175,27 +171,23 @@ impl Metrics {
             image_pulls: gauge(
                 r,
                 "image_pulls",
-                "Pre-pulls of images under way: Jobs without a result",
+                "Image pre-pulls in progress: Jobs without a result",
             ),
             image_pull_results: counters(
                 r,
                 "image_pull_results",
-                "Pre-pulls of images whose result was written, by outcome",
+                "Image pre-pulls with a result, by outcome",
             ),
             decide: histogram(r),
-            reconciles: counter(r, "reconciles", "DaemonSets looked at"),
-            queue_depth: gauge(r, "queue_depth", "DaemonSets that wait to be looked at"),
+            reconciles: counter(r, "reconciles", "DaemonSets reconciled"),
+            queue_depth: gauge(r, "queue_depth", "DaemonSets that wait to be reconciled"),
             queue_overflow: counter(
                 r,
                 "queue_overflow",
-                "Times that a watch had to wait because what it told was not taken in yet",
+                "Times that a watch waited because the event queue was full",
             ),
-            task_failures: counter(
-                r,
-                "task_failures",
-                "Requests that ended by a mistake of ours",
-            ),
-            leader: gauge(r, "leader", "1: this replica writes"),
+            task_failures: counter(r, "task_failures", "Tasks that panicked"),
+            leader: gauge(r, "leader", "1: this replica leads"),
             other_installations: gauge(
                 r,
                 "other_installations",
@@ -204,18 +196,18 @@ impl Metrics {
             unserved: gauges(
                 r,
                 "kind_unserved",
-                "1: no controller serves this kind of DaemonSets, although this one is to",
+                "1: this controller is configured for this kind of DaemonSets, but no controller serves it",
             ),
             lease_transitions: counter(
                 r,
                 "lease_transitions",
-                "Times that this replica became or ceased to be the leader",
+                "Times that this replica gained or lost the leadership",
             ),
             lease_age: {
                 let age = Gauge::default();
                 r.register(
                     "lease_renewed_timestamp_seconds",
-                    "When the Lease was last renewed by this replica (Unix time)",
+                    "Time of the last renewal of the Lease by this replica (Unix time)",
                     age.clone(),
                 );
                 age
@@ -228,7 +220,7 @@ impl Metrics {
             unreadable: gauges(
                 r,
                 "unreadable_objects",
-                "Objects that are skipped because they cannot be read",
+                "Unreadable objects, which are skipped",
             ),
             registry,
         };
@@ -436,7 +428,7 @@ fn histogram(registry: &mut Registry) -> Histogram {
     let histogram = Histogram::new(exponential_buckets(0.000_01, 4.0, 8));
     registry.register(
         "decide_duration_seconds",
-        "How long decide took for one DaemonSet",
+        "Time to decide the next steps of one DaemonSet",
         histogram.clone(),
     );
     histogram
@@ -446,8 +438,9 @@ fn histogram(registry: &mut Registry) -> Histogram {
 mod bound_tests;
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+    use crate::clock::Clock;
     use crate::core::{Counts, PauseRecord, PauseStand, SetKind, Verdict};
     use k8s_openapi::jiff::Timestamp;
 
@@ -505,6 +498,22 @@ mod tests {
             reverts: false,
         });
         Plan { pause, ..plan() }
+    }
+
+    /// Returns a page with at least one series of every metric.
+    pub(crate) fn page_with_every_metric() -> String {
+        let metrics = Metrics::new();
+        metrics.record_plan(agent(), &paused_plan(), plan().phase);
+        metrics.write("delete", "pods", Ok(()));
+        metrics.withheld(SkipReason::NotLeader, 1);
+        metrics.watch_restarted("nodes");
+        metrics.permission_missing("delete", "pods", true);
+        metrics.event_dropped("queue_full");
+        metrics.image_pulled(true);
+        metrics.unserved(None);
+        metrics.unreadable(&BTreeMap::from([(("pods", UnreadableReason::TooLarge), 1)]));
+        let _watch = metrics.watch_ages().follow("pods", &Clock::System);
+        metrics.encode()
     }
 
     #[test]

@@ -40,12 +40,10 @@ impl DaemonSetOwner {
     /// Returns true if the pod is a surge pod of the DaemonSet, or was one before its transfer, and the selector still matches
     /// it.
     pub(super) fn owns(&self, pod: &k8s::Pod) -> bool {
-        let label = |key: &str| pod.metadata.labels.as_ref()?.get(key).map(String::as_str);
-        let selects = |selector: &Selector| selector.matches(label);
-        let owners = || pod.metadata.owner_references.iter().flatten();
-        let is_own = owners().any(|owner| *owner.uid == *self.uid);
-        let controller = owners().find(|owner| owner.controller == Some(true));
-        let controls = controller.is_some_and(|controller| {
+        let selects = |selector: &Selector| selector.matches(|key: &str| pod.label(key));
+        let mut owners = pod.metadata.owner_references.iter().flatten();
+        let is_own = owners.any(|owner| *owner.uid == *self.uid);
+        let controls = pod.controller().is_some_and(|controller| {
             *controller.uid == *self.uid || controller.kind == "ControllerRevision"
         });
         is_own && controls && self.selector.as_ref().is_none_or(selects)

@@ -92,7 +92,7 @@ pub struct Component {
 /// Rights for in-place updates, which patch the running pod.
 pub const IN_PLACE: Component = Component {
     permissions: &[cluster("", "pods", "patch")],
-    feature: "updating pods in place",
+    feature: "in-place updates",
     folder: IN_PLACE_RBAC,
 };
 
@@ -116,7 +116,7 @@ pub const PRE_PULL: Component = Component {
         cluster("batch", "jobs", "create"),
         cluster("batch", "jobs", "delete"),
     ],
-    feature: "pulling images ahead",
+    feature: "image pre-pulls",
     folder: PRE_PULL_RBAC,
 };
 
@@ -257,7 +257,8 @@ pub async fn missing(
     if missing.always.iter().any(is_of_election) {
         warn!(
             namespace = lease_namespace,
-            "The Lease is looked for in this namespace; the manifests grant it where they put the controller, which --lease-namespace names"
+            "The service account lacks permissions for the Lease in this namespace. The manifests grant them in the \
+             controller's namespace; set --lease-namespace to it"
         );
     }
     // A cluster without Advanced DaemonSets needs none of these rights.
@@ -310,7 +311,7 @@ pub async fn missing(
 
 fn note(permission: Permission, apply: &'static str, metrics: &Metrics) {
     let (verb, resource) = (permission.verb, permission.resource_and_group());
-    warn!(verb, %resource, apply, "The service account lacks a permission that these manifests grant");
+    warn!(verb, %resource, apply, "The service account lacks a permission; these manifests grant it");
     metrics.permission_missing(verb, &resource, true);
 }
 
@@ -324,18 +325,18 @@ pub type DeniedPermission = (Permission, &'static str);
 impl DeniedPermissions {
     /// Creates the queue and its receiver.
     pub fn new() -> (Self, UnboundedReceiver<DeniedPermission>) {
-        let (told, heard) = unbounded_channel();
-        (Self(told), heard)
+        let (sender, receiver) = unbounded_channel();
+        (Self(sender), receiver)
     }
 
     /// Reports that a request with `verb` on `resource` (without its group) was denied.
-    pub fn tell(&self, verb: &str, resource: &str) {
+    pub fn report(&self, verb: &str, resource: &str) {
         let apply = granted_by(verb, resource, SetKind::Native, None);
-        self.tell_write(verb, resource, apply);
+        self.report_write(verb, resource, apply);
     }
 
     /// Reports that a write was denied. `apply` names the manifests that grant the right.
-    pub fn tell_write(&self, verb: &str, resource: &str, apply: &'static str) {
+    pub fn report_write(&self, verb: &str, resource: &str, apply: &'static str) {
         let components = COMPONENTS.iter().flat_map(|one| one.permissions);
         let mut known = NEEDED.iter().chain(components).chain(&ADVANCED);
         let meant = known.find(|known| known.is_for(verb, resource));
@@ -354,7 +355,7 @@ pub async fn follow(
     client: &Client,
     lease_namespace: &str,
     missing: &Missing,
-    mut told: UnboundedReceiver<DeniedPermission>,
+    mut denied: UnboundedReceiver<DeniedPermission>,
     metrics: &Metrics,
     lost: impl Fn(Permission),
 ) {
@@ -362,13 +363,13 @@ pub async fn follow(
     let known = missing.always.iter().chain(&missing.advanced);
     let mut lacking: BTreeSet<Permission> = known.chain(components).copied().collect();
     loop {
-        let heard = tokio::select! {
-            heard = told.recv() => heard,
+        let next = tokio::select! {
+            next = denied.recv() => next,
             () = sleep(ASK_AGAIN), if !lacking.is_empty() => {
                 for permission in lacking.clone() {
                     if is_granted(client, lease_namespace, permission).await {
                         let (verb, resource) = (permission.verb, permission.resource_and_group());
-                        info!(verb, %resource, "The service account has a permission that it lacked");
+                        info!(verb, %resource, "A missing permission was granted");
                         metrics.permission_missing(verb, &resource, false);
                         lacking.remove(&permission);
                     }
@@ -376,7 +377,7 @@ pub async fn follow(
                 continue;
             }
         };
-        let Some((permission, apply)) = heard else {
+        let Some((permission, apply)) = next else {
             return;
         };
         if !lacking.contains(&permission) && !is_granted(client, lease_namespace, permission).await
@@ -419,7 +420,7 @@ async fn until_answered<T, F: Future<Output = Result<T, CallError>>>(call: impl 
     loop {
         match call().await {
             Ok(answer) => return answer,
-            Err(error) => debug!(%error, "Cannot ask for permissions yet"),
+            Err(error) => debug!(%error, "Cannot check the permissions yet"),
         }
         sleep(PAUSE).await;
     }
@@ -467,7 +468,7 @@ pub fn report(missing: &Missing, lease_namespace: &str, events: &Events) {
             users => format!(" and {} more", users - 1),
         };
         sentences.push(format!(
-            "The controller's service account lacks: {}, which {} of {first}{more} needs. Grant it: kubectl apply -k {}.",
+            "The controller's service account lacks: {}. Needed for {} of {first}{more}. Grant it: kubectl apply -k {}.",
             names.join(", "),
             component.feature,
             component.folder
@@ -491,7 +492,8 @@ pub fn report_lost(permission: Permission, lease_namespace: &str, events: &Event
             _ => BASE_RBAC,
         };
         let note = format!(
-            "The controller's service account lacks: {lacks}. What it knew before may be old by now. Grant it: kubectl apply -k {apply}."
+            "The controller's service account lacks: {lacks}. The controller's data may be outdated. Grant it: kubectl apply \
+             -k {apply}."
         );
         let about = Subject::lease(lease_namespace);
         events.publish(&about, Severity::Warning, PERMISSION_MISSING, &note);

@@ -1,7 +1,7 @@
 //! Image pre-pull: pulls images to a node before the pod on that node is updated, for example at the request of a node owner.
 //!
 //! ```text
-//! engine ──DesiredPulls (all of a DaemonSet, when they change)──► Puller ──┬─► Job on the node     (jobs)
+//! engine ──PullRequests (all of a DaemonSet, when they change)──► Puller ──┬─► Job on the node
 //!                                                                          └─► pod condition PodImageReady
 //! ```
 //!
@@ -11,20 +11,27 @@
 //! A pull is no longer desired when the pod's condition no longer requests it, so the condition is the only state. Jobs contain
 //! the pod's UID and the revision, so a restarted controller finds them again.
 //!
+//! # What the Job controller does, and what it can't do
+//! The Job controller ends a pull after its deadline (`activeDeadlineSeconds`), and deletes a finished Job that this controller
+//! left (`ttlSecondsAfterFinished`). The rest needs more than the status of the Job:
+//!
+//! - A Job whose image can't be pulled never fails: its container doesn't start. So [`status`] reads the Job's pod.
+//! - A Job of an image without the program `true` fails although the image was pulled. The pod proves it, too.
+//! - A Job without a pod has no condition that says why, so the Events of the Job are read.
+//! - A Job that is no longer desired would run until its deadline, and the next pull of the same revision needs the name of the
+//!   previous Job. So this controller deletes Jobs, after it wrote the result.
+//!
 //! # Order
 //! [`slots`] limits concurrent pulls per namespace and DaemonSet. The pulls of one DaemonSet start in the order of their
 //! requests. If two pods of a node need the same image, there are two Jobs, and the container runtime downloads the image once.
 
-mod calls;
+mod api_calls;
 mod job_store;
-mod jobs;
-mod judge;
 mod manifest;
-mod name;
 mod planner;
-mod pull_state;
-mod request;
+mod puller;
 mod slots;
+mod status;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -42,17 +49,19 @@ use crate::clock::Clock;
 use crate::core::{PodRef, Pull};
 use crate::index::SetKey;
 
-/// Desired pulls of one DaemonSet.
+/// Desired pull.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct DesiredPulls {
+pub(super) struct PullRequest {
+    /// DaemonSet of the pod.
+    pub(super) key: SetKey,
     /// UID of the DaemonSet.
-    pub(super) uid: Arc<str>,
+    pub(super) set_uid: Arc<str>,
     /// Generation of the DaemonSet whose template contains the images.
     pub(super) generation: i64,
-    /// Maximum duration of one pull.
+    /// Maximum duration of the pull.
     pub(super) timeout: Duration,
-    /// Desired pulls, sorted by node.
-    pub(super) pulls: Vec<Pull>,
+    /// Pod, node and revision of the pull.
+    pub(super) pull: Pull,
 }
 
 /// Result of a pull.
@@ -65,6 +74,7 @@ pub(super) enum PullOutcome {
 }
 
 /// Dependencies of the puller.
+#[derive(Clone)]
 pub(super) struct PullerParts {
     pub(super) client: Client,
     pub(super) writer: Writer,
@@ -88,32 +98,32 @@ pub(super) struct PullResultWrite {
 }
 
 /// Desired pulls, by DaemonSet.
-type AllDesiredPulls = BTreeMap<SetKey, Arc<DesiredPulls>>;
+type DesiredPulls = BTreeMap<SetKey, Vec<PullRequest>>;
 
 /// Puller: carries out the desired pulls while this replica leads.
 pub(super) struct Puller {
-    desired: watch::Sender<AllDesiredPulls>,
+    desired: watch::Sender<DesiredPulls>,
     task: JoinHandle<()>,
 }
 
 impl Puller {
     /// Starts the puller without desired pulls. Until there are some, it only looks for Jobs of the previous leader.
     pub(super) fn start(parts: PullerParts) -> Self {
-        let (desired, desired_changes) = watch::channel(AllDesiredPulls::new());
+        let (desired, desired_changes) = watch::channel(DesiredPulls::new());
         Self {
             desired,
-            task: tokio::spawn(jobs::run(parts, desired_changes)),
+            task: tokio::spawn(puller::run(parts, desired_changes)),
         }
     }
 
-    /// Sets the desired pulls of a DaemonSet. Earlier pulls that are not among them are abandoned.
-    pub(super) fn set_desired(&self, key: &SetKey, desired: DesiredPulls) {
+    /// Sets the desired pulls of a DaemonSet, sorted by node. Earlier pulls that are not among them are abandoned.
+    pub(super) fn set_desired(&self, key: &SetKey, pulls: Vec<PullRequest>) {
         self.desired.send_if_modified(|all| {
-            let same = all.get(key).is_some_and(|known| **known == desired);
-            if !same {
-                all.insert(key.clone(), Arc::new(desired));
+            let differs = all.get(key) != Some(&pulls);
+            if differs {
+                all.insert(key.clone(), pulls);
             }
-            !same
+            differs
         });
     }
 

@@ -75,14 +75,16 @@ impl Ended {
     }
 
     /// Returns a message for the log.
-    pub(super) fn words(&self) -> String {
+    pub(super) fn message(&self) -> String {
         match self {
-            Self::Expired => "the API server no longer knows what happened since".to_owned(),
-            Self::NoStreamingList(why) => format!("no streaming list: {why}"),
+            Self::Expired => {
+                "the API server no longer has the changes since the last event".to_owned()
+            }
+            Self::NoStreamingList(why) => format!("streaming list not available: {why}"),
             Self::Failed { doing, error, .. } => format!("{doing}: {error}"),
-            Self::Silent(silence) => format!("the watch was silent for {silence:?}"),
-            Self::Garbled(what) => format!("cannot read the answer: {what}"),
-            Self::Unheard => "nothing listens".to_owned(),
+            Self::Silent(silence) => format!("the watch received nothing for {silence:?}"),
+            Self::Garbled(what) => format!("cannot parse the response: {what}"),
+            Self::Unheard => "the receiver is closed".to_owned(),
         }
     }
 }
@@ -222,25 +224,12 @@ impl Target {
             .saturating_sub(age)
             .max(SHORTEST_WATCH)
             .to_string();
-        let mut parameters = vec![
-            ("watch", "true"),
-            ("allowWatchBookmarks", "true"),
-            ("timeoutSeconds", seconds.as_str()),
-        ];
-        match version {
-            Some(version) => parameters.push(("resourceVersion", version)),
-            // `NotOlderThan` without a version makes the list at least as new as the request. A lagging replica of the API server
-            // would otherwise report pods that are gone.
-            None => parameters.extend([
-                ("sendInitialEvents", "true"),
-                ("resourceVersionMatch", "NotOlderThan"),
-            ]),
-        }
+        let parameters = watch_parameters(version.as_deref(), &seconds);
         let opened = open(client, self.request(&parameters)).await;
         let mut body = match opened {
             Ok(body) => body,
             Err(error) if list && error.failure() == Failure::Refused => {
-                return Err(Ended::NoStreamingList("the API server refuses it"));
+                return Err(Ended::NoStreamingList("rejected by the API server"));
             }
             Err(error) => return Err(expired_or("cannot watch", "watch", error)),
         };
@@ -248,16 +237,16 @@ impl Target {
         loop {
             let silence = if list { LIST_SILENCE } else { STALE_AFTER };
             let piece = match timeout(silence, body.fill_buf()).await {
-                Err(_) if list => return Err(Ended::NoStreamingList("it is silent")),
+                Err(_) if list => return Err(Ended::NoStreamingList("no response")),
                 Err(_) => return Err(Ended::Silent(silence)),
                 Ok(Err(error)) if list => {
                     let error = broken(error);
-                    tracing::debug!(%error, "A streaming list broke off");
-                    return Err(Ended::NoStreamingList("it broke off"));
+                    tracing::debug!(%error, "A streaming list was interrupted");
+                    return Err(Ended::NoStreamingList("interrupted"));
                 }
                 Ok(Err(error)) => {
                     return Err(Ended::Failed {
-                        doing: "the watch broke off",
+                        doing: "the watch was interrupted",
                         verb: "watch",
                         error: broken(error),
                     });
@@ -267,7 +256,7 @@ impl Target {
             let length = piece.len();
             if length == 0 {
                 return match list {
-                    true => Err(Ended::NoStreamingList("it ended early")),
+                    true => Err(Ended::NoStreamingList("ended early")),
                     false => {
                         sink.heard();
                         Ok(())
@@ -278,53 +267,86 @@ impl Target {
             lines.feed(piece, |line| changes.push(Change::read(line)));
             body.as_mut().consume(length);
             for change in changes {
-                let event = match change {
-                    Change::Added(item) if list => Event::InitApply(item),
-                    Change::Added(item) => {
-                        note_version(version, &item);
-                        Event::Apply(item)
-                    }
-                    Change::Deleted(item) => {
-                        note_version(version, &item);
-                        Event::Delete(item)
-                    }
-                    Change::Bookmark(at, ends_list) => {
-                        if !at.is_empty() && (!list || ends_list) {
-                            *version = Some(at);
-                        }
-                        if !(list && ends_list) {
-                            if !list {
-                                sink.heard();
-                            }
-                            continue;
-                        }
-                        list = false;
-                        Event::InitDone
-                    }
-                    Change::Error(status) if status.code == 410 && !list => {
-                        return Err(Ended::Expired);
-                    }
-                    Change::Error(_) if list => {
-                        return Err(Ended::NoStreamingList("the API server gave it up"));
-                    }
-                    Change::Error(status) => {
-                        return Err(Ended::Failed {
-                            doing: "the watch failed",
-                            verb: "watch",
-                            error: CallError::Kube(kube::Error::Api(status)),
-                        });
-                    }
-                    Change::Garbled(what) => return Err(Ended::Garbled(what)),
-                };
+                let event = event_of(change, &mut list, version)?;
                 if !list {
                     sink.heard();
                 }
-                if !sink.take(event).await {
+                if let Some(event) = event
+                    && !sink.take(event).await
+                {
                     return Err(Ended::Unheard);
                 }
             }
         }
     }
+}
+
+/// Returns the parameters of a watch from `version`; `None`: a streaming list comes first.
+fn watch_parameters<'a>(
+    version: Option<&'a str>,
+    seconds: &'a str,
+) -> Vec<(&'static str, &'a str)> {
+    let mut parameters = vec![
+        ("watch", "true"),
+        ("allowWatchBookmarks", "true"),
+        ("timeoutSeconds", seconds),
+    ];
+    match version {
+        Some(version) => parameters.push(("resourceVersion", version)),
+        // `NotOlderThan` without a version makes the list at least as new as the request. A lagging replica of the API server
+        // would otherwise report pods that are gone.
+        None => parameters.extend([
+            ("sendInitialEvents", "true"),
+            ("resourceVersionMatch", "NotOlderThan"),
+        ]),
+    }
+    parameters
+}
+
+/// Returns the event for a change, and updates `version`; `None`: a bookmark that doesn't end the list.
+///
+/// `list` is true while the watch begins with existing objects.
+///
+/// # Errors
+/// If the change ends the watch.
+fn event_of<K: Readable>(
+    change: Change<K>,
+    list: &mut bool,
+    version: &mut Option<String>,
+) -> Result<Option<Event<Item<K>>>, Ended> {
+    Ok(Some(match change {
+        Change::Added(item) if *list => Event::InitApply(item),
+        Change::Added(item) => {
+            note_version(version, &item);
+            Event::Apply(item)
+        }
+        Change::Deleted(item) => {
+            note_version(version, &item);
+            Event::Delete(item)
+        }
+        Change::Bookmark(at, ends_list) => {
+            if !at.is_empty() && (!*list || ends_list) {
+                *version = Some(at);
+            }
+            if !(*list && ends_list) {
+                return Ok(None);
+            }
+            *list = false;
+            Event::InitDone
+        }
+        Change::Error(status) if status.code == 410 && !*list => return Err(Ended::Expired),
+        Change::Error(_) if *list => {
+            return Err(Ended::NoStreamingList("aborted by the API server"));
+        }
+        Change::Error(status) => {
+            return Err(Ended::Failed {
+                doing: "the watch failed",
+                verb: "watch",
+                error: CallError::Kube(kube::Error::Api(status)),
+            });
+        }
+        Change::Garbled(what) => return Err(Ended::Garbled(what)),
+    }))
 }
 
 /// Sink that collects the objects of one list.
@@ -380,7 +402,7 @@ pub(super) async fn list_selected<K: Readable>(
     let listed = target.list(client, &Collector(Mutex::new(take))).await;
     listed.map(drop).map_err(|ended| match ended {
         Ended::Failed { error, .. } => error,
-        other => CallError::Kube(kube::Error::Service(other.words().into())),
+        other => CallError::Kube(kube::Error::Service(other.message().into())),
     })
 }
 
@@ -671,7 +693,7 @@ mod tests {
         let (ended, after, events, heard) = list(&[POD], Then::Silence).await;
         assert!(matches!(ended, Err(Ended::NoStreamingList(_))), "{ended:?}");
         assert_eq!((after, events, heard), (LIST_SILENCE, 1, 0));
-        // Three cases of an incomplete list: the connection broke, the response ended, or the API server sent an error.
+        // Three cases of an incomplete list: the connection was interrupted, the response ended, or the API server sent an error.
         for (lines, then) in [
             (&[POD][..], Then::Break),
             (&[POD], Then::End),

@@ -102,17 +102,17 @@ pub(super) fn sentence(message: &str, pod: &str) -> String {
         let name = object.split('"').nth(1)?;
         (object.split(' ').count() == 2).then_some((name, rest))
     });
-    let (name, said) = about.unwrap_or((pod, &line));
-    let mut said = said.to_owned();
+    let (name, text) = about.unwrap_or((pod, &line));
+    let mut text = text.to_owned();
     for name in [name, pod] {
         if name.len() > 3 {
-            said = said.replace(name, ITSELF);
+            text = text.replace(name, ITSELF);
         }
     }
-    if said.is_empty() {
-        said = "it does not say why".to_owned();
+    if text.is_empty() {
+        text = "it gives no reason".to_owned();
     }
-    cut(&said, LONGEST).into_owned()
+    cut(&text, LONGEST).into_owned()
 }
 
 #[cfg(test)]
@@ -202,12 +202,15 @@ mod tests {
             error: CallError::TimedOut(Duration::from_secs(4)),
         };
         let found = (super::message(&silent, "a"), class(&silent));
-        assert_eq!(found, ("no answer within 4s".to_owned(), ErrorClass::Busy));
+        assert_eq!(
+            found,
+            ("no response within 4s".to_owned(), ErrorClass::Busy)
+        );
     }
 
     #[test]
     fn a_long_sentence_is_cut() {
-        let said = sentence(&"é".repeat(1000), "a");
-        assert_eq!(said.chars().count(), LONGEST + 1);
+        let text = sentence(&"é".repeat(1000), "a");
+        assert_eq!(text.chars().count(), LONGEST + 1);
     }
 }

@@ -42,7 +42,7 @@ use k8s_openapi::jiff::Timestamp;
 const AFTER: &str = "after ";
 
 /// Message about a DaemonSet that yurt-ds no longer manages.
-const HANDED_BACK: &str = "not rolled out any more";
+const HANDED_BACK: &str = "no longer managed by yurt-ds";
 
 /// Status to write, with the Events to publish.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -88,8 +88,8 @@ impl Report {
         // same.
         let (mistake, _) = note.split_at(note.len() - invalid.why.len());
         report.state.invalid = Some(mistake.into());
-        let is_told = |told: &str| told.starts_with(mistake);
-        if !set.state.invalid.as_deref().is_some_and(is_told) {
+        let is_known = |known: &str| known.starts_with(mistake);
+        if !set.state.invalid.as_deref().is_some_and(is_known) {
             let news = Some(mistake.to_owned());
             report.notices.push(RolloutEvent {
                 warning: true,
@@ -105,7 +105,7 @@ impl Report {
     /// Returns the report on a DaemonSet that is no longer managed, but whose surge pods the API server refuses to delete.
     pub(super) fn of_release(set: &SetRecord, refused: &WriteFailures) -> Self {
         let note = format!(
-            "{HANDED_BACK}. Its surge pods and marks cannot be removed: {}",
+            "{HANDED_BACK}. Its surge pods cannot be deleted: {}",
             refused.sentence()
         );
         let reason = refused::WRITE_REFUSED;
@@ -152,7 +152,7 @@ impl Report {
             ReportedFailures::new(&plan.refused, known.refused.as_ref())
         };
         let paused = find(&set.conditions, PAUSED_CONDITION);
-        let sheets = [
+        let conditions = [
             plan.record.as_ref().map(to_condition),
             Some(paused::to_condition(
                 plan,
@@ -164,7 +164,7 @@ impl Report {
         ];
         let refused = refused::notice(plan, &fleet.revision, known.refused.as_ref());
         let reminder = paused::reminder(plan, &revision);
-        report.conditions.extend(sheets.into_iter().flatten());
+        report.conditions.extend(conditions.into_iter().flatten());
         report
             .notices
             .extend([refused, reminder].into_iter().flatten());
@@ -178,8 +178,8 @@ impl Report {
             warning: true,
             reason: "StateUnreadable",
             note: format!(
-                "condition {ROLLOUT_STATE} is no valid JSON ({error}): the rollout continues without the saved state, and the guard \
-                 judges a stopped revision again; find out which other client writes to the status of DaemonSet {}",
+                "condition {ROLLOUT_STATE} is not valid JSON ({error}). The rollout continues without the saved state, and \
+                 the guard evaluates a stopped revision again. Find the other client that writes to the status of DaemonSet {}",
                 set.key()
             ),
             ..RolloutEvent::default()
@@ -198,10 +198,10 @@ impl Report {
         let before = find(&set.conditions, ROLLOUT_COMPLETE);
         let known = &set.state.reported;
         let revision = about(fleet, known.revision.as_ref());
-        let said = saying(set, fleet, plan);
-        let reason = said.reason;
+        let sentence = status_sentence(set, fleet, plan);
+        let reason = sentence.reason;
         let room = LONGEST.saturating_sub(revision.chars().count() + ": ".len());
-        let note = format!("{revision}: {}", said.short(room));
+        let note = format!("{revision}: {}", sentence.short(room));
         let complete = matches!(plan.phase, Phase::Complete { .. });
         let stays = || {
             stays(set, &fleet.revision, plan, lasting)
@@ -233,9 +233,9 @@ impl Report {
             reported: &report.state.reported,
             stopped,
         };
-        let told = news.notice(plan, &revision, &note);
+        let event = news.notice(plan, &revision, &note);
         let reversal = reversal(known, fleet, &set.key(), plan);
-        let notices = told.into_iter().chain(reversal).collect();
+        let notices = event.into_iter().chain(reversal).collect();
         Self { notices, ..report }
     }
 
@@ -282,7 +282,7 @@ impl Report {
 }
 
 /// Returns the status message of a rollout, without the name of its revision.
-fn saying(set: &SetRecord, fleet: &Fleet, plan: &Plan) -> StatusSentence {
+fn status_sentence(set: &SetRecord, fleet: &Fleet, plan: &Plan) -> StatusSentence {
     let key = set.key();
     let default = Strategy::with_mode(Mode::AdvancedRollingUpdate);
     let about = RolloutStatus {

@@ -38,13 +38,13 @@ pub(super) async fn abilities(client: &Client) -> Abilities {
             Ok(version) => {
                 let able = Abilities::new(&version.major, &version.minor);
                 let Abilities { in_order, streams } = able;
-                info!(kubernetes = %version.git_version, in_order, streams, "Learned which Kubernetes this is");
+                info!(kubernetes = %version.git_version, in_order, streams, "Detected the Kubernetes version");
                 return able;
             }
             Err(error) => error,
         };
         if !is_passing(&error) {
-            warn!(%error, "The API server does not tell its version: it is taken for one before 1.34");
+            warn!(%error, "Cannot read the API server's version; assuming a version before 1.34");
             return Abilities::default();
         }
         tokio::time::sleep(backoff.next().unwrap_or_default()).await;
@@ -68,7 +68,7 @@ pub(super) async fn serves_advanced(client: &Client) -> bool {
             Err(error) if error.failure() == Failure::Gone => return false,
             Err(error) if is_passing(&error) => {}
             Err(error) => {
-                warn!(%error, "The API server does not tell whether it serves {KRUISE_VERSION}: it is asked for DaemonSets of it all the same");
+                warn!(%error, "Cannot check if the API server serves {KRUISE_VERSION}; assuming that it does");
                 return true;
             }
         }

@@ -145,9 +145,9 @@ impl Writer {
             let request = requests::<k8s::Pod>(origin.namespace()).delete(name, &deleted(uid));
             self.send_briefly("delete", "pods", request).await?;
         }
-        let said = "pods is invalid: metadata.labels: as it was admitted it does not match the selector of its DaemonSet, and was \
-                    deleted; look for a webhook that changes labels or owners";
-        let status = kube::core::Status::failure(said, "Invalid").with_code(422);
+        let message = "pods is invalid: metadata.labels: the admitted pod does not match the selector of its DaemonSet and was \
+                    deleted. Look for a webhook that changes labels or owner references";
+        let status = kube::core::Status::failure(message, "Invalid").with_code(422);
         Err(WriteError::Failed {
             verb: "create",
             resource: "pods",

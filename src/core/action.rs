@@ -236,9 +236,9 @@ pub struct Pull {
     /// True if the pull may begin now.
     ///
     /// No pull begins during a pause, or on a node that is not Ready. Running pulls continue.
-    pub begins: bool,
+    pub may_start: bool,
     /// True if the result of the pull may be written to the pod now.
-    pub tells: bool,
+    pub may_report: bool,
 }
 
 /// Initiator of an image pull.

@@ -137,14 +137,14 @@ impl Scheduling {
 
     /// Returns the eligibility of this node for the DaemonSet's pod. NotReady nodes stay eligible.
     pub fn targeting(&self, node: &NodeFacts<'_>) -> Targeting {
-        self.judge(node, |taint| self.tolerates(taint))
+        self.evaluate(node, |taint| self.tolerates(taint))
     }
 
     /// Returns the eligibility of this node by the rules of Kubernetes and Kruise, which decide where pods are created now.
     ///
     /// Unlike in [`targeting`](Self::targeting), NotReady nodes are not eligible for new pods.
     pub fn native_targeting(&self, node: &NodeFacts<'_>) -> Targeting {
-        self.judge(node, |taint| {
+        self.evaluate(node, |taint| {
             if is_readiness(taint) {
                 self.template_tolerates(taint)
             } else {
@@ -153,7 +153,7 @@ impl Scheduling {
         })
     }
 
-    fn judge(&self, node: &NodeFacts<'_>, tolerates: impl Fn(&Taint) -> bool) -> Targeting {
+    fn evaluate(&self, node: &NodeFacts<'_>, tolerates: impl Fn(&Taint) -> bool) -> Targeting {
         if !(self.names(node) && self.selects(node) && self.is_attracted_by(node)) {
             return Targeting::No;
         }

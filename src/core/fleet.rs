@@ -273,7 +273,7 @@ pub struct PodProblem {
     pub reason: Arc<str>,
     /// Details from the kubelet or the scheduler, truncated to one line. Empty if there are none, or if they change too often to
     /// report.
-    pub said: Arc<str>,
+    pub detail: Arc<str>,
     /// Number of restarts of the container under the pod's current revision. The restart by an in-place update is not included.
     pub restarts: u32,
     /// Number of pods of this revision that ended one after another on this node for this reason; 0 if the pod has not ended.
@@ -299,14 +299,14 @@ impl PodProblem {
 
     /// Returns the reason and its details as one phrase.
     pub fn words(&self) -> String {
-        Self::phrase(self.word(), &self.said)
+        Self::phrase(self.word(), &self.detail)
     }
 
     /// Joins a reason and its details into one phrase.
-    pub(in crate::core) fn phrase(word: &str, said: &str) -> String {
-        match said {
+    pub(in crate::core) fn phrase(word: &str, detail: &str) -> String {
+        match detail {
             "" => word.to_owned(),
-            said => format!("{word}: {said}"),
+            detail => format!("{word}: {detail}"),
         }
     }
 }

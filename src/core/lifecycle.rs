@@ -45,9 +45,9 @@ impl PreDelete {
     /// Returns the end of a sentence that begins with "KEY is VALUE, …".
     pub fn read(text: &str) -> Result<Option<Self>, String> {
         let value: Value = serde_json::from_str(text)
-            .map_err(|error| format!("which is no JSON ({error}); {EXPECTED}"))?;
+            .map_err(|error| format!("which is not JSON ({error}); {EXPECTED}"))?;
         let Value::Object(fields) = value else {
-            return Err(format!("which is no JSON object; {EXPECTED}"));
+            return Err(format!("which is not a JSON object; {EXPECTED}"));
         };
         let mut hook = None;
         for (name, value) in fields {
@@ -56,8 +56,7 @@ impl PreDelete {
                 (PRE_DELETE, value) => hook = Some(Self::read_hook(value)?),
                 (IN_PLACE_UPDATE, _) => {
                     return Err(format!(
-                        "of which {IN_PLACE_UPDATE} is not possible for a DaemonSet (in Kruise neither): a pod that is \
-                         updated in place asks nobody; remove it"
+                        "of which {IN_PLACE_UPDATE} is not supported for DaemonSets, as in Kruise; remove it"
                     ));
                 }
                 // Kruise accepts `preNormal` in a DaemonSet and ignores it.
@@ -71,7 +70,7 @@ impl PreDelete {
     fn read_hook(value: Value) -> Result<Self, String> {
         let Value::Object(fields) = value else {
             return Err(format!(
-                "of which {PRE_DELETE} is no JSON object; {EXPECTED}"
+                "of which {PRE_DELETE} is not a JSON object; {EXPECTED}"
             ));
         };
         let mut hook = Self::default();
@@ -82,10 +81,10 @@ impl PreDelete {
                 (_, Value::Null) => {}
                 ("labelsHandler", value) => {
                     hook.labels = serde_json::from_value(value)
-                        .map_err(|_| wrong("a map of labels with texts as values"))?;
+                        .map_err(|_| wrong("a map of labels with strings as values"))?;
                     let mut labels = hook.labels.iter();
                     if !labels.all(|(key, value)| is_label_key(key) && is_label_value(value)) {
-                        return Err(wrong("a map of labels that a pod can carry"));
+                        return Err(wrong("a map of valid labels"));
                     }
                 }
                 ("finalizersHandler", value) => {
@@ -93,7 +92,7 @@ impl PreDelete {
                         serde_json::from_value(value).map_err(|_| wrong("a list of finalizers"))?;
                     // A finalizer needs the syntax of a label key, or no pod can have it.
                     if !hook.finalizers.iter().all(|name| is_label_key(name)) {
-                        return Err(wrong("a list of finalizers that a pod can carry"));
+                        return Err(wrong("a list of valid finalizers"));
                     }
                 }
                 ("markPodNotReady", value) => {
@@ -135,7 +134,7 @@ impl PreDelete {
 
 fn unknown(field: &str, known: &str) -> String {
     format!(
-        "which has the unknown field {}; known is {known}",
+        "which has the unknown field {} (known: {known})",
         quoted(field)
     )
 }
@@ -335,14 +334,14 @@ mod tests {
             let why = PreDelete::read(text).unwrap_err();
             assert!(why.contains(says), "{text}: {why}");
         };
-        case("", "which is no JSON");
-        case("[]", "which is no JSON object");
-        case(r#"{"inPlaceUpdate": {}}"#, "inPlaceUpdate is not possible");
+        case("", "which is not JSON");
+        case("[]", "which is not a JSON object");
+        case(r#"{"inPlaceUpdate": {}}"#, "inPlaceUpdate is not supported");
         case(
             r#"{"postDelete": {}}"#,
-            "unknown field postDelete; known is preDelete",
+            "unknown field postDelete (known: preDelete)",
         );
-        case(r#"{"preDelete": []}"#, "preDelete is no JSON object");
+        case(r#"{"preDelete": []}"#, "preDelete is not a JSON object");
         case(
             r#"{"preDelete": {"labelHandler": {}}}"#,
             "unknown field preDelete.labelHandler",
@@ -353,11 +352,11 @@ mod tests {
         );
         case(
             r#"{"preDelete": {"labelsHandler": {"example.io/drain": "true "}}}"#,
-            "preDelete.labelsHandler is not a map of labels that a pod can carry",
+            "preDelete.labelsHandler is not a map of valid labels",
         );
         case(
             r#"{"preDelete": {"finalizersHandler": ["example.io/lb", "bad one"]}}"#,
-            "preDelete.finalizersHandler is not a list of finalizers that a pod can carry",
+            "preDelete.finalizersHandler is not a list of valid finalizers",
         );
         case(
             r#"{"preDelete": {"finalizersHandler": "x"}}"#,
@@ -371,7 +370,7 @@ mod tests {
 
     /// Checks the rules for Kruise's `KruisePodReady`: several programs keep the pod not Ready, each with its own key.
     #[test]
-    fn a_gate_is_open_only_while_nobody_keeps_it_shut() {
+    fn a_gate_is_open_only_while_no_client_keeps_it_shut() {
         const OWN: &str = r#"[{"userAgent":"Lifecycle","key":"preDeleteHook"}]"#;
         const BOTH: &str =
             r#"[{"userAgent":"Drain","key":"x"},{"userAgent":"Lifecycle","key":"preDeleteHook"}]"#;

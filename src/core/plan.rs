@@ -2,7 +2,6 @@
 
 mod holds;
 mod pause_stand;
-mod pulls_await;
 mod reversal;
 
 use k8s_openapi::jiff::Timestamp;
@@ -14,7 +13,6 @@ use super::settings::Invalid;
 use super::verdict::{Guarded, Progress, PullStage, Verdict, WaveShut};
 
 pub use pause_stand::PauseStand;
-pub use pulls_await::PullsAwait;
 pub use reversal::{Reversal, ReversalStage};
 
 /// Result of a decision: the actions to take now, the verdict of each node, and the time of the next decision.
@@ -68,6 +66,16 @@ pub struct Plan {
     /// Earliest time at which a decision about the same fleet would differ; `None` if only a change of the fleet can make it
     /// differ.
     pub next_wake: Option<Timestamp>,
+}
+
+/// Number of pods of the current revision that must be Ready before images are pre-pulled
+/// (`image-predownload-min-updated-ready-pods`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PullsAwait {
+    /// Number of Ready pods of the current revision, which is less than `needed`.
+    pub ready: usize,
+    /// Number of pods of the current revision that must be Ready.
+    pub needed: usize,
 }
 
 impl Plan {

@@ -310,7 +310,7 @@ fn renamed(fleet: Fleet) -> Fleet {
         broken_before: names(&record.broken_before),
         replaced_twice: names(&record.replaced_twice),
         updated_before_loss: names(&record.updated_before_loss),
-        judged: (record.judged.iter())
+        lost: (record.lost.iter())
             .map(|(node, since)| (name(node), *since))
             .collect(),
         control_group: (record.control_group.iter())
@@ -408,7 +408,7 @@ fn in_order(mut times: Vec<Timestamp>) -> Vec<Timestamp> {
 fn evicted(ended: u32) -> Box<PodProblem> {
     let problem = PodProblem {
         reason: "Evicted".into(),
-        said: Default::default(),
+        detail: Default::default(),
         restarts: 0,
         ended,
     };
@@ -476,7 +476,7 @@ fn pods() -> impl Random<Pod> {
                 in_place: in_place.into(),
                 problem: problem.map(|(reason, restarts)| {
                     PodProblem {
-                        said: Default::default(),
+                        detail: Default::default(),
                         reason: reason.into(),
                         restarts,
                         ended: 0,
@@ -1222,7 +1222,7 @@ proptest! {
             let pods = node.pods.iter().filter(waits).filter(alive);
             asked.extend(pods.map(|pod| (&pod.uid, node.is_ready())));
         }
-        let pulls = plan.pulls.iter().map(|pull| (&pull.pod.uid, pull.begins));
+        let pulls = plan.pulls.iter().map(|pull| (&pull.pod.uid, pull.may_start));
         prop_assert_eq!(pulls.collect::<Vec<_>>(), asked);
     }
 }

@@ -124,7 +124,7 @@ pub fn hash_of(label: Option<&str>, revision_name: &str, daemonset_name: &str) -
 /// Returns the revision of a pod relative to the current one. The pod's hash decides, or without one its template generation.
 ///
 /// `hash_label` and `generation_label` are labels of the pod, `template_generation` is the DaemonSet's annotation.
-pub fn judge(
+pub fn classify(
     hash_label: Option<&str>,
     generation_label: Option<&str>,
     current: &Revision,
@@ -190,9 +190,9 @@ mod tests {
         current(revisions, &template(image), true, false)
     }
 
-    fn judged(hash: Option<&str>, generation: Option<&str>) -> PodRevision {
+    fn classified(hash: Option<&str>, generation: Option<&str>) -> PodRevision {
         let revisions = [revision(1, "old", A), revision(2, "new", B)];
-        judge(hash, generation, &"new".into(), &revisions, Some("7"))
+        classify(hash, generation, &"new".into(), &revisions, Some("7"))
     }
 
     #[test]
@@ -265,9 +265,9 @@ mod tests {
             now_current(&after_a_b_a, A),
             RevisionState::Current("a".into())
         );
-        let judge = |hash| judge(Some(hash), Some("1"), &"a".into(), &after_a_b_a, Some("3"));
-        assert_eq!(judge("a"), PodRevision::Current);
-        assert_eq!(judge("b"), PodRevision::Outdated);
+        let classify = |hash| classify(Some(hash), Some("1"), &"a".into(), &after_a_b_a, Some("3"));
+        assert_eq!(classify("a"), PodRevision::Current);
+        assert_eq!(classify("b"), PodRevision::Outdated);
     }
 
     #[test]
@@ -331,34 +331,34 @@ mod tests {
     #[test]
     fn the_current_hash_is_up_to_date_whatever_the_generation_says() {
         for generation in [None, Some("7"), Some("1")] {
-            assert_eq!(judged(Some("new"), generation), PodRevision::Current);
+            assert_eq!(classified(Some("new"), generation), PodRevision::Current);
         }
     }
 
     #[test]
     fn another_known_hash_is_outdated_even_with_the_current_generation() {
-        assert_eq!(judged(Some("old"), Some("7")), PodRevision::Outdated);
+        assert_eq!(classified(Some("old"), Some("7")), PodRevision::Outdated);
     }
 
     #[test]
     fn an_unknown_hash_has_to_be_looked_up() {
-        assert_eq!(judged(Some("newer"), Some("7")), PodRevision::Unknown);
+        assert_eq!(classified(Some("newer"), Some("7")), PodRevision::Unknown);
     }
 
     #[test]
     fn without_a_hash_the_generation_decides() {
         for hash in [None, Some("")] {
-            assert_eq!(judged(hash, Some("7")), PodRevision::Current);
-            assert_eq!(judged(hash, Some("6")), PodRevision::Outdated);
-            assert_eq!(judged(hash, Some("")), PodRevision::Outdated);
-            assert_eq!(judged(hash, None), PodRevision::Outdated);
+            assert_eq!(classified(hash, Some("7")), PodRevision::Current);
+            assert_eq!(classified(hash, Some("6")), PodRevision::Outdated);
+            assert_eq!(classified(hash, Some("")), PodRevision::Outdated);
+            assert_eq!(classified(hash, None), PodRevision::Outdated);
         }
         assert_eq!(
-            judge(None, None, &"new".into(), &[], None),
+            classify(None, None, &"new".into(), &[], None),
             PodRevision::Outdated
         );
         assert_eq!(
-            judge(None, Some(""), &"new".into(), &[], Some("")),
+            classify(None, Some(""), &"new".into(), &[], Some("")),
             PodRevision::Outdated
         );
     }

@@ -152,7 +152,8 @@ pub struct FailureGroup {
     /// Kind of the rejected write.
     pub write: WriteVerb,
     /// Message of the API server.
-    pub said: Arc<str>,
+    #[serde(rename = "said")]
+    pub message: Arc<str>,
     /// First of the nodes, by name.
     #[serde(default, deserialize_with = "list")]
     pub nodes: Vec<NodeName>,
@@ -171,8 +172,8 @@ pub struct FailingPods {
     /// Reason that the kubelet reports, as one word.
     pub reason: Arc<str>,
     /// Message of the kubelet.
-    #[serde(default, deserialize_with = "value")]
-    pub said: Arc<str>,
+    #[serde(default, rename = "said", deserialize_with = "value")]
+    pub message: Arc<str>,
     /// First of the nodes, by name.
     #[serde(default, deserialize_with = "list")]
     pub nodes: Vec<NodeName>,
@@ -234,7 +235,7 @@ impl RolloutState {
         let reported = self.refused.as_ref()?;
         let refused = reported.writes.iter().flat_map(|group| {
             let nodes = group.nodes.iter().cloned();
-            nodes.map(|node| (node, group.write, group.said.clone()))
+            nodes.map(|node| (node, group.write, group.message.clone()))
         });
         let revision = reported.revision.clone();
         Some(WriteFailures::remember(revision, refused, reported.since))
@@ -252,15 +253,15 @@ impl RolloutState {
         let reported = self.refused.as_ref()?;
         let unnamed = reported.writes.iter().filter(|group| group.more);
         let unnamed: BTreeMap<WriteVerb, &Arc<str>> =
-            unnamed.map(|group| (group.write, &group.said)).collect();
+            unnamed.map(|group| (group.write, &group.message)).collect();
         let known_ones = known.failures().map(|(node, failure)| {
-            let said = failure.sentence.clone();
-            (node.clone(), failure.write, said)
+            let message = failure.sentence.clone();
+            (node.clone(), failure.write, message)
         });
         let begun = begun.into_iter().filter_map(|(node, write)| {
-            let said = (*unnamed.get(&write)?).clone();
+            let message = (*unnamed.get(&write)?).clone();
             let is_new = !known.is_refused(node, write);
-            is_new.then(|| (node.clone(), write, said))
+            is_new.then(|| (node.clone(), write, message))
         });
         let begun: Vec<_> = begun.collect();
         let revision = reported.revision.clone();
@@ -298,7 +299,7 @@ impl ReportedFailures {
         let groups = write_failures.groups().into_iter().take(GROUPS);
         let writes = groups.map(|group| FailureGroup {
             write: group.write,
-            said: group.sentence.into(),
+            message: group.sentence.into(),
             more: group.nodes.len() > NAMED,
             nodes: group.nodes.into_iter().take(NAMED).cloned().collect(),
         });
@@ -311,7 +312,7 @@ impl ReportedFailures {
 
     /// Returns true if one of the writes was rejected with this message.
     pub fn says(&self, sentence: &str) -> bool {
-        self.writes.iter().any(|group| *group.said == *sentence)
+        self.writes.iter().any(|group| *group.message == *sentence)
     }
 }
 

@@ -92,7 +92,7 @@ impl Selector {
     /// # Errors
     /// Returns the first part that is unknown or that Kubernetes would reject.
     pub fn from_written_json(selector: &Value) -> Result<Self, InvalidSelector> {
-        let fields = "a LabelSelector with matchLabels and matchExpressions only";
+        let fields = "a LabelSelector with only matchLabels and matchExpressions";
         only_fields(selector, &["matchLabels", "matchExpressions"], fields)?;
         let labels = selector["matchLabels"].as_object();
         for (key, value) in labels.into_iter().flatten() {
@@ -100,19 +100,16 @@ impl Selector {
             if !fits {
                 return Err(unusable(
                     &selector["matchLabels"],
-                    "a map from label to value",
+                    "a map from label keys to label values",
                 ));
             }
         }
         let expressions = selector["matchExpressions"].as_array();
         for expression in expressions.into_iter().flatten() {
-            let fields = "an expression with key, operator and values only";
+            let fields = "an expression with only key, operator and values";
             only_fields(expression, &["key", "operator", "values"], fields)?;
             if !expression["key"].as_str().is_some_and(is_label_key) {
-                return Err(unusable(
-                    expression,
-                    "an expression with the key of a label",
-                ));
+                return Err(unusable(expression, "an expression with a valid label key"));
             }
         }
         Self::from_json(selector)
@@ -230,7 +227,10 @@ impl Requirement {
             other => return Err(unusable(other, "a list of values")),
         };
         if operators != Operators::Fields && !values.iter().all(|v| is_label_value(v)) {
-            return Err(unusable(expression, "an expression with label values"));
+            return Err(unusable(
+                expression,
+                "an expression with valid label values",
+            ));
         }
         let of_labels = operators != Operators::Fields;
         let enough = values.len() == 1 || (of_labels && !values.is_empty());
@@ -244,7 +244,7 @@ impl Requirement {
             _ => {
                 return Err(unusable(
                     expression,
-                    "an expression with an operator and values that fit",
+                    "an expression with a valid operator and matching values",
                 ));
             }
         };
@@ -314,7 +314,7 @@ impl fmt::Display for Requirement {
 /// If `labels` is not such an object.
 pub fn equal_to(labels: &Value) -> Result<Vec<Requirement>, InvalidSelector> {
     let Some(labels) = labels.as_object() else {
-        return Err(unusable(labels, "a map from label to value"));
+        return Err(unusable(labels, "a map from label keys to label values"));
     };
     let equal = |(key, value): (&String, &Value)| {
         Ok(Requirement {
@@ -342,7 +342,7 @@ fn text(value: &Value) -> Result<Box<str>, InvalidSelector> {
     value
         .as_str()
         .map(Into::into)
-        .ok_or_else(|| unusable(value, "a text"))
+        .ok_or_else(|| unusable(value, "a string"))
 }
 
 /// Returns true if Kubernetes accepts the text as a label value.

@@ -364,11 +364,11 @@ pub fn read(source: &SettingsSource<'_>) -> ParsedSettings {
 fn strategy(reader: &mut Reader<'_>) -> Strategy {
     let default = Strategy::with_mode(reader.mode);
     match reader.source.fields {
-        Some(fields) => reader.heed(true, fields.check(), ()),
+        Some(fields) => reader.value_or(true, fields.check(), ()),
         None => {
-            reader.heed(true, require_on_delete(reader), ());
+            reader.value_or(true, require_on_delete(reader), ());
             let foreign = kruise::refuse(reader.source.annotations);
-            reader.heed(reader.mode == Mode::AdvancedRollingUpdate, foreign, ());
+            reader.value_or(reader.mode == Mode::AdvancedRollingUpdate, foreign, ());
         }
     }
     let read_shares = |reader: &mut Reader<'_>| max_unavailable::shares(reader).map(Some);
@@ -454,7 +454,7 @@ fn require_on_delete(reader: &Reader<'_>) -> Result<(), Invalid> {
         return Ok(());
     }
     let why = format!(
-        "so the native controller replaces the pods; set it to {ON_DELETE}, or remove the annotation {}",
+        "so Kubernetes replaces the pods itself; set it to {ON_DELETE}, or remove the annotation {}",
         reader.name(UPDATE_STRATEGY)
     );
     Err(Invalid::new(UPDATE_STRATEGY_TYPE_FIELD, found, why))

@@ -157,7 +157,7 @@ impl Pod {
     }
 
     /// Marks the pod as being rolled back in place from the revision `new` since that second.
-    pub(super) fn taken_back(mut self, second: i64) -> Self {
+    pub(super) fn rolled_back(mut self, second: i64) -> Self {
         self.in_place.reverted_from = Some("new".into());
         self.in_place.update = Some(super::fleet::in_place::InPlaceUpdate {
             at: at(second),

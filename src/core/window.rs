@@ -184,27 +184,30 @@ impl Window {
 fn window(part: &str) -> Result<Window, Unreadable> {
     let unreadable = |what: &str| {
         Unreadable(format!(
-            "{:?} has no {what}: write a window such as Mon-Fri 22:00-05:00 Europe/Berlin",
+            "{:?} lacks {what}: use a window such as Mon-Fri 22:00-05:00 Europe/Berlin",
             quoted(part)
         ))
     };
     let unknown_zone = |zone: &str| {
         Unreadable(format!(
-            "{:?} is no time zone: use the name of one, such as Europe/Berlin or UTC",
+            "{:?} is not a time zone: use a name such as Europe/Berlin or UTC",
             quoted(zone)
         ))
     };
     let words: Vec<&str> = part.split_whitespace().collect();
     let [days, times, zone] = words[..] else {
-        return Err(unreadable("days, times and time zone"));
+        return Err(unreadable("days, times or time zone"));
     };
     let (from, to) = times
         .split_once('-')
         .and_then(|(from, to)| Some((minutes(from)?, minutes(to)?)))
         .filter(|(from, to)| from != to && *from < DAY)
-        .ok_or_else(|| unreadable("times such as 22:00-05:00 (a whole day is 00:00-24:00)"))?;
+        .ok_or_else(|| {
+            unreadable("valid times such as 22:00-05:00 (a whole day is 00:00-24:00)")
+        })?;
     Ok(Window {
-        days: self::days(days).ok_or_else(|| unreadable("days such as Mon-Fri or Sat,Sun"))?,
+        days: self::days(days)
+            .ok_or_else(|| unreadable("valid days such as Mon-Fri or Sat,Sun"))?,
         from,
         to,
         zone: TimeZoneDatabase::bundled()
@@ -345,13 +348,10 @@ mod tests {
     #[test]
     fn what_cannot_be_read_is_named_with_what_was_expected() {
         for (text, what) in [
-            ("", "days, times and time zone"),
-            ("always", "days, times and time zone"),
-            ("Mon 22:00-05:00", "days, times and time zone"),
-            (
-                "Mon 22:00-05:00 Europe/Berlin;",
-                "days, times and time zone",
-            ),
+            ("", "days, times or time zone"),
+            ("always", "days, times or time zone"),
+            ("Mon 22:00-05:00", "days, times or time zone"),
+            ("Mon 22:00-05:00 Europe/Berlin;", "days, times or time zone"),
             ("Moon 22:00-05:00 UTC", "days such as"),
             ("Mon- 22:00-05:00 UTC", "days such as"),
             ("Mon 22-05 UTC", "times such as"),
@@ -359,7 +359,7 @@ mod tests {
             ("Mon 24:00-05:00 UTC", "times such as"),
             ("Mon 22:60-23:00 UTC", "times such as"),
             ("Mon 22:00-25:00 UTC", "times such as"),
-            ("Mon 22:00-05:00 Europe/Nowhere", "is no time zone"),
+            ("Mon 22:00-05:00 Europe/Nowhere", "is not a time zone"),
         ] {
             let unreadable = Windows::read(text).unwrap_err().to_string();
             assert!(unreadable.contains(what), "{text}: {unreadable}");

@@ -30,8 +30,8 @@ pub struct Access {
     pub origin: String,
     /// Namespace for names that were entered without a namespace.
     pub namespace: String,
-    /// True once the user has been told that the API server is slow, so that the message is printed only once.
-    pub told: Arc<AtomicBool>,
+    /// True once the user has been text that the API server is slow, so that the message is printed only once.
+    pub is_warned: Arc<AtomicBool>,
 }
 
 impl Access {
@@ -43,8 +43,8 @@ impl Access {
         let origin = origin(source);
         let unusable = |error: anyhow::Error| {
             let text = format!(
-                "No cluster to talk to ({origin}): {}. Name a kubeconfig by --kubeconfig or $KUBECONFIG, and one of \
-                 its contexts by --context.",
+                "No cluster is configured ({origin}): {}. Select a kubeconfig with --kubeconfig or $KUBECONFIG, and \
+                 one of its contexts with --context.",
                 cause(&error)
             );
             CliError::new(Code::Unreachable, text)
@@ -58,7 +58,7 @@ impl Access {
             server: server.trim_end_matches('/').to_owned(),
             origin,
             namespace,
-            told: Arc::default(),
+            is_warned: Arc::default(),
         })
     }
 
@@ -83,11 +83,11 @@ impl Access {
         if let Ok(answer) = tokio::time::timeout(LONG, &mut call).await {
             return answer;
         }
-        if !self.told.swap(true, Ordering::Relaxed) {
+        if !self.is_warned.swap(true, Ordering::Relaxed) {
             // Ignore the error: if standard error cannot be written, there is no other place for this message.
             let _ = writeln!(
                 std::io::stderr(),
-                "{} Waiting for it, {} at most.",
+                "{} Waiting up to {}.",
                 self.unanswered(LONG),
                 humantime::format_duration(CALL_DEADLINE)
             );
@@ -153,42 +153,44 @@ impl Access {
             _ if is_garbled(error) => (
                 Code::Failed,
                 format!(
-                    "Cannot {doing}: the answer of the API server {server} cannot be read: {error}."
+                    "Cannot {doing}: the response of the API server {server} cannot be decoded: {error}."
                 ),
             ),
             Failure::Unreachable if is_by_conversion(error) => (
                 Code::Failed,
                 format!(
-                    "Cannot {doing}: {error}. The definition in the cluster (CustomResourceDefinition) is another one than that of yurt-ds, and its \
-                     webhook does not answer. Put that of yurt-ds in its place: kubectl apply -k manifests/components/advanced \
-                     (docs/coming-from-kruise.md)."
+                    "Cannot {doing}: {error}. The CustomResourceDefinition in the cluster is not that of yurt-ds, \
+                     and its conversion webhook does not respond. Install that of yurt-ds: kubectl apply -k \
+                     manifests/components/advanced (docs/coming-from-kruise.md)."
                 ),
             ),
             Failure::Unreachable | Failure::Throttled => (
                 Code::Unreachable,
                 format!(
-                    "Cannot {doing}: the API server {server} ({origin}) gives no answer: {error}. \
-                     Check that it runs, that this address can be reached from here, and its certificate."
+                    "Cannot {doing}: the API server {server} ({origin}) does not respond: {error}. Check that it is \
+                     running and reachable from here, and check its certificate."
                 ),
             ),
             Failure::Forbidden if unauthorized => (
                 Code::Unreachable,
                 format!(
                     "Cannot {doing}: the API server {server} does not accept the credentials of {origin}: {error}. \
-                     UpdateInPlace them, or choose other ones by --kubeconfig or --context."
+                     Renew them, or select others with --kubeconfig or --context."
                 ),
             ),
             // Admission (a quota, a policy, a terminating namespace) rejected the request. Don't suggest more rights: they would
             // not help.
             Failure::Forbidden if is_by_admission(error) => (
                 Code::Failed,
-                format!("Cannot {doing}: the API server {server} refuses: {error}."),
+                format!("Cannot {doing}: the API server {server} rejects the request: {error}."),
             ),
             Failure::Forbidden => {
                 let text = format!(
-                    "Not allowed to {doing}: {error}. Ask whoever runs {server} for the ClusterRole yurt-ds-viewer (to look) or yurt-ds-operator (to change something), \
-                     of Advanced DaemonSets (apps.kruise.io) that of the same name with -advanced, bound by a ClusterRoleBinding where nodes are read, or choose other \
-                     credentials than those of {origin} by --kubeconfig or --context."
+                    "Not allowed to {doing}: {error}. Ask the administrator of {server} for the ClusterRole \
+                     yurt-ds-viewer (to read) or yurt-ds-operator (to change). Advanced DaemonSets (apps.kruise.io) \
+                     need the role of the same name with -advanced. To read nodes, a role needs a \
+                     ClusterRoleBinding. Or select other credentials than those of {origin} with --kubeconfig or \
+                     --context."
                 );
                 return CliError {
                     refusal: Some(error.to_string()),
@@ -197,7 +199,7 @@ impl Access {
             }
             Failure::Gone | Failure::Conflict | Failure::Refused | Failure::Blocked => (
                 Code::Failed,
-                format!("Cannot {doing}: the API server {server} refuses: {error}."),
+                format!("Cannot {doing}: the API server {server} rejects the request: {error}."),
             ),
         };
         CliError::new(code, text)
@@ -230,15 +232,15 @@ fn cause(error: &anyhow::Error) -> String {
     if causes.len() > 1 {
         causes.remove(0); // The first cause only repeats what was tried. The caller's message already says it.
     }
-    let mut told = String::new();
+    let mut text = String::new();
     for cause in causes.iter().filter(|cause| !cause.is_empty()) {
-        if told.is_empty() {
-            told.clone_from(cause);
-        } else if !told.contains(cause) {
-            told = format!("{told}: {cause}");
+        if text.is_empty() {
+            text.clone_from(cause);
+        } else if !text.contains(cause) {
+            text = format!("{text}: {cause}");
         }
     }
-    told
+    text
 }
 
 /// Returns where kube finds address and credentials, for messages.
@@ -268,7 +270,7 @@ mod tests {
             server: "https://10.0.0.1:6443".into(),
             origin: "kubeconfig /home/a/config".into(),
             namespace: "default".into(),
-            told: Arc::default(),
+            is_warned: Arc::default(),
         }
     }
 

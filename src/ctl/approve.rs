@@ -29,13 +29,13 @@ pub(super) async fn approve(
             .is_some_and(|position| waves.is_approved(position, revision))
         {
             return Ok(Annotation::Kept(format!(
-                "Wave {} of {key} is approved for revision {revision} already; nothing was changed.\n",
+                "Wave {} of {key} is already approved for revision {revision}; nothing was changed.\n",
                 args.wave
             )));
         }
         Ok(Annotation::Set {
             value: value(waves, &args.wave, revision),
-            said: said(look, &args.wave, revision),
+            message: message(look, &args.wave, revision),
         })
     });
     let _ = screen.print(&text.await?);
@@ -52,17 +52,17 @@ fn judge<'a>(look: &'a Look, typed: &str) -> Result<(&'a Waves, &'a Revision), C
     let names: Vec<&str> = needs_approval.map(|wave| &*wave.name).collect();
     if !names.contains(&typed) {
         let list = if names.is_empty() {
-            "No wave does: add approve: manual to one.".to_owned()
+            "No wave needs approval. To require it, add approve: manual to a wave.".to_owned()
         } else {
-            format!("These do: {}.", names.join(", "))
+            format!("Waves that need approval: {}.", names.join(", "))
         };
         if waves.position(typed).is_some() {
             let why = match typed {
-                REST => "is the last one, of nodes that match no other",
-                _ => "opens by itself",
+                REST => "contains the nodes that match no other wave, and opens last",
+                _ => "opens automatically",
             };
             return Err(refused(format!(
-                "Wave {typed} of {key} {why}; it needs no approval. {list}"
+                "Wave {typed} of {key} {why}, so it needs no approval. {list}"
             )));
         }
         let known = waves.list.iter().map(|wave| &*wave.name);
@@ -79,7 +79,7 @@ fn judge<'a>(look: &'a Look, typed: &str) -> Result<(&'a Waves, &'a Revision), C
 
 fn no_waves(key: &SetKey) -> String {
     format!(
-        "{key} has no waves, so there is nothing to approve. The annotation {WAVES} makes some."
+        "{key} has no waves, so there is nothing to approve. Waves are defined by the annotation {WAVES}."
     )
 }
 
@@ -99,7 +99,7 @@ fn value(waves: &Waves, wave: &str, revision: &Revision) -> String {
     all.join(",")
 }
 
-fn said(look: &Look, wave: &str, revision: &Revision) -> String {
+fn message(look: &Look, wave: &str, revision: &Revision) -> String {
     // Which waves are open is unknown if the caller may not list nodes.
     let waves = match look {
         Look::Judged(snapshot) => snapshot.plan.waves.as_slice(),
@@ -112,10 +112,10 @@ fn said(look: &Look, wave: &str, revision: &Revision) -> String {
         .map(|stand| stand.name.as_str())
         .collect();
     let follows = if open.is_empty() {
-        "It opens as soon as the waves before it are complete.".to_owned()
+        "The wave opens as soon as the waves before it are complete.".to_owned()
     } else {
         format!(
-            "It opens when the waves before it are complete; nodes are left in {}.",
+            "The wave opens when the waves before it are complete. Incomplete: {}.",
             open.join(", ")
         )
     };
@@ -149,13 +149,13 @@ mod tests {
         let CliError { text, code, .. } = world.error("approve web feild").await;
         assert_eq!(code, Code::NotFound);
         assert!(
-            text.contains("Did you mean field? These do: field."),
+            text.contains("Did you mean field? Waves that need approval: field."),
             "{text}"
         );
         let CliError { text, code, .. } = world.error("approve web canary").await;
         assert_eq!(code, Code::Refused);
         assert!(
-            text.contains("opens by itself; it needs no approval"),
+            text.contains("opens automatically, so it needs no approval"),
             "{text}"
         );
         assert_eq!(world.writes(), before);
@@ -173,14 +173,17 @@ mod tests {
             "{why}"
         );
         let writes = world.writes();
-        let said = world.text("approve web field").await;
+        let output = world.text("approve web field").await;
         assert!(
-            said.contains("Wave field of default/web is approved for revision"),
-            "{said}"
+            output.contains("Wave field of default/web is approved for revision"),
+            "{output}"
         );
         assert_eq!(world.writes(), writes + 1);
         let again = world.text("approve web field").await;
-        assert!(again.contains("already; nothing was changed"), "{again}");
+        assert!(
+            again.contains("is already approved for revision"),
+            "{again}"
+        );
         let status = world.json("status web").await;
         assert_eq!(status["waves"][1]["state"], "Open");
         let set = serde_json::to_value(world.sets().get("web").await.unwrap()).unwrap();

@@ -1,9 +1,9 @@
 //! Report on one DaemonSet that fits on a screen of 80 columns and 24 lines: a headline, a line of numbers, groups of nodes, and
 //! next steps.
 
-use super::groups::{domain_table, wave_table};
 use super::row::{NodeRow, SetRow};
 use super::table::CellStyle;
+use super::waves_and_domains::{domain_table, wave_table};
 use crate::core::foreign::cut;
 use crate::core::messages::NextStep;
 use crate::core::words::plural;

@@ -173,10 +173,10 @@ impl Budgets {
 /// Returns the time since which evictions are assumed to be rejected, if the budget has allowed no disruption since `since`.
 ///
 /// A budget may have allowed none for days before the first eviction was tried, and only the controller knows when that was.
-/// `told` is the time when the controller reported that the limit was exceeded. Without this report, the result stays within the
+/// `reported` is the time when the controller reported that the limit was exceeded. Without this report, the result stays within the
 /// limit. It is never earlier than the start of the rollout (`began`).
 pub(super) fn counts_since(
-    told: Option<Timestamp>,
+    reported: Option<Timestamp>,
     began: Option<Timestamp>,
     since: Timestamp,
     now: Timestamp,
@@ -184,12 +184,12 @@ pub(super) fn counts_since(
 ) -> Timestamp {
     // A budget with a mistake never allows evictions, so it is reported without waiting for the limit.
     if obstruction.is_mistake() {
-        return told.unwrap_or_else(|| since.max(began.unwrap_or(Timestamp::MIN)));
+        return reported.unwrap_or_else(|| since.max(began.unwrap_or(Timestamp::MIN)));
     }
     let patience = SignedDuration::try_from(BUDGET_PATIENCE).unwrap_or_default();
     let ago = |at: Timestamp, span: SignedDuration| at.saturating_sub(span).unwrap_or(at);
-    match told {
-        Some(told) => ago(told, patience),
+    match reported {
+        Some(reported) => ago(reported, patience),
         None => since
             .max(ago(now, patience - A_MOMENT))
             .max(began.unwrap_or(Timestamp::MIN)),
@@ -287,11 +287,11 @@ mod tests {
         let case = |spec: Value, status: Value, expected: [Option<Obstruction>; 2]| {
             let mut budgets = Budgets::default();
             budgets.apply(budget("b", spec, status));
-            let told = [true, false].map(|ready| {
+            let reported = [true, false].map(|ready| {
                 let refusal = budgets.refusal("shop", &pod(ready));
                 refusal.map(|(refusal, _)| refusal.obstruction)
             });
-            assert_eq!(told, expected, "{budgets:?}");
+            assert_eq!(reported, expected, "{budgets:?}");
             assert_eq!(budgets.refusal("other", &pod(true)), None);
         };
         let exhausted = Some(Obstruction::Exhausted);
@@ -335,14 +335,14 @@ mod tests {
             counts_since(None, began, at(99_990), now, exhausted),
             at(99_995)
         );
-        let told = counts_since(
+        let reported = counts_since(
             Some(at(99_999)),
             Some(at(99_995)),
             at(99_990),
             now,
             exhausted,
         );
-        assert_eq!(told, at(99_399));
+        assert_eq!(reported, at(99_399));
     }
 
     #[test]

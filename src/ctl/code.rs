@@ -94,15 +94,15 @@ impl Code {
     fn meaning(self) -> &'static str {
         match self {
             Self::Complete => {
-                "Done. Of status: complete; with --strict, no offline node is outdated"
+                "Success. status: the rollout is complete; with --strict, also on offline nodes"
             }
-            Self::Failed => "Another error",
+            Self::Failed => "Other error",
             Self::Usage => "Invalid command line",
             Self::Progressing => {
-                "In progress, or waiting for node owners (OTA) or for Kubernetes. Also at the end of --timeout, and for a revision \
-                 that the controller has not reported on to a caller without the right to list nodes"
+                "In progress, or waiting for node owners (OTA) or for Kubernetes. Also when --timeout ends, and when \
+                 the caller may not list nodes and the controller has not reported on the revision"
             }
-            Self::Stalled => "Stalled: the rollout stopped and needs a person",
+            Self::Stalled => "Stalled: the rollout stopped and needs an operator",
             Self::Paused => "Paused",
             Self::Invalid => "The settings of the DaemonSet are invalid",
             Self::Unreachable => {

@@ -21,8 +21,8 @@ use kube::{Api, Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
 
 use super::access::Access;
-use super::edge::Edge;
-use super::kinds::api_in;
+use super::daemonset_api::api_in;
+use super::node::NodeClient;
 use crate::core::settings::update_strategy::UPDATE_STRATEGY;
 use crate::k8s::client::Source;
 use crate::k8s::{AdvancedDaemonSet, DaemonSet, Node};
@@ -141,8 +141,8 @@ pub(super) fn nodes(current: &OsStr) -> Vec<CompletionCandidate> {
 pub(super) fn pods(current: &OsStr) -> Vec<CompletionCandidate> {
     let typed = TypedLine::read();
     offer(current, async move {
-        let edge = Edge::find(typed.server.as_deref()).await;
-        edge.ok()?.names().await
+        let client = NodeClient::find(typed.server.as_deref()).await;
+        client.ok()?.names().await
     })
 }
 

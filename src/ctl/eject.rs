@@ -14,8 +14,8 @@
 //! converted to a native one, as `ctl migrate` does.
 
 mod advanced;
-mod standing;
-mod words;
+mod candidate;
+mod messages;
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ use kube::Api;
 use serde_json::{Value, json};
 
 use self::advanced::make_native;
-use self::standing::{EjectCandidate, OldNodes};
+use self::candidate::{EjectCandidate, OldNodes};
 use super::access::{CALL_DEADLINE, GLANCE};
 use super::code::Code;
 use super::context::Context;
@@ -77,7 +77,7 @@ pub(super) async fn eject(
         if was_advanced {
             CliError::new(
                 error.code,
-                format!("{error} {}", words::native_by_now(&key)),
+                format!("{error} {}", messages::native_by_now(&key)),
             )
         } else {
             error
@@ -106,35 +106,35 @@ async fn hand_back(
 ) -> Result<Option<EjectCandidate>, CliError> {
     let mut was_paused = false;
     for _ in 0..ATTEMPTS {
-        let standing = EjectCandidate::look(context, key).await?;
+        let candidate = EjectCandidate::look(context, key).await?;
         if !args.now {
-            standing.refuse_unfinished()?;
+            candidate.refuse_unfinished()?;
         }
         if args.dry_run {
-            let _ = screen.print(&standing.would());
+            let _ = screen.print(&candidate.would());
             return Ok(None);
         }
-        if standing.is_replacing() {
-            standing.pause(context).await?;
-            let _ = screen.print(&format!("{key} is paused first.\n"));
+        if candidate.is_replacing() {
+            candidate.pause(context).await?;
+            let _ = screen.print(&format!("{key} is paused while it is handed back.\n"));
             was_paused = true;
-            standing.await_pause(context).await?;
+            candidate.await_pause(context).await?;
             continue;
         }
-        if standing.hand_over(context).await? {
-            let _ = screen.print(&standing.done());
-            return Ok(Some(standing));
+        if candidate.hand_over(context).await? {
+            let _ = screen.print(&candidate.done());
+            return Ok(Some(candidate));
         }
     }
     let paused = if was_paused {
-        format!(" It stays paused until then, or until yurt-ds ctl resume {key}.")
+        format!(" It stays paused. To resume it: yurt-ds ctl resume {key}")
     } else {
         String::new()
     };
     Err(CliError::new(
         Code::Failed,
         format!(
-            "{key} kept changing while it was looked at; nothing was handed over. Try again.{paused}"
+            "{key} was not handed back, because it changed during every attempt. Try again.{paused}"
         ),
     ))
 }
@@ -150,22 +150,22 @@ impl EjectCandidate {
         let (_, snapshot) = lookup::snapshot(access, key, now).await?;
         let settings = set.metadata.annotations.iter().flatten();
         let settings = settings.filter(|(key, _)| is_setting(key));
-        let standing = Self {
+        let candidate = Self {
             key: key.clone(),
             settings: settings.map(|(k, v)| (k.clone(), v.clone())).collect(),
             old: OldNodes::new(&snapshot),
             set,
             snapshot,
         };
-        match &standing.snapshot.invalid {
-            Some(invalid) if standing.is_on_delete() => Err(CliError::new(
+        match &candidate.snapshot.invalid {
+            Some(invalid) if candidate.is_on_delete() => Err(CliError::new(
                 Code::Invalid,
                 format!(
-                    "{key} is not handed back: what its settings mean is not clear: {invalid}. Correct that, or remove \
-                     that annotation, first."
+                    "{key} was not handed back, because its settings are invalid: {invalid}. First correct or remove \
+                     that annotation."
                 ),
             )),
-            _ => Ok(standing),
+            _ => Ok(candidate),
         }
     }
 
@@ -253,7 +253,7 @@ impl EjectCandidate {
         } else {
             Err(CliError::new(
                 Code::Failed,
-                words::applied_again(&self.key, &again),
+                messages::applied_again(&self.key, &again),
             ))
         }
     }
@@ -271,25 +271,25 @@ impl EjectCandidate {
         if announced == 0 && !self.snapshot.is_reported() {
             return Ok(String::new());
         }
-        let is_told = |set: &DaemonSet| is_clean(set) || is_withheld(set);
-        if self.snapshot.is_reported() && self.await_until(context, is_told).await? {
+        let is_done = |set: &DaemonSet| is_clean(set) || is_withheld(set);
+        if self.snapshot.is_reported() && self.await_until(context, is_done).await? {
             let set = self.read(context).await?;
             return Ok(if set.is_some_and(|set| is_withheld(&set)) {
-                words::at_work(&self.key)
+                messages::at_work(&self.key)
             } else {
-                words::released(announced, true)
+                messages::released(announced, true)
             });
         }
         let liveness = liveness_of(&context.access, context.clock.now()).await;
         if liveness.serves(self.key.kind) {
-            return Ok(words::at_work(&self.key));
+            return Ok(messages::at_work(&self.key));
         }
         let missing = |error: &dyn std::fmt::Display| {
             CliError::new(
                 Code::Failed,
                 format!(
-                    "DaemonSet {} is handed back, but what is left of yurt-ds on it could not be removed: {error}. It \
-                     does no harm; a controller that starts removes it.",
+                    "DaemonSet {} was handed back, but the conditions of yurt-ds could not be removed: {error}. They \
+                     are harmless, and a controller removes them when it starts.",
                     self.key
                 ),
             )
@@ -307,7 +307,7 @@ impl EjectCandidate {
                 Err(error) => return Err(missing(&error)),
             }
         }
-        Ok(words::released(announced, false))
+        Ok(messages::released(announced, false))
     }
 
     /// Returns the pods that still announce an upgrade to node owners (OTA).

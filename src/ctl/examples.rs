@@ -15,10 +15,9 @@ yurt-ds ctl status shop/web --wait --timeout 10m"
         }
         "why" => "yurt-ds ctl why shop/web edge-7",
         "undo" => {
-            "\
-yurt-ds ctl undo shop/web --dry-run         show what would be restored
-yurt-ds ctl undo shop/web                   go back one revision
-yurt-ds ctl undo shop/web --to-revision 3   go back to a certain revision"
+            "yurt-ds ctl undo shop/web --dry-run         show what would be restored
+yurt-ds ctl undo shop/web                   roll back to the previous revision
+yurt-ds ctl undo shop/web --to-revision 3   roll back to a specific revision"
         }
         "pause" => {
             "\

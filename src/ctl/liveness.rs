@@ -19,8 +19,8 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use super::access::Access;
+use super::condition_times::wrote_after;
 use super::error::CliError;
-use super::told::wrote_after;
 use crate::clock::Clock;
 use crate::controller::Kinds;
 use crate::core::messages::NextStep;
@@ -116,23 +116,23 @@ impl ControllerLiveness {
     }
 
     /// Returns a warning to show with a rollout that is not complete; `None` if there is no reason to warn.
-    pub(super) fn words(&self) -> Option<String> {
+    pub(super) fn message(&self) -> Option<String> {
         match self {
             Self::Silent { namespace, .. } => Some(format!(
                 "{}. Check: kubectl -n {namespace} get pods",
                 self.fact()?
             )),
             Self::Idle { passed, .. } => Some(format!(
-                "no controller has acted for {}: none is at work, or it lacks a right; {LOOK_FOR_IT}",
+                "no controller has acted for {}: none is running, or it lacks a permission; {LOOK_FOR_IT}",
                 instant::seconds(passed.as_secs().unsigned_abs())
             )),
             Self::Partly(kinds) => Some(format!(
-                "no controller serves this kind of DaemonSets: the one that runs has --controllers {kinds}. Run another one with a \
-                 --lease-namespace of its own, or let one serve both kinds"
+                "no controller serves this kind of DaemonSet: the running one has --controllers {kinds}. Run another \
+                 one with its own --lease-namespace, or let one serve both kinds"
             )),
             Self::Forbidden => Some(format!(
-                "whether a controller is at work is not known: the Lease {LEASE} may not be read with these credentials \
-                 (ClusterRole yurt-ds-viewer)"
+                "it is not known if a controller is running: these credentials may not read the Lease {LEASE} \
+                 (needed: ClusterRole yurt-ds-viewer)"
             )),
             Self::Lately | Self::HandedBack | Self::NoLease | Self::NoAnswer => None,
         }
@@ -147,7 +147,7 @@ impl ControllerLiveness {
                 "the yurt-ds controller has not renewed its Lease for {}: rollouts are stopped",
                 instant::seconds(passed.as_secs().unsigned_abs())
             )),
-            other => other.words(),
+            other => other.message(),
         }
     }
 
@@ -182,7 +182,7 @@ pub(super) async fn liveness_of(access: &Access, now: Timestamp) -> ControllerLi
         found => found,
     };
     match found {
-        Ok((leases, told)) => judge(&leases, told.unwrap_or(now)),
+        Ok((leases, server_time)) => judge(&leases, server_time.unwrap_or(now)),
         Err(error) => match error.failure() {
             Failure::Forbidden => ControllerLiveness::Forbidden,
             Failure::Gone => ControllerLiveness::NoLease,
@@ -201,12 +201,10 @@ pub(super) async fn liveness_of(access: &Access, now: Timestamp) -> ControllerLi
 pub(super) async fn is_kruise_running(access: &Access, now: Timestamp) -> Result<bool, CliError> {
     let (namespace, name) = KRUISE_LEASE;
     match leases(access, Some(namespace), name).await {
-        Ok((leases, told)) => Ok(renews(&leases, told.unwrap_or(now))),
+        Ok((leases, server_time)) => Ok(renews(&leases, server_time.unwrap_or(now))),
         Err(error) if error.failure() == Failure::Gone => Ok(false),
         Err(error) => {
-            let doing = format!(
-                "read the Lease {namespace}/{name}, which tells whether Kruise's manager runs"
-            );
+            let doing = format!("read the Lease {namespace}/{name} of Kruise's manager");
             Err(access.explain(&doing, &error))
         }
     }
@@ -341,7 +339,7 @@ impl PendingActions {
 
 /// Reads the Lease repeatedly for a waiting command.
 pub(super) struct LivenessWatch {
-    told: watch::Receiver<LivenessReport>,
+    reports: watch::Receiver<LivenessReport>,
     _looking: Task,
 }
 
@@ -359,29 +357,29 @@ impl LivenessWatch {
             liveness,
             unanswered: None,
         };
-        let (tell, told) = watch::channel(beat);
+        let (sender, reports) = watch::channel(beat);
         let looking = Task::spawn(async move {
             loop {
                 let next = Instant::now() + LOOK_EVERY;
                 sleep_until(next).await;
                 let liveness = liveness_of(&access, clock.now()).await;
-                tell.send_modify(|beat| beat.take(liveness, next));
+                sender.send_modify(|beat| beat.take(liveness, next));
             }
         });
         Self {
-            told,
+            reports,
             _looking: looking,
         }
     }
 
     /// Returns the result of the last read.
     pub(super) fn liveness(&self) -> ControllerLiveness {
-        self.told.borrow().liveness.clone()
+        self.reports.borrow().liveness.clone()
     }
 
     /// Returns the time for which the API server has not answered; `None` if it answers.
     pub(super) fn unanswered(&self) -> Option<Duration> {
-        let since = self.told.borrow().unanswered;
+        let since = self.reports.borrow().unanswered;
         since.map(|since| since.elapsed())
     }
 }
@@ -432,11 +430,11 @@ mod tests {
         );
         let silent = judge(&[old], now);
         assert_eq!(silent.silent_since(), "2026-01-01T00:00:00Z".parse().ok());
-        let words = silent.words().unwrap();
+        let text = silent.message().unwrap();
         assert!(
-            words.contains("has not renewed its Lease for 3m")
-                && words.ends_with("kubectl -n a get pods"),
-            "{words}"
+            text.contains("has not renewed its Lease for 3m")
+                && text.ends_with("kubectl -n a get pods"),
+            "{text}"
         );
     }
 
@@ -445,9 +443,9 @@ mod tests {
         let now: Timestamp = "2026-01-01T00:03:00Z".parse().unwrap();
         let own = lease(HOME, json!("2026-01-01T00:00:00.000000Z"));
         let forged = lease("tenant", json!("2026-01-01T00:02:59.000000Z"));
-        let told = judge(&[forged.clone(), own], now);
-        let ControllerLiveness::Silent { namespace, .. } = told else {
-            panic!("{told:?}");
+        let liveness = judge(&[forged.clone(), own], now);
+        let ControllerLiveness::Silent { namespace, .. } = liveness else {
+            panic!("{liveness:?}");
         };
         assert_eq!(namespace, HOME);
         assert_eq!(judge(&[forged], now), ControllerLiveness::Lately);
@@ -465,13 +463,13 @@ mod tests {
             lease
         };
         let (native, advanced) = (SetKind::Native, SetKind::Advanced);
-        let told = judge(&[serving("a", Some(native))], now);
-        assert_eq!(told, ControllerLiveness::Partly(native.into()));
-        assert!(told.serves(native) && !told.serves(advanced));
-        let of_kind = |kind| told.clone().with_signs(kind, &[], false);
+        let liveness = judge(&[serving("a", Some(native))], now);
+        assert_eq!(liveness, ControllerLiveness::Partly(native.into()));
+        assert!(liveness.serves(native) && !liveness.serves(advanced));
+        let of_kind = |kind| liveness.clone().with_signs(kind, &[], false);
         assert_eq!(of_kind(native), ControllerLiveness::Lately);
-        assert_eq!(of_kind(advanced), told);
-        assert!(told.words().is_some());
+        assert_eq!(of_kind(advanced), liveness);
+        assert!(liveness.message().is_some());
         let both = [serving("a", Some(native)), serving("b", Some(advanced))];
         assert_eq!(judge(&both, now), ControllerLiveness::Lately);
         // A Lease without kinds is from an older controller, which serves all kinds.

@@ -77,7 +77,7 @@ impl Look {
             let key = self.key();
             return Err(CliError::new(
                 Code::Invalid,
-                format!("The settings of {key} cannot be used: {invalid}. Correct that first."),
+                format!("The settings of {key} are invalid: {invalid}. Correct them first."),
             ));
         }
         let strategy = self.strategy();
@@ -92,7 +92,8 @@ impl Look {
         self.revision().ok_or_else(|| {
             let key = self.key();
             let text = format!(
-                "The latest change of {key} is not handled yet by {}, so its revision is not known. Try again in a few seconds.",
+                "The current revision of {key} is not known, because {} has not processed its latest change. Try \
+                 again in a few seconds.",
                 key.kind.controller()
             );
             CliError::new(Code::Refused, text)

@@ -8,8 +8,10 @@ use kube::api::ListParams;
 use super::access::Access;
 use super::code::Code;
 use super::context::Context;
+use super::daemonset_api::{
+    is_advanced_served, kind_of, list_advanced, list_native, qualified_name, whole,
+};
 use super::error::CliError;
-use super::kinds::{is_advanced_served, kind_of, list_advanced, list_native, unmistakable, whole};
 use super::look::Look;
 use super::snapshot::RolloutSnapshot;
 use super::suggest::{OFFERED, likeness, near, suggestion};
@@ -70,7 +72,7 @@ impl TypedName {
             Some(other) if other != &*key.namespace => Err(CliError::new(
                 Code::Usage,
                 format!(
-                    "{typed} is in namespace {}, but -n says {other}: drop one of them.",
+                    "{typed} is in namespace {}, but -n is {other}. Remove one of them.",
                     key.namespace
                 ),
             )),
@@ -113,12 +115,13 @@ impl TypedName {
             Ok(other) => Err(CliError::new(
                 Code::Usage,
                 format!(
-                    "{other} can be DaemonSet {} in namespace {} or in namespace {}: write {} or {}.",
+                    "{other} is ambiguous: it may be DaemonSet {} in namespace {} or in namespace {}. Write {} or \
+                     {}.",
                     key.name,
                     other.namespace,
                     key.namespace,
-                    unmistakable(&other),
-                    unmistakable(&key),
+                    qualified_name(&other),
+                    qualified_name(&key),
                 ),
             )),
             error => error,
@@ -143,10 +146,10 @@ async fn one_of(access: &Access, name: &SetKey) -> Result<SetKey, CliError> {
         (true, Ok(_)) => Err(CliError::new(
             Code::Usage,
             format!(
-                "There are two DaemonSets {name}, one of Kubernetes (apps/v1) and an Advanced one (apps.kruise.io): write {} \
-                 or {}.",
-                unmistakable(&native),
-                unmistakable(&advanced)
+                "There are two DaemonSets {name}, a native one (apps/v1) and an Advanced one (apps.kruise.io). Write \
+                 {} or {}.",
+                qualified_name(&native),
+                qualified_name(&advanced)
             ),
         )),
     }
@@ -180,7 +183,8 @@ pub(super) fn may_be_a_name(kind: &str, typed: &str) -> Result<(), CliError> {
         Some(odd) => Err(CliError::new(
             Code::Usage,
             format!(
-                "{typed:?} is not the name of a {kind}: there is no {odd:?} in names, only letters, digits, \"-\" and \".\"."
+                "{typed:?} is not the name of a {kind}: it contains {odd:?}, but only letters, digits, \"-\" and \
+                 \".\" are allowed."
             ),
         )),
     }
@@ -244,7 +248,7 @@ pub(super) async fn find(
         None => Err(missing(access, key).await),
         Some(present) if present.deleting => {
             let kept = view.index.unmanaged().next().map(|(_, stray)| &*stray.text);
-            let what = kept.unwrap_or("it is being deleted: nothing is rolled out any more");
+            let what = kept.unwrap_or("it is being deleted, and pods are no longer updated");
             Err(CliError::new(
                 Code::NotFound,
                 format!("DaemonSet {key}: {what}."),
@@ -273,8 +277,8 @@ fn to_hand_over(key: &SetKey, on_delete: bool) -> CliError {
         " set its spec.updateStrategy.type to OnDelete and"
     };
     let text = format!(
-        "DaemonSet {key} is not managed by yurt-ds: it lacks the annotation {UPDATE_STRATEGY}. To hand it over,{first} type: kubectl -n {} \
-         annotate daemonset {} {UPDATE_STRATEGY}=AdvancedRollingUpdate",
+        "DaemonSet {key} is not managed by yurt-ds: it lacks the annotation {UPDATE_STRATEGY}. To let yurt-ds manage \
+         it,{first} run: kubectl -n {} annotate daemonset {} {UPDATE_STRATEGY}=AdvancedRollingUpdate",
         key.namespace, key.name
     );
     CliError::new(Code::NotFound, text)
@@ -305,8 +309,8 @@ async fn missing(access: &Access, key: &SetKey) -> CliError {
     let keys: Vec<SetKey> = known.iter().filter_map(SetKey::of_set).collect();
     if !key.is_advanced() && !is_advanced_listed && is_advanced_served(access).await {
         let text = format!(
-            "There is no native DaemonSet {} in namespace {}, and whether there is an Advanced one may not be seen with these \
-             credentials (ClusterRole yurt-ds-viewer-advanced).",
+            "There is no native DaemonSet {} in namespace {}, and these credentials may not read Advanced DaemonSets \
+             (needed: ClusterRole yurt-ds-viewer-advanced).",
             key.name, key.namespace
         );
         return CliError::new(Code::Unreachable, text);
@@ -343,7 +347,7 @@ fn alike(key: &SetKey, keys: &[SetKey]) -> Vec<String> {
         if other.kind == key.kind && !is_both(other) {
             other.to_string()
         } else {
-            unmistakable(other)
+            qualified_name(other)
         }
     });
     named.collect()
@@ -391,7 +395,7 @@ pub(super) fn missing_node(view: &ClusterView, key: &SetKey, typed: &str) -> Cli
         None => suggestion(&near(typed, view.index.node_names().map(NodeName::as_str))),
     };
     let help = if help.is_empty() {
-        format!(" The nodes: yurt-ds ctl status {key} -o wide")
+        format!(" List the nodes: yurt-ds ctl status {key} -o wide")
     } else {
         help
     };

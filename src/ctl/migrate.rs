@@ -14,13 +14,13 @@ mod adoption;
 mod advanced;
 mod extended;
 mod journal;
-mod judge;
+mod messages;
 mod native;
 mod pods;
+mod preflight;
 mod revisions;
 mod steps;
 mod translation;
-mod words;
 
 use serde_json::Value;
 
@@ -85,7 +85,7 @@ pub(super) async fn carry_over(
     let journal = journal.filter(|journal| !is_void(journal));
     let journal = journal.map(|journal| migration.own(journal)).transpose()?;
     match (source, target, journal) {
-        (Some(_), Some(_), _) => Err(migration.refused(words::both_exist(&migration.target))),
+        (Some(_), Some(_), _) => Err(migration.refused(messages::both_exist(&migration.target))),
         (Some(source), None, Some(journal)) if journal.is_of_going(&source) => {
             migration.may_finish(dry_run, screen)?;
             Box::pin(migration.finish(&journal, screen)).await
@@ -97,19 +97,19 @@ pub(super) async fn carry_over(
         }
         (Some(source), None, _) => Box::pin(migration.begin(&source, dry_run, screen)).await,
         (None, None, Some(journal)) => {
-            migration.judge_left(&journal).await?;
+            migration.check_left(&journal).await?;
             migration.may_finish(dry_run, screen)?;
             Box::pin(migration.finish(&journal, screen)).await
         }
         (None, Some(made), Some(journal)) if !journal.is_made(&made) => {
-            Err(migration.refused(words::made_by_others(&migration.target)))
+            Err(migration.refused(messages::made_by_others(&migration.target)))
         }
         (None, Some(made), Some(journal)) => {
             migration.may_finish(dry_run, screen)?;
             migration.conclude(&journal, &made, screen).await
         }
         (None, Some(_), None) => {
-            let _ = screen.print(&words::already(&migration.target));
+            let _ = screen.print(&messages::already(&migration.target));
             Ok(())
         }
         // Neither DaemonSet exists: return the same error as `status`.
@@ -135,7 +135,7 @@ pub(super) async fn begun(context: &Context, typed: &str) -> Result<Option<SetKe
 /// `None` if no migration is found, or the caller may not see it.
 pub(super) async fn on_its_way(context: &Context, typed: &str) -> Option<CliError> {
     let (migration, made) = unfinished(context, typed).await.ok()??;
-    let text = words::unfinished(&migration.target, migration.purpose);
+    let text = messages::unfinished(&migration.target, migration.purpose);
     made.is_none().then(|| migration.refused(text))
 }
 
@@ -182,16 +182,16 @@ impl Migration<'_> {
         if journal.kind() == self.target.kind {
             Ok(journal)
         } else {
-            Err(self.refused(words::other_way(&self.source, journal.purpose)))
+            Err(self.refused(messages::other_way(&self.source, journal.purpose)))
         }
     }
 
     /// Prints that an interrupted migration continues; returns an error with `--dry-run`.
     fn may_finish(&self, dry_run: bool, screen: &mut Screen<'_>) -> Result<(), CliError> {
         if dry_run {
-            return Err(self.refused(words::unfinished(&self.target, self.purpose)));
+            return Err(self.refused(messages::unfinished(&self.target, self.purpose)));
         }
-        let _ = screen.print(&words::goes_on(&self.target));
+        let _ = screen.print(&messages::goes_on(&self.target));
         Ok(())
     }
 
@@ -212,7 +212,7 @@ impl Migration<'_> {
                 (Purpose::Eject, (Some(strategy), _)) => handed_back(translation, &strategy),
                 _ => translation,
             };
-            let _ = screen.print(&words::would(&self.target, source, &shown)?);
+            let _ = screen.print(&messages::would(&self.target, source, &shown)?);
             return Ok(());
         }
         let access = &self.context.access;
@@ -226,19 +226,19 @@ impl Migration<'_> {
                 return Err(self.as_refusal(error));
             }
             Err(Undeleted::Perhaps(error)) => {
-                let next = words::perhaps_begun(&self.target, self.purpose);
+                let next = messages::perhaps_begun(&self.target, self.purpose);
                 return Err(CliError::new(error.code, format!("{error} {next}")));
             }
         }
-        let _ = screen.print(&words::translated(&translation));
+        let _ = screen.print(&messages::translated(&translation));
         Box::pin(self.finish(&journal, screen)).await
     }
 
     /// Deletes the old DaemonSet, unless an update of its pods began during the dry run.
     async fn delete(&self, source: &Value) -> Result<(), Undeleted> {
         let (strategy, _) = self.settings(source).map_err(Undeleted::Certainly)?;
-        let judged = self.judge_pods(source, strategy.as_ref()).await;
-        judged.map_err(Undeleted::Certainly)?;
+        let checked = self.check_pods(source, strategy.as_ref()).await;
+        checked.map_err(Undeleted::Certainly)?;
         self.orphan(source).await
     }
 
@@ -261,7 +261,7 @@ impl Migration<'_> {
             }
         };
         let made = made.await.map_err(|error| {
-            let next = words::to_finish(&self.target, journal, self.purpose);
+            let next = messages::to_finish(&self.target, journal, self.purpose);
             CliError::new(error.code, format!("{error} {next}"))
         })?;
         match made {
@@ -270,7 +270,7 @@ impl Migration<'_> {
                 // A user applied the old manifest again, and the DaemonSet from it owns the pods. The journal is obsolete. If it
                 // cannot be deleted, the next attempt replaces it.
                 let _ = journal.forget(&self.context.access, &self.target).await;
-                let text = words::applied_instead(&self.source, &self.target, self.purpose);
+                let text = messages::applied_instead(&self.source, &self.target, self.purpose);
                 Err(CliError::new(Code::Failed, text))
             }
         }
@@ -284,7 +284,7 @@ impl Migration<'_> {
         screen: &mut Screen<'_>,
     ) -> Result<(), CliError> {
         let unfinished = |error: CliError, is_paused: bool| {
-            let next = words::to_conclude(&self.target, self.purpose, is_paused);
+            let next = messages::to_conclude(&self.target, self.purpose, is_paused);
             CliError::new(error.code, format!("{error} {next}"))
         };
         let access = &self.context.access;
@@ -305,7 +305,7 @@ impl Migration<'_> {
                 let forgotten = journal.forget(access, &self.target).await;
                 forgotten.map_err(|error| unfinished(error, is_paused))?;
             }
-            let text = words::not_adopted(&self.target, self.purpose, &adoption, is_paused);
+            let text = messages::not_adopted(&self.target, self.purpose, &adoption, is_paused);
             return Err(CliError::new(Code::Failed, text));
         }
         if journal.held && self.purpose == Purpose::GoOn {
@@ -315,9 +315,9 @@ impl Migration<'_> {
         }
         let forgotten = journal.forget(access, &self.target).await;
         forgotten.map_err(|error| unfinished(error, is_paused))?;
-        let _ = screen.print(&words::done(&self.target, journal, &adoption));
+        let _ = screen.print(&messages::done(&self.target, journal, &adoption));
         if journal.purpose == Purpose::Eject && self.purpose == Purpose::GoOn {
-            let _ = screen.print(&words::to_eject(&self.target));
+            let _ = screen.print(&messages::to_eject(&self.target));
         }
         Ok(())
     }

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use super::code::Code;
 use super::context::Context;
+use super::daemonset_api::whole;
 use super::error::CliError;
-use super::kinds::whole;
 use super::look::Look;
 use super::lookup;
 use super::reported::ReportedRollout;
@@ -84,11 +84,11 @@ fn native_replaces(view: &ClusterView, key: &SetKey) -> Result<(), CliError> {
             Err(CliError::new(
                 Code::Invalid,
                 format!(
-                    "{key} is not paused, and nothing was changed: its {UPDATE_STRATEGY_TYPE_FIELD} is {}, so Kubernetes \
-                     replaces its pods itself and heeds no pause. Set that to {ON_DELETE}, and nobody replaces any more \
-                     what you do not let yurt-ds replace: kubectl -n {} patch daemonset {} --type merge -p \
-                     '{{\"spec\":{{\"updateStrategy\":{{\"type\":\"{ON_DELETE}\",\"rollingUpdate\":null}}}}}}'; then pause \
-                     again.",
+                    "{key} was not paused: its {UPDATE_STRATEGY_TYPE_FIELD} is {}, so Kubernetes replaces the pods \
+                     and ignores a pause. First set it to {ON_DELETE}, so that only yurt-ds replaces pods: kubectl \
+                     -n {} patch daemonset {} --type merge -p \
+                     '{{\"spec\":{{\"updateStrategy\":{{\"type\":\"{ON_DELETE}\",\"rollingUpdate\":null}}}}}}'. Then \
+                     pause it again.",
                     invalid.value, key.namespace, key.name
                 ),
             ))
@@ -108,8 +108,8 @@ pub(super) async fn resume(
     let set = view.index.set(&key);
     let paused = !is_off(present(&view, &key).as_deref(), view.loaded);
     // While the rollout is paused, only end the pause: a stopped revision is released by another `resume`.
-    let told = set.and_then(SetRecord::last_record).filter(|_| !paused);
-    let stands = match &told {
+    let record = set.and_then(SetRecord::last_record).filter(|_| !paused);
+    let stands = match &record {
         Some(record) if record.stopped.is_some() => true,
         // Evaluate the rollout: the guard can also stop only one wave, and the stored record does not show that.
         Some(record) if record.failures() > 0 => {
@@ -118,7 +118,7 @@ pub(super) async fn resume(
         }
         _ => false,
     };
-    let text = match told {
+    let text = match record {
         Some(record) if stands => {
             let changed = release(context, &view, &key, &record).await?;
             released(&record, changed, look_again(context, &key).await.as_ref())
@@ -166,7 +166,7 @@ fn end(args: &PauseArgs, now: Timestamp) -> Result<Option<Timestamp>, CliError> 
             Ok(Some(end))
         }
         (None, Some(until)) if until <= now => Err(usage(format!(
-            "--until {} has passed (it is {}): nothing would be paused.",
+            "--until {} is in the past (it is {} now).",
             instant::words(until),
             instant::words(now)
         ))),
@@ -281,15 +281,15 @@ pub(super) async fn look_again(context: &Context, key: &SetKey) -> Option<Look> 
 
 fn paused(key: &SetKey, until: Option<Timestamp>, changed: bool, look: Option<&Look>) -> String {
     let head = match (changed, until) {
-        (false, None) => format!("{key} is paused already; nothing was changed."),
+        (false, None) => format!("{key} is already paused; nothing was changed."),
         (false, Some(until)) => format!(
-            "{key} is paused until {} already; nothing was changed.",
+            "{key} is already paused until {}; nothing was changed.",
             instant::words(until)
         ),
         (true, None) => format!("{key} is paused."),
         (true, Some(until)) => {
             format!(
-                "{key} is paused until {} and goes on by itself then.",
+                "{key} is paused until {} and resumes automatically then.",
                 instant::words(until)
             )
         }
@@ -298,21 +298,21 @@ fn paused(key: &SetKey, until: Option<Timestamp>, changed: bool, look: Option<&L
         Look::Judged(snapshot) => after_pause(snapshot),
         Look::Reported(reported) => after_pause_reported(reported),
     });
-    format!("{head}{follows}\nTo go on: yurt-ds ctl resume {key}\n")
+    format!("{head}{follows}\nTo resume: yurt-ds ctl resume {key}\n")
 }
 
 /// Returns the effect of a pause if only the settings are known.
 fn after_pause_by_settings(invalid: Option<&Invalid>, mode: Option<Mode>) -> Option<String> {
     Some(match (invalid, mode) {
         (Some(invalid), _) => {
-            format!(" Its settings cannot be used, whether paused or not: {invalid}.")
+            format!(" Its settings are invalid: {invalid}.")
         }
         (None, Some(Mode::OnDelete)) => {
-            " Under OnDelete yurt-ds replaces no pod anyway; whoever deletes one gets a new one all the same."
+            " Under OnDelete, yurt-ds replaces no pods. Kubernetes still creates a new pod when one is deleted."
                 .to_owned()
         }
         (None, Some(Mode::Ota)) => {
-            " Under OTA newer revisions are not announced, and owners are refused until it goes on."
+            " Under OTA, new revisions are not announced and upgrades are rejected until it is resumed."
                 .to_owned()
         }
         (None, _) => return None,
@@ -323,9 +323,9 @@ fn after_pause_reported(reported: &ReportedRollout) -> String {
     let mode = reported.strategy.as_ref().map(|all| all.mode);
     let text = after_pause_by_settings(reported.invalid.as_ref(), mode);
     text.unwrap_or_else(|| match reported.counts().outdated {
-        0 => " None of its pods is outdated; a new revision will wait.".to_owned(),
+        0 => " None of its pods is outdated. A new revision will wait.".to_owned(),
         left => format!(
-            " {left} outdated {} {} as {}. Which nodes are being updated is not known: you may not list nodes.",
+            " {left} outdated {} {} as {}. The nodes in progress are not known, because you may not list nodes.",
             plural(left, "pod", "pods"),
             plural(left, "stays", "stay"),
             plural(left, "it is", "they are")
@@ -350,12 +350,12 @@ fn after_pause(snapshot: &RolloutSnapshot) -> String {
     let under_way = counts.of_kind(Verdict::InProgress(Progress::Replacing));
     let mut text = match counts.outdated {
         0 if counts.kept > 0 => format!(
-            " No node would be replaced now: {}. A new revision will wait.",
+            " No pod would be replaced now: {}. A new revision will wait.",
             exceptions(snapshot, ", ")
         ),
-        0 => " No node that is online is outdated now; a new revision will wait.".to_owned(),
+        0 => " No online node is outdated. A new revision will wait.".to_owned(),
         left => format!(
-            " {left} outdated {} {} as {}; new nodes still get a pod.",
+            " {left} outdated {} {} as {}. New nodes still get a pod.",
             plural(left, "node", "nodes"),
             plural(left, "stays", "stay"),
             plural(left, "it is", "they are")
@@ -371,7 +371,7 @@ fn after_pause(snapshot: &RolloutSnapshot) -> String {
     }
     if paired > 0 {
         text.push_str(&format!(
-            " {paired} {} both pods until it goes on.",
+            " {paired} {} both pods until it is resumed.",
             plural(paired, "node keeps", "nodes keep")
         ));
     }
@@ -392,15 +392,16 @@ fn released(record: &FailureRecord, changed: bool, look: Option<&Look>) -> Strin
     let revision = &record.revision;
     let head = if changed {
         format!(
-            "Revision {revision} goes on: the guard stops it no more, whatever fails (annotation resume)."
+            "Revision {revision} continues. The guard no longer stops it, however many nodes fail (annotation \
+             resume)."
         )
     } else {
-        format!("Revision {revision} goes on already; nothing was changed.")
+        format!("Revision {revision} was already resumed; nothing was changed.")
     };
     let failed = match record.failures() {
         0 => String::new(),
-        1 => " 1 node failed after it got it.".to_owned(),
-        nodes => format!(" {nodes} nodes failed after they got it."),
+        1 => " 1 node failed with this revision.".to_owned(),
+        nodes => format!(" {nodes} nodes failed with this revision."),
     };
     let follows = look.map_or_else(String::new, after_resume_as_known);
     format!("{head}{failed}{follows}\n")
@@ -412,11 +413,11 @@ fn after_resume_as_known(look: &Look) -> String {
         Look::Reported(reported) => reported,
     };
     match (&reported.invalid, reported.counts().outdated) {
-        (Some(invalid), _) => format!(" But its settings cannot be used: {invalid}."),
+        (Some(invalid), _) => format!(" But its settings are invalid: {invalid}."),
         (None, 0) => " None of its pods is outdated.".to_owned(),
         (None, left) => format!(
-            " {left} of its pods {} outdated; which nodes follow is not known: you may not list nodes. Follow it: yurt-ds ctl \
-             status {} --watch",
+            " {left} of its pods {} outdated. The next nodes are not known, because you may not list nodes. Follow \
+             it: yurt-ds ctl status {} --watch",
             plural(left, "is", "are"),
             reported.key
         ),
@@ -427,19 +428,17 @@ fn after_resume(snapshot: &RolloutSnapshot) -> String {
     let (rollout, counts) = (snapshot.rollout(), &snapshot.plan.counts);
     if rollout.is_stopped() {
         return format!(
-            " But the guard stopped this revision: see yurt-ds ctl status {key}; to go on with it nevertheless, type \
+            " But the guard has stopped this revision. Details: yurt-ds ctl status {key}. To continue it anyway, run \
              yurt-ds ctl resume {key} again.",
             key = snapshot.key
         );
     }
-    let is_replaced = |told: &&Verdict| **told == Verdict::InProgress(Progress::Replacing);
-    let begins = snapshot.plan.verdicts.iter().filter(is_replaced).count();
     match (rollout.phase, snapshot.strategy.mode) {
         (Phase::Invalid, _) => snapshot
             .invalid
             .as_ref()
             .map_or_else(String::new, |invalid| {
-                format!(" But its settings cannot be used: {invalid}.")
+                format!(" But its settings are invalid: {invalid}.")
             }),
         (Phase::Complete { .. }, _) if counts.kept + counts.repelled > 0 => {
             format!(" Complete; {}.", exceptions(snapshot, "; "))
@@ -449,8 +448,12 @@ fn after_resume(snapshot: &RolloutSnapshot) -> String {
         }
         (Phase::Complete { offline, .. }, _) => {
             format!(
-                " Only offline nodes are left ({offline}); {} when back.",
-                plural(offline, "it follows", "they follow")
+                " Only offline nodes are left ({offline}); {}.",
+                plural(
+                    offline,
+                    "it will be updated when it returns",
+                    "they will be updated when they return"
+                )
             )
         }
         (_, Mode::Ota) => format!(
@@ -460,41 +463,45 @@ fn after_resume(snapshot: &RolloutSnapshot) -> String {
             plural(counts.outdated, "its owner", "their owners")
         ),
         (_, Mode::OnDelete) => format!(
-            " {} outdated {} until somebody deletes {} (updateStrategy.type: OnDelete).",
+            " {} outdated {} until {} deleted (updateStrategy.type: OnDelete).",
             counts.outdated,
             plural(counts.outdated, "node waits", "nodes wait"),
-            plural(counts.outdated, "its pod", "their pods")
+            plural(counts.outdated, "its pod is", "their pods are")
         ),
-        (Phase::Stalled(_), _) => format!(" But it stands still: {}.", snapshot.message()),
-        _ if rollout.next() > 0 => format!(
-            " {} outdated {}, at most {} at a time. Follow it: yurt-ds ctl status {} --watch",
-            counts.outdated,
-            plural(counts.outdated, "node follows", "nodes follow"),
-            counts.allowed + counts.surge_allowed,
-            snapshot.key
-        ),
-        _ if begins > 0 => format!(
-            " {} outdated {} left: {begins} of them {} replaced now. Follow it: yurt-ds ctl status {} --watch",
-            counts.outdated,
-            plural(counts.outdated, "node is", "nodes are"),
-            plural(begins, "is", "are"),
-            snapshot.key
-        ),
-        _ => {
-            let holders = match holders(&rollout, None, false) {
-                none if none.is_empty() => none,
-                some => format!("; slots are held by {some}"),
-            };
-            format!(
-                " {} outdated {} left, and none of them has its turn now: {}{holders}. Follow it: yurt-ds ctl status {} \
-                 --watch",
-                counts.outdated,
-                plural(counts.outdated, "node is", "nodes are"),
-                snapshot.message(),
-                snapshot.key
-            )
-        }
+        (Phase::Stalled(_), _) => format!(" But the rollout is stalled: {}.", snapshot.message()),
+        _ => next_nodes(snapshot),
     }
+}
+
+/// Returns which nodes are updated next in a running rollout, or why none is.
+fn next_nodes(snapshot: &RolloutSnapshot) -> String {
+    let (rollout, counts) = (snapshot.rollout(), &snapshot.plan.counts);
+    let key = &snapshot.key;
+    let is_replaced = |verdict: &&Verdict| **verdict == Verdict::InProgress(Progress::Replacing);
+    let begins = snapshot.plan.verdicts.iter().filter(is_replaced).count();
+    let outdated = counts.outdated;
+    let are = plural(outdated, "node is", "nodes are");
+    if rollout.next() > 0 {
+        return format!(
+            " {outdated} outdated {}, at most {} at a time. Follow it: yurt-ds ctl status {key} --watch",
+            plural(outdated, "node follows", "nodes follow"),
+            counts.allowed + counts.surge_allowed,
+        );
+    }
+    if begins > 0 {
+        return format!(
+            " {outdated} outdated {are} left: {begins} of them {} replaced now. Follow it: yurt-ds ctl status {key} --watch",
+            plural(begins, "is", "are"),
+        );
+    }
+    let holders = match holders(&rollout, None, false) {
+        none if none.is_empty() => none,
+        some => format!("; slots are held by {some}"),
+    };
+    format!(
+        " {outdated} outdated {are} left, and none of them can start now: {}{holders}. Follow it: yurt-ds ctl status {key} --watch",
+        snapshot.message(),
+    )
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ mod print;
 mod row;
 #[cfg(test)]
 mod tests;
-mod unplayed;
+mod without_nodes;
 
 use k8s_openapi::jiff::SignedDuration;
 
@@ -62,7 +62,7 @@ pub(super) async fn plan(
             super::print::document(&plan, args.output)?,
             Code::Unreachable,
         ),
-        Err(plan) => (plan.words(), Code::Unreachable),
+        Err(plan) => (plan.text(), Code::Unreachable),
     };
     let _ = screen.print(&text);
     Ok(code)
@@ -107,15 +107,21 @@ fn answer(planned: PlannedRollout, change: &PlannedChange, args: &PlanArgs) -> (
         scaling,
         horizon: began.saturating_add(horizon).unwrap_or(later(began, PULL)),
     };
-    let said = |fleet: &_, plan: &_| snapshot.said_of(fleet, plan);
-    let forecast = forecast(snapshot.fleet.clone(), &terms, began, said);
+    let sentence = |fleet: &_, plan: &_| snapshot.sentence_of(fleet, plan);
+    let forecast = forecast(snapshot.fleet.clone(), &terms, began, sentence);
     let end = RolloutSnapshot {
         fleet: forecast.fleet.clone(),
         plan: forecast.plan.clone(),
         now: forecast.ended,
         ..snapshot.clone()
     };
-    let row = PlanRow::new(&forecast, &end, change.words(), revisions, measured.pace());
+    let row = PlanRow::new(
+        &forecast,
+        &end,
+        change.descriptions(),
+        revisions,
+        measured.pace(),
+    );
     let code = Code::from_phase(end.phase(), false);
     (row, code)
 }

@@ -10,9 +10,9 @@ use serde_saphyr::DoubleQuoted;
 use super::brief;
 use super::code::Code;
 use super::error::CliError;
-use super::groups::{domain_table, wave_table};
 use super::row::{NodeRow, PodCountsRow, PodRow, SetRow};
 use super::table::{CellStyle, Table};
+use super::waves_and_domains::{domain_table, wave_table};
 use crate::cli::Output;
 use crate::core::words::plural;
 use crate::core::{SetKind, foreign, instant};
@@ -252,7 +252,9 @@ fn pods(row: &SetRow, counts: &PodCountsRow, wide: bool, colour: bool, limit: us
     );
     if let Some(targeted) = row.targeted {
         let nodes = plural(targeted, "node", "nodes");
-        text.push_str(&format!("  wanted on {targeted} {nodes}, by its status\n"));
+        text.push_str(&format!(
+            "  desired: {targeted} {nodes}, according to its status\n"
+        ));
     }
     let nodes = row.nodes.iter().flatten();
     let pods = nodes.flat_map(|node| node.pods.iter().map(|pod| (node.node.as_str(), pod)));

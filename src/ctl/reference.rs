@@ -5,10 +5,10 @@ use std::io;
 
 use super::code::Code;
 use super::command_line::described;
-use super::{edge, plan, rights, row, settings};
+use super::{node, plan, rights, row, settings};
 
 /// Text before the table of exit codes.
-const CODES: &str = "Of a list, the code of the worst DaemonSet.";
+const CODES: &str = "For a list, the exit code is that of the DaemonSet in the worst state.";
 
 /// Returns the sections after the exit codes: heading and text.
 fn texts() -> [(&'static str, &'static str); 5] {
@@ -16,7 +16,7 @@ fn texts() -> [(&'static str, &'static str); 5] {
         ("Fields of status, why, undo", row::FIELDS),
         ("Fields of plan", plan::FIELDS),
         ("Fields of settings", settings::FIELDS),
-        ("Fields of pods, upgrade, imagepull", edge::FIELDS),
+        ("Fields of pods, upgrade, imagepull", node::FIELDS),
         ("Rights", rights::RIGHTS),
     ]
 }

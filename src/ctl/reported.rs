@@ -26,8 +26,8 @@ use crate::k8s::Condition;
 pub(super) const UNKNOWN: &str = "Unknown";
 
 /// Note in every answer that is based on the controller's report.
-pub(super) const NODES_UNKNOWN: &str = "node readiness is not known: you may not list nodes; the phase is the one that the \
-    controller reported last (to see nodes: the ClusterRole yurt-ds-viewer with a ClusterRoleBinding)";
+pub(super) const NODES_UNKNOWN: &str = "node readiness is not known, because you may not list nodes; the phase is \
+    the last one that the controller reported (needed: the ClusterRole yurt-ds-viewer with a ClusterRoleBinding)";
 
 /// A managed DaemonSet, as far as it is known without nodes.
 #[derive(Clone, Debug)]
@@ -116,7 +116,7 @@ impl ReportedRollout {
             invalid,
             conditions: set.conditions.clone(),
             state: set.state.clone(),
-            record: set.record_that_stands().filter(is_present),
+            record: set.reported_record().filter(is_present),
             paused: set.last_pause(),
             pods,
             desired: view.present.get(key).and_then(|listed| listed.desired),
@@ -152,12 +152,12 @@ impl ReportedRollout {
             return ReportedPhase::new(Phase::Invalid.word(), Code::Invalid, invalid, since);
         }
         // Use the condition: only the controller can detect settings that match no node.
-        if let Some(told) = self.holding(INVALID_SETTINGS) {
+        if let Some(condition) = self.holding(INVALID_SETTINGS) {
             return ReportedPhase::new(
                 Phase::Invalid.word(),
                 Code::Invalid,
-                &told.message,
-                since(told),
+                &condition.message,
+                since(condition),
             );
         }
         let revision = match &self.revision {
@@ -167,23 +167,24 @@ impl ReportedRollout {
                 return ReportedPhase::new(NATIVE_BEHIND, Code::Progressing, &message, None);
             }
         };
-        let Some(told) = self.condition(ROLLOUT_COMPLETE) else {
+        let Some(condition) = self.condition(ROLLOUT_COMPLETE) else {
             let message = "no controller has reported on it yet";
             return ReportedPhase::new(UNKNOWN, Code::Progressing, &message, None);
         };
         if !self.state.is_about(&self.revision) {
             let message = match &self.state.reported.revision {
                 Some(before) => format!(
-                    "the controller has not reported on revision {revision} yet; its last report is about revision {before}"
+                    "the controller has not reported on revision {revision} yet; its last report is on revision \
+                     {before}"
                 ),
                 None => format!("the controller has not reported on revision {revision} yet"),
             };
             return ReportedPhase::new(UNKNOWN, Code::Progressing, &message, None);
         }
-        let message = &told.message;
+        let message = &condition.message;
         let holds = |kind: &str| self.holding(kind).and_then(since);
-        let (word, code, since) = match told.reason.as_str() {
-            _ if told.status == "True" => ("Complete", Code::Complete, since(told)),
+        let (word, code, since) = match condition.reason.as_str() {
+            _ if condition.status == "True" => ("Complete", Code::Complete, since(condition)),
             _ if self.holding(STALLED).is_some() => ("Stalled", Code::Stalled, holds(STALLED)),
             "Paused" => ("Paused", Code::Paused, holds(PAUSED_CONDITION)),
             "AwaitingOwners" => (Phase::AwaitingOwners.word(), Code::Progressing, None),
@@ -220,7 +221,7 @@ impl ReportedRollout {
     /// Returns true if the controller reports that the guard stopped the present revision.
     pub(super) fn is_stopped(&self) -> bool {
         let stalled = self.holding(STALLED);
-        stalled.is_some_and(|told| told.reason == Stall::FailedByRevision.reason())
+        stalled.is_some_and(|condition| condition.reason == Stall::FailedByRevision.reason())
     }
 
     /// Returns the numbers of pods.
@@ -242,7 +243,8 @@ impl ReportedRollout {
 
     /// Returns the condition of that type if it is `True`.
     fn holding(&self, kind: &str) -> Option<&Condition> {
-        self.condition(kind).filter(|told| told.status == "True")
+        self.condition(kind)
+            .filter(|condition| condition.status == "True")
     }
 }
 
@@ -262,6 +264,6 @@ impl ReportedPhase {
     }
 }
 
-fn since(told: &Condition) -> Option<Timestamp> {
-    Some(told.last_transition.as_ref()?.0)
+fn since(condition: &Condition) -> Option<Timestamp> {
+    Some(condition.last_transition.as_ref()?.0)
 }

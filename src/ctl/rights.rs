@@ -2,13 +2,13 @@
 
 /// Text of the reference.
 pub(super) const RIGHTS: &str = "\
-Rights (manifests/base/rbac/people.yaml has them as the ClusterRoles yurt-ds-viewer and yurt-ds-operator; Kubernetes'
-own ClusterRole view lacks the nodes). A RoleBinding in one namespace is enough there: without nodes, status and why
-show what the controller reported and the pods, and plan plays nothing (exit code 7). What may not be read is said, in
--o json as the list unknown, and never guessed:
+Permissions (manifests/base/rbac/people.yaml grants them by the ClusterRoles yurt-ds-viewer and yurt-ds-operator;
+Kubernetes' ClusterRole view does not include nodes). For one namespace, a RoleBinding is enough. Without nodes, status
+and why show the controller's report and the pods, and plan predicts nothing (exit code 7). The output names what you
+may not read (-o json: the list unknown):
   status, why, plan  list and watch daemonsets, controllerrevisions and pods in a namespace or in the whole cluster,
                      and nodes; with disruption: evict also poddisruptionbudgets; get daemonsets (plan);
-                     to know whether a controller is at work, list the Lease yurt-ds-controller
+                     to check that a controller is running, list the Lease yurt-ds-controller
   settings           nothing; of a DaemonSet, get and list daemonsets
   pause, resume      the same as status, and patch daemonsets
   approve, start-now,
@@ -17,8 +17,8 @@ show what the controller reported and the pods, and plan plays nothing (exit cod
   undo               get, list and patch daemonsets, list controllerrevisions
   migrate            the same as status, get and delete daemonsets of the one kind, create, get and patch those of the other,
                      get, create and delete controllerrevisions; eject of an Advanced one, too
-Of Advanced DaemonSets the same daemonsets in the group apps.kruise.io (manifests/components/advanced/people.yaml), and to know
-whether Kruise's manager runs, list the Lease kruise-manager. Whoever may not see these, or has none, works with native ones as ever";
+For Advanced DaemonSets, the same daemonsets in the group apps.kruise.io (manifests/components/advanced/people.yaml), and to check
+if Kruise's manager is running, list the Lease kruise-manager. Native DaemonSets need none of this";
 
 #[cfg(test)]
 mod tests {

@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 use std::iter;
 
 use super::code::Code;
-use super::groups::{self, DomainRow, WaveRow};
 use super::liveness::ControllerLiveness;
 use super::look::Look;
 use super::reported::{NODES_UNKNOWN, PodCounts, ReportedRollout, UNKNOWN};
 use super::snapshot::RolloutSnapshot;
+use super::waves_and_domains::{self, DomainRow, WaveRow};
 use crate::core::messages::node::{cause, explain, urgency};
 use crate::core::messages::rollout::RolloutView;
 use crate::core::messages::{
@@ -25,28 +25,27 @@ use crate::core::{
 
 /// Description of the fields of `-o json` and `-o yaml`, for the reference.
 pub(crate) const FIELDS: &str = "\
-Fields of -o json and -o yaml (fields may be added, none is renamed; null where nothing is known):
+Fields of -o json and -o yaml (fields may be added, but not renamed; null if unknown):
   of a DaemonSet  kind (its API version: apps/v1, or apps.kruise.io/v1beta1 of an Advanced DaemonSet), namespace,
                   name, strategy, maxUnavailable, maxSurge, phase, message, next (what to do: commands), since, revision,
-                  unknown (resources that you may not read: nodes, leases, poddisruptionbudgets; without nodes the
-                  phase is the reported one, numbers are null, and nodes lists only those with a pod),
-                  podCounts (null where nodes are known), targeted,
+                  unknown (resources that you may not read: nodes, leases, poddisruptionbudgets; without nodes, the
+                  phase is the reported one, numbers are null, and nodes lists only nodes with a pod),
+                  podCounts (null if nodes are known), targeted,
                   base (targeted nodes that take part; max-unavailable and max-surge are shares of these),
                   updated, outdated, unavailable, allowed (to be unavailable), surging (nodes with a second
                   pod), surgeAllowed, offline (verdict Offline), offlineOutdated, inProgress, failed, brokenBefore, failures,
                   failureThreshold, guarded (FailedByRevision, ReplacedTwice, Inconclusive),
                   verdicts (nodes per word), notes,
-                  nextWake (when this is judged anew although nothing changes),
-                  pause (null while it is not paused),
-                  reversal (null while no stopped revision is taken back),
-                  silentSince (when a controller spoke last, by its Lease; null: lately, or not known),
+                  nextWake (time of the next evaluation if nothing changes),
+                  pause (null if not paused),
+                  reversal (null if no stopped revision is being rolled back),
+                  silentSince (last renewal of the controller's Lease; null if recent or unknown),
                   waves (empty without that setting), domains (empty without topology-key),
                   nodes (only when one DaemonSet is named, and not with --watch)
-  of a pause      since, until (null: somebody has to end it), updatedMeanwhile (nodes that got the revision
-                  since then: every new pod is made of it)
-  of a reversal   to (the hash; null: no older revision is known), done, underWay (their turn comes, or
-                  they are not available yet), stuck (keep the stopped revision), why (null while none
-                  is stuck)
+  of a pause      since, until (null: until ctl resume), updatedMeanwhile (nodes that got the revision during the
+                  pause, because every new pod has it)
+  of a reversal   to (the hash; null: no older revision is known), done, underWay (waiting, or not
+                  available yet), stuck (keep the stopped revision), why (null if no node is stuck)
   of podCounts    pods, current, outdated, ready
   of a wave       wave, nodes, done, inFlight, allowed, state (Complete, Open, NotOpen), next
   of a domain     domain, nodes, done, inFlight, hasTurn
@@ -196,9 +195,20 @@ pub struct PauseRow {
 }
 
 impl PauseRow {
+    fn of_reported(reported: &ReportedRollout) -> Option<Self> {
+        reported.pause().map(|pause| Self {
+            since: reported.paused.map(|pause| instant::words(pause.since)),
+            until: match pause {
+                Pause::Indefinite => None,
+                Pause::Until(until) => Some(instant::words(until)),
+            },
+            updated_meanwhile: None,
+        })
+    }
+
     fn from_rollout(rollout: &RolloutView<'_>) -> Option<Self> {
         let stand = rollout.pause()?;
-        let since = rollout.fleet.pause.map(|told| told.since);
+        let since = rollout.fleet.pause.map(|pause| pause.since);
         let names = stand.newcomers.iter().map(ToString::to_string);
         Some(Self {
             since: since.map(instant::words),
@@ -300,7 +310,7 @@ impl SetRow {
             .collect();
         let rows = reported.pods.iter();
         let is_silent = reported.code(false) == Code::Silent;
-        let silence = reported.liveness.words().filter(|_| is_silent);
+        let silence = reported.liveness.message().filter(|_| is_silent);
         Self {
             kind: reported.key.kind,
             namespace: reported.key.namespace.to_string(),
@@ -350,14 +360,7 @@ impl SetRow {
             waves: Vec::new(),
             domains: Vec::new(),
             next_wake: None,
-            pause: reported.pause().map(|pause| PauseRow {
-                since: reported.paused.map(|told| instant::words(told.since)),
-                until: match pause {
-                    Pause::Indefinite => None,
-                    Pause::Until(until) => Some(instant::words(until)),
-                },
-                updated_meanwhile: None,
-            }),
+            pause: PauseRow::of_reported(reported),
             reversal: None,
             silent_since: reported.liveness.silent_since().map(instant::words),
             nodes: nodes.then(|| {
@@ -378,8 +381,8 @@ impl SetRow {
             .zip(counts.by_word)
             .filter(|(_, nodes)| *nodes > 0);
         let is_silent = snapshot.code(false) == Code::Silent;
-        let silence = snapshot.liveness.words().filter(|_| is_silent);
-        let said = snapshot.said();
+        let silence = snapshot.liveness.message().filter(|_| is_silent);
+        let sentence = snapshot.sentence();
         Self {
             kind: snapshot.key.kind,
             namespace: snapshot.key.namespace.to_string(),
@@ -393,11 +396,11 @@ impl SetRow {
             next: if is_silent {
                 snapshot.liveness.next()
             } else {
-                next_steps(&rollout, &said)
+                next_steps(&rollout, &sentence)
             },
             fact: (snapshot.liveness.fact().filter(|_| is_silent))
-                .unwrap_or_else(|| fact(&rollout, &said)),
-            message: silence.unwrap_or_else(|| message(&rollout, &said)),
+                .unwrap_or_else(|| fact(&rollout, &sentence)),
+            message: silence.unwrap_or_else(|| message(&rollout, &sentence)),
             since: rollout.phase_since.map(instant::words),
             revision: snapshot.revision().map(ToString::to_string),
             unknown: unknown(&snapshot.liveness, snapshot.unread.as_ref()),
@@ -421,8 +424,8 @@ impl SetRow {
             verdicts: verdicts.collect(),
             notes: notes(snapshot),
             warnings: warnings(snapshot),
-            waves: groups::waves(snapshot),
-            domains: groups::domains(snapshot),
+            waves: waves_and_domains::waves(snapshot),
+            domains: waves_and_domains::domains(snapshot),
             next_wake: snapshot.plan.next_wake.map(instant::words),
             pause: PauseRow::from_rollout(&rollout),
             reversal: ReversalRow::from_snapshot(snapshot),
@@ -485,7 +488,7 @@ impl NodeRow {
     /// Builds the row of a node for a caller who sees only the pods on it.
     pub(super) fn of_pods(node: &NodeName, pods: &[Pod]) -> Self {
         let pods: Vec<PodRow> = pods.iter().map(PodRow::from_pod).collect();
-        let named: Vec<String> = pods.iter().map(PodRow::words).collect();
+        let named: Vec<String> = pods.iter().map(PodRow::text).collect();
         let message = match named.as_slice() {
             [] => "runs no pod of it".to_owned(),
             [pod] => format!("runs pod {pod}"),
@@ -532,7 +535,7 @@ impl PodRow {
     }
 
     /// Returns name, revision and state of the pod as text.
-    pub(super) fn words(&self) -> String {
+    pub(super) fn text(&self) -> String {
         format!("{} ({}, {})", self.name, self.revision, self.state())
     }
 
@@ -579,7 +582,7 @@ pub(super) fn reported_notes(reported: &ReportedRollout) -> Vec<String> {
     let notes = [
         Some(NODES_UNKNOWN.to_owned()),
         reported.unread.clone(),
-        reported.liveness.words(),
+        reported.liveness.message(),
         unreported.then(|| UNREPORTED.to_owned()),
     ];
     notes.into_iter().flatten().collect()
@@ -605,12 +608,12 @@ fn notes(snapshot: &RolloutSnapshot) -> Vec<String> {
 
 /// Returns a note if the controller's conditions are about another revision than the current one.
 fn outpaced(snapshot: &RolloutSnapshot) -> Option<String> {
-    let told = snapshot.state.reported.revision.as_ref()?;
+    let reported = snapshot.state.reported.revision.as_ref()?;
     let present = snapshot.revision()?;
-    (told != present).then(|| {
+    (reported != present).then(|| {
         format!(
-            "its conditions still tell of revision {told}; if that lasts, no controller is at work, or it cannot write them (its \
-             Events WriteRefused and PermissionMissing say why): {LOOK_FOR_IT}"
+            "its conditions are still those of revision {reported}; if that persists, no controller is running, or it \
+             cannot write them (see its Events WriteRefused and PermissionMissing): {LOOK_FOR_IT}"
         )
     })
 }
@@ -628,7 +631,7 @@ pub(super) fn liveness_notes(snapshot: &RolloutSnapshot) -> Vec<String> {
     });
     let is_forbidden = snapshot.liveness == ControllerLiveness::Forbidden;
     let matters = !is_forbidden || !matches!(snapshot.phase(), Phase::Complete { .. });
-    let liveness_notes = snapshot.liveness.words().filter(|_| matters);
+    let liveness_notes = snapshot.liveness.message().filter(|_| matters);
     let notes = [
         snapshot.unread.clone(),
         liveness_notes,
@@ -639,12 +642,13 @@ pub(super) fn liveness_notes(snapshot: &RolloutSnapshot) -> Vec<String> {
 }
 
 /// Note for an Advanced DaemonSet on which the running controller has not reported.
-const UNSERVED: &str = "no controller has reported yet; if that lasts, the one that runs does not serve Advanced DaemonSets (its flag \
-    --controllers has to name advanced, and manifests/components/advanced has to be applied), or may not write their status";
+const UNSERVED: &str = "no controller has reported yet; if that persists, the running one does not serve Advanced \
+    DaemonSets (--controllers must include advanced, and manifests/components/advanced must be applied), or may not \
+    write their status";
 
 /// Note for a DaemonSet on which no controller has reported.
 pub(super) const UNREPORTED: &str =
-    "no controller has reported yet; if that lasts, none is running (yurt-ds controller)";
+    "no controller has reported yet; if that persists, none is running (yurt-ds controller)";
 
 #[cfg(test)]
 mod tests;

@@ -4,8 +4,8 @@ use serde::Serialize;
 
 use super::brief::{COLUMNS, wrapped};
 use super::code::Code;
+use super::daemonset_api::list_one;
 use super::error::CliError;
-use super::kinds::list_one;
 use super::row::api_version;
 use super::screen::Screen;
 use super::table::{CellStyle, Table};
@@ -22,10 +22,10 @@ use crate::k8s::DaemonSet;
 
 /// Description of the fields of `-o json` and `-o yaml`, for the reference.
 pub(crate) const FIELDS: &str = "\
-Fields of -o json and -o yaml (fields may be added, none is renamed; null where nothing is known):
-  of a setting    name, annotation, summary, syntax, default, modes; of one of a DaemonSet also value (null when it is not
-                  set), place (the annotation or field where it is written, or would be), state, message
-  of a DaemonSet  kind (its API version), namespace, name, settings, invalid (why nothing is replaced; null when all can be used), notes
+Fields of -o json and -o yaml (fields may be added, but not renamed; null if unknown):
+  of a setting    name, annotation, summary, syntax, default, modes; with a DaemonSet also value (null if it is not
+                  set), place (the annotation or field that has it, or could have it), state, message
+  of a DaemonSet  kind (its API version), namespace, name, settings, invalid (why no pod is replaced; null if all are valid), notes
   state           Default, Set, NoEffect, Invalid";
 
 /// Maximum length in characters of a value in a table.
@@ -118,7 +118,7 @@ async fn managed(context: &Context, key: &SetKey) -> Result<DaemonSet, CliError>
     lookup::find(access, key, context.clock.now()).await?;
     let (found, _) = list_one(access, key).await?;
     found.into_iter().next().ok_or_else(|| {
-        let text = format!("There is no DaemonSet {key} any more.");
+        let text = format!("DaemonSet {key} no longer exists.");
         CliError::new(Code::NotFound, text)
     })
 }
@@ -132,7 +132,7 @@ fn answer(key: &SetKey, set: &DaemonSet) -> SettingsAnswer {
         ParsedSettings::Strategy { notes, .. } => (None, notes),
     };
     let notes = notes.into_iter().map(|note| note.text);
-    let notes = notes.filter(|text| !is_told(&settings, text)).collect();
+    let notes = notes.filter(|text| !is_in_rows(&settings, text)).collect();
     SettingsAnswer {
         kind: key.kind,
         namespace: key.namespace.to_string(),
@@ -145,7 +145,7 @@ fn answer(key: &SetKey, set: &DaemonSet) -> SettingsAnswer {
 }
 
 /// Returns true if one of the rows has the note as its message.
-fn is_told(rows: &[SettingRow], note: &str) -> bool {
+fn is_in_rows(rows: &[SettingRow], note: &str) -> bool {
     let messages = rows.iter().filter_map(|row| row.on.as_ref());
     let mut messages = messages.filter_map(|on| on.message.as_deref());
     messages.any(|message| message == note)
@@ -204,7 +204,7 @@ fn plain(text: &str) -> String {
 }
 
 fn table_of_all(rows: &[SettingRow], colour: bool) -> String {
-    let mut table = Table::new(&["SETTING", "WRITTEN AS", "DEFAULT", "OTA", "WHAT IT DOES"]);
+    let mut table = Table::new(&["SETTING", "WRITTEN AS", "DEFAULT", "OTA", "DESCRIPTION"]);
     for row in rows {
         let cells = [row.name, &row.syntax, &row.default, row.ota(), &row.summary];
         table.row(cells.map(|cell| (cell.to_owned(), CellStyle::Plain)).into());
@@ -261,7 +261,7 @@ fn wide(answer: &SettingsAnswer, colour: bool) -> String {
     if answer.kind == SetKind::Advanced {
         heading.push("PLACE");
     }
-    heading.push("WHAT IT DOES, OR WHAT IS WRONG");
+    heading.push("DESCRIPTION OR ERROR");
     let mut table = Table::new(&heading);
     for row in &answer.settings {
         let Some(on) = &row.on else {

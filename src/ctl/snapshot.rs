@@ -5,8 +5,8 @@ use std::sync::Arc;
 use k8s_openapi::jiff::Timestamp;
 
 use super::code::Code;
+use super::condition_times::{blocked_since, incomplete_since};
 use super::liveness::ControllerLiveness;
-use super::told::{blocked_since, incomplete_since};
 use super::view::ClusterView;
 use crate::core::messages::rollout::{RolloutView, SetName};
 use crate::core::messages::{BLOCKED, RolloutStatus, StatusSentence, message};
@@ -163,7 +163,7 @@ impl RolloutSnapshot {
             return Phase::Invalid;
         }
         match self.decided_phase() {
-            Phase::Progressing if self.unread.is_some() && self.told_blocked().is_some() => {
+            Phase::Progressing if self.unread.is_some() && self.reported_block().is_some() => {
                 Phase::Stalled(Stall::BlockedByPdb)
             }
             phase => phase,
@@ -177,14 +177,14 @@ impl RolloutSnapshot {
     }
 
     /// Returns the status sentence without the revision, worded as in the conditions.
-    pub(super) fn said(&self) -> StatusSentence {
-        let told = self.told_blocked().filter(|_| self.unread.is_some());
-        if let Some(told) = told {
+    pub(super) fn sentence(&self) -> StatusSentence {
+        let blocked = self.reported_block().filter(|_| self.unread.is_some());
+        if let Some(blocked) = blocked {
             return StatusSentence {
                 reason: BLOCKED,
-                head: told.to_owned(),
+                head: blocked.to_owned(),
                 asides: Vec::new(),
-                fact: told.to_owned(),
+                fact: blocked.to_owned(),
                 next: Vec::new(),
             };
         }
@@ -198,7 +198,7 @@ impl RolloutSnapshot {
     }
 
     /// Returns the status sentence for another plan of this DaemonSet, such as a simulated one.
-    pub(super) fn said_of(&self, fleet: &Fleet, plan: &Plan) -> StatusSentence {
+    pub(super) fn sentence_of(&self, fleet: &Fleet, plan: &Plan) -> StatusSentence {
         let about = RolloutStatus {
             set: self.name(),
             fleet,
@@ -210,11 +210,11 @@ impl RolloutSnapshot {
 
     /// Returns a sentence about the phase, with current numbers.
     pub(super) fn message(&self) -> String {
-        message(&self.rollout(), &self.said())
+        message(&self.rollout(), &self.sentence())
     }
 
     /// Returns the controller's message that disruption budgets block the present revision; `None` if it reports none.
-    fn told_blocked(&self) -> Option<&str> {
+    fn reported_block(&self) -> Option<&str> {
         blocked_since(&self.conditions)?;
         let stalled = self.condition(STALLED)?;
         let is_present = self.state.is_about(&self.fleet.revision);
@@ -287,8 +287,8 @@ impl RolloutSnapshot {
             PAUSED_CONDITION,
             INVALID_SETTINGS,
         ];
-        let told = states.iter().filter_map(|kind| self.condition(kind));
-        let ended = told.filter(|condition| condition.status == "False");
+        let conditions = states.iter().filter_map(|kind| self.condition(kind));
+        let ended = conditions.filter(|condition| condition.status == "False");
         let times = ended.filter_map(|condition| condition.last_transition.as_ref());
         let ended = times.map(|time| time.0).max()?;
         Some(self.of_revision(ended))

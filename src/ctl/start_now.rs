@@ -28,7 +28,7 @@ pub(super) async fn start_now(
         let written = reading.as_deref().and_then(|reading| reading.usable());
         if written.and_then(|strategy| strategy.start_now.as_ref()) == Some(revision) {
             return Ok(Annotation::Kept(format!(
-                "Revision {revision} of {key} does not wait already; nothing was changed.\n{}",
+                "start-now is already set for revision {revision} of {key}; nothing was changed.\n{}",
                 others(look)
             )));
         }
@@ -39,16 +39,16 @@ pub(super) async fn start_now(
             return Err(CliError::new(
                 Code::Refused,
                 format!(
-                    "{key} has no {MAINTENANCE_WINDOW} and no {MIN_INTERVAL}, so it does not wait for one; nothing was changed. Why \
-                     it waits: yurt-ds ctl status {key}"
+                    "{key} has no {MAINTENANCE_WINDOW} and no {MIN_INTERVAL} to skip; nothing was changed. Why it \
+                     waits: yurt-ds ctl status {key}"
                 ),
             ));
         }
         Ok(Annotation::Set {
             value: revision.to_string(),
-            said: format!(
-                "Revision {revision} of {key} does not wait for the maintenance window or min-interval of the DaemonSet. Both apply \
-                 again to the next revision.\n{}Follow it: yurt-ds ctl status {key} --watch\n",
+            message: format!(
+                "Revision {revision} of {key} no longer waits for the maintenance window or min-interval of the \
+                 DaemonSet. Both apply again to the next revision.\n{}Follow it: yurt-ds ctl status {key} --watch\n",
                 others(look)
             ),
         })
@@ -64,7 +64,7 @@ fn judge(look: &Look) -> Result<&Revision, CliError> {
         return Err(CliError::new(
             Code::Refused,
             format!(
-                "{key} is not updated by the controller, so no window holds it back; nothing was changed."
+                "The controller does not replace the pods of {key}, so no window delays it; nothing was changed."
             ),
         ));
     }
@@ -82,7 +82,7 @@ fn others(look: &Look) -> String {
     });
     match waiting.count() {
         0 if !is_held(snapshot) => format!(
-            "Neither holds a node back now. Why it waits otherwise: yurt-ds ctl status {}\n",
+            "Neither delays a node now. Why the rollout waits: yurt-ds ctl status {}\n",
             snapshot.key
         ),
         0 => String::new(),
@@ -132,8 +132,8 @@ mod tests {
         );
         assert_fits(&text);
         let before = world.writes();
-        let said = world.text("start-now web").await;
-        assert!(said.contains("does not wait for"), "{said}");
+        let output = world.text("start-now web").await;
+        assert!(output.contains("no longer waits for"), "{output}");
         assert_eq!(world.writes(), before + 1);
         let again = world.text("start-now web").await;
         assert!(again.contains("nothing was changed"), "{again}");

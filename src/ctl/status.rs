@@ -49,7 +49,7 @@ pub(super) async fn status(
     screen: &mut Screen<'_>,
 ) -> Result<Code, CliError> {
     // Mark the slow API server as reported: `status` itself reports it below its output.
-    context.access.told.store(true, Ordering::Relaxed);
+    context.access.is_warned.store(true, Ordering::Relaxed);
     let typed = args.daemonset.as_deref();
     let target = typed
         .map(|typed| TypedName::read(context, typed))
@@ -122,13 +122,13 @@ impl StatusScreen<'_> {
     ) -> Result<(ClusterView, ControllerLiveness), CliError> {
         let begun = Instant::now();
         let mut loading = pin!(self.load());
-        let mut said = false;
+        let mut is_warned = false;
         loop {
             let far = begun + FAR;
             tokio::select! {
                 (view, liveness) = &mut loading => return Ok((view?, liveness)),
-                () = sleep_until(begun + LONG), if !said => {
-                    said = true;
+                () = sleep_until(begun + LONG), if !is_warned => {
+                    is_warned = true;
                     screen.warn(&format!("{} Waiting for it.", self.context.access.unanswered(LONG)));
                 }
                 () = sleep_until(deadline.unwrap_or(far)), if deadline.is_some() => {
@@ -142,7 +142,7 @@ impl StatusScreen<'_> {
     fn too_late(&self, passed: Duration) -> CliError {
         let waited = self.args.timeout.unwrap_or(passed);
         let text = format!(
-            "Not over after {}. {}",
+            "Not complete after {}. {}",
             humantime::format_duration(waited),
             self.context.access.unanswered(passed)
         );
@@ -266,20 +266,20 @@ impl StatusScreen<'_> {
     async fn watch(&self, screen: &mut Screen<'_>) -> Result<Code, CliError> {
         let (mut view, liveness) = self.load_within(None, screen).await?;
         let watch = self.watch_liveness(liveness);
-        let (mut told, mut pending) = (PrintedLines::default(), PendingActions::default());
+        let (mut printed, mut pending) = (PrintedLines::default(), PendingActions::default());
         loop {
             view.watch(&self.context.access);
             loop {
                 let snapshots = self.snapshots(&mut view, &watch, &mut pending);
                 let shown = if screen.live || self.is_document() {
-                    self.draw(&snapshots, screen, &mut told)?
+                    self.draw(&snapshots, screen, &mut printed)?
                 } else {
-                    told.lines(&self.rows(&snapshots, false), screen)
+                    printed.lines(&self.rows(&snapshots, false), screen)
                 };
                 if shown == Err(Closed) {
                     return Ok(self.code(&snapshots));
                 }
-                self.warn(&watch, &mut told, screen);
+                self.warn(&watch, &mut printed, screen);
                 if self.next(&mut view, None).await == WaitStep::Outdated {
                     break;
                 }
@@ -294,30 +294,30 @@ impl StatusScreen<'_> {
     }
 
     /// Reports once per outage that the API server does not answer.
-    fn warn(&self, watch: &LivenessWatch, told: &mut PrintedLines, screen: &mut Screen<'_>) {
+    fn warn(&self, watch: &LivenessWatch, printed: &mut PrintedLines, screen: &mut Screen<'_>) {
         let unanswered = watch.unanswered();
-        if let (Some(passed), false) = (unanswered, told.unanswered) {
+        if let (Some(passed), false) = (unanswered, printed.unanswered) {
             screen.warn(&format!(
-                "{} What is shown may be older than that.",
+                "{} The output may be out of date.",
                 self.context.access.unanswered(passed)
             ));
         }
-        told.unanswered = unanswered.is_some();
+        printed.unanswered = unanswered.is_some();
     }
 
     fn draw(
         &self,
         snapshots: &[Look],
         screen: &mut Screen<'_>,
-        told: &mut PrintedLines,
+        printed: &mut PrintedLines,
     ) -> Result<Result<(), Closed>, CliError> {
         if self.is_document() {
             let rows = self.rows(snapshots, false);
             let summary: Vec<SetRow> = rows.iter().map(SetRow::summary).collect();
-            if told.summary.as_ref() == Some(&summary) {
+            if printed.summary.as_ref() == Some(&summary) {
                 return Ok(Ok(()));
             }
-            told.summary = Some(summary);
+            printed.summary = Some(summary);
             return Ok(screen.print(&self.text(snapshots, false)?));
         }
         Ok(screen.redraw(&self.text(snapshots, screen.colour)?))
@@ -330,7 +330,7 @@ impl StatusScreen<'_> {
         let first = deadline.map(|deadline| deadline.max(Instant::now() + ONE_LOOK));
         let (mut view, liveness) = self.load_within(first, screen).await?;
         let watch = self.watch_liveness(liveness);
-        let (mut told, mut pending) = (PrintedLines::default(), PendingActions::default());
+        let (mut printed, mut pending) = (PrintedLines::default(), PendingActions::default());
         let mut awaited = Awaited::default();
         loop {
             view.watch(&self.context.access);
@@ -351,9 +351,9 @@ impl StatusScreen<'_> {
                 let _ = match (self.is_document(), screen.live) {
                     (true, _) => Ok(()),
                     (false, true) => screen.redraw(&self.lines(&snapshots, screen.colour)),
-                    (false, false) => told.lines(&self.rows(&snapshots, false), screen),
+                    (false, false) => printed.lines(&self.rows(&snapshots, false), screen),
                 };
-                self.warn(&watch, &mut told, screen);
+                self.warn(&watch, &mut printed, screen);
                 match self.next(&mut view, deadline).await {
                     WaitStep::Look => {}
                     WaitStep::Outdated => break,
@@ -427,7 +427,7 @@ impl StatusScreen<'_> {
             } else {
                 format!(": {}", recovering.join(", "))
             };
-            let _ = screen.print(&format!("Not over after {waited}{recovering}.\n"));
+            let _ = screen.print(&format!("Not complete after {waited}{recovering}.\n"));
         }
         let code = self.code(snapshots);
         let is_partial = snapshots.iter().any(Look::is_reported);
@@ -511,12 +511,12 @@ impl PrintedLines {
             let (key, line) = (row.title(), print::line(row, false));
             let before = self.rows.iter_mut().find(|(known, ..)| *known == key);
             match before {
-                Some((_, told, phase, at)) => {
+                Some((_, printed, phase, at)) => {
                     let is_due = *phase != row.phase || *at + TELL <= now;
-                    if *told == line || !is_due {
+                    if *printed == line || !is_due {
                         continue;
                     }
-                    (*told, *phase, *at) = (line.clone(), row.phase, now);
+                    (*printed, *phase, *at) = (line.clone(), row.phase, now);
                 }
                 None => self.rows.push((key, line.clone(), row.phase, now)),
             }
@@ -584,6 +584,6 @@ fn recovering(look: &Look) -> Option<String> {
             1 => "1 node has".to_owned(),
             nodes => format!("{nodes} nodes have"),
         };
-        format!("{} is complete, and {nodes} no available pod", look.key())
+        format!("{} is complete, but {nodes} no available pod", look.key())
     })
 }

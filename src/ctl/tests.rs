@@ -70,7 +70,7 @@ impl CtlWorld {
             server: "https://sim".into(),
             origin: "kubeconfig sim".into(),
             namespace: "default".into(),
-            told: std::sync::Arc::default(),
+            is_warned: std::sync::Arc::default(),
         };
         let world = Self {
             client: cluster.client("test"),
@@ -442,7 +442,7 @@ async fn pause_and_resume_write_once_and_only_when_something_changes() {
     );
     assert_eq!(world.writes(), 3);
     let text = world.text("pause web --for 2h --force").await;
-    assert!(text.contains("goes on by itself"), "{text}");
+    assert!(text.contains("resumes automatically"), "{text}");
     assert_eq!(world.error("pause web --for 1h").await.code, Code::Refused);
     let set = world.sets().get("web").await.unwrap();
     let until = &set.metadata.annotations.unwrap()["apps.openyurt.io/paused"];
@@ -485,8 +485,8 @@ async fn what_kubernetes_replaces_itself_cannot_be_paused() {
         .await;
     let error = world.error("pause web").await;
     assert_eq!(error.code, Code::Invalid);
-    let said = "default/web is not paused, and nothing was changed: its spec.updateStrategy.type is RollingUpdate, so \
-                Kubernetes replaces its pods itself";
+    let said = "default/web was not paused: its spec.updateStrategy.type is RollingUpdate, so Kubernetes replaces \
+        the pods";
     assert!(error.text.starts_with(said), "{error}");
     assert!(
         error
@@ -504,8 +504,7 @@ async fn a_daemonset_that_is_nearly_managed_is_told_of() {
         .create("slip", json!({ "apps.openyurt.io/update-stategy": "auto" }))
         .await;
     let list = world.text("status").await;
-    let note = "\nNote, on default/slip: apps.openyurt.io/update-stategy has no effect; apps.openyurt.io/update-strategy may be \
-                meant";
+    let note = "\nNote, on default/slip: apps.openyurt.io/update-stategy has no effect (similar setting: apps.openyurt.io/update-strategy)";
     assert!(list.contains(note), "{list}");
     let error = world.error("status slip").await;
     assert!(
@@ -525,7 +524,7 @@ async fn a_selector_of_nobody_and_a_taint_are_told_and_end_as_they_should() {
     assert_eq!(answer["phase"], "Invalid");
     assert!(
         text_of(&answer["message"])
-            .contains("which matches none of the 2 nodes where a pod belongs"),
+            .contains("which matches none of the 2 nodes that should run a pod"),
         "{answer}"
     );
     let why = world.text("why web n1").await;
@@ -607,7 +606,7 @@ async fn waiting_ends_when_the_last_pod_is_available_or_at_its_timeout() {
     world.set_image("web:2").await;
     let (text, ended) = world.run("status web --wait --timeout 30s").await;
     assert_eq!(ended, Ok(Code::Progressing));
-    assert!(text.contains("\nNot over after 30s.\n"), "{text}");
+    assert!(text.contains("\nNot complete after 30s.\n"), "{text}");
     assert!(text.contains("no controller has reported yet"), "{text}");
     let replacing = async {
         world.replace("n1").await;
@@ -683,7 +682,8 @@ async fn waiting_goes_on_while_nodes_lack_a_pod_also_where_it_was_called_complet
     );
     let (text, ended) = world.run("status web --wait --timeout 30s").await;
     assert_eq!(ended, Ok(Code::Progressing));
-    let words = "Not over after 30s: default/web is complete, and 1 node has no available pod.\n";
+    let words =
+        "Not complete after 30s: default/web is complete, but 1 node has no available pod.\n";
     assert!(text.ends_with(words), "{text}");
     let (text, ended) = world.run("status web --wait").await;
     assert_eq!(ended, Ok(Code::Complete));
@@ -718,7 +718,7 @@ async fn a_server_that_is_away_or_says_no_is_told_apart() {
     assert!(
         error
             .text
-            .starts_with("You may not list DaemonSets in all namespaces; try one:"),
+            .starts_with("You may not list DaemonSets in all namespaces. Try one namespace:"),
         "{error}"
     );
     drop(refusing);
@@ -728,7 +728,7 @@ async fn a_server_that_is_away_or_says_no_is_told_apart() {
     assert!(
         error
             .text
-            .contains("https://sim (kubeconfig sim) gives no answer"),
+            .contains("https://sim (kubeconfig sim) does not respond"),
         "{error}"
     );
     drop(silent);
@@ -772,7 +772,7 @@ async fn why_knows_nodes_that_were_lost_and_whose_node_objects_are_gone() {
     let now = world.context.clock.now();
     let record = FailureRecord {
         failed: [NodeName::from("n8")].into(),
-        judged: ["n7", "n8"].map(|name| (name.into(), now)).into(),
+        lost: ["n7", "n8"].map(|name| (name.into(), now)).into(),
         ..FailureRecord::new(revision.into())
     };
     guard(&world, record).await;
@@ -811,13 +811,17 @@ async fn resume_releases_what_the_guard_stopped_and_says_so() {
     assert!(text.starts_with("default/web is resumed."), "{text}");
     assert_eq!(annotation("resume").await, None);
     let text = world.text("resume web").await;
-    let expected = "Revision 5d4f8 goes on: the guard stops it no more, whatever fails (annotation resume). 2 nodes";
+    let expected = "Revision 5d4f8 continues. The guard no longer stops it, however many nodes fail (annotation \
+        resume). 2 nodes";
     assert!(text.starts_with(expected), "{text}");
     assert_eq!(annotation("resume").await.as_deref(), Some("5d4f8"));
     let text = world.text("resume web").await;
     assert!(text.contains("nothing was changed"), "{text}");
     let notes = world.json("status web").await["notes"].to_string();
-    assert!(notes.contains("resume names revision 5d4f8"), "{notes}");
+    assert!(
+        notes.contains("resume has no effect: it names revision 5d4f8"),
+        "{notes}"
+    );
 }
 
 /// Sets the last renewal of the controller's Lease to `ago` seconds in the past.
@@ -880,7 +884,7 @@ async fn a_rollout_without_a_controller_is_not_waited_for() {
     let (text, ended) = world.run("status web").await;
     assert_eq!(ended, Ok(Code::Progressing));
     assert!(
-        text.contains("whether a controller is at work is not known"),
+        text.contains("it is not known if a controller is running"),
         "{text}"
     );
     drop(forbidden);
@@ -915,7 +919,7 @@ async fn a_wait_ends_when_its_time_is_up_also_while_the_api_server_is_frozen() {
     let error = world.error("status web --wait --timeout 10s").await;
     assert_eq!(begun.elapsed().as_secs(), 10);
     assert_eq!(error.code, Code::Unreachable);
-    let words = "Not over after 10s. The API server https://sim has not answered for 10s.";
+    let words = "Not complete after 10s. The API server https://sim has not answered for 10s.";
     assert_eq!(error.text, words);
     drop(frozen);
     // The API server can also stop answering after the wait has begun.
@@ -935,7 +939,9 @@ async fn a_wait_ends_when_its_time_is_up_also_while_the_api_server_is_frozen() {
     assert_eq!(begun.elapsed().as_secs(), 20);
     assert_eq!(error.code, Code::Unreachable);
     assert!(
-        error.text.starts_with("Not over after 20s. The API server"),
+        error
+            .text
+            .starts_with("Not complete after 20s. The API server"),
         "{error}"
     );
 }
@@ -964,8 +970,8 @@ async fn a_wait_ends_within_a_second_of_the_end() {
             let is_done = |one: &k8s_openapi::api::apps::v1::DaemonSetCondition| {
                 one.type_ == "RolloutComplete" && one.status == "True"
             };
-            let told = status.conditions.iter().flatten().any(is_done);
-            if told && status.observed_generation >= set.metadata.generation {
+            let is_reported = status.conditions.iter().flatten().any(is_done);
+            if is_reported && status.observed_generation >= set.metadata.generation {
                 return tokio::time::Instant::now();
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
@@ -1013,7 +1019,7 @@ async fn pause_and_resume_say_what_really_follows() {
     let said = world.text("pause web").await;
     assert!(
         said.contains(
-            "No node would be replaced now: 4 nodes stay on the old version: partition 4."
+            "No pod would be replaced now: 4 nodes stay on the old version: partition 4."
         ),
         "{said}"
     );

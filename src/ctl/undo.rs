@@ -27,8 +27,8 @@ use serde_json::{Value, json};
 use self::held::HeldBack;
 use super::code::Code;
 use super::context::Context;
+use super::daemonset_api::whole;
 use super::error::CliError;
-use super::kinds::whole;
 use super::list::list;
 use super::look::Look;
 use super::lookup;
@@ -152,17 +152,17 @@ pub(super) async fn undo(
         let text = match args.output {
             Output::Json | Output::Yaml => document(&answer, args.output)?,
             Output::Table | Output::Wide if is_current => format!(
-                "{key} has the template of revision {} already; nothing was changed.\n",
+                "{key} already has the template of revision {}; nothing was changed.\n",
                 answer.to
             ),
-            Output::Table | Output::Wide => answer.words(context.clock.now(), look.as_ref()),
+            Output::Table | Output::Wide => answer.text(context.clock.now(), look.as_ref()),
         };
         let _ = screen.print(&text);
         return Ok(());
     }
     Err(CliError::new(
         Code::Failed,
-        format!("{key} kept changing while it was looked at; nothing was undone. Try again."),
+        format!("{key} was not rolled back, because it changed during every attempt. Try again."),
     ))
 }
 
@@ -198,7 +198,7 @@ impl RevisionHistory {
         let found = lookup::find(access, key, context.clock.now()).await?;
         let known = found.index.set(key);
         let selector = known.map(|set| set.selector.clone());
-        let record = known.and_then(SetRecord::record_that_stands);
+        let record = known.and_then(SetRecord::reported_record);
         let settings = found.index.reading(key);
         let settings = settings
             .as_deref()
@@ -238,7 +238,7 @@ impl RevisionHistory {
         // Ignore a stall of another revision: right after a change, the condition still describes the previous revision.
         let reported = known.map(|set| &set.state.reported);
         let stalled =
-            reported.filter(|told| told.stalled_since.is_some() && told.revision == current);
+            reported.filter(|state| state.stalled_since.is_some() && state.revision == current);
         let stopped = current
             .as_ref()
             .map(|current| FailureRecord::stopped_besides(record.as_ref(), current));
@@ -247,7 +247,7 @@ impl RevisionHistory {
         Ok(Self {
             key: key.clone(),
             is_under_way: !is_updated && stalled.is_none(),
-            advised: stalled.and_then(|told| told.advised),
+            advised: stalled.and_then(|state| state.advised),
             seen: set.metadata,
             template,
             settings,
@@ -283,8 +283,8 @@ impl RevisionHistory {
             Some(writer) if writer.manager == FIELD_MANAGER => {
                 format!("{key} was already rolled back by {writer}")
             }
-            Some(writer) => format!("the template of {key} was changed meanwhile by {writer}"),
-            None => format!("the template of {key} was changed meanwhile"),
+            Some(writer) => format!("{writer} changed the template of {key} in the meantime"),
+            None => format!("the template of {key} changed in the meantime"),
         };
         let text = format!(
             "Nothing was changed: {what}. Check the rollout before you run undo again: yurt-ds ctl status {key}"
@@ -316,8 +316,8 @@ impl RevisionHistory {
             (None, None) => Err(CliError::new(
                 Code::Refused,
                 format!(
-                    "{} is not taken back: {} has not handled its latest change, so it is not known yet what is to be undone. \
-                     Try again in a moment; if that lasts, {}. Or name a revision by --to-revision.{}",
+                    "{} was not rolled back: {} has not processed its latest change, so its current revision is not \
+                     known. Try again in a moment; if that persists, {}. Or select a revision with --to-revision.{}",
                     self.key,
                     self.key.kind.controller(),
                     behind_remedy(self.key.kind, RevisionUnknown::NotObserved),
@@ -328,8 +328,8 @@ impl RevisionHistory {
                 let (earlier, is_rolled_back) = self.earlier(current);
                 if is_rolled_back && self.is_under_way {
                     let text = format!(
-                        "{} was already rolled back to revision {current}, and that rollout is under way. To go further back, \
-                         name a revision by --to-revision.{}",
+                        "{} was already rolled back to revision {current}, and that rollout is in progress. To go \
+                         further back, select a revision with --to-revision.{}",
                         self.key,
                         self.choices()
                     );
@@ -353,8 +353,8 @@ impl RevisionHistory {
         let key = &self.key;
         match self.revisions.len() {
             0 | 1 => format!(
-                "{key} is not taken back: no revision of it is kept but the present one ({current}). Roll out another \
-                 template: kubectl -n {} {}",
+                "{key} was not rolled back: the only revision that is kept is the current one ({current}). Roll out \
+                 another template: kubectl -n {} {}",
                 key.namespace,
                 match key.kind {
                     SetKind::Native => format!("set image daemonset/{} CONTAINER=IMAGE", key.name),
@@ -363,9 +363,9 @@ impl RevisionHistory {
                 }
             ),
             _ => format!(
-                "{key} is not taken back: no revision is kept that was made before the present one ({current}); it has \
-                 been gone back to already, and the others came after it. Repair the nodes, roll out another template, or \
-                 name one by --to-revision.{}",
+                "{key} was not rolled back: no kept revision is older than the current one ({current}), which was \
+                 restored by a rollback. Repair the nodes, roll out another template, or select a revision with \
+                 --to-revision.{}",
                 self.choices()
             ),
         }
@@ -374,8 +374,8 @@ impl RevisionHistory {
     /// Returns the message for the case that the guard stopped all earlier revisions, with the next steps.
     fn nothing_good(&self, current: &Revision) -> String {
         format!(
-            "{} is not taken back: the guard stopped all revisions that are kept from before the present one ({current}). \
-             Repair the nodes, roll out another template, or name one by --to-revision.{}",
+            "{} was not rolled back: the guard stopped all kept revisions that are older than the current one \
+             ({current}). Repair the nodes, roll out another template, or select a revision with --to-revision.{}",
             self.key,
             self.choices()
         )
@@ -391,7 +391,8 @@ impl RevisionHistory {
         let advised = self.advised.filter(|number| *number != chosen.facts.number);
         advised.map(|number| {
             format!(
-                "its condition Stalled advises revision {number} instead: yurt-ds ctl undo {} --to-revision {number}",
+                "its condition Stalled recommends revision {number} instead: yurt-ds ctl undo {} --to-revision \
+                 {number}",
                 self.key
             )
         })
@@ -401,8 +402,8 @@ impl RevisionHistory {
     fn choices(&self) -> String {
         let line = |kept: &KeptRevision| {
             let here = match self.current.as_ref() == Some(&kept.facts.hash) {
-                true => " (the present one)",
-                false if self.is_stopped(kept) => " (the guard stopped it)",
+                true => " (current)",
+                false if self.is_stopped(kept) => " (stopped by the guard)",
                 false => "",
             };
             let images = images(&kept.data["spec"]["template"]);
@@ -413,7 +414,7 @@ impl RevisionHistory {
             true => " No revision is kept.".to_owned(),
             false => {
                 let lines: String = self.revisions.iter().rev().map(line).collect();
-                format!(" These are kept:{lines}")
+                format!(" Kept revisions:{lines}")
             }
         }
     }
@@ -422,13 +423,13 @@ impl RevisionHistory {
     async fn restore(&self, context: &Context, kept: &KeptRevision) -> Result<bool, CliError> {
         let template = template_in(&kept.data).ok_or_else(|| {
             let text = format!(
-                "Revision {} of {} holds no template.",
+                "Revision {} of {} contains no template.",
                 kept.which(),
                 self.key
             );
             CliError::new(Code::Failed, text)
         })?;
-        let doing = format!("take back the template of DaemonSet {}", self.key);
+        let doing = format!("roll back DaemonSet {}", self.key);
         let mut changes = vec![set(&["spec", "template"], template)];
         changes.extend(self.current.as_ref().map(|left| self.mark(left)));
         if self.resumed_besides(kept).is_some() {
@@ -587,15 +588,15 @@ impl std::fmt::Display for RevisionRow {
 }
 
 impl UndoAnswer {
-    fn words(&self, now: Timestamp, look: Option<&Look>) -> String {
+    fn text(&self, now: Timestamp, look: Option<&Look>) -> String {
         let key = SetKey::of_kind(self.kind, &self.namespace, &self.name);
         let to = &self.to;
         let from = self.from.as_ref();
         let from = from.map_or_else(String::new, |from| format!(" from revision {from}"));
         let head = match self.changed {
-            true => format!("{key} goes back{from} to revision {to}.\n"),
+            true => format!("{key} is rolled back{from} to revision {to}.\n"),
             false => {
-                format!("{key} would go back{from} to revision {to}; nothing was written.\n")
+                format!("{key} would be rolled back{from} to revision {to}; nothing was written.\n")
             }
         };
         let line = |change: &ImageChange| {
@@ -614,27 +615,28 @@ impl UndoAnswer {
         };
         let held = self.held_back.iter();
         let held = held.filter(|held| !(self.changed && held.is_for_all));
-        let held: String = held.map(|held| held.words(self.changed)).collect();
+        let held: String = held.map(|held| held.text(self.changed)).collect();
         let passed = |which: &RevisionRow| {
             format!(
-                "Revision {which} is passed over, because the guard stopped it; to go there nevertheless: yurt-ds ctl undo {key} \
-                 --to-revision {}\n",
+                "Revision {which} is skipped, because the guard stopped it. To roll back to it anyway: yurt-ds ctl \
+                 undo {key} --to-revision {}\n",
                 which.number
             )
         };
         let passed: String = self.passed_over.iter().map(passed).collect();
-        let manifest = "Change the manifest that it is applied from in the same way, or the next apply undoes this.\n";
+        let manifest = "Change the manifest in the same way, or the next apply reverts this.\n";
         let resumed = self.resume_ended.as_ref();
         let resumed = resumed.map_or_else(String::new, |revision| {
             let revision = one_line(revision, WORD);
             let goes = if self.changed { "is" } else { "would be" };
-            format!("The annotation {RESUME}, which names revision {revision}, {goes} taken away: it may not go on unguarded.\n")
+            format!("The annotation {RESUME} for revision {revision} {goes} removed: the guard applies again.\n")
         });
         let started = self.start_now_ended.as_ref();
         let started = started.map_or_else(String::new, |revision| {
             let revision = one_line(revision, WORD);
             let goes = if self.changed { "is" } else { "would be" };
-            format!("The annotation {START_NOW}, which names revision {revision}, {goes} removed: windows and min-interval apply again.\n")
+            format!("The annotation {START_NOW} for revision {revision} {goes} removed: windows and min-interval \
+                apply again.\n")
         });
         let ended: Vec<_> = (self.approvals_ended.iter())
             .map(|approval| one_line(approval, WORD))
@@ -669,21 +671,22 @@ fn follows(look: &Look, now: Timestamp) -> String {
     let mode = look.strategy().map(|strategy| strategy.mode);
     match (pause, look.invalid(), mode) {
         (Some(None), ..) => {
-            format!("It is paused, so no pod is replaced before: yurt-ds ctl resume {key}\n")
+            format!("It is paused, so no pod is replaced. To resume: yurt-ds ctl resume {key}\n")
         }
         (Some(Some(until)), ..) => format!(
-            "It is paused, so no pod is replaced for {}; earlier with: yurt-ds ctl resume {key}\n",
+            "It is paused, so no pod is replaced for {}. To resume now: yurt-ds ctl resume {key}\n",
             instant::between(now, until)
         ),
         (None, Some(invalid), _) => {
-            format!("But no pod is replaced, because its settings cannot be used: {invalid}.\n")
+            format!("But no pod is replaced, because its settings are invalid: {invalid}.\n")
         }
         (_, _, Some(Mode::OnDelete)) => format!(
-            "No pod is replaced before somebody deletes it (updateStrategy.type: OnDelete): yurt-ds ctl status {key}\n"
+            "No pod is replaced until it is deleted (updateStrategy.type: OnDelete). Follow it: yurt-ds ctl status \
+             {key}\n"
         ),
         (_, _, Some(Mode::Ota)) => {
             format!(
-                "No pod is replaced before its owner upgrades it: yurt-ds ctl status {key} --watch\n"
+                "No pod is replaced until the node owner upgrades it. Follow it: yurt-ds ctl status {key} --watch\n"
             )
         }
         _ => format!("Follow it: yurt-ds ctl status {key} --watch\n"),

@@ -26,11 +26,11 @@ use tokio::time::{Instant, timeout_at};
 use super::access::Access;
 use super::budgets::{self, Budgets};
 use super::code::Code;
+use super::condition_times::{blocked_since, incomplete_since};
+use super::daemonset_api;
 use super::error::CliError;
-use super::kinds;
 use super::list::list;
 use super::liveness::is_kruise_running;
-use super::told::{blocked_since, incomplete_since};
 use crate::core::names::ON_DELETE;
 use crate::core::settings::paused::PAUSED;
 use crate::core::{Disruption, ParsedSettings, PodUid, RevisionState, RevisionUnknown, SetKind};
@@ -131,7 +131,7 @@ pub(super) enum WatchStep {
 
 /// Message if the caller may not list Advanced DaemonSets.
 const MAY_NOT_LIST: &str =
-    "they may not be listed with these credentials (ClusterRole yurt-ds-viewer-advanced).";
+    "these credentials may not list them (needed: ClusterRole yurt-ds-viewer-advanced).";
 
 impl ClusterView {
     /// Lists everything that a command about `scope` needs.
@@ -213,7 +213,7 @@ impl ClusterView {
     async fn load_sets(&mut self, access: &Access, scope: &ListScope) -> Result<(), CliError> {
         match scope {
             ListScope::One(key) => {
-                let (sets, version) = kinds::list_one(access, key).await?;
+                let (sets, version) = daemonset_api::list_one(access, key).await?;
                 self.take_sets(key.kind, &sets, version);
             }
             ListScope::Namespace(namespace) => {
@@ -236,8 +236,8 @@ impl ClusterView {
         doing: &str,
     ) -> Result<(), CliError> {
         let (native, advanced) = tokio::join!(
-            kinds::list_native(access, namespace, doing),
-            kinds::list_advanced(access, namespace)
+            daemonset_api::list_native(access, namespace, doing),
+            daemonset_api::list_advanced(access, namespace)
         );
         let (sets, version) = native?;
         self.take_sets(SetKind::Native, &sets, version);
@@ -246,7 +246,7 @@ impl ClusterView {
                 self.take_sets(SetKind::Advanced, &sets, version);
                 None
             }
-            Ok(None) => kinds::is_advanced_served(access)
+            Ok(None) => daemonset_api::is_advanced_served(access)
                 .await
                 .then(|| MAY_NOT_LIST.to_owned()),
             Err(error) if error.code == Code::Failed => Some(error.text),
@@ -355,7 +355,7 @@ impl ClusterView {
         );
         let why = self.unread.get(&*key.namespace).filter(|_| evicts)?;
         Some(format!(
-            "whether PodDisruptionBudgets let pods go is not known here: {why}"
+            "it is not known if PodDisruptionBudgets allow evictions: {why}"
         ))
     }
 
@@ -367,9 +367,9 @@ impl ClusterView {
     /// Records in the index which pods a disruption budget would protect from eviction at `now`.
     pub(super) fn weigh(&mut self, key: &SetKey, now: Timestamp) {
         if let Some(set) = self.index.set_mut(key) {
-            let told = blocked_since(&set.conditions);
+            let reported = blocked_since(&set.conditions);
             let began = incomplete_since(&set.conditions);
-            let lasts = |since, why| budgets::counts_since(told, began, since, now, why);
+            let lasts = |since, why| budgets::counts_since(reported, began, since, now, why);
             self.budgets.weigh(&key.namespace, set, lasts, now);
         }
     }
@@ -429,17 +429,17 @@ impl ClusterView {
             ListScope::Everywhere => (None, plain.clone()),
         };
         if let Some(version) = versions.sets.remove(&SetKind::Native) {
-            let sets: Api<Listed<DaemonSet>> = kinds::api_in(access, namespace);
+            let sets: Api<Listed<DaemonSet>> = daemonset_api::api_in(access, namespace);
             self.follow(sets, params.clone(), version, |event| {
-                ListedChange::Set(kinds::of_set(event))
+                ListedChange::Set(daemonset_api::of_set(event))
             });
         }
         // Without a resource version, the cluster does not serve Advanced DaemonSets.
         let advanced = versions.sets.remove(&SetKind::Advanced);
         if let Some(version) = advanced.filter(|version| !version.is_empty()) {
-            let sets: Api<Listed<AdvancedDaemonSet>> = kinds::api_in(access, namespace);
+            let sets: Api<Listed<AdvancedDaemonSet>> = daemonset_api::api_in(access, namespace);
             self.follow(sets, params, version, |event| {
-                ListedChange::Set(kinds::of_set(event))
+                ListedChange::Set(daemonset_api::of_set(event))
             });
         }
         if self.managed().next().is_none() {
@@ -632,8 +632,8 @@ fn try_one_namespace(error: CliError) -> CliError {
         None => error,
         Some(refusal) => CliError {
             text: format!(
-                "You may not list DaemonSets in all namespaces; try one: yurt-ds ctl status -n NAMESPACE. The API server says: \
-                 {refusal}."
+                "You may not list DaemonSets in all namespaces. Try one namespace: yurt-ds ctl status -n NAMESPACE. \
+                 The API server says: {refusal}."
             ),
             ..error
         },

@@ -75,9 +75,9 @@ pub(super) async fn why(
 ) -> Result<Code, CliError> {
     let (access, now) = (&context.access, context.clock.now());
     let key = lookup::target(context, &args.daemonset).await?;
-    let (judged, liveness) =
+    let (loaded, liveness) =
         tokio::join!(lookup::look(access, &key, now), liveness_of(access, now));
-    let (view, mut look) = judged?;
+    let (view, mut look) = loaded?;
     look.note_liveness(liveness);
     let name = NodeName::from(args.node.strip_prefix("node/").unwrap_or(&args.node));
     let answer = match &look {
@@ -139,7 +139,7 @@ fn answer(
             let mut row = NodeRow::new(&rollout, position);
             let (because, next) = not_targeted(obstacle().as_ref());
             let refused = refused_aside(&rollout, position);
-            let pod = format!("its pod is removed or kept by {controller}");
+            let pod = format!("{controller} decides if its pod is removed");
             row.message = joined([Some(because), Some(pod), refused].into_iter().flatten());
             (row, next)
         }
@@ -200,9 +200,9 @@ fn reported_answer(
     let mut node = NodeRow::of_pods(name, pods.map_or(&[][..], Vec::as_slice));
     let record = reported.record.as_ref();
     if record.is_some_and(|record| record.failed.contains(name)) {
-        node.message += "; the controller reported that it failed after it got this revision";
+        node.message += "; the controller reported that the node failed with this revision";
     } else if pods.is_none() {
-        node.message += "; whether there is such a node is not known";
+        node.message += "; it is not known if this node exists";
     }
     let phase = reported.phase();
     Ok(WhyAnswer {
@@ -214,7 +214,8 @@ fn reported_answer(
         reversal: None,
         node,
         next: format!(
-            "not known without nodes; ask a person with the ClusterRole yurt-ds-viewer: yurt-ds ctl why {key} {name}"
+            "not known, because you may not list nodes; with the ClusterRole yurt-ds-viewer, run: yurt-ds ctl why \
+             {key} {name}"
         ),
         docs: None,
         unknown: iter::once("nodes")
@@ -231,7 +232,7 @@ fn sentences(answer: &WhyAnswer, colour: bool) -> String {
         (Some(since), Some(age)) => format!("for {age} (since {since})"),
         _ => String::new(),
     };
-    let pods: Vec<String> = node.pods.iter().map(PodRow::words).collect();
+    let pods: Vec<String> = node.pods.iter().map(PodRow::text).collect();
     let pods = if pods.is_empty() {
         "none".to_owned()
     } else {
@@ -245,7 +246,7 @@ fn sentences(answer: &WhyAnswer, colour: bool) -> String {
         answer.name,
         answer.phase,
         match answer.phase {
-            "Invalid" => "yurt-ds touches nothing",
+            "Invalid" => "yurt-ds replaces no pods",
             _ => &answer.phase_message,
         }
     );

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use super::access::CALL_DEADLINE;
 use super::code::Code;
 use super::context::Context;
+use super::daemonset_api::whole;
 use super::error::CliError;
-use super::kinds::whole;
 use super::look::Look;
 use super::lookup;
 use super::view::ClusterView;
@@ -34,7 +34,7 @@ pub(super) enum Annotation {
         /// New value.
         value: String,
         /// Message for the caller after the write.
-        said: String,
+        message: String,
     },
 }
 
@@ -57,19 +57,19 @@ pub(super) async fn annotate(
         // Ignore a missing object here: `lookup::look` returns the error for it.
         let seen = found.map(|set| set.metadata).unwrap_or_default();
         let (view, look) = lookup::look(access, key, context.clock.now()).await?;
-        let (value, said) = match judge(&view, &look)? {
-            Annotation::Kept(said) => return Ok(said),
-            Annotation::Set { value, said } => (value, said),
+        let (value, message) = match judge(&view, &look)? {
+            Annotation::Kept(message) => return Ok(message),
+            Annotation::Set { value, message } => (value, message),
         };
         let changes = vec![set(&["metadata", "annotations", annotation], json!(value))];
         let doing = format!("annotate DaemonSet {key}");
         if write_if_unchanged(context, &doing, key, &seen, changes).await? {
-            return Ok(said);
+            return Ok(message);
         }
     }
     Err(CliError::new(
         Code::Failed,
-        format!("{key} kept changing while it was looked at; nothing was changed. Try again."),
+        format!("Nothing was changed, because {key} changed during every attempt. Try again."),
     ))
 }
 

@@ -10,9 +10,9 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use futures::FutureExt as _;
 
-use crate::cli::edge::SERVER;
+use crate::cli::node::SERVER;
 use crate::clock::Clock;
-use crate::ctl::edge::{Connector, Edge, Stream};
+use crate::ctl::node::{Connector, NodeClient, Stream};
 use crate::k8s::client::Role;
 use crate::ota_server::{Agent, AgentConfig, serve_stream};
 use crate::sim::cluster::{Cluster, Count, Fault, FaultGuard};
@@ -41,7 +41,7 @@ impl Agents {
         }
         let agents = Self { of };
         let waited = tokio::time::timeout(STARTING, agents.know_their_pods()).await;
-        waited.context("the agents do not learn their pods")?;
+        waited.context("the agents have not received their pods")?;
         Ok(agents)
     }
 
@@ -50,12 +50,13 @@ impl Agents {
     /// # Errors
     ///
     /// Fails if the node does not exist.
-    pub fn edge(&self, node: &str) -> Result<Edge> {
+    pub fn client(&self, node: &str) -> Result<NodeClient> {
         let agent = self
             .of
             .get(node)
             .with_context(|| format!("no agent on {node}"))?;
-        Edge::through(SERVER, connector(agent.clone())).map_err(|error| anyhow::anyhow!("{error}"))
+        NodeClient::through(SERVER, connector(agent.clone()))
+            .map_err(|error| anyhow::anyhow!("{error}"))
     }
 
     async fn know_their_pods(&self) {

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::script::{FleetPlan, Rollout, Script, ScriptEngine};
-use super::{ota, script};
+use super::scenario::{FleetPlan, Rollout, RolloutEngine, Scenario};
+use super::{ota, scenario};
 use crate::cli::sim::{BadRevision, PlayArgs, Story};
 use crate::core::{IntOrPercent, Mode};
 use crate::sim::kubelet::Behaviour;
@@ -12,10 +12,10 @@ use crate::sim::kubelet::Behaviour;
 const NODES: u32 = 200;
 
 impl Story {
-    /// Returns the script of the story.
-    pub(super) fn script(self) -> Script {
+    /// Returns the scenario of the story.
+    pub(super) fn scenario(self) -> Scenario {
         match self {
-            Self::Offline => script::three_nodes(),
+            Self::Offline => scenario::three_nodes(),
             Self::Ota => ota::story(),
         }
     }
@@ -90,9 +90,9 @@ impl PlayArgs {
             flapping,
             rollout: Rollout {
                 engine: match self.native {
-                    true => ScriptEngine::Native,
+                    true => RolloutEngine::Native,
                     false => {
-                        ScriptEngine::YurtDs(self.strategy.unwrap_or(Mode::AdvancedRollingUpdate))
+                        RolloutEngine::YurtDs(self.strategy.unwrap_or(Mode::AdvancedRollingUpdate))
                     }
                 },
                 max_unavailable: self.max_unavailable.unwrap_or(IntOrPercent::Percent(10)),
@@ -114,7 +114,8 @@ impl PlayArgs {
 }
 
 impl BadRevision {
-    fn apply(self, good: Behaviour) -> Behaviour {
+    /// Returns the behavior of containers that work as `good` except for this failure.
+    pub(super) fn apply(self, good: Behaviour) -> Behaviour {
         let soon = Duration::from_secs(2);
         match self {
             Self::Crash => Behaviour {
@@ -193,7 +194,7 @@ mod tests {
         let Command::Sim(args) = cli.unwrap().command else {
             panic!("another command");
         };
-        let error = crate::demo::scripts(&args.play, 1).unwrap_err();
+        let error = crate::demo::scenarios(&args.play, 1).unwrap_err();
         assert!(error.contains("--story"), "{error}");
         let unknown = Cli::try_parse_from(["yurt-ds", "sim", "--story", "romeo"]).unwrap_err();
         assert!(unknown.to_string().contains("ota"), "{unknown}");

@@ -66,8 +66,8 @@ pub(super) async fn run(args: KubeletsArgs) -> anyhow::Result<()> {
     println!("{} fake nodes are ready", args.nodes);
     if args.lease.is_none() {
         eprintln!(
-            "They renew no Lease: a cluster that runs the node lifecycle controller takes them for lost after its grace \
-             period (50s by default). To prevent that: --lease 10s"
+            "They don't renew Leases, so the node lifecycle controller marks them as lost after its grace period \
+             (50s by default). To prevent that: --lease 10s"
         );
     }
     let mut lines = lines();
@@ -123,7 +123,7 @@ async fn steer(kubelets: &Kubelets, args: &KubeletsArgs, line: &str) -> anyhow::
                 .behaviour(pattern, behaviour(args.options().behaviour, words)?)
                 .await
         }
-        _ => anyhow::bail!("unknown: write offline, online, remove, flap or image"),
+        _ => anyhow::bail!("unknown command: use offline, online, remove, flap or image"),
     }
 }
 
@@ -142,7 +142,7 @@ fn behaviour(mut from: Behaviour, words: &[&str]) -> anyhow::Result<Behaviour> {
             "evicted" => from.evicted = true,
             "error" => from.image_error = true,
             "never-ready" => from.never_ready = true,
-            _ => anyhow::bail!("`{word}` is no behaviour of an image"),
+            _ => anyhow::bail!("`{word}` is not a behaviour of an image"),
         }
     }
     Ok(from)

@@ -6,12 +6,12 @@ use std::time::Duration;
 use super::agents::is_agent;
 use super::monitor::MonitorRecord;
 use super::report::{DeviceOwner, Promise, TypedCommand};
-use super::script::{
-    CommandPurpose, OwnerCommand, Rollout, Script, ScriptEngine, ScriptStep, ScriptedEvent,
+use super::run::{DemoRun, RunEnd};
+use super::scenario::{
+    CommandPurpose, OwnerCommand, Rollout, RolloutEngine, Scenario, ScenarioEvent, ScenarioStep,
     seconds, step,
 };
 use super::shell::CommandRecord;
-use super::stage::{DemoStage, StoryEnd};
 use crate::core::{IntOrPercent, Mode};
 use crate::sim::cluster::Count;
 use crate::sim::kubelet::Behaviour;
@@ -24,16 +24,16 @@ const OTHER: &str = "edge-2";
 const PULL: Duration = seconds(12);
 
 /// Returns the OTA play: a new version is released, and one of three node owners confirms the upgrade.
-pub(super) fn story() -> Script {
+pub(super) fn story() -> Scenario {
     let new = Behaviour {
         pull: PULL,
         ..Behaviour::default()
     };
-    Script {
-        title: "OTA: the owner of a node decides".to_owned(),
+    Scenario {
+        title: "OTA: the node owner decides".to_owned(),
         nodes: (1..=3).map(|number| format!("edge-{number}")).collect(),
         rollout: Rollout {
-            engine: ScriptEngine::YurtDs(Mode::Ota),
+            engine: RolloutEngine::YurtDs(Mode::Ota),
             max_unavailable: IntOrPercent::Percent(10),
             min_ready: Duration::ZERO,
             old: "nginx:1.19.4".to_owned(),
@@ -54,80 +54,80 @@ pub(super) fn story() -> Script {
     }
 }
 
-fn steps() -> Vec<ScriptStep> {
+fn steps() -> Vec<ScenarioStep> {
     let typed = |at, aim, line: &str, say: &str| {
         let typing = OwnerCommand {
             node: OWNED.to_owned(),
             line: line.to_owned(),
             aim,
         };
-        step(at, ScriptedEvent::Type(typing), say)
+        step(at, ScenarioEvent::Type(typing), say)
     };
     let own = |verb: &str, flags: &str| format!("yurt-ds ctl {verb} {{{OWNED}}}{flags}");
     vec![
         step(
             0,
-            ScriptedEvent::Tell,
-            "nginx:1.19.4 runs on three edge nodes; the DaemonSet says update-strategy: OTA. The owner of edge-1 sits in \
-             front of it, and asks its own ota-server what runs there.",
+            ScenarioEvent::Tell,
+            "nginx:1.19.4 runs on three edge nodes; the DaemonSet has update-strategy: OTA. The owner of edge-1 \
+             works on that node, and asks its ota-server which pods run there.",
         ),
         typed(3, CommandPurpose::Read, "yurt-ds ctl pods", ""),
         step(
             9,
-            ScriptedEvent::SetImage,
-            "The image changes to nginx:1.19.5. Nothing is replaced: every pod gets the condition PodNeedUpgrade, and \
-             owners decide.",
+            ScenarioEvent::SetImage,
+            "The image changes to nginx:1.19.5. No pod is replaced: every pod gets the condition PodNeedUpgrade, and \
+             the node owners decide.",
         ),
         typed(
             15,
             CommandPurpose::Ask,
             "yurt-ds ctl upgrade",
-            "What is new here?",
+            "Which updates are available?",
         ),
         typed(
             21,
             CommandPurpose::Pull,
             &own("imagepull", " --wait"),
-            "The owner has the new image pulled ahead; the old pod goes on serving meanwhile.",
+            "The owner requests the pull of the new image. The old pod keeps running.",
         ),
         typed(
             23,
             CommandPurpose::Slip,
             &format!("yurt-ds ctl upgrade {{{OTHER}}}"),
-            "A slip: this pod runs on edge-2, which has an owner of its own.",
+            "A mistake: this pod runs on edge-2, which has another owner.",
         ),
         step(
             25,
-            ScriptedEvent::Cut(OWNED.to_owned()),
-            "The link to the cloud breaks. What runs here can be read all the same …",
+            ScenarioEvent::Cut(OWNED.to_owned()),
+            "The connection to the cloud fails. The pods of this node can still be listed …",
         ),
         typed(26, CommandPurpose::Read, "yurt-ds ctl pods", ""),
         typed(
             27,
             CommandPurpose::Away,
             &own("upgrade", ""),
-            "… and nothing is replaced, now or later.",
+            "… but no pod is replaced, now or later.",
         ),
-        step(28, ScriptedEvent::Mend, ""),
+        step(28, ScenarioEvent::Mend, ""),
         typed(
             32,
             CommandPurpose::Confirm,
             &own("upgrade", " --wait"),
-            "The link is back, and this is a good moment. The owner confirms: this pod is replaced, and no other.",
+            "The connection is back. The owner confirms the upgrade: only this pod is replaced.",
         ),
         typed(33, CommandPurpose::Read, "yurt-ds ctl pods", ""),
         step(
             34,
-            ScriptedEvent::Tell,
-            "edge-1 runs nginx:1.19.5. The other two go on with nginx:1.19.4 until their owners say so.",
+            ScenarioEvent::Tell,
+            "edge-1 runs nginx:1.19.5. The other two keep nginx:1.19.4 until their owners confirm.",
         ),
     ]
 }
 
-impl DemoStage {
+impl DemoRun {
     /// Returns the node owner's actions and their results; `None` if no owner types commands in the play.
     pub(super) fn owner(&self, record: &MonitorRecord) -> Option<DeviceOwner> {
-        let node = self.script.owner.clone()?;
+        let node = self.scenario.owner.clone()?;
         let typed = self.typed();
         let seen = record.nodes.get(&node);
         let now = self.world.cluster.requests();
@@ -144,7 +144,7 @@ impl DemoStage {
             upgraded_in: took(CommandPurpose::Confirm),
             without_pod: seen
                 .and_then(|seen| Some(seen.updated?.saturating_sub(seen.taken?).into())),
-            pull: self.script.new.pull.into(),
+            pull: self.scenario.new.pull.into(),
             pod_deletions: number("delete", "pods"),
             pod_patches: number("patch", "pods"),
             commands: typed.iter().map(command).collect(),
@@ -157,7 +157,7 @@ impl DemoStage {
         &self,
         owner: &DeviceOwner,
         record: &MonitorRecord,
-        ending: &StoryEnd,
+        ending: &RunEnd,
     ) -> Vec<Promise> {
         let typed = self.typed();
         let of = |aim| {
@@ -170,7 +170,11 @@ impl DemoStage {
         let confirmed = of(CommandPurpose::Confirm).next().map(|one| one.began);
         let pulled = of(CommandPurpose::Pull).next().and_then(|one| one.ended);
         let taken = |name: &str| record.nodes.get(name).and_then(|node| node.taken);
-        let mut others = self.script.nodes.iter().filter(|name| **name != owner.node);
+        let mut others = self
+            .scenario
+            .nodes
+            .iter()
+            .filter(|name| **name != owner.node);
         let uids = record.uids();
         let untouched = |name: &String| {
             let uid = uids.get(name);
@@ -180,40 +184,40 @@ impl DemoStage {
         let node = &owner.node;
         vec![
             promise(
-                *ending == StoryEnd::Announced
+                *ending == RunEnd::Announced
                     && ended_well(CommandPurpose::Confirm)
                     && record.replaced == 1
                     && confirmed.is_some()
                     && taken(node) >= confirmed,
-                format!("the pod of {node} was replaced once, after its owner had confirmed it"),
+                format!("the pod of {node} was replaced once, after its owner confirmed"),
             ),
             promise(
                 ended_well(CommandPurpose::Pull)
                     && pulled.map(|(at, _)| at) <= confirmed
                     && owner.without_pod.is_some_and(|time| time < owner.pull),
-                "the image was there before: the upgrade did not wait for a pull".to_owned(),
+                "the image was pulled before: the upgrade did not wait for a pull".to_owned(),
             ),
             promise(
                 others.all(untouched),
-                "the pods of the other nodes are the same as before, by their UIDs".to_owned(),
+                "the pods of the other nodes were not replaced (same UIDs)".to_owned(),
             ),
             promise(
                 ended_well(CommandPurpose::Read)
                     && of(CommandPurpose::Read).all(|one| one.requests == 0),
-                "ctl pods was answered from the node's memory: no API request".to_owned(),
+                "ctl pods was answered from the node's cache, without an API request".to_owned(),
             ),
             promise(
                 of(CommandPurpose::Slip).count() > 0
                     && of(CommandPurpose::Slip).all(|one| refused(one) && one.requests == 0),
-                "a pod of another node was refused, without an API request".to_owned(),
+                "an upgrade of another node's pod was rejected, without an API request".to_owned(),
             ),
             promise(
                 of(CommandPurpose::Away).count() > 0 && of(CommandPurpose::Away).all(refused),
-                "without the cloud pods could be read, and an upgrade was refused".to_owned(),
+                "without the cloud, pods were listed and an upgrade was rejected".to_owned(),
             ),
             promise(
                 (owner.pod_patches, owner.pod_deletions) == (1, 1),
-                "one API write for the pull, one for the upgrade".to_owned(),
+                "one API write for the pull, and one for the upgrade".to_owned(),
             ),
         ]
     }

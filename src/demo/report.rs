@@ -24,7 +24,7 @@ pub struct DemoReport {
     pub strategy: String,
     /// Number of nodes in the fleet.
     pub nodes: usize,
-    /// `max-unavailable` as the script sets it, a number or a percentage.
+    /// `max-unavailable` as the scenario sets it, a number or a percentage.
     pub max_unavailable: String,
     /// `max-unavailable` as a number of nodes.
     pub allowed: usize,
@@ -249,8 +249,8 @@ impl DemoReport {
             &self.ending,
             WIDTH,
         ));
-        for told in self.timeline.iter().filter(|_| in_full) {
-            out.push_str(&told.text("    "));
+        for line in self.timeline.iter().filter(|_| in_full) {
+            out.push_str(&line.text("    "));
         }
         let mut line = |first: &str, text: &str| out.push_str(&hanging(first, text, WIDTH));
         for (name, fact) in self.facts() {
@@ -269,11 +269,11 @@ impl DemoReport {
             None => self.fleet_facts(),
         };
         if self.lost_after_update > 0 {
-            let lost = format!("{} nodes are NotReady since", self.lost_after_update);
+            let lost = format!("{} nodes became NotReady", self.lost_after_update);
             facts.push(("after the update", lost));
         }
         if let Some(writes) = &self.writes {
-            facts.push(("writes of yurt-ds", writes.words()));
+            facts.push(("writes of yurt-ds", writes.text()));
         }
         facts
     }
@@ -291,8 +291,8 @@ impl DemoReport {
                     self.most_down, self.most_down_at, self.allowed, self.max_unavailable
                 ),
             ),
-            ("offline at the end", self.offline_words()),
-            ("returned and followed", self.followed_words()),
+            ("offline at the end", self.offline_text()),
+            ("returned and updated", self.followed_text()),
         ]
     }
 
@@ -309,30 +309,30 @@ impl DemoReport {
         }
     }
 
-    fn offline_words(&self) -> String {
+    fn offline_text(&self) -> String {
         let (all, old, between) = (self.offline, self.offline_outdated, self.lost_in_between);
         let follow = if self.strategy == Mode::Ota.to_string() {
-            "; their owners decide"
+            "; their node owners decide"
         } else {
-            " and follow when they return"
+            " and are updated when they return"
         };
         let parts = [
             (old, format!("{old} run the old image{follow}")),
             (
                 between,
-                format!("{between} went away while they were updated"),
+                format!("{between} went offline during their update"),
             ),
         ];
         let parts = parts.into_iter().filter(|(nodes, _)| *nodes > 0);
-        let parts: Vec<String> = parts.map(|(_, words)| words).collect();
+        let parts: Vec<String> = parts.map(|(_, parts)| parts).collect();
         match (all, parts.is_empty()) {
             (0, _) => "none".to_owned(),
-            (all, true) => format!("{all}, all of them updated before"),
+            (all, true) => format!("{all}, all already updated"),
             (all, false) => format!("{all}, of which {}", parts.join(", ")),
         }
     }
 
-    fn followed_words(&self) -> String {
+    fn followed_text(&self) -> String {
         let took = self
             .followed
             .iter()
@@ -342,7 +342,7 @@ impl DemoReport {
         };
         let nodes = self.followed.len();
         format!(
-            "{nodes} of the nodes that had been offline, {shortest}s to {longest}s after their return"
+            "{nodes} nodes that were offline before, {shortest}s to {longest}s after their return"
         )
     }
 }
@@ -360,7 +360,7 @@ impl DeviceOwner {
         vec![
             ("updated", format!("{updated} of {nodes} nodes")),
             (
-                "image pulled ahead",
+                "image pulled first",
                 format!("in {}", seconds(self.pulled_in)),
             ),
             (
@@ -387,10 +387,10 @@ impl DeviceOwner {
 }
 
 impl WriteCounts {
-    fn words(&self) -> String {
-        let mut words = Vec::new();
+    fn text(&self) -> String {
+        let mut parts = Vec::new();
         if self.pod_deletions > 0 {
-            words.push(format!(
+            parts.push(format!(
                 "{} pods replaced with {} deletions ({})",
                 self.replaced_pods,
                 self.pod_deletions,
@@ -398,23 +398,23 @@ impl WriteCounts {
             ));
         }
         if self.pod_patches > 0 {
-            words.push(format!("{} pod conditions", self.pod_patches));
+            parts.push(format!("{} pod conditions", self.pod_patches));
         }
         if self.jobs > 0 {
-            words.push(match self.jobs {
-                1 => "1 Job that pulls".to_owned(),
-                jobs => format!("{jobs} Jobs that pull"),
+            parts.push(match self.jobs {
+                1 => "1 pull Job".to_owned(),
+                jobs => format!("{jobs} pull Jobs"),
             });
         }
-        words.push(format!(
+        parts.push(format!(
             "{} changes of the DaemonSet's status",
             self.status_patches
         ));
-        words.push(match self.events {
+        parts.push(match self.events {
             1 => "1 Event".to_owned(),
             events => format!("{events} Events"),
         });
-        words.join(", ")
+        parts.join(", ")
     }
 
     fn per_pod(&self) -> String {

@@ -2,7 +2,7 @@
 
 use std::io::{IsTerminal as _, Write as _};
 
-use super::view::Canvas;
+use super::frame::Canvas;
 use crate::core::foreign::styled;
 
 /// Assumed size of a terminal that doesn't report its size.

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use clap::ValueEnum as _;
 use futures::StreamExt as _;
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::Node;
@@ -16,8 +17,8 @@ use kube::{Api, Client, ResourceExt as _};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-use crate::cli::edge::SERVER;
-use crate::cli::sim::ServeArgs;
+use crate::cli::node::SERVER;
+use crate::cli::sim::{BadRevision, ServeArgs};
 use crate::clock::Clock;
 use crate::demo::agents;
 use crate::demo::{first_daemonset, screen};
@@ -37,7 +38,7 @@ const FIRST_STEPS: &str = "
   kubectl annotate node edge-2 sim.yurt-ds.io/offline=true
   kubectl set image ds/nginx-daemonset nginx=nginx:1.19.5
   kubectl get pods -o wide --watch                             # and: yurt-ds ctl status nginx-daemonset
-  kubectl annotate node edge-2 sim.yurt-ds.io/offline-         # half a minute later its pod follows
+  kubectl annotate node edge-2 sim.yurt-ds.io/offline-         # 30s later its pod is updated
 
 ";
 
@@ -57,14 +58,15 @@ pub async fn run(args: ServeArgs, mut shutdown: Shutdown) -> Result<ExitCode> {
         Some(node) => Some(AgentAddress::open(node, &names, args.ota_listen).await?),
         None => None,
     };
+    let usual = Behaviour {
+        pull: args.pull,
+        ..Behaviour::default()
+    };
     let world = World::start(WorldSetup {
         clock: Clock::System,
         seed: args.seed,
         kubelets: kubelet::KubeletOptions {
-            behaviour: Behaviour {
-                pull: args.pull,
-                ..Behaviour::default()
-            },
+            behaviour: usual.clone(),
             offline: Outage::MARKED,
             lease: Some(Duration::from_secs(10)),
             jitter: Duration::from_millis(300),
@@ -76,6 +78,14 @@ pub async fn run(args: ServeArgs, mut shutdown: Shutdown) -> Result<ExitCode> {
     });
     let nodes = names.iter().map(FakeNodeSpec::named).collect();
     world.kubelets.add_nodes(nodes).await?;
+    for bad in BadRevision::value_variants() {
+        let name = bad
+            .to_possible_value()
+            .context("a way to fail without a name")?;
+        let images = format!("*:{}", name.get_name());
+        let behaviour = bad.apply(usual.clone());
+        world.kubelets.behaviour(&images, behaviour).await?;
+    }
     if !args.empty {
         create_first(&world.client()).await?;
     }
@@ -230,7 +240,7 @@ async fn steer(cluster: Cluster, client: Client, kubelets: Kubelets) {
             _ => Ok(()),
         };
         if let Err(error) = steered {
-            tracing::warn!(node = name, %error, "Cannot steer this node");
+            tracing::warn!(node = name, %error, "Cannot control this node");
         }
     }
 }

@@ -9,12 +9,12 @@ use clap::Parser as _;
 use tokio::time::Instant;
 
 use super::report::{Line, LineKind, Time};
-use super::script::CommandPurpose;
+use super::scenario::CommandPurpose;
 use crate::cli::ctl::Verb;
 use crate::cli::{Cli, Command};
 use crate::clock::Clock;
 use crate::ctl::Screen;
-use crate::ctl::edge::perform_edge;
+use crate::ctl::node::perform_on_node;
 use crate::demo::agents::{Agents, is_agent};
 use crate::sim::cluster::{Cluster, Count};
 use crate::task::Task;
@@ -59,7 +59,7 @@ pub(super) struct Shell {
     ended: Vec<CommandRecord>,
     running: Option<(Arc<Mutex<CommandRecord>>, Task)>,
     /// Number of lines of the current command that are already in the timeline, including the command line.
-    told: usize,
+    shown: usize,
 }
 
 impl Shell {
@@ -72,7 +72,7 @@ impl Shell {
             start,
             ended: Vec::new(),
             running: None,
-            told: 0,
+            shown: 0,
         }
     }
 
@@ -84,12 +84,15 @@ impl Shell {
     pub(super) fn type_in(&mut self, node: &str, line: String, aim: CommandPurpose) -> Result<()> {
         let cli = Cli::try_parse_from(line.split_whitespace())?;
         let Command::Ctl(args) = cli.command else {
-            bail!("{line}: not a command of ctl");
+            bail!("{line}: not a ctl command");
         };
-        let Verb::Edge(verb) = args.verb else {
-            bail!("{line}: not a command for a node");
+        let Verb::Node(verb) = args.verb else {
+            bail!("{line}: not a ctl command for a node");
         };
-        let edge = self.agents.edge(node)?.in_namespace(args.access.namespace);
+        let client = self
+            .agents
+            .client(node)?
+            .in_namespace(args.access.namespace);
         let typed = Arc::new(Mutex::new(CommandRecord {
             node: node.to_owned(),
             line,
@@ -109,7 +112,7 @@ impl Shell {
                 line: Vec::new(),
             };
             let mut screen = Screen::new(&mut paper, false, false);
-            let ended = perform_edge(&verb, &edge, &mut screen, &clock).await;
+            let ended = perform_on_node(&verb, &client, &mut screen, &clock).await;
             let code = ended.unwrap_or_else(|error| {
                 paper.print(&error.to_string());
                 error.code
@@ -119,7 +122,7 @@ impl Shell {
             sheet.ended = Some((start.elapsed(), code.number()));
         };
         self.running = Some((typed, Task::spawn(work)));
-        self.told = 0;
+        self.shown = 0;
         Ok(())
     }
 
@@ -134,12 +137,12 @@ impl Shell {
             voice,
             text,
         };
-        let prompt = (self.told == 0).then(|| line(typed.began, LineKind::Typed, typed.prompt()));
-        let told = self.told.saturating_sub(1);
-        let printed = typed.printed.iter().skip(told);
+        let prompt = (self.shown == 0).then(|| line(typed.began, LineKind::Typed, typed.prompt()));
+        let shown = self.shown.saturating_sub(1);
+        let printed = typed.printed.iter().skip(shown);
         let printed = printed.map(|(at, text)| line(*at, LineKind::Printed, text.clone()));
         let news = prompt.into_iter().chain(printed).collect();
-        self.told = typed.printed.len() + 1;
+        self.shown = typed.printed.len() + 1;
         if typed.ended.is_some() {
             self.ended.push(typed);
             self.running = None;

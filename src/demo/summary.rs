@@ -4,28 +4,28 @@ use std::collections::BTreeMap;
 
 use super::monitor::{MonitorRecord, MonitoredNode};
 use super::report::{DemoReport, FollowedRollout, Promise, Time, WriteCounts};
-use super::script::ScriptEngine;
-use super::stage::{DemoStage, StoryEnd};
+use super::run::{DemoRun, RunEnd};
+use super::scenario::RolloutEngine;
 use crate::core::Mode;
 use crate::k8s::client::Role;
 use crate::sim::cluster::Count;
 
-impl DemoStage {
+impl DemoRun {
     /// Returns the report of the play.
-    pub(super) fn report(&mut self, ending: &StoryEnd) -> DemoReport {
+    pub(super) fn report(&mut self, ending: &RunEnd) -> DemoReport {
         self.timeline.sort_by_key(|line| line.at);
         let record = self.record();
         let nodes = &record.nodes;
         let offline = nodes.values().filter(|node| !node.ready);
-        let rollout = &self.script.rollout;
+        let rollout = &self.scenario.rollout;
         let mut report = DemoReport {
-            title: self.script.title.clone(),
+            title: self.scenario.title.clone(),
             seed: self.seed,
             strategy: match rollout.engine {
-                ScriptEngine::YurtDs(mode) => mode.to_string(),
-                ScriptEngine::Native => "native RollingUpdate".to_owned(),
+                RolloutEngine::YurtDs(mode) => mode.to_string(),
+                RolloutEngine::Native => "native RollingUpdate".to_owned(),
             },
-            nodes: self.script.nodes.len(),
+            nodes: self.scenario.nodes.len(),
             max_unavailable: rollout.max_unavailable.to_string(),
             allowed: self.allowed(),
             most_down: record.peak.0,
@@ -43,8 +43,8 @@ impl DemoStage {
             changed_at: self.changed.map(Time::from),
             updated_at: updated_at(nodes),
             ended_at: self.now().into(),
-            ending: words(ending, &record, self.script.nodes.len()),
-            writes: (rollout.engine != ScriptEngine::Native).then(|| self.writes(record.replaced)),
+            ending: outcome(ending, &record, self.scenario.nodes.len()),
+            writes: (rollout.engine != RolloutEngine::Native).then(|| self.writes(record.replaced)),
             owner: self.owner(&record),
             promises: Vec::new(),
             timeline: self.timeline.clone(),
@@ -55,10 +55,10 @@ impl DemoStage {
 
     /// Returns `max-unavailable`, resolved to a number of nodes.
     pub(super) fn allowed(&self) -> usize {
-        self.script
+        self.scenario
             .rollout
             .max_unavailable
-            .resolve(self.script.nodes.len())
+            .resolve(self.scenario.nodes.len())
     }
 
     /// Returns the numbers of the controller's write requests since the play began.
@@ -81,7 +81,7 @@ impl DemoStage {
         &self,
         report: &DemoReport,
         record: &MonitorRecord,
-        ending: &StoryEnd,
+        ending: &RunEnd,
     ) -> Vec<Promise> {
         let Some(writes) = &report.writes else {
             return Vec::new(); // the native controller has none of yurt-ds's guarantees
@@ -93,37 +93,40 @@ impl DemoStage {
         if let Some(owner) = &report.owner {
             return self.promises_to(owner, record, ending);
         }
-        if self.script.rollout.engine == ScriptEngine::YurtDs(Mode::Ota) {
-            let asked = *ending == StoryEnd::Announced && writes.pod_deletions == 0;
-            return vec![promise("no pod was replaced; every owner is asked", asked)];
+        if self.scenario.rollout.engine == RolloutEngine::YurtDs(Mode::Ota) {
+            let asked = *ending == RunEnd::Announced && writes.pod_deletions == 0;
+            return vec![promise(
+                "no pod was replaced; all node owners were notified",
+                asked,
+            )];
         }
         let budget = promise(
             "never more nodes down at once than allowed",
             report.most_down <= report.allowed,
         );
-        if self.script.doomed {
-            let stopped = matches!(ending, StoryEnd::Stopped(_));
+        if self.scenario.doomed {
+            let stopped = matches!(ending, RunEnd::Stopped(_));
             return vec![
                 budget,
-                promise("a revision that fails stops by itself", stopped),
+                promise("the guard stopped the failing revision", stopped),
             ];
         }
         let mut online = record.nodes.values().filter(|node| node.ready);
         let mut away = self.away.iter().filter_map(|name| record.nodes.get(name));
-        let complete = matches!(ending, StoryEnd::Complete(_));
+        let complete = matches!(ending, RunEnd::Complete(_));
         let frugal = writes.pod_deletions == writes.replaced_pods as u64;
         let frugal = promise("one API write per replaced pod", frugal);
-        if matches!(ending, StoryEnd::TimeUp) {
+        if matches!(ending, RunEnd::TimeUp) {
             return vec![budget, frugal]; // other guarantees need a rollout that has ended
         }
         vec![
             budget,
             promise(
-                "offline nodes held up nobody: every online node was updated",
+                "offline nodes did not block the rollout: all online nodes were updated",
                 complete && online.all(|node| node.updated.is_some()),
             ),
             promise(
-                "nodes that returned were updated without anyone's help",
+                "nodes that returned were updated automatically",
                 away.all(|node| !node.ready || node.updated.is_some()),
             ),
             frugal,
@@ -153,23 +156,23 @@ fn followed(away: &[String], nodes: &BTreeMap<String, MonitoredNode>) -> Vec<Fol
     followed
 }
 
-fn words(ending: &StoryEnd, record: &MonitorRecord, nodes: usize) -> String {
+fn outcome(ending: &RunEnd, record: &MonitorRecord, nodes: usize) -> String {
     match ending {
-        StoryEnd::Complete(0) => "complete".to_owned(),
-        StoryEnd::Complete(1) => "complete. 1 node is offline".to_owned(),
-        StoryEnd::Complete(offline) => format!("complete. {offline} nodes are offline"),
-        StoryEnd::Stopped(words) => format!("stopped by itself ({words})"),
-        StoryEnd::Announced if record.updated() > 0 => format!(
-            "{} of {nodes} owners confirmed, the others are asked (OTA)",
+        RunEnd::Complete(0) => "complete".to_owned(),
+        RunEnd::Complete(1) => "complete. 1 node is offline".to_owned(),
+        RunEnd::Complete(offline) => format!("complete. {offline} nodes are offline"),
+        RunEnd::Stopped(reason) => format!("stopped automatically ({reason})"),
+        RunEnd::Announced if record.updated() > 0 => format!(
+            "{} of {nodes} node owners confirmed, the others were notified (OTA)",
             record.updated()
         ),
-        StoryEnd::Announced => "every owner is asked (OTA)".to_owned(),
-        StoryEnd::Stuck => format!(
-            "stuck at {}%: nothing moves any more",
+        RunEnd::Announced => "all node owners were notified (OTA)".to_owned(),
+        RunEnd::Stuck => format!(
+            "stuck at {}%: nothing changes any more",
             record.updated() * 100 / nodes.max(1)
         ),
-        StoryEnd::TimeUp => format!(
-            "the time was up at {}%",
+        RunEnd::TimeUp => format!(
+            "the time ended at {}%",
             record.updated() * 100 / nodes.max(1)
         ),
     }

@@ -7,8 +7,8 @@ use clap::Parser as _;
 async fn played(flags: &str, seed: u64) -> DemoReport {
     let words = ["sim"].into_iter().chain(flags.split_whitespace());
     let args = Typed::parse_from(words).sim.play;
-    let script = args.fleet(seed).unwrap().script();
-    play(script, seed).await.unwrap()
+    let scenario = args.fleet(seed).unwrap().scenario();
+    play(scenario, seed).await.unwrap()
 }
 
 #[derive(clap::Parser)]
@@ -40,20 +40,20 @@ fn without_chance(report: &DemoReport) -> (usize, usize, usize, usize, String) {
 
 #[tokio::test(start_paused = true)]
 async fn two_nodes_go_offline_and_follow_one_at_a_time_when_they_return() {
-    let report = play(script::three_nodes(), 1).await.unwrap();
+    let report = play(scenario::three_nodes(), 1).await.unwrap();
     assert_held(&report);
     assert_eq!(
         (report.updated, report.most_down, report.allowed),
         (3, 1, 1)
     );
-    let told: Vec<&str> = report
+    let lines: Vec<&str> = report
         .timeline
         .iter()
         .map(|line| line.text.as_str())
         .collect();
     let position = |text: &str| {
-        let at = told.iter().position(|line| *line == text);
-        at.unwrap_or_else(|| panic!("{text:?} is not told: {told:#?}"))
+        let at = lines.iter().position(|line| *line == text);
+        at.unwrap_or_else(|| panic!("{text:?} is not told: {lines:#?}"))
     };
     let order = [
         position("edge-1: its old pod is deleted"),
@@ -63,7 +63,7 @@ async fn two_nodes_go_offline_and_follow_one_at_a_time_when_they_return() {
         position("edge-3: its old pod is deleted"),
         position("edge-3 runs nginx:1.19.5"),
     ];
-    assert!(order.is_sorted(), "{told:#?}");
+    assert!(order.is_sorted(), "{lines:#?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -87,7 +87,7 @@ async fn an_owner_asks_pulls_and_confirms_and_the_other_nodes_are_untouched() {
         position("The image changes"),
         position("edge-1 $ yurt-ds ctl upgrade"),
         position("edge-1 $ yurt-ds ctl imagepull nginx-daemonset-"),
-        position("The link is back"),
+        position("The connection is back"),
         position("edge-1: its old pod is deleted"),
         position("edge-1 runs nginx:1.19.5"),
     ];
@@ -95,23 +95,23 @@ async fn an_owner_asks_pulls_and_confirms_and_the_other_nodes_are_untouched() {
     assert!(!report.text(true).contains('{'), "{}", report.text(true));
 }
 
-/// Returns the report of the OTA play after `change` was applied to its script.
-async fn played_with(change: impl FnOnce(&mut Script)) -> DemoReport {
-    let mut script = ota::story();
-    change(&mut script);
-    play(script, 1).await.unwrap()
+/// Returns the report of the OTA play after `change` was applied to its scenario.
+async fn played_with(change: impl FnOnce(&mut Scenario)) -> DemoReport {
+    let mut scenario = ota::story();
+    change(&mut scenario);
+    play(scenario, 1).await.unwrap()
 }
 
-fn is_typed_for(step: &script::ScriptStep, aim: script::CommandPurpose) -> bool {
-    matches!(&step.deed, script::ScriptedEvent::Type(typing) if typing.aim == aim)
+fn is_typed_for(step: &scenario::ScenarioStep, aim: scenario::CommandPurpose) -> bool {
+    matches!(&step.event, scenario::ScenarioEvent::Type(typing) if typing.aim == aim)
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_upgrade_that_waits_for_its_pull_breaks_a_promise() {
-    let without_pull = |script: &mut Script| {
-        script
+    let without_pull = |scenario: &mut Scenario| {
+        scenario
             .steps
-            .retain(|step| !is_typed_for(step, script::CommandPurpose::Pull));
+            .retain(|step| !is_typed_for(step, scenario::CommandPurpose::Pull));
     };
     let report = played_with(without_pull).await;
     let broken = report.promises.iter().filter(|promise| !promise.held);
@@ -120,15 +120,15 @@ async fn an_upgrade_that_waits_for_its_pull_breaks_a_promise() {
     assert_eq!(
         broken,
         [
-            "the image was there before: the upgrade did not wait for a pull",
-            "one API write for the pull, one for the upgrade"
+            "the image was pulled before: the upgrade did not wait for a pull",
+            "one API write for the pull, and one for the upgrade"
         ]
     );
 }
 
 #[tokio::test(start_paused = true)]
 async fn where_the_image_cannot_be_pulled_the_old_pod_stays_and_the_exit_codes_say_so() {
-    let report = played_with(|script| script.new.image_error = true).await;
+    let report = played_with(|scenario| scenario.new.image_error = true).await;
     assert!(!report.held(), "{}", report.text(true));
     assert_eq!(report.updated, 0, "{}", report.text(true));
     let owner = report.owner.as_ref().expect("an owner");
@@ -151,10 +151,10 @@ async fn where_the_image_cannot_be_pulled_the_old_pod_stays_and_the_exit_codes_s
 
 #[tokio::test(start_paused = true)]
 async fn without_a_confirmation_no_pod_is_replaced() {
-    let unconfirmed = |script: &mut Script| {
-        script
+    let unconfirmed = |scenario: &mut Scenario| {
+        scenario
             .steps
-            .retain(|step| !is_typed_for(step, script::CommandPurpose::Confirm));
+            .retain(|step| !is_typed_for(step, scenario::CommandPurpose::Confirm));
     };
     let report = played_with(unconfirmed).await;
     assert!(!report.held(), "{}", report.text(true));
@@ -239,7 +239,7 @@ async fn under_ota_nothing_is_replaced_and_every_owner_is_asked() {
 #[tokio::test(start_paused = true)]
 async fn the_native_rolling_update_is_stuck_where_yurt_ds_completes() {
     let native = played("--nodes 20 --offline 20% --returning 0 --native", 1).await;
-    assert_eq!(native.ending, "stuck at 0%: nothing moves any more");
+    assert_eq!(native.ending, "stuck at 0%: nothing changes any more");
     assert_eq!((native.offline_outdated, native.lost_in_between), (4, 0));
     let ours = played("--nodes 20 --offline 20% --returning 0", 1).await;
     assert_eq!(

@@ -87,7 +87,7 @@ fn stands(set: &k8s::DaemonSet) -> AdvancedStatus {
 }
 
 fn uid_of(pod: &k8s::Pod) -> PodUid {
-    pod.metadata.uid.as_deref().unwrap_or_default().into()
+    pod.uid().into()
 }
 
 /// Decision whether to write numbers to the status.
@@ -235,8 +235,7 @@ impl AdvancedRecord {
     /// Records a pod that the DaemonSet doesn't own. Returns true if the pod is a new orphan, or was an orphan and now has a
     /// controller.
     pub(super) fn note_orphan(&mut self, pod: &k8s::Pod) -> bool {
-        let mut owners = pod.metadata.owner_references.iter().flatten();
-        if owners.any(|owner| owner.controller == Some(true)) {
+        if pod.controller().is_some() {
             self.forget_orphan(&uid_of(pod))
         } else {
             self.note_to_adopt(pod, None)
@@ -247,8 +246,7 @@ impl AdvancedRecord {
     ///
     /// Returns true if the pod was not recorded before.
     pub(super) fn note_made_beside(&mut self, pod: &k8s::Pod) -> bool {
-        let mut owners = pod.metadata.owner_references.iter().flatten();
-        let revision = owners.find(|owner| owner.controller == Some(true));
+        let revision = pod.controller();
         self.note_to_adopt(pod, revision.map(|revision| revision.uid.clone()))
     }
 

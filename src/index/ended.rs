@@ -31,7 +31,7 @@ pub(super) struct RecalledProblem {
     /// Revision of the pods.
     hash: Revision,
     reason: Arc<str>,
-    said: Arc<str>,
+    detail: Arc<str>,
 }
 
 impl RecalledProblem {
@@ -41,7 +41,7 @@ impl RecalledProblem {
         Some(Self {
             hash: state.reported.revision.clone()?,
             reason: failing.reason.clone(),
-            said: failing.said.clone(),
+            detail: failing.message.clone(),
         })
     }
 
@@ -54,7 +54,7 @@ impl RecalledProblem {
             last: None,
             at: now,
             reason: self.reason,
-            said: self.said,
+            detail: self.detail,
         }
     }
 }
@@ -77,7 +77,7 @@ struct Series {
     last: Option<PodUid>,
     at: Timestamp,
     reason: Arc<str>,
-    said: Arc<str>,
+    detail: Arc<str>,
 }
 
 impl Ended {
@@ -175,7 +175,7 @@ impl Ended {
             last: Some(record.pod.uid.clone()),
             at: before.filter(|_| is_known).map_or(now, |series| series.at),
             reason: cut(reason(pod), WORD).into(),
-            said: line(&pod.status.message).into(),
+            detail: line(&pod.status.message).into(),
         };
         self.0.insert(node.clone(), series);
     }
@@ -185,7 +185,7 @@ impl Series {
     fn problem(&self) -> PodProblem {
         PodProblem {
             reason: self.reason.clone(),
-            said: self.said.clone(),
+            detail: self.detail.clone(),
             restarts: 0,
             ended: self.times,
         }
@@ -198,11 +198,11 @@ fn reason(pod: &k8s::Pod) -> &str {
     let mut ended = statuses
         .iter()
         .filter_map(|one| one.state.terminated.as_ref());
-    let said = [
+    let reasons = [
         pod.status.reason.as_str(),
         ended.next().map_or("", |state| state.reason.as_str()),
         pod.status.phase.as_str(),
     ];
-    let mut said = said.into_iter().filter(|word| !word.is_empty());
-    said.next().unwrap_or_default()
+    let mut reasons = reasons.into_iter().filter(|word| !word.is_empty());
+    reasons.next().unwrap_or_default()
 }

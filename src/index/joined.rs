@@ -80,13 +80,13 @@ pub(super) fn fleet(
         None => {
             let new = |by| CrowdIndex::new(by, record.as_ref(), judged_by);
             let list = List::of_all(set, around, counts.map(new));
-            (Arc::new(unjudged(list.nodes)), list.crowd)
+            (Arc::new(with_placeholders(list.nodes)), list.crowd)
         }
     };
     let kept = Arc::make_mut(&mut fleet);
     kept.crowd = crowd.as_ref().map(CrowdIndex::numbers).unwrap_or_default();
     kept.is_proven = is_proven;
-    judge(set, around, kept, record);
+    update_common_fields(set, around, kept, record);
     kept.behind_since = set.note_behind(&kept.revision, now);
     set.cache.looked = true;
     set.cache.fleet = Some(fleet.clone());
@@ -131,15 +131,15 @@ fn forgotten(set: &mut SetRecord, around: &Surroundings<'_>, fleet: &Fleet) -> O
         }
     };
     let names = names(set, around).into_iter();
-    let mut judged = names.map(|name| (node(set, around, &name), name));
-    let wrong = judged.find(|(node, name)| !is_right(name, node.clone()));
+    let mut read = names.map(|name| (node(set, around, &name), name));
+    let wrong = read.find(|(node, name)| !is_right(name, node.clone()));
     let wrong = wrong.map(|(_, name)| name);
     set.cache.crowd = crowd;
     wrong
 }
 
-/// Returns a fleet with these nodes. All other fields are placeholders that `judge` sets.
-fn unjudged(nodes: Vec<Node>) -> Fleet {
+/// Returns a fleet with these nodes. All other fields are placeholders that `update_common_fields` sets.
+fn with_placeholders(nodes: Vec<Node>) -> Fleet {
     Fleet {
         revision: RevisionState::Unknown(RevisionUnknown::NotObserved),
         behind_since: None,
@@ -165,7 +165,7 @@ fn unjudged(nodes: Vec<Node>) -> Fleet {
 }
 
 /// Updates the fields of the fleet that are not about single nodes.
-fn judge(
+fn update_common_fields(
     set: &mut SetRecord,
     around: &Surroundings<'_>,
     kept: &mut Fleet,

@@ -84,7 +84,7 @@ impl FromStr for SetKey {
                 Ok(Self::new(namespace, name))
             }
             _ => Err(format!(
-                "{text:?} is not NAMESPACE/DAEMONSET, such as default/nginx-daemonset"
+                "{text:?} is not of the form NAMESPACE/DAEMONSET, such as default/nginx-daemonset"
             )),
         }
     }

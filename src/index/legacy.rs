@@ -129,7 +129,7 @@ fn refusals(message: &str, since: Timestamp) -> Option<ReportedFailures> {
         let named = names.strip_suffix(OTHERS).unwrap_or(names);
         Some(FailureGroup {
             write,
-            said: said.into(),
+            message: said.into(),
             nodes: read_names(named).0.into_iter().collect(),
             more: names.ends_with(OTHERS),
         })
@@ -199,7 +199,7 @@ fn failing(message: &str) -> Option<FailingPods> {
     let (reason, said) = why.split_once(": ").unwrap_or((why, ""));
     Some(FailingPods {
         reason: reason.into(),
-        said: said.into(),
+        message: said.into(),
         nodes: read_names(nodes).0.into_iter().collect(),
     })
 }
@@ -251,7 +251,7 @@ fn record(status: bool, reason: &str, message: &str) -> Option<FailureRecord> {
             .strip_prefix(JUDGED)
             .or_else(|| part.strip_prefix(LOST))
         {
-            record.judged.extend(read_dated(names));
+            record.lost.extend(read_dated(names));
         }
     }
     Some(record)

@@ -69,24 +69,20 @@ impl PodRecord {
         now: Timestamp,
     ) -> Option<Self> {
         let meta = &pod.metadata;
-        let condition = |kind| {
-            pod.status
-                .conditions
-                .iter()
-                .find(|condition| condition.kind == kind)
-        };
         let created = meta.creation_timestamp.as_ref().map_or(now, |time| time.0);
         // A pod that ended serves nothing, even if the writer of its phase left the Ready condition `True`.
-        let ready =
-            condition("Ready").filter(|condition| condition.status == "True" && !pod.is_over());
+        let ready = pod
+            .condition("Ready")
+            .filter(|condition| condition.is_true() && !pod.is_over());
         let stamped = ready
             .and_then(|condition| condition.last_transition.as_ref())
             .map(|time| time.0);
         let state = state(pod);
-        let told = before.and_then(|before| before.pod.problem.as_deref());
+        let problem_before = before.and_then(|before| before.pod.problem.as_deref());
         let known = before.map(|before| &before.pod.in_place);
         let in_place = in_place(pod, state.as_ref(), known, shared);
         let restarted = Restarted::by(state.as_ref(), pod, &in_place);
+        let ota = |kind| pod.condition(kind).map(|found| ota_condition(found).into());
         let ready_since = ready.map(|_| ready_since(before, stamped, restarted, created, now));
         Some(Self {
             pod: Arc::new(Pod {
@@ -103,7 +99,7 @@ impl PodRecord {
                 unready_since: unready_since(
                     before,
                     ready.is_some(),
-                    condition("Ready"),
+                    pod.condition("Ready"),
                     created,
                     min_ready,
                     now,
@@ -111,11 +107,11 @@ impl PodRecord {
                 started: started(before, pod, created, now),
                 in_place,
                 problem: problem(pod, state.as_ref())
-                    .or_else(|| condition("PodScheduled").and_then(unscheduled))
-                    .map(|problem| as_before(problem, told).into()),
+                    .or_else(|| pod.condition("PodScheduled").and_then(unscheduled))
+                    .map(|problem| as_before(problem, problem_before).into()),
                 exit: exit(pod, before.map(|before| &before.pod.exit), shared),
-                need_upgrade: condition(POD_NEED_UPGRADE).map(|told| ota_condition(told).into()),
-                image_ready: condition(POD_IMAGE_READY).map(|told| ota_condition(told).into()),
+                need_upgrade: ota(POD_NEED_UPGRADE),
+                image_ready: ota(POD_IMAGE_READY),
                 surge,
                 in_doubt: false,
             }),
@@ -302,10 +298,9 @@ fn exit(pod: &k8s::Pod, before: Option<&Shared<Exit>>, shared: &mut SharedParts)
     };
     let preparing = (state == Some(PREPARING_DELETE)).then(|| PreDeleteHook { since: stamp() });
     let gate = pod.spec.has_gate(KRUISE_POD_READY).then(|| {
-        let mut conditions = pod.status.conditions.iter();
-        let condition = conditions.find(|condition| condition.kind == KRUISE_POD_READY);
+        let condition = pod.condition(KRUISE_POD_READY);
         let changed = condition.and_then(|found| Some(found.last_transition.as_ref()?.0));
-        Gate::read(condition.map(|found| (found.status == "True", found.message.as_str())))
+        Gate::read(condition.map(|found| (found.is_true(), found.message.as_str())))
             .changed_at(changed)
     });
     let exit = Exit {
@@ -326,7 +321,7 @@ fn exit(pod: &k8s::Pod, before: Option<&Shared<Exit>>, shared: &mut SharedParts)
 }
 
 fn ota_condition(condition: &k8s::Condition) -> OtaCondition {
-    let status = condition.status == "True";
+    let status = condition.is_true();
     OtaCondition {
         status,
         waits: !status && ["", WAIT_PULL_IMAGE].contains(&condition.reason.as_str()),
@@ -341,11 +336,11 @@ fn ota_condition(condition: &k8s::Condition) -> OtaCondition {
 /// The transition time is the time of the first request, and the probe time is the end of the last attempt.
 fn failure(condition: &k8s::Condition) -> Option<PullFailure> {
     let failed = condition.last_probe.as_ref()?.0;
-    let said = condition.message.split_once(PULL_FAILED);
-    let why = said.map_or("", |(_, why)| {
+    let parts = condition.message.split_once(PULL_FAILED);
+    let why = parts.map_or("", |(_, why)| {
         why.rsplit_once(" (").map_or(why, |(why, _)| why)
     });
-    (condition.status != "True").then(|| PullFailure {
+    (!condition.is_true()).then(|| PullFailure {
         asked: condition
             .last_transition
             .as_ref()
@@ -362,9 +357,8 @@ fn state(pod: &k8s::Pod) -> Option<InPlaceState> {
 
 /// Returns true if the readiness gate for updates in place is open; `None` if the pod doesn't have that gate.
 fn in_place_gate(pod: &k8s::Pod) -> Option<bool> {
-    let mut conditions = pod.status.conditions.iter();
-    let told = conditions.find(|condition| condition.kind == IN_PLACE_UPDATE_READY);
-    let is_open = told.is_some_and(|told| told.status == "True");
+    let gate = pod.condition(IN_PLACE_UPDATE_READY);
+    let is_open = gate.is_some_and(k8s::Condition::is_true);
     pod.spec.has_gate(IN_PLACE_UPDATE_READY).then_some(is_open)
 }
 
@@ -374,7 +368,7 @@ fn in_place(
     before: Option<&Shared<InPlace>>,
     shared: &mut SharedParts,
 ) -> Shared<InPlace> {
-    let known = before.filter(|before| before.containers.iter().map(told).eq(containers(pod)));
+    let known = before.filter(|before| before.containers.iter().map(reported).eq(containers(pod)));
     let containers: Arc<[RunningContainer]> = match known {
         Some(before) => before.containers.clone(),
         None => {
@@ -382,12 +376,12 @@ fn in_place(
             share(&mut shared.containers, read.collect())
         }
     };
-    let labels = pod.metadata.labels.as_ref();
-    let hash = labels.and_then(|labels| labels.get(REVISION_HASH_LABEL));
     let annotations = pod.metadata.annotations.as_ref();
-    let hash = hash.filter(|_| !annotations.is_some_and(is_half_written));
+    let hash = pod
+        .label(REVISION_HASH_LABEL)
+        .filter(|_| !annotations.is_some_and(is_half_written));
     let in_place = InPlace {
-        revision: hash.map(|hash| hash.as_str().into()),
+        revision: hash.map(Into::into),
         is_over: pod.is_over(),
         update: state.map(|state| state.progress(&containers, is_seen(pod))),
         unfinished: state.map_or_else(Default::default, |state| {
@@ -405,7 +399,7 @@ fn in_place(
 
 /// Fields of a container as received. They are compared first, because most containers have not changed.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct ToldContainer<'a> {
+struct ReportedContainer<'a> {
     name: &'a str,
     image: &'a str,
     reported: &'a str,
@@ -414,7 +408,7 @@ struct ToldContainer<'a> {
     is_init: bool,
 }
 
-impl<'a> ToldContainer<'a> {
+impl<'a> ReportedContainer<'a> {
     fn new(status: &'a k8s::ContainerStatus, image: &'a str, is_init: bool) -> Self {
         Self {
             name: &status.name,
@@ -438,8 +432,8 @@ impl<'a> ToldContainer<'a> {
     }
 }
 
-fn told(known: &RunningContainer) -> ToldContainer<'_> {
-    ToldContainer {
+fn reported(known: &RunningContainer) -> ReportedContainer<'_> {
+    ReportedContainer {
         name: &known.name,
         image: &known.image,
         reported: &known.reported,
@@ -449,11 +443,11 @@ fn told(known: &RunningContainer) -> ToldContainer<'_> {
     }
 }
 
-fn containers(pod: &k8s::Pod) -> impl Iterator<Item = ToldContainer<'_>> {
+fn containers(pod: &k8s::Pod) -> impl Iterator<Item = ReportedContainer<'_>> {
     let asked = pod.spec.containers.iter().map(|asked| {
         let mut statuses = pod.status.container_statuses.iter();
         let status = statuses.find(|status| status.name == asked.name);
-        let nothing = ToldContainer {
+        let nothing = ReportedContainer {
             name: &asked.name,
             image: &asked.image,
             reported: "",
@@ -462,10 +456,10 @@ fn containers(pod: &k8s::Pod) -> impl Iterator<Item = ToldContainer<'_>> {
             is_init: false,
         };
         status.map_or(nothing, |status| {
-            ToldContainer::new(status, &asked.image, false)
+            ReportedContainer::new(status, &asked.image, false)
         })
     });
     let restarted = pod.status.init_container_statuses.iter();
     let restarted = restarted.filter(|status| status.restart_count > 0);
-    asked.chain(restarted.map(|status| ToldContainer::new(status, "", true)))
+    asked.chain(restarted.map(|status| ReportedContainer::new(status, "", true)))
 }

@@ -76,7 +76,7 @@ pub(super) fn problem(pod: &k8s::Pod, state: Option<&InPlaceState>) -> Option<Po
             let detail = waiting.or(ended)?;
             Some(PodProblem {
                 reason: cut(&detail.reason, WORD).into(),
-                said: waiting.map_or_else(Default::default, said),
+                detail: waiting.map_or_else(Default::default, detail_of),
                 restarts: own,
                 ended: 0,
             })
@@ -112,7 +112,7 @@ pub(super) fn unscheduled(condition: &k8s::Condition) -> Option<PodProblem> {
     let cause = condition.message.split(" preemption:").next();
     waits.then(|| PodProblem {
         reason: UNSCHEDULABLE.into(),
-        said: line(cause.unwrap_or_default()).into(),
+        detail: line(cause.unwrap_or_default()).into(),
         restarts: 0,
         ended: 0,
     })
@@ -121,9 +121,9 @@ pub(super) fn unscheduled(condition: &k8s::Condition) -> Option<PodProblem> {
 /// Returns `problem`, or the pull error `before` while the kubelet only waits for its next attempt to pull.
 pub(super) fn as_before(problem: PodProblem, before: Option<&PodProblem>) -> PodProblem {
     let pulls = |problem: &PodProblem| PULLS.contains(&&*problem.reason);
-    match before.filter(|known| pulls(known) && pulls(&problem) && problem.said.is_empty()) {
+    match before.filter(|known| pulls(known) && pulls(&problem) && problem.detail.is_empty()) {
         Some(known) => PodProblem {
-            said: known.said.clone(),
+            detail: known.detail.clone(),
             ..problem
         },
         None => problem,
@@ -155,7 +155,7 @@ fn pull_error(message: &str) -> String {
 }
 
 /// Returns the kubelet's message about a waiting container, without the parts that change with each attempt.
-fn said(detail: &k8s::StateDetail) -> Arc<str> {
+fn detail_of(detail: &k8s::StateDetail) -> Arc<str> {
     let message = detail.message.as_str();
     match detail.reason.as_str() {
         "CrashLoopBackOff" => Arc::default(),

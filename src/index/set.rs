@@ -1,8 +1,8 @@
 //! State of a managed DaemonSet: settings, pods, and the controller's writes that the watches don't show yet.
 
 mod pods;
+mod reported;
 mod revisions;
-mod told;
 mod writes;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -274,8 +274,8 @@ impl SetRecord {
     ) -> StatusNumbers {
         let stands = self.advanced.as_ref().map(|advanced| &advanced.stands);
         let before = || {
-            let told = stands.and_then(|stands| stands.update_revision.as_deref());
-            told.map(Revision::from)
+            let revision = stands.and_then(|stands| stands.update_revision.as_deref());
+            revision.map(Revision::from)
         };
         StatusNumbers {
             counts,
@@ -361,9 +361,9 @@ impl SetRecord {
 
 /// Returns the state of the rollout that these conditions contain.
 fn reported_state(conditions: &[k8s::Condition]) -> serde_json::Result<RolloutState> {
-    let mut told = conditions.iter();
-    match told.find(|told| told.kind == ROLLOUT_STATE) {
-        Some(told) => RolloutState::read(&told.message),
+    let mut all = conditions.iter();
+    match all.find(|found| found.kind == ROLLOUT_STATE) {
+        Some(found) => RolloutState::read(&found.message),
         None => Ok(legacy::read(conditions).unwrap_or_default()),
     }
 }

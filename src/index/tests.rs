@@ -687,7 +687,7 @@ fn the_state_on_the_daemonset_tells_a_new_process_what_it_does_not_see() {
     let pause = PauseRecord { since, reminded: 2 };
     let failing = FailingPods {
         reason: "Evicted".into(),
-        said: "low on memory".into(),
+        message: "low on memory".into(),
         nodes: vec!["n1".into()],
     };
     let mut refused = WriteFailures::default();

@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_is_kept_once_and_as_long_as_somebody_holds_it() {
+    fn a_text_is_stored_once_and_freed_with_its_last_reference() {
         let mut texts = Texts::default();
         let node = texts.share("node-1");
         assert!(Arc::ptr_eq(&node, &texts.share("node-1")));

@@ -115,10 +115,10 @@ fn counted(mut config: Config, role: Role, waiting: Gauge) -> Result<Client> {
     let url = config.cluster_url.clone();
     if role == Role::Controller && config.proxy_url.is_none() && config.auth_info.exec.is_none() {
         return http2::client(&config, waiting)
-            .with_context(|| format!("cannot make a client for {url}"));
+            .with_context(|| format!("cannot create a client for {url}"));
     }
     let builder = ClientBuilder::try_from(config);
-    let builder = builder.with_context(|| format!("cannot make a client for {url}"))?;
+    let builder = builder.with_context(|| format!("cannot create a client for {url}"))?;
     Ok(builder.build())
 }
 
@@ -145,7 +145,7 @@ pub async fn config(source: &Source) -> Result<Config> {
     if source.in_cluster {
         return Config::incluster().map_err(|error| {
             anyhow::anyhow!(
-                "this is not a pod with a service account ({error}): outside of a cluster, name a kubeconfig by --kubeconfig"
+                "this process does not run in a pod with a service account ({error}). Outside of a cluster, set --kubeconfig"
             )
         });
     }
@@ -156,7 +156,7 @@ pub async fn config(source: &Source) -> Result<Config> {
         Ok(config) => Ok(config),
         Err(error) => Config::incluster().map_err(|_| {
             without_content(error).context(
-                "no usable kubeconfig: name one by --kubeconfig or $KUBECONFIG, or have ~/.kube/config",
+                "no usable kubeconfig: set --kubeconfig or $KUBECONFIG, or create ~/.kube/config",
             )
         }),
     }
@@ -174,9 +174,9 @@ fn check_context(file: &Kubeconfig, source: &Source) -> Result<()> {
         .collect();
     match (names.contains(&context.as_str()), names.is_empty()) {
         (true, _) => Ok(()),
-        (false, true) => bail!("it has no context {context:?}, and no other one"),
+        (false, true) => bail!("it has no context {context:?} and no other contexts"),
         (false, false) => bail!(
-            "it has no context {context:?}; there are {}",
+            "it has no context {context:?}; available: {}",
             named(names, 0)
         ),
     }
@@ -288,10 +288,10 @@ pub fn failure(error: &kube::Error) -> Failure {
 impl fmt::Display for CallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::TimedOut(deadline) => write!(f, "no answer within {deadline:?}"),
+            Self::TimedOut(deadline) => write!(f, "no response within {deadline:?}"),
             Self::Kube(kube::Error::Api(status)) => {
-                let said = one_line(&status.message, SENTENCE);
-                write!(f, "{said} (HTTP {})", status.code)
+                let message = one_line(&status.message, SENTENCE);
+                write!(f, "{message} (HTTP {})", status.code)
             }
             Self::Kube(error) => f.write_str(&chain(error)),
         }
@@ -332,17 +332,17 @@ fn in_one_line(error: impl std::error::Error) -> anyhow::Error {
 /// errors repeat their source.
 fn chain(error: &dyn std::error::Error) -> String {
     let mut last = error.to_string();
-    let mut told = last.clone();
+    let mut chain = last.clone();
     let mut next = error.source();
     while let Some(source) = next {
         let text = source.to_string();
         if !last.contains(&text) {
-            told = format!("{told}: {text}");
+            chain = format!("{chain}: {text}");
         }
         last = text;
         next = source.source();
     }
-    told
+    chain
 }
 
 /// Waits for a call for at most `deadline`.
@@ -435,7 +435,7 @@ mod tests {
         let call = std::future::pending::<kube::Result<()>>();
         let error = within(WRITE_DEADLINE, call).await.unwrap_err();
         assert_eq!(error.failure(), Failure::Unreachable);
-        assert_eq!(error.to_string(), "no answer within 4s");
+        assert_eq!(error.to_string(), "no response within 4s");
     }
 
     /// The test cases are responses of Kubernetes 1.36.

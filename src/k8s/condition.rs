@@ -5,6 +5,8 @@ use serde::{Deserialize, Deserializer};
 
 use super::text::Text;
 use super::time;
+use crate::core::names::UNTOLERATED_TAINT;
+use crate::core::revision_in;
 
 /// A condition in the status of any object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,6 +23,31 @@ pub struct Condition {
     pub last_transition: Option<Time>,
     /// Time of the last check. Only conditions of pods have this field, and few set it.
     pub last_probe: Option<Time>,
+}
+
+impl Condition {
+    /// Returns true if the condition's status is `True`.
+    pub fn is_true(&self) -> bool {
+        self.status == "True"
+    }
+
+    /// Returns the hash of the revision in the message; `None` if it contains none.
+    pub fn hash(&self) -> Option<&str> {
+        revision_in(&self.message).filter(|hash| !hash.is_empty())
+    }
+
+    /// Returns true if both conditions name a revision, and not the same one.
+    pub fn names_other_revision(&self, other: &Self) -> bool {
+        let hashes = self.hash().zip(other.hash());
+        hashes.is_some_and(|(own, other)| own != other)
+    }
+
+    /// Returns true if this is the condition `PodNeedUpgrade` of a pod whose node would repel the new pod.
+    ///
+    /// The controller reads the Node's taints and reports them as the reason of the condition.
+    pub fn is_repelled(&self) -> bool {
+        self.is_true() && self.reason == UNTOLERATED_TAINT
+    }
 }
 
 /// A condition before its type is checked. It borrows its texts and doesn't parse times, because most conditions are dropped.

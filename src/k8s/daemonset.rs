@@ -429,7 +429,7 @@ mod tests {
     use crate::core::settings::read;
 
     /// Returns the errors that an Advanced DaemonSet with this spec reports; empty if the spec is valid.
-    fn told(spec: Value) -> String {
+    fn error_of(spec: Value) -> String {
         let object = json!({ "metadata": { "namespace": "shop", "name": "agent", "uid": "u" }, "spec": spec, "status": 7 });
         let set: AdvancedDaemonSet =
             serde_json::from_value(object).expect("any object of the kind");
@@ -446,13 +446,13 @@ mod tests {
         let with = |key: &str, value: Value| {
             let mut spec = json!({ "selector": selector, "template": template });
             spec[key] = value;
-            told(spec)
+            error_of(spec)
         };
         assert_eq!(with("minReadySeconds", json!(5)), "");
         for (key, value, expected) in [
-            ("updateStrategy", json!("hello"), "cannot be read"),
-            ("minReadySeconds", json!("x"), "cannot be read"),
-            ("scaleStrategy", json!([1, 2]), "cannot be read"),
+            ("updateStrategy", json!("hello"), "which is invalid"),
+            ("minReadySeconds", json!("x"), "which is invalid"),
+            ("scaleStrategy", json!([1, 2]), "which is invalid"),
             ("selector", json!({}), "spec.selector is"),
             ("selector", json!({}), "every pod of the namespace"),
             (
@@ -469,11 +469,11 @@ mod tests {
             ("template", json!("nothing"), "has no containers"),
             ("burstReplicas", json!(-1), "spec.burstReplicas is"),
         ] {
-            let told = with(key, value);
-            assert!(told.contains(expected), "{key}: {told}");
+            let error = with(key, value);
+            assert!(error.contains(expected), "{key}: {error}");
         }
         for spec in [json!(null), json!("x"), json!([])] {
-            assert_ne!(told(spec.clone()), "", "{spec}");
+            assert_ne!(error_of(spec.clone()), "", "{spec}");
         }
     }
 

@@ -1,5 +1,5 @@
-//! `metadata` without `managedFields` and unknown annotations, which are most of an object's bytes. Only owner references with
-//! `controller: true` or to DaemonSets are kept.
+//! `metadata` without `managedFields` and unknown annotations, which are most of an object's bytes. If an owner controls the
+//! object, only owner references with `controller: true` or to DaemonSets are kept.
 
 use std::collections::BTreeMap;
 
@@ -111,7 +111,7 @@ impl<'de> Deserialize<'de> for TemplateWrite {
 }
 
 /// Deserializes `metadata`. Unknown annotations and `managedFields` are dropped.
-pub(super) fn slim<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
+pub(crate) fn slim<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
     let slim = Option::<Slim<IgnoredAny>>::deserialize(deserializer)?;
     Ok(slim.unwrap_or_default().meta())
 }
@@ -161,17 +161,18 @@ impl<W: Default> Slim<W> {
             labels: self.labels,
             annotations: Some(self.annotations),
             finalizers: self.finalizers,
-            owner_references: self.owner_references.map(|references| {
-                references
-                    .into_iter()
-                    .filter(|reference| {
-                        reference.controller == Some(true) || reference.kind == "DaemonSet"
-                    })
-                    .collect()
-            }),
+            owner_references: self.owner_references.map(needed_owners),
             ..ObjectMeta::default()
         }
     }
+}
+
+fn needed_owners(mut owners: Vec<OwnerReference>) -> Vec<OwnerReference> {
+    let controls = |owner: &OwnerReference| owner.controller == Some(true);
+    if owners.iter().any(controls) {
+        owners.retain(|owner| controls(owner) || owner.kind == "DaemonSet");
+    }
+    owners
 }
 
 /// Maximum length of an annotation, in bytes. Valid settings and the annotations of OpenKruise and yurt-ds on pods are shorter.

@@ -107,7 +107,7 @@ pub fn read<K: Readable>(json: &[u8]) -> Item<K> {
         return read_beginning(json);
     }
     if json.len() / 2 > MOST_VALUES && shape(json).values > MOST_VALUES {
-        let error = format!("it holds more than {MOST_VALUES} values");
+        let error = format!("it has more than {MOST_VALUES} values");
         return unreadable(json, UnreadableReason::TooLarge, &error);
     }
     match K::parse(json) {
@@ -116,7 +116,7 @@ pub fn read<K: Readable>(json: &[u8]) -> Item<K> {
             None => Ok(object),
         },
         Err(_) if shape(json).depth > DEEPEST => {
-            let error = format!("it is nested more than {DEEPEST} levels deep");
+            let error = format!("it has more than {DEEPEST} levels of nesting");
             unreadable(json, UnreadableReason::TooDeep, &error)
         }
         Err(error) => unreadable(json, UnreadableReason::Malformed, &error.to_string()),
@@ -184,6 +184,11 @@ pub struct Parts<'a> {
     pub(super) metadata: Option<&'a RawValue>,
     pub(super) spec: Option<&'a RawValue>,
     pub(super) status: Option<&'a RawValue>,
+}
+
+/// Returns the readable fields of an object's `metadata`: name, namespace, UID, version and owners.
+pub(crate) fn identity(json: &[u8]) -> ObjectMeta {
+    Parts::find(json).identity()
 }
 
 impl<'a> Parts<'a> {
@@ -300,7 +305,7 @@ macro_rules! readable_of_pull {
         $(impl Readable for $kind {
             fn parse(json: &[u8]) -> serde_json::Result<Self> {
                 if json.len() > LARGEST_OF_PULL {
-                    let error = "it is larger than any that a pre-pull makes";
+                    let error = "it is larger than the objects that a pre-pull creates";
                     return Err(serde::de::Error::custom(error));
                 }
                 serde_json::from_slice(json)

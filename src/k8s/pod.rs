@@ -1,17 +1,20 @@
 //! Pod: metadata, node, containers and status.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
-use serde::{Deserialize, Deserializer};
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
 
 use super::condition::{Condition, of_types};
 use super::meta::{nullable, slim};
 use super::resource::resource;
 use super::time;
 use crate::core::names::{
-    IN_PLACE_UPDATE_READY, KRUISE_POD_READY, POD_IMAGE_READY, POD_NEED_UPGRADE,
+    IN_PLACE_UPDATE_READY, KRUISE_POD_READY, POD_IMAGE_READY, POD_NEED_UPGRADE, REVISION_HASH_LABEL,
 };
 
-/// The fields of a `v1` Pod that decisions need.
+/// The fields of a `v1` Pod that decisions need, and the fields that `ctl` shows on a node. Any field may be missing or null.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct Pod {
     /// Metadata, reduced to the needed fields.
@@ -34,11 +37,113 @@ resource!(
     "pods"
 );
 
+/// Fields of a JSON object that are not parsed yet.
+type Fields<'a> = BTreeMap<String, &'a RawValue>;
+
+/// Parts of a Pod.
+const PARTS: [&str; 3] = ["metadata", "spec", "status"];
+
 impl Pod {
+    /// Parses those fields of metadata, spec and status for which `is_wanted(part, field, value)` returns true. Other fields
+    /// count as missing and may have any content.
+    ///
+    /// # Errors
+    /// If `json` is not an object, or a wanted field has unexpected content.
+    pub(crate) fn read_fields(
+        json: &RawValue,
+        is_wanted: impl Fn(&str, &str, &RawValue) -> bool,
+    ) -> serde_json::Result<Self> {
+        let parts: Fields<'_> = serde_json::from_str(json.get())?;
+        let mut wanted: BTreeMap<&str, Fields<'_>> = BTreeMap::new();
+        for part in PARTS {
+            let fields = parts.get(part).map_or("null", |fields| fields.get());
+            let mut fields: Fields<'_> = serde_json::from_str(fields).unwrap_or_default();
+            fields.retain(|field, value| is_wanted(part, field, value));
+            wanted.insert(part, fields);
+        }
+        join(&wanted)
+    }
+
+    /// Parses a pod. A field of metadata, spec or status with unexpected content counts as missing.
+    ///
+    /// # Errors
+    /// If `json` is not an object.
+    pub(crate) fn read_leniently(json: &RawValue) -> serde_json::Result<Self> {
+        let is_readable = |part: &str, field: &str, value: &RawValue| {
+            let alone = BTreeMap::from([(part, BTreeMap::from([(field, value)]))]);
+            join(&alone).is_ok()
+        };
+        serde_json::from_str(json.get()).or_else(|_| Self::read_fields(json, is_readable))
+    }
+
+    /// Returns the name.
+    pub fn name(&self) -> &str {
+        self.metadata.name.as_deref().unwrap_or_default()
+    }
+
+    /// Returns the namespace.
+    pub fn namespace(&self) -> &str {
+        self.metadata.namespace.as_deref().unwrap_or_default()
+    }
+
+    /// Returns `namespace/name`.
+    pub fn key(&self) -> String {
+        format!("{}/{}", self.namespace(), self.name())
+    }
+
+    /// Returns the UID, which differs for a later pod of the same name.
+    pub fn uid(&self) -> &str {
+        self.metadata.uid.as_deref().unwrap_or_default()
+    }
+
+    /// Returns the value of a label.
+    pub fn label(&self, key: &str) -> Option<&str> {
+        self.metadata.labels.as_ref()?.get(key).map(String::as_str)
+    }
+
+    /// Returns the hash of the revision that the pod was created from.
+    pub fn revision(&self) -> Option<&str> {
+        self.label(REVISION_HASH_LABEL)
+            .filter(|hash| !hash.is_empty())
+    }
+
+    /// Returns the controlling owner.
+    pub fn controller(&self) -> Option<&OwnerReference> {
+        let mut owners = self.metadata.owner_references.iter().flatten();
+        owners.find(|owner| owner.controller == Some(true))
+    }
+
+    /// Returns the controlling owner, or else the first owner.
+    pub fn owner(&self) -> Option<&OwnerReference> {
+        let owners = self.metadata.owner_references.as_deref();
+        self.controller().or_else(|| owners?.first())
+    }
+
+    /// Returns true if the pod is being deleted.
+    pub fn is_deleting(&self) -> bool {
+        self.metadata.deletion_timestamp.is_some()
+    }
+
+    /// Returns the condition of this type.
+    pub fn condition(&self, kind: &str) -> Option<&Condition> {
+        let mut conditions = self.status.conditions.iter();
+        conditions.find(|condition| condition.kind == kind)
+    }
+
+    /// Returns true if the condition `Ready` is `True`.
+    pub fn is_ready(&self) -> bool {
+        self.condition("Ready").is_some_and(Condition::is_true)
+    }
+
     /// Returns true if all containers have ended and will not be restarted.
     pub fn is_over(&self) -> bool {
         ["Failed", "Succeeded"].contains(&self.status.phase.as_str())
     }
+}
+
+/// Parses a pod from JSON that is split into parts.
+fn join(parts: &impl Serialize) -> serde_json::Result<Pod> {
+    serde_json::from_str(&serde_json::to_string(parts)?)
 }
 
 /// Specification of a pod.
@@ -60,10 +165,13 @@ pub struct PodSpec {
     readiness_gates: Vec<ReadinessGate>,
 }
 
+/// Condition type that must be `True` before the pod becomes Ready.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct ReadinessGate {
-    condition_type: String,
+pub struct ReadinessGate {
+    /// Type of the condition.
+    #[serde(deserialize_with = "nullable")]
+    pub condition_type: String,
 }
 
 /// A container in the specification.
@@ -71,6 +179,7 @@ struct ReadinessGate {
 #[serde(default)]
 pub struct Container {
     /// Name of the container.
+    #[serde(deserialize_with = "nullable")]
     pub name: String,
     /// Image of the container.
     #[serde(deserialize_with = "nullable")]
@@ -107,13 +216,24 @@ struct Term {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 struct Requirement {
+    #[serde(deserialize_with = "nullable")]
     key: String,
+    #[serde(deserialize_with = "nullable")]
     operator: String,
     #[serde(deserialize_with = "nullable")]
     values: Vec<String>,
 }
 
 impl PodSpec {
+    /// Returns all containers in the order in which they start, each with a flag that is true for init containers.
+    pub fn in_order(&self) -> impl Iterator<Item = (&Container, bool)> {
+        let init = self
+            .init_containers
+            .iter()
+            .map(|container| (container, true));
+        init.chain(self.containers.iter().map(|container| (container, false)))
+    }
+
     /// Returns true if the pod has a readiness gate of this type.
     pub fn has_gate(&self, kind: &str) -> bool {
         let mut gates = self.readiness_gates.iter();
@@ -193,6 +313,7 @@ fn conditions<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Conditio
 #[serde(rename_all = "camelCase", default)]
 pub struct ContainerStatus {
     /// Name of the container.
+    #[serde(deserialize_with = "nullable")]
     pub name: String,
     /// Image that the container runs, as reported by the container runtime.
     #[serde(deserialize_with = "nullable")]
@@ -247,4 +368,66 @@ pub struct StateDetail {
     pub message: String,
     /// Exit code; `None` if the container has not ended.
     pub exit_code: Option<i32>,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn raw(pod: &Value) -> Box<RawValue> {
+        RawValue::from_string(pod.to_string()).unwrap()
+    }
+
+    /// A pod that cannot be parsed as a whole.
+    fn odd() -> Box<RawValue> {
+        raw(&json!({
+            "metadata": { "name": "n", "annotations": 7, "labels": { "a": "b" }, "x\"y": [] },
+            "spec": "nothing",
+            "status": {
+                "phase": "Running",
+                "startTime": "12345-01-01T00:00:00Z",
+                "containerStatuses": [{ "name": null, "restartCount": null, "state": null }],
+            },
+        }))
+    }
+
+    #[test]
+    fn a_field_of_unexpected_content_counts_as_missing() {
+        assert!(serde_json::from_str::<Pod>(odd().get()).is_err());
+        let pod = Pod::read_leniently(&odd()).unwrap();
+        assert_eq!((pod.name(), pod.label("a")), ("n", Some("b")));
+        assert_eq!(pod.status.phase, "Running");
+        assert!(pod.status.start_time.is_none());
+        assert_eq!(pod.status.container_statuses.len(), 1);
+        for other in ["7", "null", "\"pod\""] {
+            let other = RawValue::from_string(other.to_owned()).unwrap();
+            assert!(Pod::read_leniently(&other).is_err(), "{other}");
+        }
+    }
+
+    #[test]
+    fn fields_that_are_not_wanted_may_have_any_content() {
+        let pod = Pod::read_fields(&odd(), |_, field, _| ["name", "phase"].contains(&field));
+        let pod = pod.unwrap();
+        assert_eq!((pod.name(), pod.label("a")), ("n", None));
+        assert_eq!(pod.status.phase, "Running");
+        assert!(Pod::read_fields(&odd(), |_, field, _| field == "startTime").is_err());
+    }
+
+    #[test]
+    fn the_first_owner_is_kept_if_none_controls_the_pod() {
+        let owner = |kind: &str, controller: bool| json!({ "apiVersion": "v1", "kind": kind, "name": kind, "uid": kind, "controller": controller });
+        for (owners, expected, kept) in [
+            (vec![owner("A", false), owner("B", true)], "B", 1),
+            (vec![owner("A", false), owner("B", false)], "A", 2),
+            (vec![owner("DaemonSet", false), owner("B", true)], "B", 2),
+        ] {
+            let pod = json!({ "metadata": { "ownerReferences": owners } });
+            let pod: Pod = serde_json::from_value(pod).unwrap();
+            assert_eq!(pod.owner().unwrap().kind, expected);
+            assert_eq!(pod.metadata.owner_references.unwrap().len(), kept);
+        }
+    }
 }

@@ -66,18 +66,18 @@ fn columns() -> Value {
         })
     };
     json!([
-        number("DESIRED", "desiredNumberScheduled", "How many nodes shall run a pod."),
-        number("CURRENT", "currentNumberScheduled", "How many of them do."),
-        number("READY", "numberReady", "How many nodes run a pod that is Ready."),
-        number("UP-TO-DATE", "updatedNumberScheduled", "How many nodes run a pod of the present template."),
-        number("AVAILABLE", "numberAvailable", "How many nodes run a pod that has been Ready for minReadySeconds."),
+        number("DESIRED", "desiredNumberScheduled", "Number of nodes that should run a pod."),
+        number("CURRENT", "currentNumberScheduled", "Number of these nodes that run a pod."),
+        number("READY", "numberReady", "Number of nodes that run a Ready pod."),
+        number("UP-TO-DATE", "updatedNumberScheduled", "Number of nodes that run a pod of the current template."),
+        number("AVAILABLE", "numberAvailable", "Number of nodes that run a pod that has been Ready for minReadySeconds."),
         {
             "name": "AGE",
             "type": "date",
             "jsonPath": ".metadata.creationTimestamp",
-            "description": "How long ago it was made.",
+            "description": "Time since the creation.",
         },
-        of_containers("CONTAINERS", "name", "The containers of the template."),
-        of_containers("IMAGES", "image", "Their images."),
+        of_containers("CONTAINERS", "name", "Names of the template's containers."),
+        of_containers("IMAGES", "image", "Images of the template's containers."),
     ])
 }

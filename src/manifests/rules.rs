@@ -32,7 +32,7 @@ fn rule_of(field: &str, text: &str, message: &str) -> Value {
 pub(super) fn share() -> Value {
     json!([rule(
         "type(self) == int ? self >= 0 && self <= 2147483647 : self.matches('^0{0,9}(100|[0-9]{1,2})%$')",
-        "must be a number of nodes that is not negative, or a percentage from 0% to 100%, for example 5 or 10%",
+        "must be a number of nodes, 0 or more, or a percentage from 0% to 100%, for example 5 or 10%",
     )])
 }
 
@@ -42,8 +42,8 @@ pub(super) fn share() -> Value {
 pub(super) fn burst() -> Value {
     json!([rule(
         "type(self) == int ? self >= 1 && self <= 2147483647 : self.matches('^0{0,9}[1-9][0-9]{0,3}%$')",
-        "must be a number of pods from 1, or a percentage from 1%, for example 250 or 10%; \
-         to stop a rollout, set updateStrategy.rollingUpdate.paused to true",
+        "must be a number of pods, at least 1, or a percentage, at least 1%, for example 250 or 10%; to stop a rollout, set \
+         updateStrategy.rollingUpdate.paused to true",
     )])
 }
 
@@ -53,13 +53,12 @@ pub(super) fn selector() -> Value {
         rule(
             "(has(self.matchLabels) && self.matchLabels.size() > 0) || \
              (has(self.matchExpressions) && self.matchExpressions.size() > 0)",
-            "must name at least one label, and would take every pod otherwise: \
-             set matchLabels to labels that stand in template.metadata.labels too",
+            "must have at least one label, because it would select every pod otherwise: set matchLabels to labels of \
+             template.metadata.labels",
         ),
         rule(
             "self == oldSelf",
-            "cannot change: pods of the old selector would be left alone; \
-             make a DaemonSet of another name, and delete this one",
+            "is immutable: pods of the old selector would be orphaned; create a DaemonSet with another name, and delete this one",
         ),
     ])
 }
@@ -84,7 +83,7 @@ pub(super) fn label_key() -> Value {
         format!("self.all(key, key.size() <= {LABEL_KEY} && key.matches('{LABEL_KEY_PATTERN}'))");
     json!([rule(
         &text,
-        "every key must be that of a label, for example app or example.com/app",
+        "every key must be a valid label key, for example app or example.com/app",
     )])
 }
 
@@ -109,13 +108,13 @@ pub(super) fn spec() -> Value {
         rule_of(
             field,
             &labels,
-            "its labels must match the selector: \
-             put all that stands in selector.matchLabels into template.metadata.labels too",
+            "its labels must match the selector: add the labels of selector.matchLabels to template.metadata.labels",
         ),
         rule_of(
             field,
             &expressions,
-            "its labels must match the selector: change template.metadata.labels until every one of selector.matchExpressions holds",
+            "its labels must match the selector: change template.metadata.labels so that they meet all of \
+             selector.matchExpressions",
         ),
     ])
 }
@@ -126,12 +125,12 @@ pub(super) fn pod() -> Value {
         rule_of(
             ".restartPolicy",
             "!has(self.restartPolicy) || self.restartPolicy in ['', 'Always']",
-            "must be Always, for pods of a DaemonSet never end: remove it",
+            "must be Always, because pods of a DaemonSet never end: remove it",
         ),
         rule_of(
             ".activeDeadlineSeconds",
             "!has(self.activeDeadlineSeconds)",
-            "must not be set, for pods of a DaemonSet never end: remove it",
+            "must not be set, because pods of a DaemonSet never end: remove it",
         ),
     ])
 }
@@ -175,8 +174,8 @@ pub(super) fn update_strategy() -> Value {
     json!([
         refuse(
             &format!("{unavailable} && {surge}"),
-            "maxUnavailable and maxSurge cannot both be more than 0: \
-             the new pod of a node starts either after the old one went, or before; remove one of them",
+            "maxUnavailable and maxSurge cannot both be more than 0: the new pod of a node starts either after or before the \
+             deletion of the old one; remove one of them",
         ),
         refuse(
             &format!(
@@ -185,17 +184,16 @@ pub(super) fn update_strategy() -> Value {
                 is_set("maxSurge"),
                 is_set("maxSurge")
             ),
-            "maxUnavailable and maxSurge are both 0, and no pod could be replaced: \
-             set maxUnavailable to 1 or more, or maxSurge; to stop a rollout, set paused to true",
+            "maxUnavailable and maxSurge are both 0, so no pod could be replaced: set one of them to 1 or more; to stop a \
+             rollout, set paused to true",
         ),
         refuse(
             &format!("{in_place} && {surge}"),
-            "a pod that is updated in place has no second one beside it: \
-             remove maxSurge, or set rollingUpdateType to Standard",
+            "maxSurge is not supported for in-place updates: remove maxSurge, or set rollingUpdateType to Standard",
         ),
         refuse(
             &format!("{surging} && {unavailable}"),
-            "Surging starts the new pod before the old one goes: remove maxUnavailable, or set rollingUpdateType to Standard",
+            "Surging starts the new pod before the old one is deleted: remove maxUnavailable, or set rollingUpdateType to Standard",
         ),
     ])
 }

@@ -173,7 +173,7 @@ impl Actions {
                 _ => text::not_read(&error),
             })?;
             let now = self.setup.clock.now();
-            match api_reader::judge(&pod, owner, &set, &revisions, last, now) {
+            match api_reader::evaluate(&pod, owner, &set, &revisions, last, now) {
                 LiveJudgement::Outdated(target) => return Ok((pod, target)),
                 LiveJudgement::Refused(reason) => return Err(verb.not_upgradable(key, reason)),
                 LiveJudgement::InDoubt => seen = self.live.look_again(key, owner).await,
@@ -210,7 +210,7 @@ impl Actions {
         match answer {
             Ok(()) => {
                 held.deleted();
-                info!(pod = %key, %target, "Deleted the old pod, as the owner of the node asked");
+                info!(pod = %key, %target, "Deleted the old pod, as requested by the node owner");
                 Ok(verb.accepted(key, Reason::Started))
             }
             Err(error) => Err(match error.failure() {
@@ -263,7 +263,7 @@ impl Actions {
         let request = patch_conditions(&requests, &key.name, uid, OTA_SERVER, vec![condition]);
         match self.live.write(request).await {
             Ok(()) => {
-                info!(pod = %key, %hash, "Asked for the images, as the owner of the node did");
+                info!(pod = %key, %hash, "Requested an image pull, as requested by the node owner");
                 Ok(verb.accepted(key, Reason::Requested))
             }
             Err(error) => Err(match error.failure() {
@@ -278,7 +278,7 @@ impl Actions {
 fn not_applied(verb: ActionVerb, key: &PodKey, what: &str, error: &CallError) -> Answer {
     warn!(pod = %key, %error, "Cannot {what}");
     match (error.refused_by_admission(), error.failure()) {
-        (Some(said), _) => verb.refused_by_admission(said),
+        (Some(message), _) => verb.refused_by_admission(message),
         (None, Failure::Forbidden) => verb.not_applied(Reason::Forbidden),
         (None, _) => verb.not_applied(Reason::ApplyFailed),
     }

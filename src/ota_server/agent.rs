@@ -83,14 +83,14 @@ impl Agent {
     pub fn start(config: AgentConfig) -> Result<Self> {
         if config.node.len() > 253 || !is_subdomain(&config.node) {
             bail!(
-                "{:?} cannot be the name of a node (--node-name)",
+                "{:?} is not a valid name of a node (--node-name)",
                 config.node
             );
         }
         for host in &config.allowed_hosts {
             if !origin::is_name(host) {
                 bail!(
-                    "{host:?} cannot be a host: give a name or an address without a port (--allowed-host)"
+                    "{host:?} is not a valid host (--allowed-host): use a name or an address without a port"
                 );
             }
         }
@@ -231,8 +231,8 @@ impl Agent {
         reply::words(&Answer::new(
             StatusCode::SERVICE_UNAVAILABLE,
             "NothingKnownYet",
-            "The pods of this node are not known yet: the API server was not reached since the start, and there is no \
-             state of an earlier one (--state-dir)",
+            "The pods of this node are not known yet: the API server has not responded since the agent started, and no saved \
+             state exists (--state-dir)",
         ))
     }
 }
@@ -242,6 +242,6 @@ fn probes_only() -> Answer {
     Answer::new(
         StatusCode::FORBIDDEN,
         "ProbesOnly",
-        "This port answers only /live and /ready (--probe-listen); ask at the address of --listen or at the --socket",
+        "This port serves only /live and /ready (--probe-listen). Use the address of --listen or the --socket",
     )
 }

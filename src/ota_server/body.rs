@@ -44,7 +44,7 @@ fn too_long() -> Answer {
     Answer::new(
         StatusCode::PAYLOAD_TOO_LARGE,
         "BodyTooLong",
-        "The body is longer than 64 KiB: send none, it is not read",
+        "The request body is longer than 64 KiB. Send no body; it is ignored",
     )
 }
 
@@ -52,7 +52,7 @@ fn too_slow() -> Answer {
     Answer::new(
         StatusCode::REQUEST_TIMEOUT,
         "BodyTooSlow",
-        "The body did not arrive within 5 seconds: send none, it is not read",
+        "The request body did not arrive within 5 seconds. Send no body; it is ignored",
     )
 }
 
@@ -60,6 +60,6 @@ fn broken() -> Answer {
     Answer::new(
         StatusCode::BAD_REQUEST,
         "BrokenBody",
-        "The body ended early, or is not in chunks as Transfer-Encoding says: send none, it is not read",
+        "The request body is incomplete or not chunked as Transfer-Encoding says. Send no body; it is ignored",
     )
 }

@@ -105,7 +105,7 @@ impl PodsBody {
 }
 
 fn too_slow() -> io::Error {
-    io::Error::other("the pods have changed, and this reader is too slow to be sent the old ones")
+    io::Error::other("the pods changed before this client had read the response")
 }
 
 impl Body for PodsBody {
@@ -242,7 +242,10 @@ mod tests {
         let lost = current(&pod_cache);
         pod_cache.replace([]);
         let error = lost.body.collect().await.unwrap_err();
-        assert!(error.to_string().contains("too slow"), "{error}");
+        assert!(
+            error.to_string().contains("changed before this client"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -20,8 +20,8 @@ pub(super) fn id(group: &str) -> Result<u32> {
 fn id_in(file: &Path, group: &str) -> Result<u32> {
     let why = || {
         format!(
-            "no number of the group {group:?} is known (--socket-group): {} does not have it; give the number, because a \
-             container does not know the groups of its node",
+            "the group {group:?} (--socket-group) is not in {}. Use its number, because a container does not know the groups \
+             of its node",
             file.display()
         )
     };
@@ -69,7 +69,7 @@ mod tests {
         for unknown in ["ota", "broken", "ann", "", "nis"] {
             let error = format!("{:#}", id_in(file.path(), unknown).unwrap_err());
             assert!(error.contains("--socket-group"), "{error}");
-            assert!(error.contains("give the number"), "{error}");
+            assert!(error.contains("Use its number"), "{error}");
         }
         let absent = format!("{:#}", id_in(Path::new("/nowhere"), "edge").unwrap_err());
         assert!(absent.contains("/nowhere"), "{absent}");

@@ -96,7 +96,7 @@ fn full() -> Reply {
     let mut reply = reply::words(&Answer::new(
         StatusCode::SERVICE_UNAVAILABLE,
         "Full",
-        "All 256 connections are busy; nothing was done. Ask again in a second",
+        "All 256 connections are busy, and nothing was done. Try again in a second",
     ));
     let soon = HeaderValue::from_static("1");
     reply.headers_mut().insert(RETRY_AFTER, soon);

@@ -63,22 +63,22 @@ impl RequestOrigin {
             && !is_same(origin, host)
         {
             return Err(foreign(format!(
-                "A page of {origin} may not ask here: only programs on this machine and this server's own pages may. \
-                 Use `yurt-ds ctl` or curl"
+                "Requests from pages of {origin} are not allowed, only from programs on this machine and this server's own \
+                 pages. Use `yurt-ds ctl` or curl"
             )));
         }
         if let Some(site) = header(&SEC_FETCH_SITE)?
             && !["same-origin", "none"].contains(&site)
         {
             return Err(foreign(format!(
-                "A page of another site may not ask here (Sec-Fetch-Site: {site}): only programs on this machine and \
-                 this server's own pages may. Use `yurt-ds ctl` or curl"
+                "Requests from pages of other sites are not allowed (Sec-Fetch-Site: {site}), only from programs on this \
+                 machine and this server's own pages. Use `yurt-ds ctl` or curl"
             )));
         }
         match header(&REFERER)? {
             Some(referer) if !is_same(referer, host) => Err(foreign(
-                "A link or form of another page may not ask here (Referer): only programs on this machine and this \
-                 server's own pages may. Use `yurt-ds ctl` or curl"
+                "Requests from links and forms of other pages are not allowed (Referer), only from programs on this machine \
+                 and this server's own pages. Use `yurt-ds ctl` or curl"
                     .to_owned(),
             )),
             _ => Ok(()),
@@ -93,7 +93,7 @@ impl RequestOrigin {
                 StatusCode::MISDIRECTED_REQUEST,
                 "ForeignHost",
                 format!(
-                    "This server does not answer for {host:?}: ask for 127.0.0.1 or localhost, or start it with \
+                    "This server does not accept the host {host:?}. Use 127.0.0.1 or localhost, or start the agent with \
                      --allowed-host NAME"
                 ),
             )),
@@ -147,7 +147,7 @@ fn host(head: &Parts) -> Result<Option<&str>, Answer> {
         None => Err(Answer::new(
             StatusCode::BAD_REQUEST,
             "NoHost",
-            "The header Host is missing: HTTP/1.1 wants it, as in `Host: 127.0.0.1:10267`",
+            "The header Host is missing. HTTP/1.1 requires it, as in `Host: 127.0.0.1:10267`",
         )),
     }
 }
@@ -163,7 +163,7 @@ fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a st
         _ => Err(Answer::new(
             StatusCode::BAD_REQUEST,
             "BadHeader",
-            format!("The header {name} must be there once, in plain text"),
+            format!("The header {name} must occur once, in plain text"),
         )),
     }
 }

@@ -10,8 +10,7 @@ use serde_json::value::RawValue;
 
 use crate::core::foreign;
 use crate::core::names::{POD_IMAGE_READY, POD_NEED_UPGRADE};
-use crate::core::revision_in;
-use crate::k8s::nullable;
+use crate::k8s::{Condition, Pod};
 
 /// Namespace and name of a pod, written `namespace/name`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -44,7 +43,7 @@ impl fmt::Display for PodKey {
     }
 }
 
-/// A pod. Cheap to clone. Unlike the reduced pod in `k8s`, it keeps the original JSON, which is served, and owners of all kinds.
+/// A pod. Cheap to clone. It keeps the original JSON, which is served, and of [`Pod`] only the fields that decisions need.
 #[derive(Clone, Debug)]
 pub(super) struct NodePod(Arc<Inner>);
 
@@ -62,6 +61,19 @@ struct Inner {
 /// Beginning of a pod in a watch event. List items don't have these fields.
 const TYPE: &str = r#"{"kind":"Pod","apiVersion":"v1","#;
 
+/// Names of the fields from which [`PodDetails`] is read. Others are not parsed: a pod can have a megabyte of container statuses,
+/// which would take 30 times as much memory.
+const NEEDED: [&str; 8] = [
+    "name",
+    "namespace",
+    "uid",
+    "resourceVersion",
+    "deletionTimestamp",
+    "ownerReferences",
+    "nodeName",
+    "conditions",
+];
+
 /// The fields of a pod that decisions need.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PodDetails {
@@ -73,42 +85,35 @@ pub(super) struct PodDetails {
     pub(super) node: String,
     /// True if the pod is being deleted.
     pub(super) deleting: bool,
-    /// Owner references of all kinds.
-    pub(super) owners: Vec<OwnerReference>,
+    /// The controlling owner, or else the first owner.
+    pub(super) owner: Option<OwnerReference>,
     /// True if the condition `Ready` is `True`.
     pub(super) ready: bool,
     /// Condition `PodNeedUpgrade`: the controller offers a new version.
-    pub(super) need_upgrade: Option<NodePodCondition>,
+    pub(super) need_upgrade: Option<Condition>,
     /// Condition `PodImageReady`: state of a requested image pull.
-    pub(super) image_ready: Option<NodePodCondition>,
+    pub(super) image_ready: Option<Condition>,
 }
 
-/// A condition of OTA mode: `PodNeedUpgrade` or `PodImageReady`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
-pub(super) struct NodePodCondition {
-    #[serde(rename = "type", deserialize_with = "nullable")]
-    kind: String,
-    /// Status of the condition: `True`, `False` or `Unknown`.
-    #[serde(deserialize_with = "nullable")]
-    pub(super) status: String,
-    /// Reason of the condition, one word.
-    #[serde(deserialize_with = "nullable")]
-    pub(super) reason: String,
-    /// Message of the condition, a sentence.
-    #[serde(deserialize_with = "nullable")]
-    pub(super) message: String,
-}
-
-impl NodePodCondition {
-    /// Returns true if the condition's status is `True`.
-    pub(super) fn is_true(&self) -> bool {
-        self.status == "True"
-    }
-
-    /// Returns the hash of the revision in the message; `None` if it contains none.
-    pub(super) fn hash(&self) -> Option<&str> {
-        revision_in(&self.message).filter(|hash| !hash.is_empty())
+impl PodDetails {
+    /// Returns the key and the needed fields of a pod.
+    fn read(pod: Pod) -> serde_json::Result<(PodKey, Self)> {
+        let missing = <serde_json::Error as serde::de::Error>::missing_field;
+        let details = Self {
+            uid: pod.uid().to_owned(),
+            deleting: pod.is_deleting(),
+            owner: pod.owner().cloned(),
+            ready: pod.is_ready(),
+            need_upgrade: pod.condition(POD_NEED_UPGRADE).cloned(),
+            image_ready: pod.condition(POD_IMAGE_READY).cloned(),
+            resource_version: pod.metadata.resource_version.unwrap_or_default(),
+            node: pod.spec.node_name.unwrap_or_default(),
+        };
+        let key = PodKey {
+            namespace: pod.metadata.namespace.ok_or_else(|| missing("namespace"))?,
+            name: pod.metadata.name.ok_or_else(|| missing("name"))?,
+        };
+        Ok((key, details))
     }
 }
 
@@ -164,8 +169,8 @@ impl NodePod {
 
     /// Returns the owner reference with `controller: true`.
     pub(super) fn controller(&self) -> Option<&OwnerReference> {
-        let mut owners = self.0.facts.owners.iter();
-        owners.find(|owner| owner.controller == Some(true))
+        let owner = self.0.facts.owner.as_ref();
+        owner.filter(|owner| owner.controller == Some(true))
     }
 
     /// Parses a pod.
@@ -180,25 +185,10 @@ impl NodePod {
     pub(super) fn read_or_return(
         raw: Box<RawValue>,
     ) -> Result<Self, (serde_json::Error, Box<RawValue>)> {
-        let wire: Wire = match serde_json::from_str(raw.get()) {
-            Ok(wire) => wire,
+        let pod = Pod::read_fields(&raw, |_, field, _| NEEDED.contains(&field));
+        let (key, facts) = match pod.and_then(PodDetails::read) {
+            Ok(read) => read,
             Err(error) => return Err((error, raw)),
-        };
-        let (meta, status) = (wire.metadata, wire.status);
-        let condition = |kind: &str| status.conditions.iter().find(|found| found.kind == kind);
-        let facts = PodDetails {
-            uid: meta.uid,
-            resource_version: meta.resource_version,
-            node: wire.spec.node_name,
-            deleting: meta.deletion_timestamp.is_some(),
-            owners: meta.owner_references,
-            ready: condition("Ready").is_some_and(NodePodCondition::is_true),
-            need_upgrade: condition(POD_NEED_UPGRADE).cloned(),
-            image_ready: condition(POD_IMAGE_READY).cloned(),
-        };
-        let key = PodKey {
-            namespace: meta.namespace,
-            name: meta.name,
         };
         let digest = digest(item(raw.get()));
         let length = foreign::json_length(item(raw.get()));
@@ -228,42 +218,4 @@ impl<'de> Deserialize<'de> for NodePod {
         let raw = Box::<RawValue>::deserialize(deserializer)?;
         Self::read(raw).map_err(serde::de::Error::custom)
     }
-}
-
-#[derive(Deserialize)]
-struct Wire {
-    metadata: WireMeta,
-    #[serde(default, deserialize_with = "nullable")]
-    spec: WireSpec,
-    #[serde(default, deserialize_with = "nullable")]
-    status: WireStatus,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct WireMeta {
-    name: String,
-    namespace: String,
-    #[serde(default, deserialize_with = "nullable")]
-    uid: String,
-    #[serde(default, deserialize_with = "nullable")]
-    resource_version: String,
-    #[serde(default)]
-    deletion_timestamp: Option<serde::de::IgnoredAny>,
-    #[serde(default, deserialize_with = "nullable")]
-    owner_references: Vec<OwnerReference>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct WireSpec {
-    #[serde(deserialize_with = "nullable")]
-    node_name: String,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct WireStatus {
-    #[serde(deserialize_with = "nullable")]
-    conditions: Vec<NodePodCondition>,
 }

@@ -60,7 +60,7 @@ pub(super) async fn receive_items<T: DeserializeOwned>(
 async fn in_time<T>(silence: Duration, piece: impl Future<Output = T>) -> kube::Result<T> {
     let waited = tokio::time::timeout(silence, piece).await;
     waited.map_err(|_| {
-        let text = format!("silent for {silence:?}");
+        let text = format!("no data for {silence:?}");
         kube::Error::ReadEvents(io::Error::new(io::ErrorKind::TimedOut, text))
     })
 }

@@ -85,11 +85,11 @@ pub(super) fn reject(reject: &Reject, method: &http::Method, path: &str) -> Repl
     let (reason, text) = match reject {
         Reject::NotFound => (
             "NoSuchPath",
-            format!("Nothing is served at {path:?}; there are {PATHS}"),
+            format!("Unknown path {path:?}. Available: {PATHS}"),
         ),
         Reject::Method(allowed) => (
             "MethodNotAllowed",
-            format!("{path} answers {allowed}, not {method}"),
+            format!("{path} supports {allowed}, not {method}"),
         ),
         Reject::Bad(sentence) => ("BadRequest", sentence.clone()),
     };

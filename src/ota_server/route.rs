@@ -118,19 +118,19 @@ fn clean(path: &str) -> Result<(), Reject> {
     let bad = |why: &str| Err(Reject::Bad(format!("The path {path} {why}")));
     if path.contains('%') {
         return bad(
-            "contains %: names of namespaces and pods need no encoding, and an encoded slash is not taken for one",
+            "contains %. Names of namespaces and pods need no encoding, and encoded slashes are not decoded",
         );
     }
     if path.contains('\\') {
-        return bad("contains a backslash: write /");
+        return bad("contains a backslash. Use /");
     }
     let mut segments = path.split('/').skip(1).peekable();
     while let Some(segment) = segments.next() {
         if [".", ".."].contains(&segment) {
-            return bad("contains a segment of dots: write the path itself");
+            return bad("contains a segment of dots. Use the resolved path");
         }
         if segment.is_empty() && segments.peek().is_some() {
-            return bad("contains an empty segment: a name is missing, or a / is too much");
+            return bad("contains an empty segment. A name is missing, or a / is doubled");
         }
     }
     Ok(())
@@ -139,14 +139,14 @@ fn clean(path: &str) -> Result<(), Reject> {
 fn key(namespace: &str, name: &str) -> Result<PodKey, Reject> {
     if namespace.len() > 63 || !is_label(namespace) {
         return Err(Reject::Bad(format!(
-            "{namespace:?} cannot be the name of a namespace: those have at most 63 lower case letters, digits and -, \
-             and begin and end with a letter or a digit"
+            "{namespace:?} is not a valid name of a namespace. Such a name has at most 63 lower case letters, digits and -, \
+             and begins and ends with a letter or a digit"
         )));
     }
     if name.len() > 253 || !is_subdomain(name) {
         return Err(Reject::Bad(format!(
-            "{name:?} cannot be the name of a pod: those have at most 253 lower case letters, digits, - and ., and \
-             begin and end with a letter or a digit"
+            "{name:?} is not a valid name of a pod. Such a name has at most 253 lower case letters, digits, - and ., and \
+             begins and ends with a letter or a digit"
         )));
     }
     Ok(PodKey::new(namespace, name))
@@ -179,13 +179,13 @@ fn force(query: Option<&str>) -> Result<bool, Reject> {
             "false" => false,
             _ => {
                 return Err(Reject::Bad(format!(
-                    "force={value}: it can be force=true or force=false"
+                    "force={value} is not valid. Use force=true or force=false"
                 )));
             }
         };
         if found.replace(value).is_some_and(|before| before != value) {
             return Err(Reject::Bad(
-                "force=true and force=false: say one".to_owned(),
+                "The query contains force=true and force=false. Use one of them".to_owned(),
             ));
         }
     }
@@ -328,7 +328,7 @@ mod tests {
         upgrade("?force=%74rue", Err(400));
         upgrade("?forced=yes", Ok(false));
         let refused = force(Some("force=yes")).unwrap_err();
-        let text = "force=yes: it can be force=true or force=false".to_owned();
+        let text = "force=yes is not valid. Use force=true or force=false".to_owned();
         assert_eq!(refused, Reject::Bad(text));
     }
 }

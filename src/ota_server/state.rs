@@ -86,18 +86,18 @@ impl StateStore {
         let path = self.directory.join(FILE);
         if let Err(error) = prepare(&self.directory) {
             let directory = self.directory.display();
-            warn!(%directory, %error, "Cannot use the directory for the state (--state-dir)");
+            warn!(%directory, %error, "Cannot use the state directory (--state-dir)");
         }
         match read(&path, &self.node) {
             Ok(Some((heard, pods))) => {
-                info!(pods = pods.len(), %heard, "Read the state of an earlier run");
+                info!(pods = pods.len(), %heard, "Loaded the saved state");
                 self.pod_cache.replace(pods);
                 self.last_sync.set(heard);
             }
             Ok(None) => {}
             Err(error) => {
                 let file = path.display();
-                warn!(%file, %error, "The state on disk is not used; it is replaced once the API server answers");
+                warn!(%file, %error, "Cannot use the saved state; it is replaced when the API server responds");
             }
         }
     }
@@ -120,7 +120,7 @@ impl StateStore {
     /// Writes the state for the last time, if it changed.
     pub(super) async fn finish(&self) {
         if tokio::time::timeout(LAST_WRITE, self.save()).await.is_err() {
-            warn!("The state could not be written before the end");
+            warn!("The state was not saved before the shutdown");
         }
     }
 
@@ -149,7 +149,7 @@ impl StateStore {
                 }
                 Err(error) if !std::mem::replace(&mut written.failing, true) => {
                     let directory = directory.display();
-                    warn!(%directory, %error, "Cannot write the state (--state-dir); it is tried again at every change");
+                    warn!(%directory, %error, "Cannot save the state (--state-dir); retrying at every change");
                 }
                 Err(_) => {}
             }
@@ -167,12 +167,14 @@ fn head(node: &str, heard: Timestamp) -> String {
 fn read(path: &Path, node: &str) -> io::Result<Option<(Timestamp, Vec<NodePod>)>> {
     let length = match std::fs::metadata(path) {
         Ok(metadata) if metadata.is_file() => metadata.len(),
-        Ok(_) => return Err(io::Error::other("it is not a file: remove it")),
+        Ok(_) => return Err(io::Error::other("the path is not a file: remove it")),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
     };
     if length > LONGEST {
-        return Err(io::Error::other("it is too large to be one: remove it"));
+        return Err(io::Error::other(
+            "the file is too large for a saved state: remove it",
+        ));
     }
     let mut splitter = ListSplitter::default();
     let mut pods = Vec::new();
@@ -198,14 +200,14 @@ fn read(path: &Path, node: &str) -> io::Result<Option<(Timestamp, Vec<NodePod>)>
 fn of_node(document: StateDocument, node: &str) -> io::Result<StateFile> {
     if document.form != FORM {
         return Err(io::Error::other(format!(
-            "it has form {}, and this version reads form {FORM}: remove it, or start the version that wrote it",
+            "the file has format {}, and this version reads format {FORM}: remove the file, or start the version that wrote it",
             document.form
         )));
     }
     let state: StateFile = serde_json::from_value(document.rest.into())?;
     if state.node != node {
         return Err(io::Error::other(format!(
-            "it is of node {}, not of {node}: give each node a directory of its own, or remove the file",
+            "the state belongs to node {}, not to {node}: give each node its own directory, or remove the file",
             state.node
         )));
     }
@@ -283,7 +285,7 @@ fn write_pods(file: &mut File, pods: &LentPods) -> io::Result<()> {
 }
 
 fn too_slow() -> io::Error {
-    io::Error::other("the disk is slower than the pods change")
+    io::Error::other("the pods change faster than the disk can save them")
 }
 
 #[cfg(test)]
@@ -391,7 +393,7 @@ mod tests {
         case(b"\0\0\0", "expected value");
         case(b"[]", "");
         case(b"{}", "form");
-        case(br#"{"form":2,"whatever":[]}"#, "form 2");
+        case(br#"{"form":2,"whatever":[]}"#, "format 2");
         case(br#"{"form":1,"node":"edge"}"#, "heard");
         case(br#"{"form":1,"node":"edge","heard":"then","items":[]}"#, "");
         case(
@@ -399,7 +401,7 @@ mod tests {
             "",
         );
         let other = format!("{}]}}", head("other", at()));
-        case(other.as_bytes(), "of node other, not of edge");
+        case(other.as_bytes(), "belongs to node other, not to edge");
         let torn = format!("{}{}", head("edge", at()), pod("a").raw());
         case(torn.as_bytes(), "");
         std::fs::remove_file(&path).unwrap();

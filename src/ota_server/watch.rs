@@ -11,6 +11,7 @@ mod turns;
 use std::time::Duration;
 
 use futures::TryStreamExt;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Client;
 use kube::core::params::{ListParams, WatchParams};
 use kube::core::{Request, WatchEvent};
@@ -26,6 +27,7 @@ use super::pod_cache::PodCache;
 use super::received::receive;
 use crate::k8s::client::{self, CallError, WATCH_TIMEOUT_SECONDS};
 use crate::k8s::json_list::ListSplitter;
+use crate::k8s::object::identity;
 
 /// Pods per page of a list. A kubelet runs fewer, so that a list is a single request: [`Turns`] may delay each request.
 const PAGE: usize = 500;
@@ -150,7 +152,7 @@ impl NodeWatch {
             WatchError::Refused(why) | WatchError::Silent(why) => {
                 if turns.is_well() {
                     let error = why.error;
-                    warn!(%error, "The watch of this node's pods failed and is tried again");
+                    warn!(%error, "The watch of this node's pods failed; retrying");
                 }
                 turns.note_failure(why.asked);
             }
@@ -190,7 +192,7 @@ impl NodeWatch {
                 heard = tokio::time::timeout(SILENCE, events.try_next()) => heard,
             };
             match heard {
-                Err(_) => return Err(WatchError::silent(format!("silent for {SILENCE:?}"))),
+                Err(_) => return Err(WatchError::silent(format!("no data for {SILENCE:?}"))),
                 Ok(Err(error)) => return Err(CallError::Kube(error).into()),
                 Ok(Ok(Some(event))) => {
                     self.take(event, &mut position.version)?;
@@ -198,7 +200,9 @@ impl NodeWatch {
                 }
                 Ok(Ok(None)) if lasts => return Ok(()),
                 Ok(Ok(None)) => {
-                    return Err(WatchError::refused("the watch ended at once".to_owned()));
+                    return Err(WatchError::refused(
+                        "the watch ended immediately".to_owned(),
+                    ));
                 }
             }
         }
@@ -278,11 +282,12 @@ impl NodeWatch {
                 seen
             }
             // The changed pod cannot be parsed, so the cached version is outdated: remove it.
-            Err(stub) => {
-                if let Some(key) = stub.key() {
-                    self.pod_cache.delete(&key);
+            Err(meta) => {
+                let namespace = meta.namespace.unwrap_or_default();
+                if let Some(name) = meta.name {
+                    self.pod_cache.delete(&PodKey { namespace, name });
                 }
-                stub.metadata.resource_version
+                meta.resource_version.unwrap_or_default()
             }
         };
         if !seen.is_empty() {
@@ -299,7 +304,7 @@ impl NodeWatch {
 /// Resets the number of failures after a watch has worked for a while.
 fn note_lasting(turns: &mut Turns) {
     if turns.note_lasting() {
-        info!("The watch of this node's pods stands again");
+        info!("The watch of this node's pods works again");
     }
 }
 
@@ -315,40 +320,16 @@ fn odd(error: kube::core::request::Error) -> WatchError {
 }
 
 /// Parses a pod. An unreadable pod is logged and doesn't affect other pods.
-fn read(raw: Box<RawValue>) -> Result<NodePod, PodStub> {
+///
+/// # Errors
+/// Returns the readable fields of `metadata` of an unreadable pod.
+fn read(raw: Box<RawValue>) -> Result<NodePod, Box<ObjectMeta>> {
     NodePod::read_or_return(raw).map_err(|(error, raw)| {
-        let stub: PodStub = serde_json::from_str(raw.get()).unwrap_or_default();
-        let (namespace, name) = (&stub.metadata.namespace, &stub.metadata.name);
-        warn!(%namespace, %name, %error, "The API server sent a pod that cannot be read; it is left out");
-        stub
+        let meta = Box::new(identity(raw.get().as_bytes()));
+        let (namespace, name) = (meta.namespace.as_deref(), meta.name.as_deref());
+        warn!(namespace, name, %error, "Skipped an unreadable pod");
+        meta
     })
-}
-
-/// Fields of an unreadable pod that could still be parsed.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct PodStub {
-    metadata: StubMeta,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct StubMeta {
-    #[serde(deserialize_with = "text")]
-    name: String,
-    #[serde(deserialize_with = "text")]
-    namespace: String,
-    #[serde(deserialize_with = "text")]
-    resource_version: String,
-}
-
-impl PodStub {
-    fn key(&self) -> Option<PodKey> {
-        let StubMeta {
-            name, namespace, ..
-        } = &self.metadata;
-        (!name.is_empty()).then(|| PodKey::new(namespace, name))
-    }
 }
 
 /// Deserializes a string. Any other value results in an empty string.

@@ -176,12 +176,12 @@ impl ConnectionPermit {
 
     /// Waits for a signal from the server.
     pub(crate) async fn signalled(&mut self) -> PermitSignal {
-        let told = self
+        let signal = self
             .signal
             .wait_for(|signal| *signal != PermitSignal::Stay)
             .await;
-        let told = told.map(|signal| *signal);
-        match told {
+        let signal = signal.map(|signal| *signal);
+        match signal {
             Ok(signal) => signal,
             Err(_) => std::future::pending().await, // an unlimited permit has no server, so no signal comes
         }
@@ -238,12 +238,12 @@ mod tests {
         let [first, second] = [0; 2].map(|_| permits.acquire(crowded).unwrap());
         let third = permits.acquire(crowded).unwrap();
         let fourth = permits.acquire("10.0.0.3".parse().ok()).unwrap();
-        let told = |permit: &ConnectionPermit| *permit.signal.borrow();
+        let signal_of = |permit: &ConnectionPermit| *permit.signal.borrow();
         for loses in [&first, &second] {
-            assert_eq!(told(loses), PermitSignal::Leave);
+            assert_eq!(signal_of(loses), PermitSignal::Leave);
         }
         for keeps in [&alone, &third, &fourth] {
-            assert_eq!(told(keeps), PermitSignal::Stay);
+            assert_eq!(signal_of(keeps), PermitSignal::Stay);
         }
     }
 }

@@ -227,7 +227,7 @@ impl Cluster {
             Ok(parsed) => parsed,
             Err(failure) => return Ok(http::refusal(&failure)),
         };
-        let fault = self.faults.judge(&parsed.info);
+        let fault = self.faults.of(&parsed.info);
         let answer = match fault {
             Fault::ResetBefore => Err(reset()),
             Fault::Hang => std::future::pending().await,
@@ -237,9 +237,9 @@ impl Cluster {
             ))),
             Fault::Denied(why) => {
                 let RequestInfo { resource, name, .. } = &parsed.info;
-                let said = format!("{resource} {name:?} is forbidden: {why}");
+                let message = format!("{resource} {name:?} is forbidden: {why}");
                 Ok(http::refusal(&status::ApiFailure::new(
-                    422, "Invalid", said,
+                    422, "Invalid", message,
                 )))
             }
             Fault::Pass | Fault::Delay(_) | Fault::ResetAfter => {
@@ -376,11 +376,17 @@ fn first_namespace(name: &str, uid: &str, options: &ClusterOptions) -> Value {
 }
 
 fn away() -> io::Error {
-    io::Error::new(io::ErrorKind::ConnectionRefused, "the API server is away")
+    io::Error::new(
+        io::ErrorKind::ConnectionRefused,
+        "the API server is unavailable",
+    )
 }
 
 fn reset() -> io::Error {
-    io::Error::new(io::ErrorKind::ConnectionReset, "the connection broke")
+    io::Error::new(
+        io::ErrorKind::ConnectionReset,
+        "the connection was interrupted",
+    )
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

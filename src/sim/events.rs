@@ -73,7 +73,7 @@ impl Recorder {
         let namespace = self.about.namespace.as_deref().unwrap_or("default");
         let api: Api<Event> = Api::namespaced(self.events.client.clone(), namespace);
         if let Err(error) = api.create(&PostParams::default(), &event).await {
-            tracing::debug!(%error, reason, "An Event could not be written");
+            tracing::debug!(%error, reason, "Cannot write an Event");
         }
     }
 

@@ -106,7 +106,7 @@ impl Collector {
                 (id, result) = self.writes.next() => {
                     self.busy.remove(&id);
                     if let Err(error) = result {
-                        tracing::debug!(%error, object = id.key.name, "The garbage collector's write failed");
+                        tracing::debug!(%error, object = id.key.name, "A write of the garbage collector failed");
                     }
                     self.due.add(RETRY, id);
                 }

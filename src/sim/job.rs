@@ -164,7 +164,7 @@ impl Controller {
                 }
             }
             Answer::Failed(error) => {
-                tracing::debug!(%error, job = key.name, "The Job controller's write failed");
+                tracing::debug!(%error, job = key.name, "A write of the Job controller failed");
                 delay = RETRY;
             }
             Answer::Nothing => delay = RETRY,

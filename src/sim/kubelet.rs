@@ -15,7 +15,6 @@ mod node;
 mod options;
 mod pod;
 mod status;
-mod view;
 mod write;
 
 use std::sync::Arc;

@@ -281,7 +281,7 @@ async fn of_two_pods_on_a_node_the_younger_goes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rollback_raises_the_old_revision_and_restarts_nobody() {
+async fn a_rollback_raises_the_old_revision_and_restarts_no_pod() {
     let world = World::with_nodes(2).await;
     world.create(on_delete()).await;
     pass(3).await;
@@ -299,7 +299,7 @@ async fn a_rollback_raises_the_old_revision_and_restarts_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_revision_that_somebody_goes_back_to_is_written_at_that_moment() {
+async fn a_rollback_is_written_to_the_old_revision_at_that_moment() {
     let world = World::with_nodes(1).await;
     world.create(on_delete()).await;
     pass(3).await;

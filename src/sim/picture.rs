@@ -143,12 +143,12 @@ where
         lock(index).apply_set(&set.into());
     }
     let events = watch(sets, watcher::Config::default()).default_backoff();
-    let told = events.filter_map(async |event| match event {
+    let pictures = events.filter_map(async |event| match event {
         Ok(Event::Apply(set) | Event::InitApply(set)) => Some(Ok(PictureEvent::Set(set.into()))),
         Ok(_) => None,
         Err(error) => Some(Err(error)),
     });
-    told.boxed()
+    pictures.boxed()
 }
 
 fn take(index: &mut Index, key: &SetKey, clock: &Clock, event: PictureEvent) {
@@ -174,7 +174,7 @@ fn take(index: &mut Index, key: &SetKey, clock: &Clock, event: PictureEvent) {
         }
         PictureEvent::Pod(Event::Delete(pod)) => {
             if let Some(set) = index.set_mut(key) {
-                set.delete_pod(pod.metadata.uid.as_deref().unwrap_or_default());
+                set.delete_pod(pod.uid());
             }
         }
         _ => {}

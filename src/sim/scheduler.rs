@@ -117,7 +117,7 @@ impl Scheduler {
 
     fn answered(&mut self, key: WatchedKey, result: &kube::Result<()>) {
         if let Err(error) = result {
-            tracing::debug!(%error, pod = key.name, "A pod could not be bound");
+            tracing::debug!(%error, pod = key.name, "Cannot bind a pod");
             self.bound.remove(&key);
             self.due.add(RETRY, key);
         }

@@ -1,6 +1,5 @@
 //! Shared code of the native controllers: caches that are updated by watches and by responses to the controller's own writes.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Debug;
 use std::pin::Pin;
@@ -9,12 +8,9 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use futures::{Stream, StreamExt as _};
-use kube::api::{ApiResource, ObjectMeta};
-use kube::core::DynamicResourceScope;
 use kube::runtime::watcher::{self, Event};
 use kube::runtime::{WatchStreamExt as _, watcher as watch};
 use kube::{Api, Resource};
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep_until};
 
@@ -65,7 +61,7 @@ where
     let stream = watch(api, config).default_backoff();
     Box::pin(stream.filter_map(|event| async {
         event
-            .inspect_err(|error| tracing::debug!(%error, "A watch failed and starts again"))
+            .inspect_err(|error| tracing::debug!(%error, "A watch failed; restarting it"))
             .ok()
     }))
 }
@@ -84,7 +80,7 @@ where
         pace,
         turns: VecDeque::new(),
         changes: BTreeMap::new(),
-        told: VecDeque::new(),
+        pending: VecDeque::new(),
         next: Instant::now(),
     };
     let next = async |mut backlog: Backlog<K>| Some((backlog.next().await?, backlog));
@@ -98,7 +94,7 @@ struct Backlog<K> {
     turns: VecDeque<WatchedKey>,
     changes: BTreeMap<WatchedKey, Vec<Event<K>>>,
     /// Events of the current object that remain to be delivered.
-    told: VecDeque<Event<K>>,
+    pending: VecDeque<Event<K>>,
     /// Time at which the events of the next object are delivered.
     next: Instant,
 }
@@ -106,7 +102,7 @@ struct Backlog<K> {
 impl<K: Resource> Backlog<K> {
     async fn next(&mut self) -> Option<Event<K>> {
         loop {
-            if let Some(event) = self.told.pop_front() {
+            if let Some(event) = self.pending.pop_front() {
                 return Some(event);
             }
             tokio::select! {
@@ -119,7 +115,7 @@ impl<K: Resource> Backlog<K> {
                 () = sleep_until(self.next), if !self.turns.is_empty() => {
                     let turn = self.turns.pop_front();
                     let changes = turn.and_then(|key| self.changes.remove(&key));
-                    self.told.extend(changes.into_iter().flatten());
+                    self.pending.extend(changes.into_iter().flatten());
                     self.next = Instant::now() + self.pace;
                 }
             }
@@ -256,50 +252,10 @@ impl<K: Resource + Clone> Cache<K> {
     }
 }
 
-fn version<K: Resource>(object: &K) -> u64 {
+/// Returns the resourceVersion as a number, or the maximum if it is not a number. A newer version has a higher number.
+pub(crate) fn version<K: Resource>(object: &K) -> u64 {
     let version = object.meta().resource_version.as_deref();
     version.and_then(|v| v.parse().ok()).unwrap_or(u64::MAX)
-}
-
-/// Object of any kind, of which only the needed fields of spec and status are decoded.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(bound = "S: Deserialize<'de> + Default, T: Deserialize<'de> + Default")]
-pub(crate) struct WatchedPart<S, T> {
-    #[serde(default)]
-    pub(crate) metadata: ObjectMeta,
-    #[serde(default)]
-    pub(crate) spec: S,
-    #[serde(default)]
-    pub(crate) status: T,
-}
-
-impl<S, T> Resource for WatchedPart<S, T> {
-    type DynamicType = ApiResource;
-    type Scope = DynamicResourceScope;
-
-    fn kind(kind: &ApiResource) -> Cow<'_, str> {
-        kind.kind.as_str().into()
-    }
-
-    fn group(kind: &ApiResource) -> Cow<'_, str> {
-        kind.group.as_str().into()
-    }
-
-    fn version(kind: &ApiResource) -> Cow<'_, str> {
-        kind.version.as_str().into()
-    }
-
-    fn plural(kind: &ApiResource) -> Cow<'_, str> {
-        kind.plural.as_str().into()
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
 }
 
 /// Requests in flight, with a limit on their number.

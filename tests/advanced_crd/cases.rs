@@ -80,13 +80,13 @@ fn selectors() -> Vec<Case> {
         ),
         err(
             labels(Value::Null),
-            "spec.selector: Invalid value: must name at least one label",
+            "spec.selector: Invalid value: must have at least one label",
         ),
         err(
             labels(json!({ "app": null })),
-            "must name at least one label",
+            "must have at least one label",
         ),
-        err(expressions(json!([])), "must name at least one label"),
+        err(expressions(json!([])), "must have at least one label"),
         err(labels(json!({ "app": "other" })), no_match),
         err(labels(json!({ "tier": "edge" })), no_match),
         err(spec(json!({ "template": { "metadata": null } })), no_match),
@@ -99,11 +99,11 @@ fn selectors() -> Vec<Case> {
         )),
         err(
             labels(json!({ "-app": "web" })),
-            "every key must be that of a label",
+            "every key must be a valid label key",
         ),
         err(
             labels(json!({ "a/b/c": "web" })),
-            "every key must be that of a label",
+            "every key must be a valid label key",
         ),
         err(labels(json!({ "app": "we b" })), "should match"),
         err(labels(json!({ "app": long })), "63"),
@@ -221,7 +221,7 @@ fn templates() -> Vec<Case> {
         ),
         err(
             pod(json!({ "nodeSelector": { "a b": "c" } })),
-            "every key must be that of a label",
+            "every key must be a valid label key",
         ),
         err(pod(json!({ "nodeName": 5 })), "spec.template.spec.nodeName"),
         err(
@@ -367,7 +367,7 @@ fn strategies() -> Vec<Case> {
         )),
         err(
             rolling(json!({ "selector": { "matchLabels": { "zone!": "a" } } })),
-            "every key must be that of a label",
+            "every key must be a valid label key",
         ),
         err(
             rolling(
@@ -394,9 +394,9 @@ fn budgets() -> Vec<Case> {
     let (standard, in_place, surging) = ("Standard", "InPlaceIfPossible", "Surging");
     let absent = || Value::Null;
     let both = "spec.updateStrategy.rollingUpdate: Invalid value: maxUnavailable and maxSurge cannot both be more than 0";
-    let none = "maxUnavailable and maxSurge are both 0, and no pod could be replaced: set maxUnavailable to 1 or more";
-    let no_second = "a pod that is updated in place has no second one beside it: remove maxSurge";
-    let before = "Surging starts the new pod before the old one goes: remove maxUnavailable";
+    let none = "maxUnavailable and maxSurge are both 0, so no pod could be replaced: set one of them to 1 or more";
+    let no_second = "maxSurge is not supported for in-place updates: remove maxSurge";
+    let before = "Surging starts the new pod before the old one is deleted: remove maxUnavailable";
     vec![
         ok(case(standard, absent(), absent())),
         ok(case(standard, json!(1), absent())),
@@ -464,7 +464,7 @@ fn shares() -> Vec<Case> {
     for taken in [json!(0), json!("0%")] {
         cases.push(ok(rolling(json!({ "partition": taken }))));
     }
-    let words = "must be a number of nodes that is not negative, or a percentage from 0% to 100%";
+    let words = "must be a number of nodes, 0 or more, or a percentage from 0% to 100%";
     cases.push(err(rolling(json!({ "partition": -5 })), words));
     cases
 }

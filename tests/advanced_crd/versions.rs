@@ -213,7 +213,7 @@ async fn changes(server: &Server, judge: &mut Judge, from: &str, to: &str) {
     let name = format!("changed-{from}");
     let named = json!({ "metadata": { "name": name } });
     judge.taken(&name, server.create(from, &web(&named), false).await);
-    let frozen = "spec.selector: Invalid value: cannot change";
+    let frozen = "spec.selector: Invalid value: is immutable";
     for version in [from, to] {
         for selector in [
             json!({ "matchLabels": { "app": "web", "tier": "edge" } }),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
 use k8s_openapi::api::apps::v1::DaemonSet;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::api::{DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::core::GroupVersionKind;
 use kube::discovery::ApiResource;
@@ -72,6 +72,12 @@ impl Stage {
         let resource = resource_of(daemon);
         let daemon: DynamicObject = serde_json::from_value(daemon.clone())?;
         let namespace = daemon.namespace().unwrap_or_else(|| "default".into());
+        if let Some(name) = daemon.namespace().filter(|name| name != "default") {
+            let mut object = Namespace::default();
+            object.metadata.name = Some(name);
+            let spaces: Api<Namespace> = Api::all(client.clone());
+            spaces.create(&PostParams::default(), &object).await?;
+        }
         for object in &example.objects {
             if !is_daemon_set(object) && object["kind"] != "Node" {
                 create(&client, object, &namespace).await?;

@@ -66,12 +66,12 @@ impl State {
             && self.sheet.template == from
             && self.seen_set().wanted == from
             && self.seen_set().resumed != Some(from)
-            && it.all(|pod| pod.taken_back != Some(from))
+            && it.all(|pod| pod.rolled_back != Some(from))
     }
 
     /// Returns true if no online node still runs the stopped revision, as far as it can be reverted in place. If lost nodes take
     /// all slots, available pods may keep it.
-    pub(crate) fn is_taken_back(&self, is_spent: bool, rules: &Rules) -> bool {
+    pub(crate) fn is_rolled_back(&self, is_spent: bool, rules: &Rules) -> bool {
         let bad = self.set.wanted;
         let can_be = |before: Template| {
             InPlaceTransition::between(&shape(bad), &shape(before), None).is_ok()
@@ -81,7 +81,7 @@ impl State {
             && self.sheet.stopped == Some(Stop::Failed)
             && self.sheet.before.is_some_and(can_be);
         let is_bad = |pod: &Pod| {
-            let keeps_it = is_spent && rules.is_available(pod) || pod.taken_back == Some(bad);
+            let keeps_it = is_spent && rules.is_available(pod) || pod.rolled_back == Some(bad);
             !pod.terminating && !pod.spare && pod.template == bad && !keeps_it
         };
         let mut online = self.nodes.iter().filter(|node| node.ready);

@@ -17,7 +17,7 @@ fn the_model_takes_back() {
     assert!(end.has_converged(&rules));
     let mut pods = end.nodes.iter().flat_map(|node| &node.pods);
     assert!(pods.clone().all(|pod| pod.template == 0));
-    assert!(pods.any(|pod| pod.taken_back == Some(1)));
+    assert!(pods.any(|pod| pod.rolled_back == Some(1)));
 }
 
 #[test]

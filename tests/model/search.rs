@@ -144,7 +144,7 @@ impl State {
             && verdicts.all(excused)
             && (waits || online.all(is_tidy))
             && (!rules.is_advanced || self.is_manned(waits, rules))
-            && self.is_taken_back(is_spent, rules)
+            && self.is_rolled_back(is_spent, rules)
     }
 }
 

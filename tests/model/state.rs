@@ -93,7 +93,7 @@ pub(crate) struct Pod {
     /// True if the pod was updated in place but its kubelet has not restarted the container yet.
     pub(crate) changing: bool,
     /// Stopped revision from which the pod was reverted in place.
-    pub(crate) taken_back: Option<Template>,
+    pub(crate) rolled_back: Option<Template>,
     /// Condition `PodImageReady`: the revision whose images are requested, and true if they are pulled.
     pub(crate) images: Option<(Template, bool)>,
     /// Condition `PodNeedUpgrade`: its status, and the revision in its message.
@@ -436,7 +436,7 @@ impl Pod {
             terminating: false,
             left: None,
             changing: false,
-            taken_back: None,
+            rolled_back: None,
             images: None,
             need_upgrade: None,
             spare: false,

@@ -130,9 +130,10 @@ impl State {
         let pods = pods.unwrap_or(&node.pods).iter();
         let own = pods.filter(|pod| !pod.orphan);
         let mut pods: Pods = own.map(|pod| self.pod(pod, rules)).collect();
-        if let Some(spare) = pods.spare().filter(|_| rules.is_advanced) {
-            let spare = spare.uid.clone();
-            pods.iter_mut().for_each(|pod| pod.surge = pod.uid == spare);
+        if let Some(surplus) = pods.surplus().filter(|_| rules.is_advanced) {
+            let surplus = surplus.uid.clone();
+            pods.iter_mut()
+                .for_each(|pod| pod.surge = pod.uid == surplus);
         }
         let targeting = match (seen.unfit, seen.tainted) {
             (true, _) => Targeting::No,
@@ -195,12 +196,12 @@ impl State {
                 revision: Some(hash(pod.template)),
                 containers: Arc::new([container(pod.template)]),
                 is_over: pod.over,
-                update: (pod.changing || pod.taken_back.is_some()).then_some(InPlaceUpdate {
+                update: (pod.changing || pod.rolled_back.is_some()).then_some(InPlaceUpdate {
                     is_carried_out: !pod.changing,
                     ..under_way()
                 }),
                 unfinished: Default::default(),
-                reverted_from: pod.taken_back.map(hash),
+                reverted_from: pod.rolled_back.map(hash),
                 gate: None,
             }
             .into(),
@@ -212,7 +213,7 @@ impl State {
             .into(),
             problem: is_stuck.then(|| {
                 PodProblem {
-                    said: Default::default(),
+                    detail: Default::default(),
                     reason: "CrashLoopBackOff".into(),
                     restarts: 5,
                     ended: 0,

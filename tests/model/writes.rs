@@ -241,7 +241,7 @@ impl State {
             Deed::UpdateInPlace(template, from) => {
                 self.take_down(n, p, false, rules);
                 let pod = &mut self.nodes[n].pods[p];
-                (pod.template, pod.changing, pod.taken_back) = (template, true, from);
+                (pod.template, pod.changing, pod.rolled_back) = (template, true, from);
                 self.outdate(write.uid);
             }
             Deed::Ask(template) => {

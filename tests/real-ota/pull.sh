@@ -42,7 +42,7 @@ missing_image() {
   [ "$code" = 11 ] || fail "ctl imagepull ended with $code"
   tells "$near" "$name-" 'c["PodImageReady"]["status"] + " " + c["PodImageReady"]["reason"]' "False PullImageFail" ||
     fail "PodImageReady is not False: $(told "$near" "$name-" "$image_ready")"
-  post "$near" "$pod" upgrade | grep '^403 .*reason: PullImageFail, .*Ask for imagepull again' | sed 's/^/          /' ||
+  post "$near" "$pod" upgrade | grep '^403 .*reason: PullImageFail, .*Request imagepull again' | sed 's/^/          /' ||
     fail "upgrade is not refused after a failed pull"
   say "80: PullImageFail after $((SECONDS - since)) s"
   image nginx:1.19.6 > /dev/null

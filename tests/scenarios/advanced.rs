@@ -1224,7 +1224,7 @@ scenarios! {
         let story = fleet(3, 1)
             .does("revoke", |stage| async move { stage.world.backend.permission(Role::Controller, "patch", "daemonsets/status", false).await })
             .image(NEW)
-            .until(event("Warning", "patch daemonsets/status.apps.kruise.io (HTTP 403)").and(event("Warning", "its conditions are older than the rollout")))
+            .until(event("Warning", "patch daemonsets/status.apps.kruise.io (HTTP 403)").and(event("Warning", "The conditions stay outdated until a write succeeds")))
             .does("grant", |stage| async move { stage.world.backend.permission(Role::Controller, "patch", "daemonsets/status", true).await })
             .until(converged())
             .expect(one_event("Warning", "patch daemonsets/status.apps.kruise.io (HTTP 403)"));

@@ -19,9 +19,9 @@ fn untainted() -> serde_json::Value {
 }
 
 /// Response of an agent that doesn't replace a pod because no new pod could start on the tainted node.
-const NONE_WOULD_COME: &str = "Pre check update pod failed, Pod: {ns}/{pod} is not replaced: this node has a taint of effect \
-    NoSchedule that its DaemonSet does not tolerate, so no new pod would come. Take the taint away first, or ask for the upgrade \
-    with ?force=true to be left without a pod.";
+const NONE_WOULD_COME: &str = "Pre check update pod failed, Pod: {ns}/{pod} is not replaced: this node has a NoSchedule taint \
+                               that its DaemonSet does not tolerate, so no new pod would be created. Remove the taint \
+                               first, or upgrade with ?force=true and have no pod.";
 
 /// Returns a patch that puts a node into this pool.
 fn pool(name: &str) -> serde_json::Value {
@@ -117,7 +117,7 @@ scenarios! {
             .until(condition(
                 "InvalidSettings",
                 "True",
-                "matches none of the 3 nodes where a pod belongs; labels that look similar: pool=canary;",
+                "matches none of the 3 nodes that should run a pod; similar labels: pool=canary;",
             ))
             .until(event("Warning", "matches none of"))
             .throughout(untouched(1..=3).and(one_event("Warning", "matches none of")), pace.pick(3600, 5))
@@ -131,7 +131,7 @@ scenarios! {
     fn x07_given_a_wave_of_nobody_then_no_wave_opens_unless_it_may_be_empty(pace) {
         let typed = pooled(&["canary", "field", "field"], "[{name: canary, selector: pool=canray}]")
             .image(NEW)
-            .until(condition("InvalidSettings", "True", "so wave canary would have nobody"))
+            .until(condition("InvalidSettings", "True", "so wave canary has no nodes"))
             .until(event("Warning", "matches none of"))
             .throughout(untouched(1..=3).and(one_event("Warning", "matches none of")), pace.pick(3600, 5))
             .pod_writes(0)
@@ -155,9 +155,9 @@ scenarios! {
     fn x08_given_settings_that_do_nothing_on_an_ondelete_daemonset_then_one_event_says_so(pace) {
         let slip = Story::on(2)
             .with(Daemon::plain().annotate("update-stategy", "AdvancedRollingUpdate").annotate("max-unavailable", "1"))
-            .until(event("Warning", "update-strategy may be meant"))
+            .until(event("Warning", "similar setting: apps.openyurt.io/update-strategy"))
             .image(NEW)
-            .throughout(untouched(1..=2).and(one_event("Warning", "nobody replaces the pods")), pace.pick(3600, 5))
+            .throughout(untouched(1..=2).and(one_event("Warning", "Its pods are not replaced")), pace.pick(3600, 5))
             .pod_writes(0)
             .annotate("update-strategy", "AdvancedRollingUpdate")
             .until(converged().and(condition("RolloutComplete", "True", ": complete")));

@@ -254,7 +254,7 @@ scenarios! {
             .image(NEW)
             .until(is_stopped())
             .annotate("resume", "5d4f8c9b6d")
-            .until(event("Normal", "it has no effect"))
+            .until(event("Normal", "has no effect: it names revision"))
             .annotate("failure-threshold", "100%")
             .throughout(is_stopped().and(deletions(3)).and(untouched(4..=6)), pace.pick(600, 6))
             .does("resume", resume)
@@ -553,7 +553,7 @@ scenarios! {
         Story::on(2)
             .with(Daemon::new().annotate("on-failure", "RevertSpec"))
             .image(NEW)
-            .until(condition("InvalidSettings", "True", "behind the back of whoever owns it"))
+            .until(condition("InvalidSettings", "True", "because it would change the template"))
             .throughout(untouched(1..=2), pace.pick(600, 5))
             .pod_writes(0)
     }

@@ -85,7 +85,7 @@ scenarios! {
             .until(converged().and(replaced(1..=4)))
             .expect(deletions(4).and(renewals(0)))
             .pod_writes(4)
-            .throughout(one_event("Normal", "pods are made anew, not updated in place: more than images"), pace.pick(60, 1))
+            .throughout(one_event("Normal", "pods are recreated, not updated in place: the template changed in more than images"), pace.pick(60, 1))
             .remember()
             .patch(restart_patch("2026-01-01T00:00:00Z"))
             .until(converged().and(replaced(1..=4)))
@@ -281,7 +281,7 @@ scenarios! {
         Story::on(2)
             .with(Daemon::new().annotate("rolling-update-type", "inplace"))
             .image(NEW)
-            .until(condition("InvalidSettings", "True", "apps.openyurt.io/rolling-update-type is \"inplace\", which is not known here; use Standard or InPlaceIfPossible"))
+            .until(condition("InvalidSettings", "True", "apps.openyurt.io/rolling-update-type is \"inplace\", which is not a valid value; use Standard or InPlaceIfPossible"))
             .throughout(untouched(1..=2), pace.pick(600, 5))
             .pod_writes(0)
     }

@@ -139,7 +139,7 @@ scenarios! {
         let annotation = |value: Option<&str>| json!({ "metadata": { "annotations": { key: value } } });
         Story::on(3)
             .patch(annotation(Some("true")))
-            .until(condition("InvalidSettings", "True", "progressive-create-pod is \"true\", which is not possible for a native DaemonSet")
+            .until(condition("InvalidSettings", "True", "progressive-create-pod is \"true\", which is not supported for native DaemonSets")
                 .and(one_event("Warning", "progressive-create-pod")))
             .annotate("partition", "2")
             .image(NEW)
@@ -178,7 +178,7 @@ scenarios! {
             .patch_node(1, json!({ "metadata": { "annotations": { format!("{FAMILY}/hold"): "please" } } }))
             .image(NEW)
             .until(replaced([2]).and(condition("RolloutComplete", "True", "1 node is on hold: unreadable annotation on ")))
-            .until(one_event("Warning", "keeps its outdated pod, of every DaemonSet: the annotation apps.openyurt.io/hold cannot be used"))
+            .until(one_event("Warning", "keeps the outdated pods of all DaemonSets: the annotation apps.openyurt.io/hold is invalid"))
             .throughout(untouched([1]), pace.pick(600, 5));
         vec![by_hand, by_itself, unreadable]
     }
@@ -204,7 +204,7 @@ scenarios! {
         let unreadable = Story::on(2)
             .with(Daemon::new().annotate("maintenance-window", "at night"))
             .image(NEW)
-            .until(condition("InvalidSettings", "True", "has no days, times and time zone"))
+            .until(condition("InvalidSettings", "True", "lacks days, times or time zone"))
             .throughout(untouched(1..=2), pace.pick(600, 5))
             .pod_writes(0);
         vec![opens_later, unreadable]

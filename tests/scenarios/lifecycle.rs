@@ -242,9 +242,9 @@ scenarios! {
                 .pod_writes(0)
         };
         vec![
-            case(r#"{"inPlaceUpdate": {"finalizersHandler": ["x"]}}"#, "inPlaceUpdate is not possible for a DaemonSet"),
+            case(r#"{"inPlaceUpdate": {"finalizersHandler": ["x"]}}"#, "inPlaceUpdate is not supported for DaemonSets"),
             case(r#"{"preDelete": {"labelHandler": {}}}"#, "unknown field preDelete.labelHandler"),
-            case("drain", "which is no JSON"),
+            case("drain", "which is not JSON"),
         ]
     }
 }

@@ -39,7 +39,7 @@ fn came(nodes: &'static [usize]) -> Check {
             let condition = picture.condition("Paused").ok_or("absent")?;
             let message = condition.message.clone().unwrap_or_default();
             let names: Vec<String> = nodes.iter().map(|node| picture.node(*node)).collect();
-            let wanted = format!(". Updated meanwhile: {}", names.join(", "));
+            let wanted = format!(". Updated during the pause: {}", names.join(", "));
             if message.ends_with(&wanted) {
                 Ok(())
             } else {
@@ -138,14 +138,14 @@ scenarios! {
         let first = told("for 1 day now (since ");
         let second = told("for 2 days now (since ");
         let story = ages_by(paused(2).delete_pod(1).until(came(&[1])), 25)
-            .until(first(1).and(condition("Paused", "True", ". Updated meanwhile").and(condition("RolloutState", "True", "\"reminded\":1"))))
+            .until(first(1).and(condition("Paused", "True", ". Updated during").and(condition("RolloutState", "True", "\"reminded\":1"))))
             // A restarted controller reads the number of the last reminder from the condition and doesn't repeat it.
             .controller(false)
             .wait(1)
             .controller(true)
             .throughout(first(1), pace.pick(3600, 5));
         let story = ages_by(story, 24)
-            .until(second(2).and(condition("Paused", "True", ". Updated meanwhile").and(condition("RolloutState", "True", "\"reminded\":2"))))
+            .until(second(2).and(condition("Paused", "True", ". Updated during").and(condition("RolloutState", "True", "\"reminded\":2"))))
             .throughout(second(2).and(untouched([2])), pace.pick(3600, 5))
             .unannotate("paused")
             .until(converged().and(condition("Paused", "False", "")));

@@ -22,7 +22,7 @@ use crate::support::world::DENIED;
 const POLICIES: u32 = 30;
 
 /// Words that only the Event about the first rejected write contains.
-const TOLD: &str = "Other nodes are updated meanwhile";
+const TOLD: &str = "Other nodes continue";
 
 /// Begins a story on this many nodes in which writes may be rejected. One node may be unavailable.
 fn fleet(nodes: usize) -> Story {
@@ -157,8 +157,8 @@ scenarios! {
                 }))
             })
             .image(NEW)
-            .until_within(condition("RolloutComplete", "False", "no answer within 4s"), 300)
-            .until_within(condition("Stalled", "True", "no answer within 4s"), 900)
+            .until_within(condition("RolloutComplete", "False", "no response within 4s"), 300)
+            .until_within(condition("Stalled", "True", "no response within 4s"), 900)
             .throughout(untouched(1..=3), 60)
             .expect(one_event("Warning", TOLD).and(events_because("RolloutStalled", 1)))
             .does("answer them", mend)
@@ -352,7 +352,7 @@ scenarios! {
             .until(both_ready([1]))
             .until(condition("Stalled", "True", "refuses to delete pods on"))
             .unannotate("update-strategy")
-            .until(remembered().and(condition("Progressing", "False", "cannot be removed: the API server refuses to delete")))
+            .until(remembered().and(condition("Progressing", "False", "cannot be deleted: the API server refuses to delete")))
             .throughout(untouched(1..=3).and(remembered()), pace.pick(120, 10))
             .allow("delete")
             .until_within(spares(0).and(not_condition("Refused")).and(not_condition("Stalled")), 120)

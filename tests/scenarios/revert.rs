@@ -54,12 +54,12 @@ fn image_and_env(image: &str, env: Value) -> Value {
 scenarios! {
     fn w03_given_an_image_that_crashes_then_the_pods_that_got_it_are_taken_back_and_stay_so(pace) {
         three_of_six_crash(reverting(3, 1))
-            .until(is_stopped().and(taken_back(1..=3, OLD)))
+            .until(is_stopped().and(rolled_back(1..=3, OLD)))
             .until(event("Normal", "RevertInPlace rolls pods back in place to"))
             .until(event("Normal", "RevertInPlace rolled all pods on online nodes back"))
             .expect(deletions(3).and(renewals(3)).and(untouched(4..=6)))
-            .expect(condition("Guard", "True", "back to: "))
-            .throughout(is_stopped().and(taken_back(1..=6, OLD)).and(renewals(3)), pace.pick(3600, 10))
+            .expect(condition("Guard", "True", "previous revision: "))
+            .throughout(is_stopped().and(rolled_back(1..=6, OLD)).and(renewals(3)), pace.pick(3600, 10))
             .quiet(600, 5)
             // The template now has the image to which the pods were reverted, so no pod has to restart.
             .image(OLD)
@@ -74,7 +74,7 @@ scenarios! {
         let missing = missing_image();
         let story = |bad: Behaviour| three_of_six_crash(daemon.clone())
             .behave(NEW, bad)
-            .until(is_stopped().and(taken_back(1..=6, OLD)))
+            .until(is_stopped().and(rolled_back(1..=6, OLD)))
             .throughout(untouched(1..=6).and(renewals(6)), pace.pick(3600, 10))
             .behave(NEW, Behaviour::default())
             .does("resume", resume)
@@ -90,10 +90,10 @@ scenarios! {
             .until(is_stopped().and(runs_current(3)).and(deletions(3)))
             .offline([3])
             .annotate("on-failure", "RevertInPlace")
-            .until(taken_back([1, 2], OLD))
+            .until(rolled_back([1, 2], OLD))
             .throughout(renewals(2), pace.pick(600, 5))
             .online([3])
-            .until(taken_back(1..=6, OLD))
+            .until(rolled_back(1..=6, OLD))
             .expect(deletions(3).and(renewals(3)).and(is_stopped()))
     }
 
@@ -108,8 +108,8 @@ scenarios! {
             .until(is_stopped())
             .throughout(renewals(0).and(untouched(3..=4)), pace.pick(60, 3))
             .online([1, 2])
-            .until(taken_back(1..=4, OLD))
-            .throughout(taken_back(1..=4, OLD).and(renewals(2)), pace.pick(600, 8))
+            .until(rolled_back(1..=4, OLD))
+            .throughout(rolled_back(1..=4, OLD).and(renewals(2)), pace.pick(600, 8))
     }
 
     fn w03_given_nodes_that_are_lost_after_they_were_taken_back_then_a_rollback_is_not_charged_with_them(pace) {
@@ -117,7 +117,7 @@ scenarios! {
             .annotate("rolling-update-type", "InPlaceIfPossible")
             .annotate("image-predownload-parallelism", "0");
         three_of_six_crash(daemon)
-            .until(is_stopped().and(taken_back(1..=6, OLD)))
+            .until(is_stopped().and(rolled_back(1..=6, OLD)))
             .offline([1, 2])
             .wait(pace.pick(40, 35))
             .image(OLD)
@@ -136,10 +136,10 @@ scenarios! {
             .behave(NEW, crashing())
             .behave(NEWER, crashing())
             .image(NEW)
-            .until(is_stopped().and(taken_back(1..=4, OLD)))
+            .until(is_stopped().and(rolled_back(1..=4, OLD)))
             .image(NEWER)
-            .until(condition("Guard", "True", "stopped before: ").and(taken_back(1..=4, OLD)))
-            .throughout(is_stopped().and(renewals(8)).and(taken_back(1..=4, OLD)), pace.pick(3600, 10))
+            .until(condition("Guard", "True", "stopped before: ").and(rolled_back(1..=4, OLD)))
+            .throughout(is_stopped().and(renewals(8)).and(rolled_back(1..=4, OLD)), pace.pick(3600, 10))
             .image(OLD)
             .until(converged().and(is_free()).and(condition("Guard", "False", "stopped before: ")))
             .quiet(600, 5)
@@ -150,7 +150,7 @@ scenarios! {
             .and(condition("Guard", "True", "-0001"))
             .and(condition("Guard", "True", "-0002"))
             .and(events_because("RolloutComplete", 1));
-        let back = three_of_six_crash(reverting(3, 1)).until(stands().and(taken_back(1..=3, OLD)));
+        let back = three_of_six_crash(reverting(3, 1)).until(stands().and(rolled_back(1..=3, OLD)));
         let kept = three_of_six_crash(guarded(3, 1)).until(stands());
         let away_and_back = |story: Story| story
             .offline(1..=6)
@@ -171,7 +171,7 @@ scenarios! {
             .controller(false)
             .wait(2 * slow)
             .controller(true)
-            .until(taken_back(1..=5, OLD))
+            .until(rolled_back(1..=5, OLD))
             .throughout(renewals(4).and(deletions(4)).and(untouched([5])), pace.pick(600, 8))
             .expect(peak(1));
         Scenario::from(story).alone()
@@ -203,25 +203,25 @@ scenarios! {
             .until(condition("Paused", "True", ""))
             .throughout(renewals(0), pace.pick(600, 5))
             .unannotate("paused")
-            .until(taken_back([2], OLD))
+            .until(rolled_back([2], OLD))
             .throughout(renewals(1), pace.pick(600, 5))
             .unannotate("selector")
-            .until(taken_back(1..=6, OLD))
+            .until(rolled_back(1..=6, OLD))
             .expect(renewals(3).and(deletions(3)).and(untouched(4..=6)))
     }
 
     fn back_given_pods_that_somebody_deletes_then_each_new_one_is_taken_back_once(pace) {
         three_of_six_crash(reverting(3, 1))
-            .until(is_stopped().and(taken_back(1..=6, OLD)))
+            .until(is_stopped().and(rolled_back(1..=6, OLD)))
             .excuse(1)
             .excuse(5)
             .delete_pod(1)
             .until(terminating(1))
-            .until(renewals(4).and(taken_back(1..=6, OLD)))
+            .until(renewals(4).and(rolled_back(1..=6, OLD)))
             .delete_pod(1)
             .delete_pod(5)
             .until(terminating(1).and(terminating(5)))
-            .until(renewals(6).and(taken_back(1..=6, OLD)))
+            .until(renewals(6).and(rolled_back(1..=6, OLD)))
             .throughout(is_stopped().and(renewals(6)).and(deletions(3)), pace.pick(3600, 8))
             .expect(condition("Guard", "True", "failed: "))
     }
@@ -234,7 +234,7 @@ scenarios! {
                 .writing(Writes::Attempts)
                 .behave(NEW, crashing())
                 .patch(two_images_patch(second, NEW))
-                .until(is_stopped().and(taken_back(1..=4, OLD)))
+                .until(is_stopped().and(rolled_back(1..=4, OLD)))
                 .expect(deletions(2).and(renewals(2)).and(untouched(3..=4)))
         });
         Vec::from(stories)
@@ -247,7 +247,7 @@ scenarios! {
             .behave(NEW, crashing())
             .patch(image_and_env(NEW, json!([{ "name": "LEVEL", "value": "2" }])))
             .until(condition("Stalled", "True", "RevertInPlace is not possible"))
-            .until(one_event("Warning", "more than images, labels and annotations of the template changed"))
+            .until(one_event("Warning", "the template changed in more than images, labels and annotations"))
             .throughout(renewals(0).and(deletions(2)).and(untouched(3..=4)), pace.pick(600, 8))
             .patch(image_and_env(OLD, Value::Null))
             .until(converged().and(is_free()))
@@ -263,7 +263,7 @@ scenarios! {
             .until(is_stopped().and(beside_each_other([3])))
             .throughout(renewals(0), pace.pick(60, 5))
             .annotate("max-unavailable", "1")
-            .until(taken_back([1, 2, 4], OLD))
+            .until(rolled_back([1, 2, 4], OLD))
             // Node 3 has a crashing surge pod next to its old pod. The old pod serves, so neither is touched.
             .throughout(renewals(2).and(untouched(3..=4)).and(spares(1)), pace.pick(600, 8))
             .image(OLD)

@@ -290,7 +290,7 @@ scenarios! {
             .throughout(untouched(1..=3).and(spares(2)), pace.pick(600, 5))
             .pod_writes(0)
             .patch(both("0", "0%"))
-            .until(condition("InvalidSettings", "True", "nothing could ever be replaced"));
+            .until(condition("InvalidSettings", "True", "no pod could ever be replaced"));
         vec![gone, ota, zero, invalid]
     }
 
@@ -378,7 +378,7 @@ scenarios! {
             .image(NEW)
             .until(converged())
             .expect(deletions(3).and(peak(1)).and(most_spares(0)))
-            .throughout(one_event("Warning", "hostPort 8080 can be used by one pod of a node"), pace.pick(600, 5))
+            .throughout(one_event("Warning", "only one pod per node can use hostPort 8080"), pace.pick(600, 5))
     }
 
     fn su09_given_both_budgets_then_both_are_used(_pace) {

@@ -349,7 +349,7 @@ scenarios! {
             .throughout(untouched([1, 4]).and(deletions(2)).and(stalled()), pace.pick(300, 8))
             .does("resume", |stage| async move {
                 let (said, ended) = ctl(&stage, &format!("resume {DAEMON}")).await?;
-                anyhow::ensure!(ended.is_ok() && said.contains("goes on: the guard stops it no more"), "{said}");
+                anyhow::ensure!(ended.is_ok() && said.contains("continues. The guard no longer stops it"), "{said}");
                 Ok(())
             })
             .until(replaced([1, 3, 4]));

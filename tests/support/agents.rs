@@ -140,7 +140,7 @@ impl Agent {
         let what = || format!("{method} {path}");
         match tokio::time::timeout(DEADLINE, self.send(request)).await {
             Ok(answer) => answer.with_context(what),
-            Err(_) => bail!("{}: no answer within {DEADLINE:?}", what()),
+            Err(_) => bail!("{}: no response within {DEADLINE:?}", what()),
         }
     }
 

@@ -151,7 +151,7 @@ pub(crate) fn renewed(nodes: impl IntoIterator<Item = usize>) -> Check {
 }
 
 /// Checks that the pods of these nodes were reverted: they are available, have this image and the hash of the oldest revision.
-pub(crate) fn taken_back(nodes: impl IntoIterator<Item = usize>, image: &'static str) -> Check {
+pub(crate) fn rolled_back(nodes: impl IntoIterator<Item = usize>, image: &'static str) -> Check {
     let nodes: Vec<usize> = nodes.into_iter().collect();
     Check::new(format!("taken back on {nodes:?}"), move |picture| {
         for node in nodes.iter().map(|number| picture.node(*number)) {

@@ -25,7 +25,7 @@ pub(crate) async fn ctl(
             server: "the API server of the story".to_owned(),
             origin: "the kubeconfig of the story".to_owned(),
             namespace: stage.name.clone(),
-            told: std::sync::Arc::default(),
+            is_warned: std::sync::Arc::default(),
         },
         namespace: None,
         clock: stage.world.clock.clone(),

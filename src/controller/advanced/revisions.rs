@@ -12,7 +12,7 @@ use kube::api::Patch;
 use serde_json::{Map, Value, json};
 
 use crate::controller::apply::{WriteError, Writer, deleted, patched, posted, read, requests};
-use crate::controller::lookup::in_time;
+use crate::controller::live_reads::in_time;
 use crate::controller::owner::DaemonSetOwner;
 use crate::controller::reflector::list_each;
 use crate::controller::surge::manifest::controlled_by_advanced;

@@ -188,7 +188,7 @@ impl Engine {
             RevisionState::Unknown(_) => self.sync_revisions(key, now),
         }
         for (node, uid) in &managed.over {
-            self.tell_over(key, node, uid, fleet, now);
+            self.publish_failed_pod(key, node, uid, fleet, now);
         }
         managed.with_rollout(actions)
     }
@@ -273,9 +273,14 @@ impl Engine {
                 Some(Ok(pod)) => {
                     // Only log the created pod here: the watch reports it, and may already have a newer version.
                     if let Some(pod) = &pod {
-                        let name = pod.metadata.name.as_deref().unwrap_or_default();
-                        debug!(daemonset = %key, %node, pod = name, "Made a pod");
-                        self.tell_pod(key, "SuccessfulCreate", format!("Created pod: {name}"), now);
+                        let name = pod.name();
+                        debug!(daemonset = %key, %node, pod = name, "Created a pod");
+                        self.publish_pod(
+                            key,
+                            "SuccessfulCreate",
+                            format!("Created pod: {name}"),
+                            now,
+                        );
                     }
                     (false, Some(false))
                 }
@@ -314,23 +319,23 @@ impl Engine {
 
     /// Records why a pod could not be created, and publishes it in one Event.
     fn note_not_created(&mut self, key: &SetKey, refusal: Option<&WriteError>) {
-        let said = refusal.map(|error| message(error, ""));
-        let said = said.filter(|said| !said.is_empty());
+        let message = refusal.map(|error| message(error, ""));
+        let message = message.filter(|message| !message.is_empty());
         if let Some(set) = self.index.set_mut(key) {
-            let why = said
+            let why = message
                 .as_deref()
-                .map(|said| events::not_created(said, &key.name).into());
+                .map(|message| events::not_created(message, &key.name).into());
             set.set_not_created(why);
         }
         let state = self.state.sets.entry(key.clone()).or_default();
-        let failure = said.clone().map(NotCreated::Pod);
+        let failure = message.clone().map(NotCreated::Pod);
         if state.not_created == failure {
             return;
         }
         state.not_created = failure;
-        if let Some(said) = said {
-            let note = format!("Error creating: {said}");
-            warn!(daemonset = %key, note, "A pod was not made");
+        if let Some(message) = message {
+            let note = format!("Error creating: {message}");
+            warn!(daemonset = %key, note, "Cannot create a pod");
             let notice = RolloutEvent {
                 warning: true,
                 reason: "FailedCreate",
@@ -345,7 +350,7 @@ impl Engine {
     }
 
     /// Publishes that a failed pod is being deleted.
-    fn tell_over(
+    fn publish_failed_pod(
         &mut self,
         key: &SetKey,
         node: &NodeName,
@@ -360,7 +365,7 @@ impl Engine {
         if !fleet.write_failures.is_refused(node, WriteVerb::Delete) {
             let note =
                 format!("Found failed daemon pod {name} on node {node}, will try to kill it");
-            self.tell_of_pod(key, true, "FailedDaemonPod", note, now);
+            self.publish_of_pod(key, true, "FailedDaemonPod", note, now);
         }
         let set = self.index.set_mut(key);
         if let Some(advanced) = set.and_then(|set| set.advanced.as_mut()) {
@@ -369,7 +374,7 @@ impl Engine {
     }
 
     /// Publishes an Event about a completed write to a pod if Kruise publishes one, with Kruise's text.
-    pub(super) fn tell_of_write(
+    pub(super) fn publish_of_write(
         &mut self,
         key: &SetKey,
         pod: &PodName,
@@ -379,28 +384,28 @@ impl Engine {
     ) {
         match (write, done) {
             (PodWrite::Deletion | PodWrite::Eviction, true) => {
-                self.tell_pod(key, "SuccessfulDelete", format!("Deleted pod: {pod}"), now);
+                self.publish_pod(key, "SuccessfulDelete", format!("Deleted pod: {pod}"), now);
             }
             (PodWrite::InPlacePatch { to, .. }, true) => {
                 let note = format!("successfully update pod {pod} in-place(revision {to})");
-                self.tell_pod(key, "SuccessfulUpdatePodInPlace", note, now);
+                self.publish_pod(key, "SuccessfulUpdatePodInPlace", note, now);
             }
             _ => {}
         }
     }
 
     /// Publishes a Normal Event about a pod, within the limits for such Events.
-    pub(super) fn tell_pod(
+    pub(super) fn publish_pod(
         &mut self,
         key: &SetKey,
         reason: &'static str,
         note: String,
         now: Timestamp,
     ) {
-        self.tell_of_pod(key, false, reason, note, now);
+        self.publish_of_pod(key, false, reason, note, now);
     }
 
-    fn tell_of_pod(
+    fn publish_of_pod(
         &mut self,
         key: &SetKey,
         warning: bool,
@@ -556,7 +561,7 @@ impl Engine {
                 None
             }
             AdvancedTask::Adopted(orphan, answer) => answer.err().inspect(|refusal| {
-                self.tell_not_adopted(key, refusal);
+                self.publish_not_adopted(key, refusal);
                 // Don't retry a pod that has changed or is gone: the watch is about to report it.
                 let set = self.index.set_mut(key);
                 if !matches!(refusal.failure(), Some(Failure::Conflict | Failure::Gone))
@@ -567,7 +572,7 @@ impl Engine {
             }),
             AdvancedTask::Opened(answer) => answer.err(),
             AdvancedTask::Released(pod, Ok(true)) => {
-                info!(daemonset = %key, pod, "Let go a pod whose labels the selector does not match any more");
+                info!(daemonset = %key, pod, "Released a pod that the selector no longer matches");
                 None
             }
             AdvancedTask::Released(_, answer) => answer.err(),
@@ -593,14 +598,14 @@ impl Engine {
     }
 
     /// Publishes in one Event that existing pods cannot be adopted. Until they can, no other pods are created on their nodes.
-    fn tell_not_adopted(&mut self, key: &SetKey, refusal: &WriteError) {
+    fn publish_not_adopted(&mut self, key: &SetKey, refusal: &WriteError) {
         if !class(refusal).is_rejection() {
             return;
         }
         let message = message(refusal, "");
-        let said = format!("pods that are there may not be adopted: {message}");
+        let reason = format!("existing pods cannot be adopted: {message}");
         if let Some(set) = self.index.set_mut(key) {
-            set.set_not_created(Some(said.as_str().into()));
+            set.set_not_created(Some(reason.as_str().into()));
         }
         let state = self.state.sets.entry(key.clone()).or_default();
         let failure = Some(NotCreated::Adoption(message));
@@ -611,7 +616,7 @@ impl Engine {
         let notice = RolloutEvent {
             warning: true,
             reason: WRITE_REFUSED,
-            note: format!("{said}; no other ones are made beside them, and it is tried again"),
+            note: format!("{reason}; no other pods are created on their nodes; retrying"),
             ..RolloutEvent::default()
         };
         self.publish(key, &notice);
@@ -720,12 +725,12 @@ impl Engine {
         if matches!(class(refusal), ErrorClass::Conflict | ErrorClass::Ignored) {
             return;
         }
-        let said = message(refusal, "");
+        let message = message(refusal, "");
         if let Some(set) = self.index.set_mut(key) {
-            set.set_not_created(Some(said.as_str().into()));
+            set.set_not_created(Some(message.as_str().into()));
         }
         let state = self.state.sets.entry(key.clone()).or_default();
-        let failure = Some(NotCreated::Revision(said.clone()));
+        let failure = Some(NotCreated::Revision(message.clone()));
         if state.not_created == failure {
             return;
         }
@@ -734,7 +739,7 @@ impl Engine {
             warning: true,
             reason: WRITE_REFUSED,
             note: format!(
-                "the API server refuses to write the ControllerRevision of the present template: {said}"
+                "the API server rejects the ControllerRevision of the current template: {message}"
             ),
             ..RolloutEvent::default()
         };

@@ -71,7 +71,7 @@ impl WrittenPod {
     /// Describes a pod on `node`.
     pub(super) fn new(node: &NodeName, pod: &Pod) -> Self {
         let was = match pod.revision {
-            _ if pod.in_place.is_over => "a pod that had ended",
+            _ if pod.in_place.is_over => "a failed or completed pod",
             PodRevision::Current => "a superfluous pod",
             PodRevision::Outdated | PodRevision::Unknown => "an outdated pod",
         };
@@ -95,7 +95,7 @@ fn log(key: &SetKey, WrittenPod { node, was }: &WrittenPod, pod: &PodRef, write:
             info!(daemonset = %key, %node, pod = %pod.name, "Marked {was} PreparingDelete");
         }
         PodWrite::InPlacePatch { to, from: Some(_) } => {
-            info!(daemonset = %key, %node, pod = %pod.name, revision = %to, "Took a pod back in place");
+            info!(daemonset = %key, %node, pod = %pod.name, revision = %to, "Rolled a pod back in place");
         }
         PodWrite::InPlacePatch { to: revision, .. } => {
             info!(daemonset = %key, %node, pod = %pod.name, %revision, "Updated a pod in place");
@@ -141,14 +141,14 @@ impl Engine {
             }
             TaskResult::Reported(key, result, rival) => {
                 if let Some(rival) = rival {
-                    self.tell_contested(&key, rival.as_deref());
+                    self.publish_contested(&key, rival.as_deref());
                 }
                 self.note_reported(&key, result, now);
                 key
             }
-            TaskResult::Told => return,
+            TaskResult::Published => return,
             TaskResult::Failed(key) => {
-                error!(daemonset = %key, "A task failed; what it asked for is looked at again");
+                error!(daemonset = %key, "A task failed; its DaemonSet is reconciled again");
                 self.parts.metrics.task_failed();
                 // The results of the task are lost. The next list of the pods shows which writes succeeded.
                 if let Some(set) = self.index.set_mut(&key) {
@@ -201,11 +201,10 @@ impl Engine {
         for (wanted, answer) in wanted.iter().zip(answers) {
             let result = match answer {
                 Ok(pod) => {
-                    info!(daemonset = %key, node = %wanted.node, revision = %wanted.revision, "Made a pod beside an old one");
+                    info!(daemonset = %key, node = %wanted.node, revision = %wanted.revision, "Created a surge pod");
                     let set = self.index.set(key);
                     let is_known = |pod: &k8s::Pod| {
-                        let uid = pod.metadata.uid.as_deref().unwrap_or_default();
-                        set.is_some_and(|set| set.place_of(&uid.into()).is_some())
+                        set.is_some_and(|set| set.place_of(&pod.uid().into()).is_some())
                     };
                     // Ignore the pod in the answer if the watch has already reported it: the version from the watch is newer.
                     if let Some(pod) = pod.filter(|pod| !is_known(pod)) {
@@ -257,7 +256,7 @@ impl Engine {
             log(key, written, pod, &write);
         }
         if key.is_advanced() {
-            self.tell_of_write(key, &pod.name, &write, result.is_ok(), now);
+            self.publish_of_write(key, &pod.name, &write, result.is_ok(), now);
         }
     }
 
@@ -345,7 +344,7 @@ impl Engine {
             let note = |write_failures: &mut WriteFailures, node: &NodeName| {
                 is_refused = write_failures.is_refused(node, what);
                 let place = (node, about.uid());
-                let Some((class, said)) = &failed else {
+                let Some((class, message)) = &failed else {
                     return write_failures.accept(node, what);
                 };
                 match class {
@@ -353,14 +352,14 @@ impl Engine {
                         write_failures.note_unfit(about.uid().cloned())
                     }
                     ErrorClass::Rejected | ErrorClass::NotPermitted | ErrorClass::Invalid => {
-                        write_failures.refuse(place, what, said, now);
+                        write_failures.refuse(place, what, message, now);
                     }
-                    ErrorClass::Conflict => write_failures.conflict(place, what, said, now),
-                    ErrorClass::Internal => write_failures.meet(place, what, said, now),
+                    ErrorClass::Conflict => write_failures.conflict(place, what, message, now),
+                    ErrorClass::Internal => write_failures.meet(place, what, message, now),
                     // Back off on this pod if it failed before or the failure lasts. Otherwise the pod keeps its slot and is
                     // tried again at once.
                     ErrorClass::Busy if lasting || is_refused => {
-                        write_failures.meet(place, what, said, now);
+                        write_failures.meet(place, what, message, now);
                     }
                     ErrorClass::Busy | ErrorClass::Ignored => {}
                 }
@@ -377,19 +376,19 @@ impl Engine {
             state.pods.slow_down(now);
         }
         match (failed, result) {
-            (Some((_, said)), _) if is_unfit => self.tell_unfit(key, about, &said),
+            (Some((_, message)), _) if is_unfit => self.publish_unfit(key, about, &message),
             (_, Err(error)) => self.note_refusal(key, error, Some(what)),
             (_, Ok(())) => {}
         }
     }
 
     /// Publishes that pods are recreated because the API server rejects updating them in place.
-    fn tell_unfit(&self, key: &SetKey, about: WrittenTo<'_>, sentence: &str) {
+    fn publish_unfit(&self, key: &SetKey, about: WrittenTo<'_>, sentence: &str) {
         let notice = RolloutEvent {
             warning: true,
             reason: "NotInPlace",
             note: format!(
-                "pods are made anew, not updated in place: the API server does not let them be changed so: {sentence}"
+                "pods are recreated, not updated in place: the API server rejects the change: {sentence}"
             ),
             ..RolloutEvent::default()
         };
@@ -415,25 +414,25 @@ impl Engine {
                 set.lose_report();
             }
             self.note_refusal(key, refusal, None);
-            self.tell_unreported(key, refusal);
+            self.publish_unreported(key, refusal);
         }
     }
 
     /// Publishes once that another client keeps overwriting the status. `rival` is the field manager of that client, if known.
-    fn tell_contested(&self, key: &SetKey, rival: Option<&str>) {
+    fn publish_contested(&self, key: &SetKey, rival: Option<&str>) {
         let rival = rival.map_or_else(
-            || "A writer without a field manager of its own".to_owned(),
+            || "An unknown client".to_owned(),
             |rival| format!("Field manager {rival:?}"),
         );
         let note = format!(
-            "{rival} keeps overwriting the status that yurt-ds writes; corrections are delayed by up to {} minutes. Stop the other \
-             writer, see kubectl -n {} get {} {} --show-managed-fields -o yaml",
+            "{rival} keeps overwriting the status that yurt-ds writes, which delays status updates by up to {} minutes. Find \
+             and stop the other client: kubectl -n {} get {} {} --show-managed-fields -o yaml",
             contest::PAUSES.1.as_secs() / 60,
             key.namespace,
             if key.is_advanced() { "ads" } else { "ds" },
             key.name,
         );
-        warn!(daemonset = %key, note, "Another writer overwrites the status");
+        warn!(daemonset = %key, note, "Another client overwrites the status");
         let notice = RolloutEvent {
             warning: true,
             reason: "StatusOverwritten",
@@ -445,16 +444,16 @@ impl Engine {
 
     /// Publishes an Event that the conditions are outdated. The conditions themselves cannot say so, because they cannot be
     /// written.
-    fn tell_unreported(&self, key: &SetKey, error: &WriteError) {
+    fn publish_unreported(&self, key: &SetKey, error: &WriteError) {
         if !matches!(class(error), ErrorClass::Rejected | ErrorClass::Invalid) {
             return; // a missing permission is reported in an Event of its own
         }
         // Unlike in messages about pods, don't replace the DaemonSet's name: a short name may be part of any word.
-        let said = message(error, "");
+        let message = message(error, "");
         // Server-side apply rejects fields that the CustomResourceDefinition lacks.
-        let definition = if said.contains("field not declared in schema") {
-            "; the CustomResourceDefinition in the cluster is another one than that of yurt-ds, put that in: kubectl apply -k \
-                 manifests/components/advanced"
+        let definition = if message.contains("field not declared in schema") {
+            "; the CustomResourceDefinition in the cluster is not the one of yurt-ds. Install it: kubectl apply -k \
+             manifests/components/advanced"
         } else {
             ""
         };
@@ -462,7 +461,7 @@ impl Engine {
             warning: true,
             reason: WRITE_REFUSED,
             note: format!(
-                "the API server refuses to patch the status of the DaemonSet: {said}{definition}{}",
+                "the API server rejects the status of the DaemonSet: {message}{definition}{}",
                 self.unreported(key)
             ),
             ..RolloutEvent::default()
@@ -474,13 +473,13 @@ impl Engine {
     fn unreported(&self, key: &SetKey) -> String {
         let set = self.index.set(key);
         let forgets = if set.is_some_and(SetRecord::is_stopped_unseen) {
-            "; until then a restart of the controller forgets that the guard stopped this revision (paused: \"true\" \
-                 does not), and on-failure: RevertInPlace does not begin"
+            ". A restart of the controller would forget that the guard stopped this revision; pause the DaemonSet (paused: \
+             \"true\") to prevent that. on-failure: RevertInPlace does not start"
         } else {
             ""
         };
         format!(
-            "; its conditions are older than the rollout until that ends, and ctl status tells how it stands{forgets}"
+            ". The conditions stay outdated until a write succeeds. Current state: yurt-ds ctl status{forgets}"
         )
     }
 
@@ -502,19 +501,21 @@ impl Engine {
         let lacks_permission = class(refusal) == ErrorClass::NotPermitted;
         match error.failure() {
             Failure::Gone | Failure::Conflict => {
-                debug!(daemonset = %key, %error, "The view was old");
+                debug!(daemonset = %key, %error, "The cached object was outdated");
             }
             // The disruption budget is reported in the status, so don't log it for each attempt.
-            Failure::Blocked => debug!(daemonset = %key, %error, "A disruption budget refuses"),
+            Failure::Blocked => {
+                debug!(daemonset = %key, %error, "A disruption budget blocks the eviction")
+            }
             Failure::Forbidden if lacks_permission => {
                 let granted_by = permissions::granted_by(verb, resource, key.kind, write);
-                self.parts.lacking.tell_write(verb, resource, granted_by);
+                self.parts.lacking.report_write(verb, resource, granted_by);
                 let follows = match *resource {
                     apply::STATUS | advanced::STATUS => self.unreported(key),
                     _ => String::new(),
                 };
                 let note = format!(
-                    "the API server refuses to {verb} {resource} (HTTP 403); grant it: kubectl apply -k {granted_by}{follows}"
+                    "the service account may not {verb} {resource} (HTTP 403). Grant it: kubectl apply -k {granted_by}{follows}"
                 );
                 warn!(daemonset = %key, verb, resource, %error, "Not permitted");
                 let notice = RolloutEvent {
@@ -530,7 +531,7 @@ impl Engine {
                 }
             }
             Failure::Forbidden | Failure::Refused | Failure::Throttled | Failure::Unreachable => {
-                warn!(daemonset = %key, verb, resource, %error, "A write failed and is tried again");
+                warn!(daemonset = %key, verb, resource, %error, "A write failed; retrying");
             }
         }
     }
@@ -549,7 +550,7 @@ mod tests {
         assert_eq!(was(&current(2)), "a superfluous pod");
         for mut ended in [old(1), current(2)] {
             ended.in_place.is_over = true;
-            assert_eq!(was(&ended), "a pod that had ended");
+            assert_eq!(was(&ended), "a failed or completed pod");
         }
     }
 }

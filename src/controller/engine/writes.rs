@@ -231,7 +231,7 @@ impl Engine {
         now: Timestamp,
     ) {
         let missing = plan.verdicts.iter().zip(&fleet.nodes);
-        let since = missing.filter_map(|(told, node)| match *told {
+        let since = missing.filter_map(|(verdict, node)| match *verdict {
             Verdict::InProgress(Progress::Missing { since })
                 if node.targeting == Targeting::Run =>
             {

@@ -60,8 +60,9 @@ impl OtherInstallations {
         let namespaces = self.active.iter().map(String::as_str);
         (!self.active.is_empty()).then(|| {
             format!(
-                "Another installation of yurt-ds serves the same DaemonSets, and both replace pods. Its Lease is in namespace {}. Remove \
-                 one installation, or run one with --controllers native and the other with --controllers advanced.",
+                "Another installation of yurt-ds serves the same DaemonSets, and both replace pods. Its Lease is in namespace \
+                 {}. Remove one installation, or run one with --controllers native and the other one with --controllers \
+                 advanced.",
                 named(namespaces, 0)
             )
         })

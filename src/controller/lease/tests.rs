@@ -245,7 +245,7 @@ async fn the_first_leads_and_the_second_takes_over_at_once_after_a_release() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_that_is_cut_off_stops_five_seconds_before_anybody_else_starts() {
+async fn a_disconnected_leader_stops_five_seconds_before_another_replica_starts() {
     let server = Arc::new(Server::default());
     let (a, b) = (start(&server, "a"), start(&server, "b"));
     pass(31).await;
@@ -302,7 +302,7 @@ async fn a_leader_looks_for_other_installations_every_half_minute() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_installation_is_reported_once_and_stops_nobody() {
+async fn another_installation_is_reported_once_and_stops_no_rollout() {
     let server = Arc::new(Server::default());
     server.renew("other", None);
     let a = start(&server, "a");
@@ -315,7 +315,7 @@ async fn another_installation_is_reported_once_and_stops_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_nobody_renews_and_installations_for_other_kinds_are_not_reported() {
+async fn expired_leases_and_installations_for_other_kinds_are_not_reported() {
     let server = Arc::new(Server::default());
     server.renew("left", None);
     let native = SetKind::Native.into();
@@ -394,7 +394,7 @@ async fn the_clock_of_the_holder_is_not_believed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn absurd_durations_and_empty_leases_block_nobody_for_long() {
+async fn absurd_durations_and_empty_leases_do_not_block_a_replica_for_long() {
     for spec in [
         json!(null),
         json!({}),

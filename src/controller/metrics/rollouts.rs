@@ -45,55 +45,60 @@ struct Single {
     value: fn(&Rollout) -> Option<i64>,
 }
 
-const SINGLE: [Single; 10] = [
+const SINGLE: [Single; 11] = [
     Single {
         name: "rollout_complete",
-        help: "1: every targeted node that is online runs the current revision",
+        help: "1: all targeted online nodes run the current revision",
         value: |rollout| Some(matches!(rollout.phase, Phase::Complete { .. }).into()),
     },
     Single {
         name: "rollout_stalled",
-        help: "1: the rollout stopped by itself and needs a person",
+        help: "1: the rollout stopped and needs an operator",
         value: |rollout| Some(matches!(rollout.phase, Phase::Stalled(_)).into()),
     },
     Single {
         name: "rollout_paused",
-        help: "1: paused with nodes left",
+        help: "1: the rollout is paused and not complete",
         value: |rollout| Some(matches!(rollout.phase, Phase::Paused { .. }).into()),
     },
     Single {
         name: "paused_since_timestamp_seconds",
-        help: "Since when it is paused (Unix time), with nodes left or not; absent while it is not",
+        help: "Start of the pause (Unix time), also if the rollout is complete; absent if not paused",
         value: |rollout| rollout.paused_since,
     },
     Single {
         name: "targeted",
-        help: "Nodes where a pod belongs",
+        help: "Nodes that should run a pod",
         value: |rollout| Some(number(rollout.counts.targeted)),
     },
     Single {
         name: "allowed_unavailable",
-        help: "max-unavailable, resolved; 0 under OTA, where owners decide",
+        help: "Resolved value of max-unavailable; 0 under OTA, where node owners decide",
         value: |rollout| Some(number(rollout.counts.allowed)),
     },
     Single {
         name: "unavailable",
-        help: "Targeted nodes that occupy budget",
+        help: "Targeted nodes that count against max-unavailable",
         value: |rollout| Some(number(rollout.counts.unavailable)),
     },
     Single {
         name: "updated",
-        help: "Targeted nodes that run the current revision: with an available pod of it, or offline with such a pod",
+        help: "Targeted nodes that run the current revision: their pod is available, or they are offline",
         value: |rollout| Some(number(rollout.running)),
     },
     Single {
+        name: "offline_outdated",
+        help: "Targeted nodes with an outdated pod that are offline, or were a moment ago",
+        value: |rollout| Some(number(rollout.counts.offline_outdated)),
+    },
+    Single {
         name: "charged",
-        help: "Nodes that failed on the current revision's account, those that are gone or recovering included",
+        help: "Nodes whose failure counts against the current revision, including deleted and recovering nodes",
         value: |rollout| Some(number(rollout.counts.failures)),
     },
     Single {
         name: "reverted",
-        help: "Online nodes whose pod was taken back from the revision that the guard stopped, or is being so",
+        help: "Online nodes whose pod was or is being rolled back from the revision that the guard stopped",
         value: |rollout| Some(number(rollout.counts.reverted)),
     },
 ];
@@ -159,7 +164,7 @@ impl Collector for Rollouts {
                 .is_none_or(|known| known.phase == Phase::Invalid);
             (labels(key), i64::from(is_invalid))
         });
-        let help = "1: the settings cannot be used, nothing is touched";
+        let help = "1: the settings are invalid, so no pod is replaced";
         gauge(&mut encoder, "settings_invalid", help, invalid)?;
         let lacking = plans().flat_map(|(key, rollout)| {
             let counts: [_; LACKING] = rollout.counts.lacking();
@@ -167,7 +172,7 @@ impl Collector for Rollouts {
                 .into_iter()
                 .map(|(reason, count)| (series(key, "reason", reason), number(count)))
         });
-        let help = "Targeted nodes without an available pod, by the reason";
+        let help = "Targeted nodes without an available pod, by reason";
         gauge(&mut encoder, "without_available_pod", help, lacking)
     }
 }

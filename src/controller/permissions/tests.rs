@@ -237,10 +237,10 @@ async fn what_a_setting_needs_is_missing_only_while_a_daemonset_has_the_setting(
     assert_eq!(
         users,
         [
-            ("updating pods in place", 2),
+            ("in-place updates", 2),
             ("lifecycle", 1),
             ("max-surge", 2),
-            ("pulling images ahead", 1)
+            ("image pre-pulls", 1)
         ]
     );
 
@@ -248,10 +248,13 @@ async fn what_a_setting_needs_is_missing_only_while_a_daemonset_has_the_setting(
     report(&found, "yurt-ds", &events);
     let said = format!("{events:?}");
     for sentence in [
-        "lacks: patch pods, which updating pods in place of default/back and 1 more needs. Grant it: kubectl apply -k manifests/components/in-place.",
-        "lacks: patch pods, which lifecycle of default/hook needs. Grant it: kubectl apply -k manifests/components/lifecycle.",
-        "lacks: create pods, patch pods, which max-surge of default/again and 1 more needs. Grant it: kubectl apply -k manifests/components/max-surge.",
-        "lacks: create jobs.batch, which pulling images ahead of default/place needs. Grant it: kubectl apply -k manifests/components/pre-pull.",
+        "lacks: patch pods. Needed for in-place updates of default/back and 1 more. Grant it: kubectl apply -k \
+         manifests/components/in-place.",
+        "lacks: patch pods. Needed for lifecycle of default/hook. Grant it: kubectl apply -k manifests/components/lifecycle.",
+        "lacks: create pods, patch pods. Needed for max-surge of default/again and 1 more. Grant it: kubectl apply -k \
+         manifests/components/max-surge.",
+        "lacks: create jobs.batch. Needed for image pre-pulls of default/place. Grant it: kubectl apply -k \
+         manifests/components/pre-pull.",
     ] {
         assert!(said.contains(sentence), "{said}");
     }
@@ -360,8 +363,8 @@ async fn what_is_missing_is_asked_for_until_it_is_granted() {
     };
     sleep(Duration::from_secs(600)).await;
     assert_eq!(asked.load(Ordering::Relaxed), 0, "nothing is missing");
-    lacking.tell("delete", "pods");
-    lacking.tell("delete", "something of others");
+    lacking.report("delete", "pods");
+    lacking.report("delete", "something of others");
     sleep(Duration::from_secs(100)).await;
     assert!(shows(1));
     assert_eq!(asked.load(Ordering::Relaxed), 4);
@@ -372,7 +375,7 @@ async fn what_is_missing_is_asked_for_until_it_is_granted() {
     assert_eq!(asked.load(Ordering::Relaxed), 5);
     // An API server that has just started denies requests for a moment. A permission that is granted at the first check is not
     // reported.
-    lacking.tell("watch", "pods");
+    lacking.report("watch", "pods");
     sleep(Duration::from_secs(600)).await;
     assert_eq!(asked.load(Ordering::Relaxed), 6);
     assert_eq!(lost.lock().unwrap().len(), 1);

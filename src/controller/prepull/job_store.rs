@@ -5,8 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use k8s_openapi::api::batch::v1::{Job, JobSpec};
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::ResourceExt;
 use kube::runtime::watcher::Event;
 
+use super::PullRequest;
 use crate::core::names::{PRE_PULL_DAEMONSET, PRE_PULL_POD, PRE_PULL_REVISION};
 use crate::core::{PodUid, Revision};
 
@@ -21,102 +23,106 @@ pub(super) struct JobRef {
 /// Pod and revision that a Job pulls images for.
 pub(super) type PullKey = (PodUid, Revision);
 
+impl PullRequest {
+    /// Returns the pod and revision that identify the pull.
+    pub(super) fn pull_key(&self) -> PullKey {
+        (self.pull.pod.uid.clone(), self.pull.revision.clone())
+    }
+}
+
 /// All pre-pull Jobs and their pods.
 #[derive(Debug, Default)]
 pub(super) struct JobStore {
-    jobs: BTreeMap<String, Job>,
-    pods: BTreeMap<String, Pod>,
-    /// UIDs of Jobs that the controller deleted, while the watch still shows them.
-    removed: BTreeSet<String>,
-    listed_jobs: Listing,
-    listed_pods: Listing,
+    jobs: Listing<Job>,
+    pods: Listing<Pod>,
+    /// UIDs of Jobs whose result was written or that were deleted, while the watch still shows them.
+    reported: BTreeSet<String>,
 }
 
-/// Progress of a list.
-#[derive(Debug, Default)]
-struct Listing {
+/// Objects of one kind, by UID.
+#[derive(Debug)]
+struct Listing<K> {
+    objects: BTreeMap<String, K>,
+    /// UIDs that the list in progress has shown.
     seen: Option<BTreeSet<String>>,
+    /// True if the first list is complete.
     complete: bool,
 }
 
 impl JobStore {
     /// Returns true if the first lists of Jobs and of pods are complete.
     pub(super) fn is_complete(&self) -> bool {
-        self.listed_jobs.complete && self.listed_pods.complete
+        self.jobs.complete && self.pods.complete
     }
 
     /// Returns true if there is no Job.
     pub(super) fn is_empty(&self) -> bool {
-        self.jobs.is_empty()
+        self.jobs.objects.is_empty()
     }
 
     /// Applies an event about a Job.
-    pub(super) fn take_job(&mut self, event: Event<Job>) {
+    pub(super) fn on_job(&mut self, event: Event<Job>) {
         match event {
-            Event::Init => self.listed_jobs.seen = Some(BTreeSet::new()),
             Event::InitApply(job) | Event::Apply(job) => self.put(job),
             Event::Delete(job) => {
-                let uid = job.metadata.uid.unwrap_or_default();
-                self.jobs.remove(&uid);
-                self.removed.remove(&uid);
+                self.reported.remove(&self.jobs.remove(&job));
             }
+            Event::Init => self.jobs.begin(),
             Event::InitDone => {
-                let seen = self.listed_jobs.finish();
-                self.jobs.retain(|uid, _| seen.contains(uid));
-                self.removed.retain(|uid| seen.contains(uid));
+                let seen = self.jobs.finish();
+                self.reported.retain(|uid| seen.contains(uid));
             }
-        }
-    }
-
-    /// Adds a Job, from a watch or from the response to its creation.
-    pub(super) fn put(&mut self, job: Job) {
-        let Some(uid) = job.metadata.uid.clone() else {
-            return;
-        };
-        if let Some(seen) = &mut self.listed_jobs.seen {
-            seen.insert(uid.clone());
-        }
-        if !self.removed.contains(&uid) {
-            self.jobs.insert(uid, slim_job(job));
-        }
-    }
-
-    /// Records that the controller deleted a Job. Later events about the Job are ignored.
-    pub(super) fn note_removed(&mut self, job: &JobRef) {
-        if self.jobs.remove(&job.uid).is_some() {
-            self.removed.insert(job.uid.clone());
         }
     }
 
     /// Applies an event about the pod of a Job.
-    pub(super) fn take_pod(&mut self, event: Event<Pod>) {
-        let uid = |pod: &Pod| pod.metadata.uid.clone().unwrap_or_default();
+    pub(super) fn on_pod(&mut self, event: Event<Pod>) {
         match event {
-            Event::Init => self.listed_pods.seen = Some(BTreeSet::new()),
-            Event::InitApply(pod) | Event::Apply(pod) => {
-                if let Some(seen) = &mut self.listed_pods.seen {
-                    seen.insert(uid(&pod));
-                }
-                self.pods.insert(uid(&pod), slim_pod(pod));
-            }
-            Event::Delete(pod) => drop(self.pods.remove(&uid(&pod))),
-            Event::InitDone => {
-                let seen = self.listed_pods.finish();
-                self.pods.retain(|uid, _| seen.contains(uid));
-            }
+            Event::InitApply(pod) | Event::Apply(pod) => self.pods.put(slim_pod(pod)),
+            Event::Delete(pod) => drop(self.pods.remove(&pod)),
+            Event::Init => self.pods.begin(),
+            Event::InitDone => drop(self.pods.finish()),
         }
     }
 
-    /// Forgets all Jobs and pods, because the watches end.
-    pub(super) fn forget(&mut self) {
-        *self = Self::default();
+    /// Adds a Job, from a watch or from the response to its creation. Ignores a deleted Job.
+    pub(super) fn put(&mut self, job: Job) {
+        let uid = uid_of(&job);
+        if self.reported.contains(&uid) && !self.jobs.objects.contains_key(&uid) {
+            self.jobs.note_seen(uid);
+        } else {
+            self.jobs.put(slim_job(job));
+        }
+    }
+
+    /// Records that the result of a pull was written. Its Jobs have no further result.
+    pub(super) fn note_reported(&mut self, key: &PullKey) {
+        let jobs = self.jobs.objects.iter();
+        let of_pull = jobs.filter(|(_, job)| pull_key(job).as_ref() == Some(key));
+        self.reported.extend(of_pull.map(|(uid, _)| uid.clone()));
+    }
+
+    /// Records that the controller deleted a Job. Later events about the Job are ignored.
+    pub(super) fn note_deleted(&mut self, job: &JobRef) {
+        if self.jobs.objects.remove(&job.uid).is_some() {
+            self.reported.insert(job.uid.clone());
+        }
+    }
+
+    /// Returns true if the result of the Job was written.
+    pub(super) fn is_reported(&self, job: &Job) -> bool {
+        self.reported.contains(&uid_of(job))
     }
 
     /// Jobs, each with the pod and the revision that it pulls images for.
     pub(super) fn jobs(&self) -> impl Iterator<Item = (PullKey, &Job)> {
-        self.jobs
-            .values()
-            .filter_map(|job| Some((pull_key(job)?, job)))
+        let jobs = self.jobs.objects.values();
+        jobs.filter_map(|job| Some((pull_key(job)?, job)))
+    }
+
+    /// Jobs whose result was not written.
+    pub(super) fn unreported(&self) -> impl Iterator<Item = (PullKey, &Job)> {
+        self.jobs().filter(|(_, job)| !self.is_reported(job))
     }
 
     /// Returns the newest pod of a Job.
@@ -126,16 +132,56 @@ impl JobStore {
             let owners = pod.metadata.owner_references.iter().flatten();
             owners.into_iter().any(|owner| owner.uid == uid)
         };
-        let pods = self.pods.values().filter(of_it);
+        let pods = self.pods.objects.values().filter(of_it);
         pods.max_by_key(|pod| pod.metadata.creation_timestamp.as_ref().map(|time| time.0))
     }
 }
 
-impl Listing {
+impl<K> Default for Listing<K> {
+    fn default() -> Self {
+        Self {
+            objects: BTreeMap::new(),
+            seen: None,
+            complete: false,
+        }
+    }
+}
+
+impl<K: ResourceExt> Listing<K> {
+    fn begin(&mut self) {
+        self.seen = Some(BTreeSet::new());
+    }
+
+    /// Removes the objects that the list didn't show. Returns the UIDs that it showed.
     fn finish(&mut self) -> BTreeSet<String> {
         self.complete = true;
-        self.seen.take().unwrap_or_default()
+        let seen = self.seen.take().unwrap_or_default();
+        self.objects.retain(|uid, _| seen.contains(uid));
+        seen
     }
+
+    fn note_seen(&mut self, uid: String) {
+        if let Some(seen) = &mut self.seen {
+            seen.insert(uid);
+        }
+    }
+
+    fn put(&mut self, object: K) {
+        let uid = uid_of(&object);
+        self.note_seen(uid.clone());
+        self.objects.insert(uid, object);
+    }
+
+    /// Removes an object. Returns its UID.
+    fn remove(&mut self, object: &K) -> String {
+        let uid = uid_of(object);
+        self.objects.remove(&uid);
+        uid
+    }
+}
+
+fn uid_of(object: &impl ResourceExt) -> String {
+    object.uid().unwrap_or_default()
 }
 
 /// Returns a Job with only the fields that the controller reads.
@@ -234,13 +280,13 @@ mod tests {
         let pod = json!({ "metadata": metadata("p1"), "spec": { "containers": [container] } });
         let mut store = JobStore::default();
         store.put(serde_json::from_value(job).unwrap());
-        store.take_pod(Event::Apply(serde_json::from_value(pod).unwrap()));
-        let kept = serde_json::to_string(&(&store.jobs, &store.pods)).unwrap();
+        store.on_pod(Event::Apply(serde_json::from_value(pod).unwrap()));
+        let kept = serde_json::to_string(&(&store.jobs.objects, &store.pods.objects)).unwrap();
         assert!(kept.len() < 2_000, "{} bytes", kept.len());
         assert_eq!(store.jobs().count(), 1);
-        let spec = store.jobs["j1"].spec.clone().unwrap();
+        let spec = store.jobs.objects["j1"].spec.clone().unwrap();
         assert_eq!(spec.active_deadline_seconds, Some(60));
-        let spec = store.pods["p1"].spec.clone().unwrap();
+        let spec = store.pods.objects["p1"].spec.clone().unwrap();
         assert_eq!(spec.containers[0].name, "pull-0");
     }
 

@@ -1,16 +1,25 @@
 //! Manifest of a pre-pull Job: the images to pull, and a pod whose only purpose is that one node pulls them.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
+use super::PullRequest;
 use crate::core::Pull;
 use crate::core::images::names_latest;
 use crate::core::names::{PRE_PULL_DAEMONSET, PRE_PULL_POD, PRE_PULL_REVISION};
 
 /// Prefix of the container names in the Job's pod, followed by a number.
 pub(super) const CONTAINER_PREFIX: &str = "prepull-";
+
+/// Prefix of the name of every pre-pull Job (OpenYurt).
+const NAME_PREFIX: &str = "image-pre-pull-";
+
+/// Maximum length of a Job's name. The name is also a label of the Job's pod.
+const LONGEST_NAME: usize = 63;
+
+/// Number of hexadecimal digits in the digest that replaces the end of a long name.
+const DIGEST_DIGITS: usize = 16;
 
 /// Time after which Kubernetes deletes a finished Job. Usually the controller deletes it within a second after its result.
 const TIME_TO_LIVE_SECONDS: u32 = 3600;
@@ -55,7 +64,7 @@ impl Policy {
 
 /// Returns the images of a pod template that a node has to pull before `pod` is replaced.
 ///
-/// An image that the pod already runs under the same reference is left out, unless the policy is to ask the registry at every
+/// An image that the pod already runs under the same reference is skipped, unless the policy is to ask the registry at every
 /// start. Each image is listed once, in the order of the template.
 pub(super) fn images(template: &Value, pod: &Value) -> Vec<Image> {
     let present = images_of(pod);
@@ -104,7 +113,7 @@ fn images_of(pod: &Value) -> Vec<&str> {
         .collect()
 }
 
-/// Returns the Job that pulls `images` within `timeout` on the node of a pod.
+/// Returns the Job that pulls `images` on the node of the requesting pod.
 ///
 /// - The owner of the Job is the pod, so the Job is deleted with the pod. `blockOwnerDeletion` is not set, because it would
 ///   require a permission for finalizers.
@@ -118,26 +127,19 @@ fn images_of(pod: &Value) -> Vec<&str> {
 ///   not mounted.
 /// - The Job's pod uses the host network only if the DaemonSet does. In that case the namespace allows it, and the DaemonSet may
 ///   be the network plug-in without which other pods can't start.
-pub(super) fn job(
-    name: &str,
-    namespace: &str,
-    daemonset: &str,
-    pull: &Pull,
-    timeout: Duration,
-    template: &Value,
-    images: &[Image],
-) -> Value {
+pub(super) fn job(request: &PullRequest, template: &Value, images: &[Image]) -> Value {
+    let pull = &request.pull;
     let labels = json!({ PRE_PULL_POD: pull.pod.uid.to_string() });
     json!({
         "apiVersion": "batch/v1",
         "kind": "Job",
         "metadata": {
-            "name": name,
-            "namespace": namespace,
+            "name": job_name(pull),
+            "namespace": request.key.namespace,
             "labels": labels,
             "annotations": {
                 PRE_PULL_REVISION: pull.revision.as_str(),
-                PRE_PULL_DAEMONSET: daemonset,
+                PRE_PULL_DAEMONSET: request.key.name,
             },
             "ownerReferences": [{
                 "apiVersion": "v1",
@@ -152,7 +154,7 @@ pub(super) fn job(
             "parallelism": 1,
             "completions": 1,
             "backoffLimit": 0,
-            "activeDeadlineSeconds": timeout.as_secs(),
+            "activeDeadlineSeconds": request.timeout.as_secs(),
             "ttlSecondsAfterFinished": TIME_TO_LIVE_SECONDS,
             "template": {
                 "metadata": {
@@ -227,6 +229,31 @@ fn container(number: usize, image: &Image) -> Value {
             "readOnlyRootFilesystem": true,
             "capabilities": { "drop": ["ALL"] },
         },
+    })
+}
+
+/// Returns the name of the Job: `image-pre-pull-<pod>-<hash>`, as in OpenYurt. In a name that is too long, a digest of the whole
+/// name replaces the end.
+pub(super) fn job_name(pull: &Pull) -> String {
+    name_of(pull.pod.name.as_str(), pull.revision.as_str())
+}
+
+fn name_of(pod: &str, revision: &str) -> String {
+    let whole = format!("{NAME_PREFIX}{pod}-{revision}");
+    if whole.len() <= LONGEST_NAME {
+        return whole;
+    }
+    let room = LONGEST_NAME - DIGEST_DIGITS - 1;
+    let mut head: String = whole.chars().take_while(char::is_ascii).collect();
+    head.truncate(room);
+    let head = head.trim_end_matches(['-', '.']);
+    format!("{head}-{:0DIGEST_DIGITS$x}", fnv(whole.as_bytes()))
+}
+
+/// FNV-1a hash with 64 bits. A collision requires two long names with the same beginning in one namespace at the same time.
+fn fnv(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
     })
 }
 

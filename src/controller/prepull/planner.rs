@@ -1,8 +1,9 @@
 //! Next steps for all desired pulls. They are a pure function of desired pulls, Jobs and time.
 //!
 //! ```text
-//! desired pull without Job ─► Begin ─► Job ─► judge ─┬─► in progress, or a problem for a while
-//!                                                    └─► result ─► Tell ─► Clear      Job without desired pull ─► Clear
+//! desired pull without Job ─► Create ─► Job ─► status ─┬─► in progress, or a problem for a while
+//!                                                      └─► result ─► Report ─► Delete
+//! Job without desired pull ─► Delete
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,88 +13,165 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::jiff::Timestamp;
 
 use super::job_store::{JobRef, JobStore, PullKey};
-use super::judge::{PullJudgement, PullProblem, judge};
-use super::pull_state::{Lasting, PullState, RETRY, after};
-use super::request::{PullRequest, PullStep, PullStepResult};
 use super::slots::Slots;
-use super::{AllDesiredPulls, PullOutcome};
+use super::status::{Problem, PullStatus, status};
+use super::{DesiredPulls, PullOutcome, PullRequest};
+use crate::backoff;
+use crate::core::instant::later;
+use crate::core::names::PRE_PULL_DAEMONSET;
 use crate::index::SetKey;
 
-/// Ages of a Job without a pod at which its Events are read to find out why.
-const EVENTS_AFTER: [Duration; 3] = [
-    Duration::from_secs(5),
-    Duration::from_secs(15),
-    Duration::from_secs(60),
-];
+/// Shortest and longest pause after a failed step. The pause doubles with each failure.
+const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
-/// Desired pulls, with their states.
+/// Pause after a failed deletion of a Job.
+const DELETE_RETRY: Duration = Duration::from_secs(5);
+
+/// Time after which the Events of a Job without a pod are read, and the pause before they are read again.
+const READ_EVENTS: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(20));
+
+/// Step of a pull. It takes one or a few API requests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum PullStep {
+    /// Creates the Job of a pull.
+    Create(PullRequest),
+    /// Reads why a Job has no pod, and writes that as the result of the pull.
+    ExplainMissingPod(PullRequest, JobRef),
+    /// Writes the result of a pull.
+    Report(PullRequest, PullOutcome),
+    /// Deletes a Job.
+    Delete(JobRef),
+}
+
+impl PullStep {
+    /// Returns the request that the step carries out; `None`: the step deletes a Job.
+    pub(super) fn request(&self) -> Option<&PullRequest> {
+        match self {
+            Self::Create(request)
+            | Self::ExplainMissingPod(request, _)
+            | Self::Report(request, _) => Some(request),
+            Self::Delete(_) => None,
+        }
+    }
+}
+
+/// Result of a step.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum PullStepResult {
+    /// The Job was created.
+    Created(Box<Job>),
+    /// The Events contain no reason for the missing pod.
+    Unexplained,
+    /// The pod's condition has the result or no longer requests this pull, or the Job is deleted.
+    Done,
+    /// The step failed and will be repeated.
+    Retry,
+}
+
+/// Desired pull and its progress.
+#[derive(Debug)]
+struct PullState {
+    request: PullRequest,
+    /// False if the pull is no longer desired and only a step in progress is awaited.
+    desired: bool,
+    /// Position in the queue.
+    number: u64,
+    /// True while a step is in progress.
+    busy: bool,
+    /// Number of consecutive failed steps.
+    failures: u32,
+    /// Time before which no step starts.
+    not_before: Option<Timestamp>,
+    /// Present problem and its start. Job and pod don't record it: the time while the node was offline doesn't count.
+    problem: Option<(Problem, Timestamp)>,
+}
+
+impl PullState {
+    fn new(request: PullRequest, number: u64) -> Self {
+        Self {
+            request,
+            desired: true,
+            number,
+            busy: false,
+            failures: 0,
+            not_before: None,
+            problem: None,
+        }
+    }
+
+    /// Applies the result of a step.
+    fn on_result(&mut self, result: &PullStepResult, now: Timestamp) {
+        self.busy = false;
+        if *result == PullStepResult::Retry {
+            self.failures = self.failures.saturating_add(1);
+            self.not_before = Some(later(now, backoff::pause(RETRY.0, self.failures, RETRY.1)));
+            return;
+        }
+        self.failures = 0;
+        self.not_before = match result {
+            PullStepResult::Unexplained => Some(later(now, READ_EVENTS.1)),
+            // Most often, the cache shows the result before this pause ends. Otherwise, `Create` finds it.
+            PullStepResult::Done => Some(later(now, RETRY.0)),
+            PullStepResult::Created(_) | PullStepResult::Retry => None,
+        };
+        if *result == PullStepResult::Done {
+            self.problem = None;
+        }
+    }
+
+    /// Returns since when the pull has had this problem.
+    fn since(&mut self, problem: Problem, now: Timestamp) -> Timestamp {
+        match self.problem {
+            Some((known, since)) if known == problem => since,
+            _ => self.problem.insert((problem, now)).1,
+        }
+    }
+}
+
+/// Desired pulls, with their progress.
 #[derive(Debug, Default)]
 pub(super) struct Planner {
-    requests: BTreeMap<PullKey, PullRequest>,
-    states: BTreeMap<PullKey, PullState>,
+    pulls: BTreeMap<PullKey, PullState>,
+    /// DaemonSets whose desired pulls are known. After a restart, the Jobs of other DaemonSets stay.
     known: BTreeSet<SetKey>,
     count: u64,
-    clearing: BTreeSet<String>,
+    /// UIDs of Jobs whose deletion is in progress.
+    deleting: BTreeSet<String>,
     /// Time before which no Job is deleted, because a deletion failed.
-    clear_after: Option<Timestamp>,
-    /// UIDs of Jobs whose result was written. Removed when the Job is deleted.
-    reported: BTreeSet<String>,
+    delete_after: Option<Timestamp>,
     /// Reason why Jobs cannot be watched; `None`: they can be.
     denied: Option<String>,
 }
 
 impl Planner {
     /// Sets the desired pulls.
-    pub(super) fn set_desired(&mut self, all: &AllDesiredPulls) {
+    pub(super) fn set_desired(&mut self, all: &DesiredPulls) {
         self.known = all.keys().cloned().collect();
-        self.requests.clear();
-        for (key, desired) in all {
-            for pull in &desired.pulls {
-                let request = PullRequest::new(key, desired, pull);
-                let pull_key = request.pull_key();
-                self.requests.insert(pull_key.clone(), request);
-                let count = &mut self.count;
-                self.states.entry(pull_key).or_insert_with(|| {
-                    *count += 1;
-                    PullState {
-                        number: *count,
-                        ..PullState::default()
-                    }
-                });
-            }
+        for pull in self.pulls.values_mut() {
+            pull.desired = false;
         }
-        let requests = &self.requests;
-        self.states
-            .retain(|pull_key, state| state.busy || requests.contains_key(pull_key));
+        for request in all.values().flatten() {
+            self.count += 1;
+            let (request, number) = (request.clone(), self.count);
+            self.pulls
+                .entry(request.pull_key())
+                .and_modify(|pull| {
+                    pull.request = request.clone();
+                    pull.desired = true;
+                })
+                .or_insert_with(|| PullState::new(request, number));
+        }
+        self.pulls.retain(|_, pull| pull.desired || pull.busy);
     }
 
-    /// Returns true if there is no desired pull and no deletion of a Job in progress.
+    /// Returns true if there is no desired pull and no step of one in progress.
     pub(super) fn is_idle(&self) -> bool {
-        self.requests.is_empty() && self.clearing.is_empty()
+        self.pulls.is_empty()
     }
 
     /// Sets the reason why Jobs cannot be watched; `None`: they can be watched.
     pub(super) fn deny(&mut self, why: Option<String>) {
         self.denied = why;
-    }
-
-    /// Forgets everything in progress, because this replica no longer leads.
-    pub(super) fn forget(&mut self) {
-        let requests = std::mem::take(&mut self.requests);
-        *self = Self {
-            requests,
-            known: std::mem::take(&mut self.known),
-            ..Self::default()
-        };
-        for pull_key in self.requests.keys() {
-            self.count += 1;
-            let number = self.count;
-            let state = PullState {
-                number,
-                ..PullState::default()
-            };
-            self.states.insert(pull_key.clone(), state);
-        }
     }
 
     /// Returns the next steps, and the time of the next call.
@@ -102,71 +180,67 @@ impl Planner {
         job_store: &JobStore,
         now: Timestamp,
     ) -> (Vec<PullStep>, Option<Timestamp>) {
-        let mut turn = PlanningPass::new(self, job_store, now);
-        turn.go_on();
-        turn.begin();
-        turn.clear();
-        let (steps, wake) = (turn.steps, turn.wake);
-        for step in &steps {
+        let mut pass = PlanningPass {
+            now,
+            job_store,
+            jobs: job_store.unreported().collect(),
+            steps: Vec::new(),
+            wake: None,
+            slots: Slots::default(),
+            queue: BTreeMap::new(),
+        };
+        for pull in self.pulls.values_mut().filter(|pull| pull.desired) {
+            pass.advance(pull);
+        }
+        pass.create(self.denied.as_deref());
+        pass.delete(self);
+        for step in &pass.steps {
             match step {
-                PullStep::Begin(request)
-                | PullStep::Look(request, _)
-                | PullStep::Tell(request, ..) => {
-                    self.states.entry(request.pull_key()).or_default().busy = true;
+                PullStep::Delete(job) => drop(self.deleting.insert(job.uid.clone())),
+                step => {
+                    let key = step.request().map(PullRequest::pull_key);
+                    if let Some(pull) = key.and_then(|key| self.pulls.get_mut(&key)) {
+                        pull.busy = true;
+                    }
                 }
-                PullStep::Clear(job) => drop(self.clearing.insert(job.uid.clone())),
             }
         }
-        (steps, wake)
+        (pass.steps, pass.wake)
     }
 
-    /// Applies the result of a step. If a Job was created, it must be in the store already.
-    pub(super) fn take(&mut self, step: &PullStep, answer: PullStepResult, now: Timestamp) {
-        match step {
-            PullStep::Clear(job) => {
-                self.clearing.remove(&job.uid);
-                if answer == PullStepResult::Failed {
-                    self.clear_after = Some(after(now, RETRY.0 * 5));
-                } else {
-                    self.reported.remove(&job.uid);
-                }
+    /// Applies the result of a step. The store must already contain the Job that the step created.
+    pub(super) fn on_result(&mut self, step: &PullStep, result: &PullStepResult, now: Timestamp) {
+        if let PullStep::Delete(job) = step {
+            self.deleting.remove(&job.uid);
+            if *result == PullStepResult::Retry {
+                self.delete_after = Some(later(now, DELETE_RETRY));
             }
-            PullStep::Begin(request) | PullStep::Look(request, _) | PullStep::Tell(request, ..) => {
-                if let (PullStep::Tell(_, _, Some(job)), PullStepResult::Told(_)) = (step, &answer)
-                {
-                    self.reported.insert(job.uid.clone());
-                }
-                let pull_key = request.pull_key();
-                if let Some(state) = self.states.get_mut(&pull_key) {
-                    state.take(answer, now);
-                }
-                if !self.requests.contains_key(&pull_key) {
-                    self.states.remove(&pull_key);
-                }
+        }
+        let Some(key) = step.request().map(PullRequest::pull_key) else {
+            return;
+        };
+        if let Some(pull) = self.pulls.get_mut(&key) {
+            pull.on_result(result, now);
+            if !pull.desired {
+                self.pulls.remove(&key);
             }
         }
     }
 
     /// Returns the number of running pulls.
-    pub(super) fn under_way(&self, job_store: &JobStore) -> usize {
-        let jobs = job_store.jobs().filter(|(pull_key, job)| {
-            let told = job
-                .metadata
-                .uid
-                .as_ref()
-                .is_some_and(|uid| self.reported.contains(uid));
-            !told && self.requests.contains_key(pull_key)
-        });
-        jobs.count()
+    pub(super) fn running(&self, job_store: &JobStore) -> usize {
+        let is_desired = |key: &PullKey| self.pulls.get(key).is_some_and(|pull| pull.desired);
+        let jobs = job_store.unreported();
+        jobs.filter(|(key, _)| is_desired(key)).count()
     }
 }
 
 /// One pass over all desired pulls and all Jobs.
 struct PlanningPass<'a> {
-    planner: &'a mut Planner,
     now: Timestamp,
-    jobs: BTreeMap<PullKey, Vec<&'a Job>>,
     job_store: &'a JobStore,
+    /// Jobs whose result was not written yet.
+    jobs: BTreeMap<PullKey, &'a Job>,
     steps: Vec<PullStep>,
     wake: Option<Timestamp>,
     slots: Slots,
@@ -174,169 +248,104 @@ struct PlanningPass<'a> {
     queue: BTreeMap<u64, PullRequest>,
 }
 
-impl<'a> PlanningPass<'a> {
-    fn new(planner: &'a mut Planner, job_store: &'a JobStore, now: Timestamp) -> Self {
-        let mut jobs: BTreeMap<PullKey, Vec<&Job>> = BTreeMap::new();
-        for (pull_key, job) in job_store.jobs() {
-            jobs.entry(pull_key).or_default().push(job);
-        }
-        Self {
-            planner,
-            now,
-            jobs,
-            job_store,
-            steps: Vec::new(),
-            wake: None,
-            slots: Slots::default(),
-            queue: BTreeMap::new(),
-        }
-    }
-
+impl PlanningPass<'_> {
     fn wake(&mut self, at: Timestamp) {
         self.wake = self.wake.into_iter().chain([at]).min();
     }
 
-    /// Continues every desired pull, whether or not it has a Job.
-    fn go_on(&mut self) {
-        let requests: Vec<PullRequest> = self.planner.requests.values().cloned().collect();
-        for request in requests {
-            self.look_at(request);
+    /// Continues a desired pull, whether or not it has a Job.
+    fn advance(&mut self, pull: &mut PullState) {
+        let job = self.jobs.get(&pull.request.pull_key()).copied();
+        let may_start = pull.request.pull.may_start;
+        if may_start && (job.is_some() || pull.busy) {
+            self.slots.take(&pull.request.key);
         }
-    }
-
-    fn look_at(&mut self, request: PullRequest) {
-        let pull_key = request.pull_key();
-        let now = self.now;
-        let told = &self.planner.reported;
-        let is_told = |job: &Job| {
-            job.metadata
-                .uid
-                .as_ref()
-                .is_some_and(|uid| told.contains(uid))
-        };
-        let jobs = self.jobs.get(&pull_key).into_iter().flatten();
-        let job = jobs.copied().find(|job| !is_told(job));
-        let state = self.planner.states.entry(pull_key).or_default();
-        let answered = state.answered(&request, now);
-        if let Some(until) = answered {
-            if until < Timestamp::MAX {
-                self.wake(until);
-            }
+        if pull.busy || !pull.request.pull.may_report {
             return;
         }
-        if (job.is_some() || state.busy) && request.pull.begins {
-            self.slots.take(&request.key);
-        }
-        if state.busy || !request.pull.tells {
-            return;
-        }
-        if let Some(until) = state.not_before.filter(|until| *until > now) {
+        if let Some(until) = pull.not_before.filter(|until| *until > self.now) {
             return self.wake(until);
         }
-        if let Some(outcome) = state.ended.clone() {
-            return self
-                .steps
-                .push(PullStep::Tell(request, outcome, job.map(JobRef::from_job)));
-        }
         match job {
-            Some(job) => self.judge(request, job),
-            None if !request.pull.begins => {}
-            None => drop(self.queue.insert(state.number, request)),
+            Some(job) => self.follow(pull, job),
+            None if may_start => drop(self.queue.insert(pull.number, pull.request.clone())),
+            None => {}
         }
     }
 
-    fn judge(&mut self, request: PullRequest, job: &Job) {
-        let now = self.now;
-        let begins = request.pull.begins;
-        let state = self.planner.states.entry(request.pull_key()).or_default();
-        let tell = |outcome| PullStep::Tell(request.clone(), outcome, Some(JobRef::from_job(job)));
-        match judge(job, self.job_store.pod_of(job)) {
-            PullJudgement::Pulled => self.steps.push(tell(PullOutcome::Pulled)),
-            PullJudgement::Failed(why) => self.steps.push(tell(PullOutcome::Failed(why))),
-            PullJudgement::Pulling => state.problem = None,
-            // The node is offline (`!begins`), so the last reported problem may be outdated. Start counting its duration again.
-            PullJudgement::Problem(problem, _) if !begins && problem != PullProblem::Ended => {
-                state.problem = None
-            }
-            PullJudgement::Problem(problem, why) => match state.note_problem(problem, now) {
-                Lasting::TooLong => self.steps.push(tell(PullOutcome::Failed(why))),
-                Lasting::UntilItChanges => {}
-                Lasting::Until(until) => {
-                    let look = state
-                        .problem
-                        .as_mut()
-                        .filter(|_| problem == PullProblem::NoPod);
-                    let due = look.and_then(|known| {
-                        let due = after(known.since, *EVENTS_AFTER.get(known.looks)?);
-                        known.looks += usize::from(due <= now);
-                        Some(due)
-                    });
-                    match due {
-                        Some(due) if due <= now => {
-                            self.steps
-                                .push(PullStep::Look(request, JobRef::from_job(job)));
-                        }
-                        due => self.wake(due.map_or(until, |due| due.min(until))),
-                    }
+    /// Continues a pull that has a Job.
+    fn follow(&mut self, pull: &mut PullState, job: &Job) {
+        let report = |pull: &PullState, outcome| PullStep::Report(pull.request.clone(), outcome);
+        match status(job, self.job_store.pod_of(job)) {
+            PullStatus::Pulled => self.steps.push(report(pull, PullOutcome::Pulled)),
+            PullStatus::Failed(why) => self.steps.push(report(pull, PullOutcome::Failed(why))),
+            PullStatus::Pulling => pull.problem = None,
+            // The node is offline, so the last reported problem may be outdated. Its duration is counted from the node's return.
+            PullStatus::BackingOff
+            | PullStatus::Problem(
+                Problem::AttemptFailed | Problem::NotStarting | Problem::NoPod,
+                _,
+            ) if !pull.request.pull.may_start => pull.problem = None,
+            PullStatus::BackingOff => drop(pull.since(Problem::AttemptFailed, self.now)),
+            PullStatus::Problem(problem, why) => {
+                let since = pull.since(problem, self.now);
+                let until = later(since, problem.patience());
+                let explain = later(since, READ_EVENTS.0);
+                if until <= self.now {
+                    self.steps.push(report(pull, PullOutcome::Failed(why)));
+                } else if problem != Problem::NoPod {
+                    self.wake(until);
+                } else if explain <= self.now {
+                    let job = JobRef::from_job(job);
+                    self.steps
+                        .push(PullStep::ExplainMissingPod(pull.request.clone(), job));
+                } else {
+                    self.wake(explain);
                 }
-            },
+            }
         }
     }
 
-    /// Starts as many queued pulls as there are free slots.
-    fn begin(&mut self) {
-        let denied = self.planner.denied.clone();
-        if denied.is_none() && !self.job_store.is_complete() {
-            return;
-        }
+    /// Creates Jobs for as many queued pulls as there are free slots.
+    fn create(&mut self, denied: Option<&str>) {
         let queue: Vec<PullRequest> = std::mem::take(&mut self.queue).into_values().collect();
         if let Some(why) = denied {
-            let tell = |request| {
-                let outcome = PullOutcome::Failed(why.clone());
-                PullStep::Tell(request, outcome, None)
-            };
-            self.steps.extend(queue.into_iter().map(tell));
-            return;
+            let report = |request| PullStep::Report(request, PullOutcome::Failed(why.to_owned()));
+            self.steps.extend(queue.into_iter().map(report));
+        } else if self.job_store.is_complete() {
+            let keys: Vec<&SetKey> = queue.iter().map(|request| &request.key).collect();
+            let started = self.slots.fill(&keys).into_iter();
+            let create = |position: usize| PullStep::Create(queue[position].clone());
+            self.steps.extend(started.map(create));
         }
-        let keys: Vec<&SetKey> = queue.iter().map(|request| &request.key).collect();
-        let begun = self.slots.fill(&keys).into_iter();
-        let begin = |position: usize| PullStep::Begin(queue[position].clone());
-        self.steps.extend(begun.map(begin));
     }
 
     /// Deletes Jobs whose result was written, and Jobs that are no longer desired.
-    fn clear(&mut self) {
-        if let Some(until) = self.planner.clear_after.filter(|until| *until > self.now) {
+    fn delete(&mut self, planner: &Planner) {
+        if let Some(until) = planner.delete_after.filter(|until| *until > self.now) {
             return self.wake(until);
         }
-        self.planner.clear_after = None;
-        let planner = &self.planner;
-        let jobs = self
-            .jobs
-            .iter()
-            .flat_map(|(pull_key, jobs)| jobs.iter().map(move |job| (pull_key, job)));
-        let spent = jobs.filter(|(pull_key, job)| {
+        let spent = self.job_store.jobs().filter(|(key, job)| {
             let uid = job.metadata.uid.as_deref().unwrap_or_default();
-            let told = planner.reported.contains(uid);
-            let is_desired = planner.requests.contains_key(*pull_key);
-            let ours = planner
-                .states
-                .get(*pull_key)
-                .is_some_and(|state| state.busy);
-            let leaving =
-                job.metadata.deletion_timestamp.is_some() || planner.clearing.contains(uid);
-            let known = planner.known.iter().any(|key| is_of(job, key));
-            !leaving && (told || (!is_desired && !ours && known))
+            let is_leaving =
+                job.metadata.deletion_timestamp.is_some() || planner.deleting.contains(uid);
+            let is_abandoned = || {
+                !planner.pulls.contains_key(key) && planner.known.iter().any(|set| is_of(job, set))
+            };
+            !is_leaving && (self.job_store.is_reported(job) || is_abandoned())
         });
-        self.steps
-            .extend(spent.map(|(_, job)| PullStep::Clear(JobRef::from_job(job))));
+        let spent: BTreeSet<(PullKey, JobRef)> = spent
+            .map(|(key, job)| (key, JobRef::from_job(job)))
+            .collect();
+        let steps = spent.into_iter().map(|(_, job)| PullStep::Delete(job));
+        self.steps.extend(steps);
     }
 }
 
 /// Returns true if the Job was created for this DaemonSet.
 fn is_of(job: &Job, key: &SetKey) -> bool {
     let annotations = job.metadata.annotations.as_ref();
-    let name = annotations.and_then(|all| all.get(crate::core::names::PRE_PULL_DAEMONSET));
+    let name = annotations.and_then(|all| all.get(PRE_PULL_DAEMONSET));
     job.metadata.namespace.as_deref() == Some(&*key.namespace)
         && name.map(String::as_str) == Some(&*key.name)
 }

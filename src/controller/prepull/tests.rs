@@ -8,10 +8,17 @@ use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
+use super::planner::{PullStep, PullStepResult};
+use super::{PullRequest, PullerParts};
 use crate::clock::Clock;
-use crate::controller::{self, lease, metrics::Metrics};
+use crate::controller::apply::Writer;
+use crate::controller::lease::Leadership;
+use crate::controller::{self, events, lease, metrics::Metrics};
+use crate::core::{PodRef, Pull, PullInitiator};
+use crate::index::SetKey;
 use crate::k8s::client::Role;
 use crate::serve::ReadinessHandle;
 use crate::shutdown;
@@ -301,6 +308,62 @@ async fn what_was_asked_for_is_pulled_told_and_cleared_away() {
     assert_eq!(needed, "False");
     let [ready, ..] = story.condition("n1", "Ready").await.unwrap();
     assert_eq!(ready, "True");
+}
+
+/// The cache may show a request after its result was written and its Job was deleted.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_only_the_cache_shows_creates_no_job() {
+    let mut story = Story::begin(1).await;
+    story.image(NEW).await;
+    let message = story.imagepull("n1").await;
+    pass(10).await;
+    story.assert_pulled("n1", &message).await;
+    let (set, pod) = (
+        story.sets().get("nginx-daemonset").await.unwrap(),
+        story.pod("n1").await,
+    );
+    let request = PullRequest {
+        key: SetKey::new("default", "nginx-daemonset"),
+        set_uid: set.metadata.uid.unwrap().into(),
+        generation: set.metadata.generation.unwrap(),
+        timeout: Duration::from_secs(60),
+        pull: Pull {
+            pod: PodRef {
+                name: pod.metadata.name.as_deref().unwrap().into(),
+                uid: pod.metadata.uid.as_deref().unwrap().into(),
+                resource_version: "1".into(),
+            },
+            node: "n1".into(),
+            revision: message.split_once(": ").unwrap().1.into(),
+            initiator: PullInitiator::Owner,
+            may_start: true,
+            may_report: true,
+        },
+    };
+    let create = PullStep::Create(request);
+    let (client, clock, metrics) = (
+        story.client.clone(),
+        story.world.clock.clone(),
+        Metrics::new(),
+    );
+    let (_lead, leadership) = watch::channel(Leadership::Alone);
+    let (events, _sending) = events::start(client.clone(), "test", clock.clone(), metrics.clone());
+    let parts = PullerParts {
+        writer: Writer::new(client.clone(), metrics.clone(), leadership.clone()),
+        client,
+        leadership,
+        events,
+        metrics,
+        clock,
+        written: mpsc::unbounded_channel().0,
+    };
+    assert_eq!(parts.carry_out(&create).await, PullStepResult::Retry);
+    assert_eq!(story.job_names().await, Vec::<String>::new());
+    // A request that the pod still has creates its Job again.
+    story.kill();
+    story.imagepull("n1").await;
+    let result = parts.carry_out(&create).await;
+    assert!(matches!(result, PullStepResult::Created(_)), "{result:?}");
 }
 
 /// Regression test: pulls of one namespace took all slots while its registry didn't respond.

@@ -6,12 +6,12 @@ use crate::core::rollout_state::Reported;
 use crate::core::{FailureRecord, Guarded, Plan};
 use crate::k8s::Condition;
 
-/// Returns true if `told`, the record reported before, says that the guard stopped the revision of `plan`.
-pub(super) fn is_stopped(told: Option<&FailureRecord>, plan: &Plan) -> bool {
-    told.is_some_and(|told| {
+/// Returns true if `known`, the record reported before, says that the guard stopped the revision of `plan`.
+pub(super) fn is_stopped(known: Option<&FailureRecord>, plan: &Plan) -> bool {
+    known.is_some_and(|known| {
         let same =
-            |record: &FailureRecord| record.revision == told.revision && record.stopped.is_some();
-        told.stopped.is_some() && plan.record.as_ref().is_some_and(same)
+            |record: &FailureRecord| record.revision == known.revision && record.stopped.is_some();
+        known.stopped.is_some() && plan.record.as_ref().is_some_and(same)
     })
 }
 

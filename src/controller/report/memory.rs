@@ -124,7 +124,7 @@ fn failing(fleet: &Fleet) -> Vec<FailingPods> {
         let reason = PodProblem::steady(trouble.word());
         let cause = causes.entry(reason).or_insert_with(|| FailingPods {
             reason: reason.into(),
-            said: trouble.said.clone(),
+            message: trouble.detail.clone(),
             nodes: Vec::new(),
         });
         if cause.nodes.len() < NAMED {

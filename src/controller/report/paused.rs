@@ -61,7 +61,7 @@ pub(super) fn to_condition(
         String::new()
     } else {
         format!(
-            ". Updated meanwhile: {}{}",
+            ". Updated during the pause: {}{}",
             names.join(", "),
             if memory.more { " and others" } else { "" }
         )

@@ -48,16 +48,16 @@ pub(super) fn news(
     about: &str,
     known: Option<&ReportedFailures>,
 ) -> Option<RolloutEvent> {
-    let is_told = |sentence: &str| known.is_some_and(|known| known.says(sentence));
+    let is_known = |sentence: &str| known.is_some_and(|known| known.says(sentence));
     let groups = refused.groups();
-    let is_fresh = |group: &&Group<'_>| !is_told(group.sentence) && !group.lacks_permission();
+    let is_fresh = |group: &&Group<'_>| !is_known(group.sentence) && !group.lacks_permission();
     let group = groups.iter().find(is_fresh)?;
     Some(RolloutEvent {
         warning: true,
         reason: WRITE_REFUSED,
         // Name only the first node: if more nodes fail for the same reason, no other Event is published.
         note: format!(
-            "{about}: the API server refuses to {}, first on {}: {}. Other nodes are updated meanwhile; retried automatically",
+            "{about}: the API server refuses to {}, first on {}: {}. Other nodes continue. Retried automatically",
             group.write.words(),
             group.nodes.first().map_or("", |node| node.as_str()),
             group.sentence

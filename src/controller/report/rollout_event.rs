@@ -16,8 +16,8 @@ pub(in crate::controller) struct RolloutEvent {
 }
 
 impl RolloutEvent {
-    /// Returns true if this Event repeats `told`.
-    pub(in crate::controller) fn repeats(&self, told: &Self) -> bool {
-        self == told || self.news.is_some() && self.news == told.news
+    /// Returns true if this Event repeats `last`.
+    pub(in crate::controller) fn repeats(&self, last: &Self) -> bool {
+        self == last || self.news.is_some() && self.news == last.news
     }
 }

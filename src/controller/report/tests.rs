@@ -35,7 +35,7 @@ fn fleet(names: &[&str], problem: Option<&str>) -> Fleet {
         started: None,
         problem: problem.map(|reason| {
             PodProblem {
-                said: Default::default(),
+                detail: Default::default(),
                 reason: reason.into(),
                 restarts: 3,
                 ended: 0,
@@ -149,12 +149,12 @@ fn completion_names_the_nodes_that_would_have_no_other_pod() {
 }
 
 #[test]
-fn a_selector_of_nobody_is_told_once_whatever_the_number_of_nodes() {
+fn a_selector_without_matches_is_reported_once_for_any_number_of_nodes() {
     let plan = |nodes: usize| {
         let invalid = Invalid {
             key: "apps.openyurt.io/selector".into(),
             value: "pool=nope".into(),
-            why: format!("which matches none of the {nodes} nodes where a pod belongs"),
+            why: format!("which matches none of the {nodes} nodes that should run a pod"),
             is_object: false,
         };
         Plan {
@@ -163,7 +163,7 @@ fn a_selector_of_nobody_is_told_once_whatever_the_number_of_nodes() {
         }
     };
     let first = report(Vec::new(), &fleet(&["n1"], None), &plan(3));
-    let note = "apps.openyurt.io/selector is \"pool=nope\", which matches none of the 3 nodes where a pod belongs";
+    let note = "apps.openyurt.io/selector is \"pool=nope\", which matches none of the 3 nodes that should run a pod";
     assert_eq!(
         said(&first, INVALID_SETTINGS),
         format!("True InvalidSettings {note}")
@@ -356,7 +356,7 @@ fn a_rollout_that_waits_in_between_began_once() {
 
 /// Two replicas calculate the opening time of the same wave with different clocks.
 #[test]
-fn a_wave_that_is_not_open_is_told_once_whoever_leads_and_in_whole_seconds() {
+fn a_closed_wave_is_reported_once_also_by_a_new_leader_and_in_whole_seconds() {
     let fleet = fleet(&["n1"], None);
     let waits = |nanoseconds: i64, wave| {
         let until = Timestamp::from_nanosecond(
@@ -658,10 +658,10 @@ fn a_pause_is_remembered_with_its_beginning_and_reminded_of_once() {
     assert_eq!(
         due.notices[0].note,
         "revision abc: still paused until an operator resumes it, since 2023-11-14T22:13:20Z (2 days). 1 node \
-         outdated. Updated meanwhile: n1, n2. Resume: yurt-ds ctl resume"
+         outdated. Updated during the pause: n1, n2. Resume: yurt-ds ctl resume"
     );
     assert_eq!(due.notices[0].mark.as_deref(), Some("paused-6553f100-2"));
-    assert!(said(&due, PAUSED_CONDITION).ends_with(". Updated meanwhile: n1, n2"));
+    assert!(said(&due, PAUSED_CONDITION).ends_with(". Updated during the pause: n1, n2"));
     assert_eq!(due.state.pause.as_ref().unwrap().record, record);
     let again = report(written(&due), &none, &paused(record, false, &names));
     assert!(again.notices.is_empty());

@@ -62,7 +62,7 @@ fn check_selector(selector: &Value) -> Result<(), TemplateFlaw<'_>> {
         _ => flaw(
             SELECTOR,
             selector,
-            "a map from label to value, with true, false and numbers in quotes",
+            "a map from label keys to label values (quote true, false and numbers)",
         ),
     }
 }
@@ -86,7 +86,7 @@ fn check_affinity(affinity: &Value) -> Result<(), TemplateFlaw<'_>> {
         return flaw(
             REQUIRED,
             required,
-            "nodeSelectorTerms with at least one term",
+            "an object whose nodeSelectorTerms have at least one term",
         );
     };
     for term in terms {
@@ -133,7 +133,8 @@ fn check_tolerations(tolerations: &Value) -> Result<(), TemplateFlaw<'_>> {
             return flaw(
                 TOLERATIONS,
                 toleration,
-                "a toleration: key, operator, value as texts, and as effect NoSchedule, PreferNoSchedule or NoExecute",
+                "a toleration with strings for key, operator and value, and with the effect NoSchedule, PreferNoSchedule or \
+                 NoExecute",
             );
         }
     }

@@ -211,7 +211,7 @@ pub fn named(record: Option<&FailureRecord>) -> impl Iterator<Item = &NodeName> 
             &record.replaced_twice,
             &record.updated_before_loss,
         ];
-        let dated = [&record.judged, &record.control_group];
+        let dated = [&record.lost, &record.control_group];
         let dated = dated.into_iter().flat_map(|names| names.keys());
         names.into_iter().flatten().chain(dated)
     })
@@ -229,9 +229,9 @@ impl InView {
 }
 
 /// Returns true if no active rule has to see every node.
-pub(super) fn is_calm(judged: &FleetEvaluation<'_>) -> bool {
-    let (fleet, guard) = (judged.fleet, &judged.guard);
-    may_be_counted(judged.strategy, judged.now)
+pub(super) fn is_calm(evaluation: &FleetEvaluation<'_>) -> bool {
+    let (fleet, guard) = (evaluation.fleet, &evaluation.guard);
+    may_be_counted(evaluation.strategy, evaluation.now)
         && matches!(fleet.revision, RevisionState::Current(_))
         && fleet.write_failures.is_empty()
         && fleet.evictions.is_empty()
@@ -241,9 +241,9 @@ pub(super) fn is_calm(judged: &FleetEvaluation<'_>) -> bool {
             .record
             .as_ref()
             .is_none_or(|record| record.replaced_twice.is_empty())
-        && !judged.heard_others
-        && !judged.meets_unknown()
-        && judged.order().is_by_name()
+        && !evaluation.compared_losses
+        && !evaluation.meets_unknown()
+        && evaluation.order().is_by_name()
 }
 
 impl Crowd {

@@ -64,7 +64,7 @@ pub(super) fn stuck(
             by_deadline(Some(since), MISSING_GRACE, Stall::PodsDoNotStart)
         }
         // The node keeps its pod, but a second, terminating pod on it delays the completion of the rollout.
-        ref told if told.is_kept() => match gone_by(node) {
+        ref verdict if verdict.is_kept() => match gone_by(node) {
             Some(at) if at <= now => Ok(Stall::NoProgress),
             at => Err(at),
         },

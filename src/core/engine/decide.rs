@@ -72,10 +72,10 @@ pub fn decide_in_view(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> (Pl
 /// Returns the plan in which nodes with retried writes keep their slots.
 fn attempt(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> (Plan, InView) {
     let mut draft = PlanDraft::new(FleetEvaluation::new(strategy, fleet, now));
-    if !crowd::is_calm(&draft.judged) {
+    if !crowd::is_calm(&draft.evaluation) {
         return (whole(draft), InView::Everybody);
     }
-    let is_news = draft.judged.terms.is_proven && !fleet.is_proven && !fleet.crowd.is_empty();
+    let is_news = draft.evaluation.terms.is_proven && !fleet.is_proven && !fleet.crowd.is_empty();
     let wants_more = draft.roll();
     let plan = draft.finish(None);
     let view = if is_news {
@@ -88,24 +88,28 @@ fn attempt(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> (Plan, InView)
 
 /// Returns the plan for a fleet to which any rule may apply.
 fn whole(mut draft: PlanDraft<'_>) -> Plan {
-    let (strategy, fleet, now) = (draft.judged.strategy, draft.judged.fleet, draft.judged.now);
+    let (strategy, fleet, now) = (
+        draft.evaluation.strategy,
+        draft.evaluation.fleet,
+        draft.evaluation.now,
+    );
     let revision = match draft.target() {
         Ok(revision) => revision,
         Err(behind) => return draft.hold(behind),
     };
-    if let Some(invalid) = draft.judged.unmatched() {
+    if let Some(invalid) = draft.evaluation.unmatched() {
         return draft.refuse(invalid);
     }
     match (strategy.mode, is_paused(strategy, now)) {
         (Mode::Ota, true) => {
-            draft.pulls = draft.judged.owners_pulls(revision, true);
+            draft.pulls = draft.evaluation.owners_pulls(revision, true);
             draft.pause()
         }
         (Mode::Ota, false) => {
             draft.part();
             draft.actions.extend(ota::announce(fleet, revision));
             draft.keep_marks_true();
-            draft.pulls = draft.judged.owners_pulls(revision, false);
+            draft.pulls = draft.evaluation.owners_pulls(revision, false);
             draft.await_owners()
         }
         (Mode::OnDelete, _) => {
@@ -114,8 +118,8 @@ fn whole(mut draft: PlanDraft<'_>) -> Plan {
             draft.await_deletions()
         }
         (Mode::AdvancedRollingUpdate, true) => {
-            if let Some(images) = &draft.judged.preconditions.images {
-                draft.pulls = images.rest();
+            if let Some(images) = &draft.evaluation.preconditions.images {
+                draft.pulls = images.paused_pulls();
             }
             draft.pause()
         }
@@ -188,7 +192,7 @@ pub fn queue(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> Vec<usize> {
 
 /// Plan in progress.
 struct PlanDraft<'a> {
-    judged: FleetEvaluation<'a>,
+    evaluation: FleetEvaluation<'a>,
     actions: Vec<Action>,
     /// Verdict of each node, by position in the fleet.
     verdicts: Vec<Verdict>,
@@ -215,11 +219,11 @@ struct PlanDraft<'a> {
 
 impl<'a> PlanDraft<'a> {
     /// Creates a draft without writes, in which every node has the verdict of its class.
-    fn new(judged: FleetEvaluation<'a>) -> Self {
+    fn new(evaluation: FleetEvaluation<'a>) -> Self {
         Self {
             actions: Vec::new(),
-            verdicts: judged.classes.iter().map(Class::verdict).collect(),
-            pause: PauseStand::new(judged.strategy, judged.fleet, judged.now),
+            verdicts: evaluation.classes.iter().map(Class::verdict).collect(),
+            pause: PauseStand::new(evaluation.strategy, evaluation.fleet, evaluation.now),
             opens: None,
             invalid: None,
             domains: Vec::new(),
@@ -229,40 +233,43 @@ impl<'a> PlanDraft<'a> {
             pulls_again: None,
             reversal: None,
             reverts_again: None,
-            judged,
+            evaluation,
         }
     }
 
     /// Removes surge pods, because in this mode the controller replaces no pods.
     fn part(&mut self) {
-        if !self.judged.summary.is_surging {
+        if !self.evaluation.summary.is_surging {
             return;
         }
-        let terms = self.judged.terms;
-        self.actions = surge::release(self.judged.fleet, terms).actions;
-        for (position, class) in self.judged.classes.iter_mut().enumerate() {
+        let terms = self.evaluation.terms;
+        self.actions = surge::release(self.evaluation.fleet, terms).actions;
+        for (position, class) in self.evaluation.classes.iter_mut().enumerate() {
             let Class::Surging(pair) = class else {
                 continue;
             };
-            if let Some(parting) = WithdrawnPair::new(&self.judged.fleet.nodes[position], terms) {
+            if let Some(parting) = WithdrawnPair::new(&self.evaluation.fleet.nodes[position], terms)
+            {
                 (pair.progress, pair.turn) = (parting.progress, parting.turn);
-                let told = Verdict::InProgress(parting.progress);
-                self.verdicts[position] = pair.failed_or(told);
+                let verdict = Verdict::InProgress(parting.progress);
+                self.verdicts[position] = pair.failed_or(verdict);
             }
         }
-        self.tell_left_behind();
+        self.mark_left_behind();
     }
 
     /// Sets the verdict of nodes with a surge pod where no pod belongs (any more).
-    fn tell_left_behind(&mut self) {
-        if !self.judged.summary.is_surging {
+    fn mark_left_behind(&mut self) {
+        if !self.evaluation.summary.is_surging {
             return;
         }
-        for (position, class) in self.judged.classes.iter().enumerate() {
+        for (position, class) in self.evaluation.classes.iter().enumerate() {
             let is_left = matches!(class, Class::UntoleratedTaint | Class::NotTargeted);
-            if is_left && self.judged.summary.is_paired(position) {
-                let parting =
-                    WithdrawnPair::new(&self.judged.fleet.nodes[position], self.judged.terms);
+            if is_left && self.evaluation.summary.is_paired(position) {
+                let parting = WithdrawnPair::new(
+                    &self.evaluation.fleet.nodes[position],
+                    self.evaluation.terms,
+                );
                 let progress = parting.map_or(Progress::SurgeLeaving, |parting| parting.progress);
                 self.verdicts[position] = Verdict::InProgress(progress);
             }
@@ -271,9 +278,9 @@ impl<'a> PlanDraft<'a> {
 
     /// Returns the revision that nodes should run, or why it is not known.
     fn target(&self) -> Result<&'a Revision, RevisionUnknown> {
-        match &self.judged.fleet.revision {
+        match &self.evaluation.fleet.revision {
             RevisionState::Unknown(behind) => Err(*behind),
-            RevisionState::Current(_) if self.judged.meets_unknown() => {
+            RevisionState::Current(_) if self.evaluation.meets_unknown() => {
                 Err(RevisionUnknown::UnknownRevision)
             }
             RevisionState::Current(revision) => Ok(revision),
@@ -282,20 +289,21 @@ impl<'a> PlanDraft<'a> {
 
     /// Opens readiness gates of new pods while the rollout waits.
     fn open_gates(&mut self) {
-        if self.judged.summary.is_marked {
-            self.actions.extend(removal::open_gates(self.judged.fleet));
+        if self.evaluation.summary.is_marked {
+            self.actions
+                .extend(removal::open_gates(self.evaluation.fleet));
         }
     }
 
     /// Returns a plan that replaces nothing until the native controller and the cache agree on the revision.
     fn hold(mut self, behind: RevisionUnknown) -> Plan {
         self.open_gates();
-        self.judged.guard = Guard {
-            record: self.judged.fleet.record.clone(),
-            changes: self.judged.guard.changes,
+        self.evaluation.guard = Guard {
+            record: self.evaluation.fleet.record.clone(),
+            changes: self.evaluation.guard.changes,
             ..Guard::default()
         };
-        for (verdict, class) in self.verdicts.iter_mut().zip(&self.judged.classes) {
+        for (verdict, class) in self.verdicts.iter_mut().zip(&self.evaluation.classes) {
             if matches!(
                 class,
                 Class::Done
@@ -310,8 +318,8 @@ impl<'a> PlanDraft<'a> {
             }
         }
         let overdue_at =
-            (self.judged.fleet.behind_since).map(|since| later(since, BEHIND_PATIENCE));
-        let is_overdue = overdue_at.is_some_and(|at| at <= self.judged.now);
+            (self.evaluation.fleet.behind_since).map(|since| later(since, BEHIND_PATIENCE));
+        let is_overdue = overdue_at.is_some_and(|at| at <= self.evaluation.now);
         let plan = self.finish(Some(if is_overdue {
             Phase::Stalled(Stall::NativeControllerBehind)
         } else {
@@ -336,7 +344,7 @@ impl<'a> PlanDraft<'a> {
     /// Returns a plan that replaces nothing until `invalid`, or the labels of nodes, are corrected.
     fn refuse(mut self, invalid: Invalid) -> Plan {
         self.tend();
-        for (verdict, class) in self.verdicts.iter_mut().zip(&self.judged.classes) {
+        for (verdict, class) in self.verdicts.iter_mut().zip(&self.evaluation.classes) {
             if matches!(
                 class,
                 Class::Outdated { settling: None, .. } | Class::Excluded(Excluded::NotSelected)
@@ -344,8 +352,8 @@ impl<'a> PlanDraft<'a> {
                 *verdict = Verdict::Invalid;
             }
         }
-        if let Some(images) = &self.judged.preconditions.images {
-            self.pulls = images.rest();
+        if let Some(images) = &self.evaluation.preconditions.images {
+            self.pulls = images.paused_pulls();
         }
         self.invalid = Some(invalid);
         self.finish(Some(Phase::Invalid))
@@ -355,26 +363,26 @@ impl<'a> PlanDraft<'a> {
     fn pause(mut self) -> Plan {
         self.tend();
         let until = self.pause.as_ref().and_then(|stand| stand.until);
-        self.tell_outdated(Verdict::Paused { until });
+        self.mark_outdated(Verdict::Paused { until });
         let revert::RevertTurns {
             turns, settling, ..
-        } = self.judged.reverts();
+        } = self.evaluation.reverts();
         let reverts = !(turns.is_empty() && settling.is_empty());
         if let Some(stand) = &mut self.pause {
             stand.reverts = reverts;
         }
         let turns = turns.into_iter().map(|turn| turn.position);
         self.tell_reverts(turns.chain(settling));
-        let waits = reverts || self.judged.is_any_outdated() || self.judged.parts_later();
+        let waits = reverts || self.evaluation.is_any_outdated() || self.evaluation.parts_later();
         let phase = waits.then_some(Phase::Paused { until });
         self.finish(phase)
     }
 
     /// Returns a plan that leaves the updates to the node owners.
     fn await_owners(mut self) -> Plan {
-        self.tell_outdated(Verdict::AwaitingOwner);
+        self.mark_outdated(Verdict::AwaitingOwner);
         let phase = self
-            .judged
+            .evaluation
             .is_any_outdated()
             .then_some(Phase::AwaitingOwners);
         self.finish(phase)
@@ -382,18 +390,18 @@ impl<'a> PlanDraft<'a> {
 
     /// Returns a plan that leaves the updates to the users that delete pods.
     fn await_deletions(mut self) -> Plan {
-        self.tell_outdated(Verdict::AwaitingDeletion);
+        self.mark_outdated(Verdict::AwaitingDeletion);
         let phase = self
-            .judged
+            .evaluation
             .is_any_outdated()
             .then_some(Phase::AwaitingDeletions);
         self.finish(phase)
     }
 
-    fn tell_outdated(&mut self, told: Verdict) {
-        for (verdict, class) in self.verdicts.iter_mut().zip(&self.judged.classes) {
+    fn mark_outdated(&mut self, reason: Verdict) {
+        for (verdict, class) in self.verdicts.iter_mut().zip(&self.evaluation.classes) {
             if matches!(class, Class::Outdated { settling: None, .. }) {
-                *verdict = told;
+                *verdict = reason;
             }
         }
     }

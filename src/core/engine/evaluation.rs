@@ -46,7 +46,7 @@ pub(super) struct FleetEvaluation<'a> {
     pub(super) guard: Guard,
     pub(super) preconditions: Preconditions<'a>,
     /// True if the guard compared lost nodes with all other nodes.
-    pub(super) heard_others: bool,
+    pub(super) compared_losses: bool,
     order: OnceCell<Order>,
     /// Waiting nodes, in the order of their update.
     waiting: OnceCell<Vec<Turn>>,
@@ -64,11 +64,18 @@ impl<'a> FleetEvaluation<'a> {
             images,
             terms,
         } = Observation::new(strategy, fleet, now);
-        let charges = attribute(strategy, fleet, now, &mut classes, &summary);
+        let attribution = attribute(strategy, fleet, now, &mut classes, &summary);
         revert::mark(strategy, fleet, &mut classes);
         scope.narrow(strategy, fleet, &summary, &mut classes);
-        let wave_progress =
-            WaveProgress::new(fleet, members, &classes, &summary, &charges, &scope, now);
+        let wave_progress = WaveProgress::new(
+            fleet,
+            members,
+            &classes,
+            &summary,
+            &attribution,
+            &scope,
+            now,
+        );
         let budget = Budget::count(
             &classes,
             &fleet.crowd,
@@ -78,8 +85,8 @@ impl<'a> FleetEvaluation<'a> {
             &summary,
             terms,
         );
-        let heard_others = charges.heard_others;
-        let mut guard = charges.conclude(strategy, fleet, &classes, &budget, now);
+        let compared_losses = attribution.compared_losses;
+        let mut guard = attribution.conclude(strategy, fleet, &classes, &budget, now);
         if let Some(record) = &mut guard.record {
             wave_progress.note_waves(record, fleet, &classes);
         }
@@ -95,7 +102,7 @@ impl<'a> FleetEvaluation<'a> {
             scope,
             budget,
             guard,
-            heard_others,
+            compared_losses,
             order: OnceCell::new(),
             waiting: OnceCell::new(),
         }

@@ -286,7 +286,7 @@ impl Manage {
 /// Counts in the status of a DaemonSet (Kubernetes, Kruise).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DaemonSetCounts {
-    /// Nodes where a pod belongs now.
+    /// Nodes that should run a pod now.
     pub desired: usize,
     /// Nodes of `desired` with a pod.
     pub current: usize,

@@ -81,7 +81,7 @@ mod tests {
     use crate::core::{Mode, Strategy, decide};
 
     #[test]
-    fn nobody_asks_before_a_pod_is_nearly_past_its_deadline() {
+    fn no_pod_is_looked_up_before_its_deadline_is_near() {
         let asked = |pod: Pod, now| {
             let fleet = fleet(vec![node("a", pod), node("b", old(1))]);
             let strategy = Strategy::with_mode(Mode::AdvancedRollingUpdate);
@@ -96,7 +96,7 @@ mod tests {
             problem: Some(
                 crate::core::PodProblem {
                     reason: "ErrImagePull".into(),
-                    said: Arc::default(),
+                    detail: Arc::default(),
                     restarts: 0,
                     ended: 0,
                 }

@@ -105,8 +105,8 @@ pub(super) fn pulls(fleet: &Fleet, target: &Revision, paused: bool) -> Vec<Pull>
             node: node.name.clone(),
             revision: target.clone(),
             initiator: PullInitiator::Owner,
-            begins: node.is_ready() && !paused,
-            tells: true,
+            may_start: node.is_ready() && !paused,
+            may_report: true,
         })
     });
     pulls.collect()

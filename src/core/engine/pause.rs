@@ -24,11 +24,11 @@ impl PauseStand {
         if !is_paused(strategy, now) {
             return None;
         }
-        let told = fleet.pause.unwrap_or_else(|| PauseRecord::begins(now));
-        let days = told.days(now);
+        let last = fleet.pause.unwrap_or_else(|| PauseRecord::begins(now));
+        let days = last.days(now);
         let record = PauseRecord {
-            reminded: told.reminded.max(days),
-            ..told
+            reminded: last.reminded.max(days),
+            ..last
         };
         let got = |node: &&Node| node.pods.iter().any(|pod| came_since(pod, record.since));
         // A DaemonSet's first revision doesn't count: its pods are created on all nodes, even during a pause.
@@ -39,7 +39,7 @@ impl PauseStand {
                 Some(Pause::Until(until)) => Some(until),
                 _ => None,
             },
-            reminds: days > told.reminded,
+            reminds: days > last.reminded,
             newcomers: newcomers.map(|node| node.name.clone()).collect(),
             reverts: false,
         })
@@ -73,7 +73,7 @@ mod tests {
         }
     }
 
-    fn told(since: i64, reminded: u64) -> Option<PauseRecord> {
+    fn record(since: i64, reminded: u64) -> Option<PauseRecord> {
         let since = at(since);
         Some(PauseRecord { since, reminded })
     }
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn somebody_is_reminded_once_a_day_whatever_restarts() {
+    fn a_reminder_is_sent_once_a_day_despite_restarts() {
         #[track_caller]
         fn case(record: Option<PauseRecord>, now: i64, reminds: bool, then: Option<PauseRecord>) {
             let plan = plan(record, now);
@@ -100,15 +100,15 @@ mod tests {
             assert!(plan.next_wake.is_some_and(|wake| wake > at(now)));
             assert!(plan.actions.is_empty());
         }
-        case(None, 100, false, told(100, 0));
-        case(told(100, 0), 99 + HOURS_24, false, told(100, 0));
-        case(told(100, 0), 100 + HOURS_24, true, told(100, 1));
-        case(told(100, 1), 101 + HOURS_24, false, told(100, 1));
+        case(None, 100, false, record(100, 0));
+        case(record(100, 0), 99 + HOURS_24, false, record(100, 0));
+        case(record(100, 0), 100 + HOURS_24, true, record(100, 1));
+        case(record(100, 1), 101 + HOURS_24, false, record(100, 1));
         // After several days without a controller there is one reminder, not one per day.
-        case(told(100, 1), 200 + 4 * HOURS_24, true, told(100, 4));
+        case(record(100, 1), 200 + 4 * HOURS_24, true, record(100, 4));
         // A clock that runs backwards doesn't repeat a reminder.
-        case(told(100, 4), 200, false, told(100, 4));
-        case(told(100, 0), 50, false, told(100, 0));
+        case(record(100, 4), 200, false, record(100, 4));
+        case(record(100, 0), 50, false, record(100, 0));
     }
 
     #[test]
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn nodes_that_got_the_new_revision_meanwhile_are_named() {
-        let stand = plan(told(100, 0), 600).pause.expect("a pause");
+        let stand = plan(record(100, 0), 600).pause.expect("a pause");
         assert_eq!(stand.newcomers, ["b".into()]);
     }
 }

@@ -12,7 +12,7 @@ use crate::core::verdict::{Stopped, Verdict, WaveShut};
 /// Returns the stall if no remaining node can begin before an operator acts.
 ///
 /// The cause is images that could not be pulled, or maintenance windows that never open. Later waves wait for these nodes.
-fn nobody_can_begin(verdicts: &[Verdict], counts: &Counts) -> Option<Stall> {
+fn no_node_can_begin(verdicts: &[Verdict], counts: &Counts) -> Option<Stall> {
     let (mut pulls, mut windows, mut following) = (0, 0, 0);
     for verdict in verdicts {
         match verdict {
@@ -45,7 +45,7 @@ pub(super) struct RolloutFacts<'a> {
     /// True if this plan replaces pods.
     pub(super) moving: bool,
     /// True if a node that was lost with the revision is not evaluated yet.
-    pub(super) is_judging: bool,
+    pub(super) is_evaluating: bool,
 }
 
 /// Returns the phase, and the time at which it changes without an event.
@@ -57,7 +57,7 @@ pub(super) fn of_rollout(facts: &RolloutFacts<'_>, now: Timestamp) -> (Phase, Op
         stopped,
         blocked,
         moving,
-        is_judging,
+        is_evaluating,
     } = *facts;
     // No outdated node is left that a stop could protect, but an operator has to know about the failures.
     let fail = counts.failed + counts.relapsing > 0;
@@ -72,7 +72,7 @@ pub(super) fn of_rollout(facts: &RolloutFacts<'_>, now: Timestamp) -> (Phase, Op
         return (Phase::Stalled(stall), None);
     }
     let is_served = counts.unavailable == counts.withheld;
-    if counts.outdated == 0 && is_served && counts.surging == 0 && is_judging {
+    if counts.outdated == 0 && is_served && counts.surging == 0 && is_evaluating {
         return (Phase::Progressing, None);
     }
     if counts.outdated == 0 && is_served && counts.surging == 0 {
@@ -84,7 +84,7 @@ pub(super) fn of_rollout(facts: &RolloutFacts<'_>, now: Timestamp) -> (Phase, Op
             None,
         );
     }
-    let goes_on = is_judging && counts.outdated > 0 && counts.unavailable < counts.allowed;
+    let goes_on = is_evaluating && counts.outdated > 0 && counts.unavailable < counts.allowed;
     if moving || goes_on {
         return (Phase::Progressing, None);
     }
@@ -103,7 +103,7 @@ pub(super) fn of_rollout(facts: &RolloutFacts<'_>, now: Timestamp) -> (Phase, Op
     let crowd = &fleet.crowd;
     if crowd.moving == 0
         && !verdicts.iter().any(waiting)
-        && let Some(stall) = nobody_can_begin(verdicts, counts)
+        && let Some(stall) = no_node_can_begin(verdicts, counts)
     {
         return (Phase::Stalled(stall), None);
     }
@@ -111,7 +111,7 @@ pub(super) fn of_rollout(facts: &RolloutFacts<'_>, now: Timestamp) -> (Phase, Op
         .nodes
         .iter()
         .zip(verdicts)
-        .filter(|told| waiting(told.1) || has_two(told));
+        .filter(|verdict| waiting(verdict.1) || has_two(verdict));
     let grace = missing_grace(fleet);
     let (mut worst, mut deadline) = (None, None);
     // Nodes of the crowd are within their deadline. If the controller replaces a pod there, the rollout is not stalled.

@@ -59,7 +59,7 @@ pub(super) struct PodSummary<'a> {
     /// True if there is a surge pod.
     pub(super) is_surging: bool,
     /// True if a pod was rolled back from some revision.
-    pub(super) is_taken_back: bool,
+    pub(super) is_rolled_back: bool,
 }
 
 impl<'a> PodSummary<'a> {
@@ -71,7 +71,7 @@ impl<'a> PodSummary<'a> {
             is_announced: false,
             is_marked: false,
             is_surging: false,
-            is_taken_back: false,
+            is_rolled_back: false,
         }
     }
 
@@ -81,7 +81,7 @@ impl<'a> PodSummary<'a> {
             self.is_announced |= ota::is_announced(pod);
             self.is_marked |= removal::is_marked(pod);
             self.is_surging |= pod.surge;
-            self.is_taken_back |= pod.in_place.reverted_from.is_some();
+            self.is_rolled_back |= pod.in_place.reverted_from.is_some();
         }
         let only = node.pods.only().filter(|pod| !pod.terminating);
         self.only.push(only.map(PodFacts::from_pod));
@@ -105,7 +105,7 @@ impl<'a> PodSummary<'a> {
 
     /// Returns true if two pods are on the node at `position`, one of them a surge pod that is not terminating.
     pub(super) fn is_paired(&self, position: usize) -> bool {
-        let made = || surge::spare(&self.nodes[position]);
+        let made = || surge::surge_pod(&self.nodes[position]);
         self.is_surging && self.is_doubled(position) && made().is_some_and(|made| !made.terminating)
     }
 

@@ -113,7 +113,7 @@ pub(super) struct Images<'a> {
     fleet: &'a Fleet,
     now: Timestamp,
     /// State of each node, by position in the fleet.
-    stands: Vec<ImageState>,
+    states: Vec<ImageState>,
     /// Number of targeted nodes.
     targeted: usize,
     /// Number of targeted nodes with a Ready pod of the current revision.
@@ -148,7 +148,7 @@ impl<'a> Images<'a> {
             strategy,
             fleet,
             now,
-            stands: Vec::with_capacity(fleet.nodes.len()),
+            states: Vec::with_capacity(fleet.nodes.len()),
             targeted: 0,
             ready: 0,
         })
@@ -159,9 +159,9 @@ impl<'a> Images<'a> {
         self.targeted += usize::from(class.is_targeted());
         self.ready += usize::from(class.is_targeted() && is_updated_ready(node));
         let concerns = || self.settings.concerns(self.strategy, self.fleet, node);
-        self.stands.push(match class {
+        self.states.push(match class {
             Class::Done => ImageState::Settled,
-            _ if concerns() => stand(node, self.target),
+            _ if concerns() => image_state(node, self.target),
             _ => ImageState::Settled,
         });
     }
@@ -188,7 +188,7 @@ impl<'a> Images<'a> {
     /// Returns true if the node at `position` can only be replaced as a forerunner, because requests have not begun.
     pub(super) fn needs_forerunning(&self, position: usize) -> bool {
         let unasked = matches!(
-            self.stands[position],
+            self.states[position],
             ImageState::Unasked | ImageState::Failed { .. }
         );
         self.settings.required && unasked && self.awaits().is_some()
@@ -199,7 +199,7 @@ impl<'a> Images<'a> {
         if !self.settings.required {
             return None;
         }
-        match self.stands[position] {
+        match self.states[position] {
             ImageState::Settled => None,
             _ if self.needs_forerunning(position) => None,
             ImageState::Unasked => Some(PullStage::Queued { failed: false }),
@@ -227,7 +227,7 @@ impl<'a> Images<'a> {
         let mut asking = PullsAhead::default();
         let mut pulling = 0;
         for (position, node) in self.fleet.nodes.iter().enumerate() {
-            let is_asked = matches!(self.stands[position], ImageState::Asked { .. });
+            let is_asked = matches!(self.states[position], ImageState::Asked { .. });
             if is_asked && goes_on(&classes[position]) {
                 // If the node's pull ended but the result can't be written, the node takes no slot.
                 let is_unwritten =
@@ -240,10 +240,10 @@ impl<'a> Images<'a> {
             }
         }
         if let Some(awaits) = self.awaits() {
-            let is_left = |(stand, verdict): (&ImageState, &Verdict)| {
-                matches!(stand, ImageState::Unasked | ImageState::Failed { .. }) && waits(verdict)
+            let is_left = |(state, verdict): (&ImageState, &Verdict)| {
+                matches!(state, ImageState::Unasked | ImageState::Failed { .. }) && waits(verdict)
             };
-            let is_any_left = self.stands.iter().zip(verdicts).any(is_left);
+            let is_any_left = self.states.iter().zip(verdicts).any(is_left);
             asking.awaits = Some(awaits).filter(|_| is_any_left);
             return asking;
         }
@@ -253,8 +253,8 @@ impl<'a> Images<'a> {
             return asking;
         }
         let queue = queue();
-        let unasked = |position: &&usize| self.stands[**position] == ImageState::Unasked;
-        let due = |position: &&usize| match self.stands[**position] {
+        let unasked = |position: &&usize| self.states[**position] == ImageState::Unasked;
+        let due = |position: &&usize| match self.states[**position] {
             ImageState::Failed { retry } => retry <= self.now,
             _ => false,
         };
@@ -275,7 +275,7 @@ impl<'a> Images<'a> {
             asking.actions.push(Action::AskForImages {
                 pod: pod.reference(),
                 revision: self.target.clone(),
-                anew: self.stands[*position] == ImageState::Unasked,
+                anew: self.states[*position] == ImageState::Unasked,
             });
         }
         asking
@@ -283,8 +283,8 @@ impl<'a> Images<'a> {
 
     /// Returns when the next node with a failed pull may get a new request.
     fn next_retry(&self, classes: &[Class]) -> Option<Timestamp> {
-        let stands = self.stands.iter().zip(classes);
-        let retries = stands.filter_map(|(stand, class)| match (stand, class) {
+        let states = self.states.iter().zip(classes);
+        let retries = states.filter_map(|(state, class)| match (state, class) {
             (ImageState::Failed { retry }, Class::Outdated { settling: None, .. }) => Some(*retry),
             _ => None,
         });
@@ -292,13 +292,13 @@ impl<'a> Images<'a> {
     }
 
     /// Returns the pulls during a pause: pulls under way continue, none begins, and nothing is written.
-    pub(super) fn rest(&self) -> Vec<Pull> {
-        let asked = |(_, stand): &(&Node, &ImageState)| matches!(stand, ImageState::Asked { .. });
-        let nodes = self.fleet.nodes.iter().zip(&self.stands).filter(asked);
+    pub(super) fn paused_pulls(&self) -> Vec<Pull> {
+        let asked = |(_, state): &(&Node, &ImageState)| matches!(state, ImageState::Asked { .. });
+        let nodes = self.fleet.nodes.iter().zip(&self.states).filter(asked);
         let pulls = nodes.filter_map(|(node, _)| self.pull(node, false));
         pulls
             .map(|pull| Pull {
-                tells: false,
+                may_report: false,
                 ..pull
             })
             .collect()
@@ -312,7 +312,7 @@ impl<'a> Images<'a> {
             return false;
         };
         let names_target = image.revision.as_ref() == Some(self.target);
-        let is_asked = matches!(self.stands[position], ImageState::Asked { .. });
+        let is_asked = matches!(self.states[position], ImageState::Asked { .. });
         // A result on a pod that was updated in place is still true, so it needs no write.
         if pod.revision == PodRevision::Current {
             return names_target && image.status;
@@ -321,15 +321,15 @@ impl<'a> Images<'a> {
             && (!image.waits || (names_target && is_asked && goes_on(class)))
     }
 
-    fn pull(&self, node: &Node, begins: bool) -> Option<Pull> {
+    fn pull(&self, node: &Node, may_start: bool) -> Option<Pull> {
         let pod = node.outdated()?;
         Some(Pull {
             pod: pod.reference(),
             node: node.name.clone(),
             revision: self.target.clone(),
             initiator: PullInitiator::Rollout,
-            begins: begins && node.is_ready(),
-            tells: true,
+            may_start: may_start && node.is_ready(),
+            may_report: true,
         })
     }
 }
@@ -362,7 +362,7 @@ fn is_updated_ready(node: &Node) -> bool {
     node.is_ready() && node.pods.iter().any(is_ready)
 }
 
-fn stand(node: &Node, target: &Revision) -> ImageState {
+fn image_state(node: &Node, target: &Revision) -> ImageState {
     let Some(pod) = node.outdated() else {
         return ImageState::Settled;
     };

@@ -78,7 +78,7 @@ fn stop<'a>(strategy: &Strategy, fleet: &'a Fleet) -> Option<&'a FailureRecord> 
 }
 
 /// Returns the living pod of a node if it was rolled back from the stopped revision.
-fn taken_back<'a>(record: &FailureRecord, node: &'a Node) -> Option<&'a Pod> {
+fn rolled_back<'a>(record: &FailureRecord, node: &'a Node) -> Option<&'a Pod> {
     let mut alive = node.pods.iter().filter(|pod| !pod.terminating);
     let is_back = |pod: &&Pod| {
         pod.revision == PodRevision::Outdated
@@ -89,7 +89,8 @@ fn taken_back<'a>(record: &FailureRecord, node: &'a Node) -> Option<&'a Pod> {
 
 /// Returns true if the pod of the node at `position` was rolled back from the revision that the guard stopped.
 pub(super) fn is_back(strategy: &Strategy, fleet: &Fleet, position: usize) -> bool {
-    stop(strategy, fleet).is_some_and(|record| taken_back(record, &fleet.nodes[position]).is_some())
+    stop(strategy, fleet)
+        .is_some_and(|record| rolled_back(record, &fleet.nodes[position]).is_some())
 }
 
 /// Turns the classes of nodes whose rolled-back pod is not available (yet) into [`Class::InProgress`].
@@ -105,7 +106,7 @@ pub(super) fn mark(strategy: &Strategy, fleet: &Fleet, classes: &mut [Class]) {
             settling: None,
         };
         if *class == is_down
-            && let Some(pod) = taken_back(record, node)
+            && let Some(pod) = rolled_back(record, node)
         {
             let since = pod.revised();
             *class = Class::InProgress(Progress::Reverting { since });
@@ -173,7 +174,7 @@ pub(super) fn turns(
             continue;
         }
         let Some((rank, pod)) = rank(class).zip(bad(node)) else {
-            let is_back = class.is_targeted() && taken_back(record, node).is_some();
+            let is_back = class.is_targeted() && rolled_back(record, node).is_some();
             let is_due = |pod| patch(record, past, pod).is_ok();
             if !node.is_ready() && bad(node).is_some_and(is_due) {
                 reversal.away.push(node.name.clone());

@@ -136,8 +136,8 @@ pub(super) struct SurgePair {
 /// - If only the surge pod serves, it stays until another pod serves.
 /// - A deletion is in doubt if the pod changed meanwhile or the API server didn't respond. Ownership is not transferred then,
 ///   because the native controller would keep the older of the two pods.
-fn step(own: OwnPod, spare: SurgePod, in_order: bool, now: Timestamp) -> SurgeStep {
-    match (own, spare) {
+fn step(own: OwnPod, surge: SurgePod, in_order: bool, now: Timestamp) -> SurgeStep {
+    match (own, surge) {
         (OwnPod::Several | OwnPod::InDoubt, _) | (_, SurgePod::Leaving) => SurgeStep::Wait,
         (OwnPod::Outdated { .. }, SurgePod::Ended { again }) if again > now => SurgeStep::Wait,
         (_, SurgePod::Ended { .. } | SurgePod::Outdated { ready: false }) => SurgeStep::Remove,
@@ -172,7 +172,7 @@ fn step(own: OwnPod, spare: SurgePod, in_order: bool, now: Timestamp) -> SurgeSt
 /// Returns the surge pod to use on this node; any other surge pods are superfluous.
 ///
 /// A Ready pod is preferred, whatever its revision.
-pub(super) fn spare(node: &Node) -> Option<&Pod> {
+pub(super) fn surge_pod(node: &Node) -> Option<&Pod> {
     let made = || node.pods.iter().filter(|pod| pod.surge);
     let rank = |pod: &&Pod| {
         let current = pod.revision == PodRevision::Current;
@@ -227,11 +227,11 @@ pub(super) fn alive(node: &Node) -> Option<&Pod> {
 impl SurgePair {
     /// Returns the pair on a node that is online; `None` if it has no surge pod.
     pub(super) fn new(node: &Node, terms: Terms) -> Option<Self> {
-        let made = spare(node)?;
+        let made = surge_pod(node)?;
         let now = terms.now;
         let available_at = |pod: &Pod| terms.available_at(pod);
         let available = |pod: &Pod| terms.is_available(pod);
-        let spare = match (made.revision, terms.counts_at(made)) {
+        let surge = match (made.revision, terms.counts_at(made)) {
             _ if made.terminating => SurgePod::Leaving,
             _ if made.in_place.is_over => SurgePod::Ended {
                 again: later(made.created, AGAIN),
@@ -257,9 +257,9 @@ impl SurgePair {
                 available: available(pod),
             },
         };
-        let step = step(own, spare, terms.in_order, now);
+        let step = step(own, surge, terms.in_order, now);
         let in_time = |pod: &Pod| available_at(pod).filter(|at| *at > now);
-        let turn = match spare {
+        let turn = match surge {
             SurgePod::Ended { again } => Some(again).filter(|again| *again > now),
             SurgePod::NotYetAvailable { available_at } => Some(available_at),
             _ => None,
@@ -267,7 +267,7 @@ impl SurgePair {
         let alive = node.pods.iter().filter(|pod| !pod.terminating);
         Some(Self {
             step,
-            progress: progress(step, spare),
+            progress: progress(step, surge),
             served: alive.clone().any(available),
             broken: own == OwnPod::Outdated { available: false },
             outdated: true,
@@ -320,7 +320,7 @@ impl SurgePair {
 /// Returns the writes of a step, after the deletion of superfluous surge pods.
 fn writes(node: &Node, step: SurgeStep, leaves: Option<Action>, in_order: bool) -> Vec<Action> {
     let mut actions = superfluous(node);
-    actions.extend(spare(node).and_then(|made| match step {
+    actions.extend(surge_pod(node).and_then(|made| match step {
         SurgeStep::TransferOwnership => Some(Action::TransferOwnership(made.reference())),
         SurgeStep::Remove => Some(Action::Delete(made.reference())),
         SurgeStep::DeleteAfterSurge if in_order => {
@@ -333,8 +333,8 @@ fn writes(node: &Node, step: SurgeStep, leaves: Option<Action>, in_order: bool) 
 }
 
 /// Returns the progress to report.
-fn progress(step: SurgeStep, spare: SurgePod) -> Progress {
-    match (step, spare) {
+fn progress(step: SurgeStep, surge: SurgePod) -> Progress {
+    match (step, surge) {
         (SurgeStep::Remove, _) | (_, SurgePod::Leaving | SurgePod::Outdated { .. }) => {
             Progress::SurgeLeaving
         }
@@ -349,7 +349,7 @@ fn progress(step: SurgeStep, spare: SurgePod) -> Progress {
 
 /// Deletes all but one of several surge pods: two replicas of the controller may have created one each.
 fn superfluous(node: &Node) -> Vec<Action> {
-    let kept = spare(node).map(|pod| &pod.uid);
+    let kept = surge_pod(node).map(|pod| &pod.uid);
     let made = node.pods.iter().filter(|pod| pod.surge && !pod.terminating);
     made.filter(|pod| Some(&pod.uid) != kept)
         .map(|pod| Action::Delete(pod.reference()))
@@ -374,7 +374,7 @@ impl WithdrawnPair {
     /// The native controller deletes or keeps the DaemonSet's own pod and doesn't know the surge pod. A serving pod is never
     /// deleted: while the surge pod serves and the own pod doesn't, both stay.
     pub(super) fn new(node: &Node, terms: Terms) -> Option<Self> {
-        let made = spare(node).filter(|made| !made.terminating)?;
+        let made = surge_pod(node).filter(|made| !made.terminating)?;
         let in_doubt = own(node).any(|pod| pod.in_doubt);
         let mut living = own(node).filter(|pod| !pod.terminating && !pod.in_place.is_over);
         let (own, several) = (living.next(), living.next().is_some());
@@ -437,7 +437,7 @@ pub struct SurgeRelease {
 /// Returns the writes that remove surge pods from a fleet that yurt-ds no longer rolls out.
 pub(super) fn release(fleet: &Fleet, terms: Terms) -> SurgeRelease {
     let mut release = SurgeRelease::default();
-    let made = fleet.nodes.iter().filter(|node| spare(node).is_some());
+    let made = fleet.nodes.iter().filter(|node| surge_pod(node).is_some());
     for node in made {
         release.actions.extend(leave(node, terms));
         let Some(parting) = WithdrawnPair::new(node, terms) else {

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn before_the_proof_nobody_follows_and_with_it_all_slots_are_free_at_once() {
+    fn before_the_proof_no_other_node_starts_and_with_it_all_slots_are_free_at_once() {
         let fleet = two_of_five([9_998, 9_996]);
         let plan = decide(&strategy(2), &fleet, at(10_000));
         assert_eq!(replaced(&plan), [""; 0]);
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ran_before_needs_no_proof_and_nor_does_what_threatens_nobody() {
+    fn earlier_revisions_and_harmless_updates_need_no_proof() {
         let young = two_of_five([9_998, 9_996]);
         let ran_before = Fleet {
             is_proven: true,

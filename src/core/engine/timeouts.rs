@@ -47,19 +47,19 @@ pub(in crate::core) const LOST_TOGETHER: Duration = Duration::from_secs(10);
 ///
 /// Leases are renewed every 10 s and checked every 5 s. So Kubernetes notices the nodes of one outage within about 20 s of each
 /// other. The control group has to be complete by then.
-pub(in crate::core) const JUDGED_AFTER: Duration = Duration::from_secs(30);
+pub(in crate::core) const EVALUATED_AFTER: Duration = Duration::from_secs(30);
 
 /// Longest time between two losses of a flapping node.
 ///
-/// A flapping node delays other nodes only once, for [`JUDGED_AFTER`] from its first loss after the rollout touched it. Otherwise
+/// A flapping node delays other nodes only once, for [`EVALUATED_AFTER`] from its first loss after the rollout touched it. Otherwise
 /// one kubelet could stop a rollout with a new status every few seconds.
 pub(crate) const FLAPS_WITHIN: Duration = Duration::from_secs(300);
 
 /// Time from each further loss of a flapping node to its evaluation.
 ///
-/// Other nodes of the same outage are noticed within that time (see [`JUDGED_AFTER`]). A node that reboots over and over takes
+/// Other nodes of the same outage are noticed within that time (see [`EVALUATED_AFTER`]). A node that reboots over and over takes
 /// longer to return, so it is still NotReady at its evaluation.
-pub(in crate::core) const JUDGED_AGAIN_AFTER: Duration = Duration::from_secs(20);
+pub(in crate::core) const EVALUATED_AGAIN_AFTER: Duration = Duration::from_secs(20);
 
 /// Returns how long after the creation of its new pod a node's failure counts against the revision.
 pub(in crate::core) fn failure_window(strategy: &Strategy) -> Duration {

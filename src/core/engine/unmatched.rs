@@ -42,21 +42,21 @@ pub(super) fn unmatched(
         targeted.map(|(position, _)| (position, &fleet.nodes[position]))
     };
     let takes = |selector: &Selector, node: &Node| selector.matches(|key| node.labels.get(key));
-    let of_nobody = selector.filter(|selector| !targeted().any(|(_, node)| takes(selector, node)));
+    let unmatched = selector.filter(|selector| !targeted().any(|(_, node)| takes(selector, node)));
     let empty = waves.and_then(|waves| {
         let mut has_nodes = vec![false; waves.count()];
         targeted().for_each(|(position, _)| has_nodes[wave(position)] = true);
         let list = waves.list.iter().enumerate();
-        let mut empty = list.filter(|(position, told)| !told.allow_empty && !has_nodes[*position]);
+        let mut empty = list.filter(|(position, wave)| !wave.allow_empty && !has_nodes[*position]);
         empty.next().map(|(position, _)| (waves, position))
     });
-    if of_nobody.is_none() && empty.is_none()
+    if unmatched.is_none() && empty.is_none()
         || !targeted().any(|(_, node)| node.outdated().is_some())
     {
         return None;
     }
     let nodes: Vec<&Node> = targeted().map(|(_, node)| node).collect();
-    of_nobody
+    unmatched
         .map(|selector| Invalid {
             key: strategy.name_of(SELECTOR).into(),
             value: quoted(&selector.to_string()),
@@ -74,7 +74,7 @@ fn empty_wave(waves: &Waves, position: usize, nodes: &[&Node]) -> Invalid {
     let takes = |node: &&&Node| wave.selector.matches(|key| node.labels.get(key));
     let why = match nodes.iter().find(takes) {
         Some(node) => format!(
-            "matches only nodes that earlier waves have ({} is in {})",
+            "matches only nodes that belong to earlier waves ({} is in {})",
             node.name,
             waves.name(waves.index_for(&node.labels))
         ),
@@ -84,7 +84,7 @@ fn empty_wave(waves: &Waves, position: usize, nodes: &[&Node]) -> Invalid {
         key: format!("{WAVES}[{position}].selector"),
         value: quoted(&wave.selector.to_string()),
         why: format!(
-            "which {why}, so wave {} would have nobody; correct it, label nodes, or say allowEmpty: true in that wave",
+            "which {why}, so wave {} has no nodes; correct it, label nodes, or set allowEmpty: true in this wave",
             wave.name
         ),
         is_object: false,
@@ -94,8 +94,8 @@ fn empty_wave(waves: &Waves, position: usize, nodes: &[&Node]) -> Invalid {
 /// Returns a message that the selector matches none of `nodes`, with similar labels.
 fn none_of(selector: &Selector, nodes: &[&Node]) -> String {
     let none = match nodes.len() {
-        1 => "does not match the one node where a pod belongs".to_owned(),
-        count => format!("matches none of the {count} nodes where a pod belongs"),
+        1 => "does not match the only node that should run a pod".to_owned(),
+        count => format!("matches none of the {count} nodes that should run a pod"),
     };
     let is_met = |asked: &&Requirement| {
         let mut nodes = nodes.iter();
@@ -104,7 +104,9 @@ fn none_of(selector: &Selector, nodes: &[&Node]) -> String {
     let failing: Vec<&Requirement> = selector.requirements().iter().collect();
     let (met, failing): (Vec<_>, Vec<_>) = failing.into_iter().partition(is_met);
     if failing.is_empty() && met.len() > 1 {
-        return format!("{none} (each of its parts matches some of them, but no node matches all)");
+        return format!(
+            "{none} (each requirement matches some nodes, but no node matches all of them)"
+        );
     }
     let mut similar = Vec::new();
     for asked in failing {
@@ -118,9 +120,9 @@ fn none_of(selector: &Selector, nodes: &[&Node]) -> String {
     }
     similar.truncate(NAMED);
     if similar.is_empty() {
-        format!("{none}; none of their labels looks similar")
+        format!("{none}; they have no similar labels")
     } else {
-        format!("{none}; labels that look similar: {}", similar.join(", "))
+        format!("{none}; similar labels: {}", similar.join(", "))
     }
 }
 

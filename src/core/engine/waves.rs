@@ -48,7 +48,7 @@ use crate::core::verdict::{Verdict, WaveShut};
 /// Progress of the waves.
 #[derive(Debug)]
 pub(super) struct WaveProgress<'a> {
-    told: Option<&'a Waves>,
+    configured: Option<&'a Waves>,
     /// Wave of each node, by position in the fleet. Empty without waves: all nodes then belong to wave 0.
     members: Vec<usize>,
     waves: Vec<WaveCounts>,
@@ -57,7 +57,7 @@ pub(super) struct WaveProgress<'a> {
 }
 
 /// Returns the waves, if the mode uses them.
-fn told(strategy: &Strategy) -> Option<&Waves> {
+fn configured(strategy: &Strategy) -> Option<&Waves> {
     let rolls = strategy.mode == Mode::AdvancedRollingUpdate;
     strategy.waves.as_deref().filter(|_| rolls)
 }
@@ -66,25 +66,25 @@ fn told(strategy: &Strategy) -> Option<&Waves> {
 #[derive(Debug)]
 pub(super) struct WaveMembership<'a> {
     strategy: &'a Strategy,
-    told: Option<&'a Waves>,
+    configured: Option<&'a Waves>,
     waves: Vec<usize>,
 }
 
 impl<'a> WaveMembership<'a> {
     /// Creates an empty list with capacity for `nodes`.
     pub(super) fn new(strategy: &'a Strategy, nodes: usize) -> Self {
-        let told = told(strategy);
+        let configured = configured(strategy);
         Self {
             strategy,
-            told,
-            waves: Vec::with_capacity(told.map_or(0, |_| nodes)),
+            configured,
+            waves: Vec::with_capacity(configured.map_or(0, |_| nodes)),
         }
     }
 
     /// Adds the wave of the next node.
     pub(super) fn note(&mut self, node: &Node) {
         self.waves
-            .extend(self.told.map(|waves| waves.index_for(&node.labels)));
+            .extend(self.configured.map(|waves| waves.index_for(&node.labels)));
     }
 }
 
@@ -118,26 +118,33 @@ impl<'a> WaveProgress<'a> {
         members: WaveMembership<'a>,
         classes: &[Class],
         summary: &PodSummary<'_>,
-        charges: &FailureAttribution,
+        attribution: &FailureAttribution,
         scope: &RolloutScope,
         now: Timestamp,
     ) -> Self {
         let WaveMembership {
             strategy,
-            told,
+            configured,
             waves: members,
         } = members;
         let mut wave_progress = Self {
-            told,
+            configured,
             members,
-            waves: vec![WaveCounts::default(); told.map_or(1, Waves::count)],
+            waves: vec![WaveCounts::default(); configured.map_or(1, Waves::count)],
             unlisted: false,
         };
-        if let Some(waves) = told {
+        if let Some(waves) = configured {
             wave_progress.tally(classes, scope);
-            wave_progress.tally_failed(waves, fleet, classes, charges);
-            wave_progress.judge_completeness(strategy, fleet, classes, summary, charges, scope);
-            wave_progress.judge_openness(waves, fleet, now);
+            wave_progress.tally_failed(waves, fleet, classes, attribution);
+            wave_progress.evaluate_completeness(
+                strategy,
+                fleet,
+                classes,
+                summary,
+                attribution,
+                scope,
+            );
+            wave_progress.evaluate_openness(waves, fleet, now);
             let terms = Terms::new(strategy, fleet, now);
             wave_progress.excuse_idle(strategy, classes, summary, terms);
         }
@@ -187,14 +194,15 @@ impl<'a> WaveProgress<'a> {
 
     /// Returns true if a node in this open wave waits for a replacement.
     pub(super) fn waits(&self, wave: usize) -> bool {
-        self.told.is_none() || self.waves[wave].shut.is_none() && self.waves[wave].outdated > 0
+        self.configured.is_none()
+            || self.waves[wave].shut.is_none() && self.waves[wave].outdated > 0
     }
 
     /// Returns how many nodes with a broken and with an available old pod this wave allows to be replaced now.
     ///
     /// `replace-broken-first: unlimited` allows all broken pods at once.
     pub(super) fn slots(&self, wave: usize, strategy: &Strategy) -> [usize; 2] {
-        let (Some(waves), tally) = (self.told, &self.waves[wave]) else {
+        let (Some(waves), tally) = (self.configured, &self.waves[wave]) else {
             return [usize::MAX, usize::MAX];
         };
         let allowed = allowed(waves, wave, strategy.max_unavailable, tally.base);
@@ -212,7 +220,7 @@ impl<'a> WaveProgress<'a> {
 
     /// Returns how many available pods whose hooks are done this wave allows to be deleted now.
     pub(super) fn for_waiting(&self, wave: usize, default: IntOrPercent) -> usize {
-        let (Some(waves), tally) = (self.told, &self.waves[wave]) else {
+        let (Some(waves), tally) = (self.configured, &self.waves[wave]) else {
             return usize::MAX;
         };
         let used = tally.in_flight + tally.broken - tally.serving;
@@ -226,8 +234,8 @@ impl<'a> WaveProgress<'a> {
     }
 
     /// Returns the state of each wave for display; empty without waves. `taken` doesn't include nodes that begin in this plan.
-    pub(super) fn told(&self, default: IntOrPercent) -> Vec<WaveStand> {
-        let Some(waves) = self.told else {
+    pub(super) fn report(&self, default: IntOrPercent) -> Vec<WaveStand> {
+        let Some(waves) = self.configured else {
             return Vec::new();
         };
         let stand = |(position, tally): (usize, &WaveCounts)| WaveStand {
@@ -308,9 +316,9 @@ impl<'a> WaveProgress<'a> {
         waves: &Waves,
         fleet: &Fleet,
         classes: &[Class],
-        charges: &FailureAttribution,
+        attribution: &FailureAttribution,
     ) {
-        let Some(record) = charges.record() else {
+        let Some(record) = attribution.record() else {
             return;
         };
         for name in &record.failed {
@@ -340,8 +348,8 @@ impl<'a> WaveProgress<'a> {
     /// Stores the waves of lost and failed nodes in `record`. A wave that `record` already names for a node is kept.
     pub(super) fn note_waves(&self, record: &mut FailureRecord, fleet: &Fleet, classes: &[Class]) {
         let mut noted: BTreeMap<Arc<str>, BTreeSet<NodeName>> = BTreeMap::new();
-        if let Some(waves) = self.told {
-            let lost = record.judged.keys().chain(&record.updated_before_loss);
+        if let Some(waves) = self.configured {
+            let lost = record.lost.keys().chain(&record.updated_before_loss);
             for name in record.failed.iter().chain(lost) {
                 let wave = record.wave_of(name).cloned().or_else(|| {
                     let (wave, _) = self.member(fleet, classes, name)?;
@@ -356,13 +364,13 @@ impl<'a> WaveProgress<'a> {
     }
 
     /// Computes the time of completion of each wave before the last one that has outdated nodes.
-    fn judge_completeness(
+    fn evaluate_completeness(
         &mut self,
         strategy: &Strategy,
         fleet: &Fleet,
         classes: &[Class],
         summary: &PodSummary<'_>,
-        charges: &FailureAttribution,
+        attribution: &FailureAttribution,
         scope: &RolloutScope,
     ) {
         // Without outdated nodes, no wave has to open.
@@ -375,7 +383,7 @@ impl<'a> WaveProgress<'a> {
             if wave < last && scope.contains(position) {
                 let (node, living) = (&fleet.nodes[position], || summary.living(position));
                 let hold = hold_of(strategy, node, living, class);
-                holds[wave].extend(match charges.is_charged(&node.name) {
+                holds[wave].extend(match attribution.is_charged(&node.name) {
                     // A node that counts against the revision restarts the soak, however late it returns.
                     true => hold.map(|(_, until)| (Timestamp::MIN, until)),
                     false => hold,
@@ -384,8 +392,8 @@ impl<'a> WaveProgress<'a> {
         }
         let waves = strategy.waves.as_deref();
         for (wave, mut holds) in holds.into_iter().enumerate() {
-            let told = waves.and_then(|waves| waves.list.get(wave));
-            let soak = told.map(|told| told.soak).unwrap_or_default();
+            let next = waves.and_then(|waves| waves.list.get(wave));
+            let soak = next.map(|wave| wave.soak).unwrap_or_default();
             holds.sort_unstable_by_key(|(from, _)| *from);
             let mut end: Option<Timestamp> = None;
             let mut complete = Ok(());
@@ -406,7 +414,7 @@ impl<'a> WaveProgress<'a> {
         }
     }
 
-    fn judge_openness(&mut self, waves: &Waves, fleet: &Fleet, now: Timestamp) {
+    fn evaluate_openness(&mut self, waves: &Waves, fleet: &Fleet, now: Timestamp) {
         let RevisionState::Current(revision) = &fleet.revision else {
             return;
         };

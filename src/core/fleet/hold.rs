@@ -71,32 +71,34 @@ impl fmt::Display for ParseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let quoted;
         let why = match self {
-            Self::NoList => "it is no JSON list",
+            Self::NoList => "it is not a JSON list",
             Self::TooMany => "it has more than 64 entries",
-            Self::NoDaemonSet => "an entry has no daemonset such as \"default/nginx-daemonset\"",
+            Self::NoDaemonSet => {
+                "an entry lacks the key daemonset, such as \"default/nginx-daemonset\""
+            }
             Self::NoKey(key) => {
                 quoted = format!(
-                    "the daemonset of an entry is {key:?}, and not NAMESPACE/NAME such as \"default/nginx-daemonset\""
+                    "the daemonset {key:?} of an entry is not NAMESPACE/NAME, such as \"default/nginx-daemonset\""
                 );
                 &quoted
             }
             Self::NoTime(until) => {
                 quoted = format!(
-                    "the until of an entry is {until:?}, and no time such as \"2030-01-31T18:00:00Z\""
+                    "the time {until:?} of an entry (key until) is not valid; use a time such as \"2030-01-31T18:00:00Z\""
                 );
                 &quoted
             }
-            Self::ForEver => "an entry has neither until nor a reason",
+            Self::ForEver => "an entry has neither the key until nor the key reason",
             Self::UnknownKey(key) => {
                 quoted = format!(
-                    "an entry has the key {key:?}, which means nothing (there are daemonset, until and reason)"
+                    "an entry has the unknown key {key:?} (known: daemonset, until and reason)"
                 );
                 &quoted
             }
         };
         write!(
             f,
-            "the annotation {} cannot be used, because {why}; correct or remove it",
+            "the annotation {} is invalid: {why}; correct or remove it",
             HOLD
         )
     }
@@ -211,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_holds_for_everybody_and_says_why() {
+    fn an_invalid_hold_applies_to_all_daemonsets_and_gives_its_reason() {
         let many = format!("[{}]", ["{}"; ENTRIES + 1].join(","));
         for text in [
             "",
@@ -246,12 +248,12 @@ mod tests {
         };
         let no_namespace = why(r#"[{"daemonset": "nginx", "reason": "x"}]"#);
         assert!(
-            no_namespace.contains("the daemonset of an entry is \"nginx\""),
+            no_namespace.contains("the daemonset \"nginx\" of an entry is not NAMESPACE/NAME"),
             "{no_namespace}"
         );
         let no_time = why(r#"[{"daemonset": "a/b", "until": "tomorrow"}]"#);
         assert!(
-            no_time.contains("the until of an entry is \"tomorrow\""),
+            no_time.contains("the time \"tomorrow\" of an entry (key until) is not valid"),
             "{no_time}"
         );
     }

@@ -58,7 +58,7 @@ impl Pods {
     ///
     /// If one pod is new and the other is old, the new pod is the surplus, even if it has ended. If both are old, the youngest
     /// pod is.
-    pub fn spare(&self) -> Option<&Pod> {
+    pub fn surplus(&self) -> Option<&Pod> {
         let alive = || {
             let alive = self.iter().filter(|pod| !pod.terminating);
             alive.filter(|pod| !pod.in_place.is_over)

@@ -59,7 +59,7 @@ pub struct FailureRecord {
     pub exceeded: bool,
     /// Revision that pods are rolled back to under `on-failure: RevertInPlace`. It is chosen when the guard stops the revision.
     ///
-    /// `a_stop_remembers_what_is_taken_back_and_saves_also_when_nobody_waits` (revert tests) fails without it.
+    /// `a_stop_saves_which_nodes_are_rolled_back_also_when_no_node_waits` (revert tests) fails without it.
     #[serde(
         default,
         deserialize_with = "value",
@@ -84,7 +84,7 @@ pub struct FailureRecord {
     pub more: usize,
     /// Nodes whose old pod had been broken for longer than the failure window before it was replaced. They don't count as failed.
     ///
-    /// `whoever_was_broken_before_is_not_charged_unless_that_was_a_moment_ago` (guard tests) fails without it.
+    /// `nodes_that_were_broken_before_do_not_count_unless_they_broke_just_before` (guard tests) fails without it.
     #[serde(
         default,
         deserialize_with = "list",
@@ -119,10 +119,11 @@ pub struct FailureRecord {
     /// `who_is_deleted_while_it_is_judged_is_charged_all_the_same` (guard tests) fails without it.
     #[serde(
         default,
+        rename = "judged",
         deserialize_with = "dated",
         skip_serializing_if = "BTreeMap::is_empty"
     )]
-    pub judged: BTreeMap<NodeName, Timestamp>,
+    pub lost: BTreeMap<NodeName, Timestamp>,
     /// Untouched nodes that were lost at about the same time as touched nodes, with the time of the loss.
     ///
     /// They are the evidence of a network outage. They stay in the record after their return, until no touched node is lost any
@@ -158,13 +159,13 @@ pub struct FailureRecord {
 }
 
 impl FailureRecord {
-    /// Returns the nodes of [`Self::judged`] that failed, or the nodes that are still being evaluated.
+    /// Returns the nodes of [`Self::lost`] that failed, or the nodes that are still being evaluated.
     pub(in crate::core) fn losses(
         &self,
         failed: bool,
     ) -> impl Iterator<Item = (&NodeName, &Timestamp)> {
-        let judged = self.judged.iter();
-        judged.filter(move |(name, _)| self.failed.contains(*name) == failed)
+        let lost = self.lost.iter();
+        lost.filter(move |(name, _)| self.failed.contains(*name) == failed)
     }
 
     /// Returns true if the record names the node as touched or failed. The loss of such a node is no evidence of a network
@@ -185,7 +186,7 @@ impl FailureRecord {
             broken_before: BTreeSet::new(),
             replaced_twice: BTreeSet::new(),
             updated_before_loss: BTreeSet::new(),
-            judged: BTreeMap::new(),
+            lost: BTreeMap::new(),
             control_group: BTreeMap::new(),
             waves: BTreeMap::new(),
             stopped_before: Vec::new(),
@@ -254,12 +255,12 @@ impl fmt::Display for FailureRecord {
         let names = |names: &mut dyn Iterator<Item = &NodeName>, more| {
             named(names.map(NodeName::as_str), more)
         };
-        let exceeded = self.exceeded.then_some("more nodes failed than may");
+        let exceeded = self.exceeded.then_some("more nodes failed than allowed");
         let before = self.before.as_ref().map_or("", Revision::as_str);
         let stopped = self.stopped_before.iter().rev().map(Revision::as_str);
         let parts = [
             ("", exceeded.unwrap_or_default().to_owned()),
-            ("back to: ", before.to_owned()),
+            ("previous revision: ", before.to_owned()),
             ("failed: ", names(&mut self.failed.iter(), self.more)),
             ("broken before: ", names(&mut self.broken_before.iter(), 0)),
             (
@@ -267,7 +268,7 @@ impl fmt::Display for FailureRecord {
                 names(&mut self.replaced_twice.iter(), 0),
             ),
             (
-                "being judged: ",
+                "being evaluated: ",
                 names(&mut self.losses(false).map(|(name, _)| name), 0),
             ),
             ("stopped before: ", named(stopped, 0)),

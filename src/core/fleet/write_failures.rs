@@ -137,9 +137,9 @@ impl WriteVerb {
             Self::UpdateInPlace => "update pods in place",
             Self::Revert => "roll pods back in place",
             Self::Mark => "mark pods PreparingDelete",
-            Self::TransferOwnership => "hand pods over to the DaemonSet",
+            Self::TransferOwnership => "transfer pods to the DaemonSet",
             Self::Create => "create pods",
-            Self::Unmark => "take marks off pods",
+            Self::Unmark => "remove marks from pods",
             Self::Tell => "patch the conditions of pods",
         }
     }

@@ -37,7 +37,7 @@ pub struct DeletedNode {
 pub fn gone(rollout: &RolloutView<'_>, name: &NodeName) -> Option<DeletedNode> {
     let plan = rollout.plan;
     let record = plan.record.as_ref()?;
-    let since = record.judged.get(name).copied();
+    let since = record.lost.get(name).copied();
     if record.failed.contains(name) {
         let failed = Verdict::FailedByRevision {
             since: since.unwrap_or(rollout.now),
@@ -189,7 +189,7 @@ impl<'a> NodeView<'a> {
         if record.failed.contains(name) {
             return Some("it failed with this revision".to_owned());
         }
-        let is_open = record.judged.contains_key(name) || record.updated_before_loss.contains(name);
+        let is_open = record.lost.contains_key(name) || record.updated_before_loss.contains(name);
         match plan.guarded {
             Some(Guarded::Inconclusive { until }) if is_open => Some(format!(
                 "the guard decides in {} if the revision or the network caused this",

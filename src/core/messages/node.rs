@@ -488,7 +488,7 @@ impl<'a> NodeView<'a> {
             "correct the template, or the policy that rejects the change".to_owned()
         };
         let others = match self.node.pods.len() {
-            0 | 1 => "other nodes are updated meanwhile",
+            0 | 1 => "other nodes continue",
             _ => "the node keeps its slot of max-surge until then",
         };
         let every = humantime::format_duration(BACK_OFF.1);

@@ -22,7 +22,7 @@ pub fn still_paused(plan: &Plan, stand: &PauseStand) -> String {
     let left = plan.counts.outdated + plan.counts.offline_outdated;
     let days = stand.record.reminded;
     let updated = named(stand.newcomers.iter().map(NodeName::as_str), 0);
-    let updated = (!updated.is_empty()).then(|| format!("updated meanwhile: {updated}"));
+    let updated = (!updated.is_empty()).then(|| format!("updated during the pause: {updated}"));
     let parts = [
         Some(format!(
             "still {}, since {} ({days} {})",

@@ -55,7 +55,7 @@ pub(super) fn problem_words(node: &Node) -> String {
 
 /// Returns the details of the pod's problem from the kubelet or the scheduler; `None` if there are none.
 pub(super) fn problem_cause(node: &Node) -> Option<String> {
-    let cause = &problem(node)?.said;
+    let cause = &problem(node)?.detail;
     (!cause.is_empty()).then(|| cut(cause, CAUSE).into_owned())
 }
 

@@ -372,7 +372,7 @@ fn causes<'a>(problems: impl Iterator<Item = &'a PodProblem>) -> String {
             .entry(PodProblem::steady(problem.word()))
             .or_insert("");
         if details.is_empty() {
-            *details = &problem.said;
+            *details = &problem.detail;
         }
     }
     let phrases: Vec<String> = (reasons.into_iter())

@@ -135,7 +135,7 @@ impl Example {
     fn failing(mut self, reason: &str, details: &str) -> Self {
         let problem = PodProblem {
             reason: reason.into(),
-            said: details.into(),
+            detail: details.into(),
             restarts: 3,
             ended: 0,
         };

@@ -27,11 +27,11 @@ impl Plan {
             [] => String::new(),
             others => {
                 let names = others.iter().map(|node| node.name.as_str());
-                format!(" (and that of {})", named(names, 0))
+                format!(" (also on {})", named(names, 0))
             }
         };
         let text = format!(
-            "node {} keeps its outdated pod, of every DaemonSet: {why}{others}",
+            "node {} keeps the outdated pods of all DaemonSets: {why}{others}",
             first.name
         );
         Some(Note::warning(text))
@@ -71,11 +71,11 @@ mod tests {
         assert_eq!(words, "3 nodes are on hold: unreadable annotation on b, c");
         let note = note.expect("a note");
         assert!(
-            note.starts_with("node b keeps its outdated pod, of every DaemonSet: "),
+            note.starts_with("node b keeps the outdated pods of all DaemonSets: "),
             "{note}"
         );
         assert!(
-            note.ends_with("because it is no JSON list; correct or remove it (and that of c)"),
+            note.ends_with("is invalid: it is not a JSON list; correct or remove it (also on c)"),
             "{note}"
         );
         // Node b runs the current revision, so its unreadable annotation holds back no outdated pod and no note is written.

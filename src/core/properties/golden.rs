@@ -42,7 +42,7 @@ fn decision(plan: &Plan) -> String {
         let _ = writeln!(text, "{}", verdict.word());
     }
     for pull in &plan.pulls {
-        let _ = writeln!(text, "pull {} {}", pull.pod.name.as_str(), pull.begins);
+        let _ = writeln!(text, "pull {} {}", pull.pod.name.as_str(), pull.may_start);
     }
     let counts = &plan.counts;
     let _ = writeln!(

@@ -46,7 +46,7 @@ pub(super) fn records() -> impl Random<FailureRecord> {
             failed: names(lists.0),
             replaced_twice: names(lists.2),
             updated_before_loss: names(lists.3),
-            judged: dated(lists.4.0),
+            lost: dated(lists.4.0),
             control_group: dated(lists.4.1),
             stopped_before: lists.4.2.iter().map(|name| (*name).into()).collect(),
             ..FailureRecord::new(hash.into())

@@ -25,7 +25,7 @@ proptest! {
     ///
     /// A reminder is never repeated, and is skipped only if no decision was made for a whole day.
     #[test]
-    fn a_pause_reminds_once_a_day_whoever_looks_and_whenever(
+    fn a_pause_reminds_once_a_day_for_any_leader_and_schedule(
         strategy in strategies(), fleet in fleets(), looks in vec((0..3 * DAY, any::<bool>()), 1..12),
     ) {
         let strategy = Strategy { pause: Some(Pause::Indefinite), ..strategy };

@@ -48,17 +48,17 @@ proptest! {
     fn no_more_nodes_pull_at_once_than_may(strategy in pulling(), fleet in fleets()) {
         let plan = decide(&strategy, &fleet, now());
         let limit = strategy.image_predownload_parallelism.unwrap().resolve(plan.counts.base);
-        prop_assert!(plan.pulls.iter().filter(|pull| pull.begins).count() <= limit);
+        prop_assert!(plan.pulls.iter().filter(|pull| pull.may_start).count() <= limit);
         let asks = |action: &&Action| matches!(action, Action::AskForImages { .. });
         let fresh = plan.actions.iter().filter(asks).count();
         prop_assert!(fresh == 0 || fresh + plan.pulls.len() <= limit, "{fresh} beside {:?}", plan.pulls);
         // A requested pull begins as soon as the cache shows the request, unless the node's pod can be replaced at once.
         let then = carry_out(&fleet, &plan);
         let next = decide(&strategy, &then, now());
-        let begins = |pull: &&Pull| pull.begins;
-        let before = plan.pulls.iter().filter(begins).count();
+        let may_start = |pull: &&Pull| pull.may_start;
+        let before = plan.pulls.iter().filter(may_start).count();
         let replaced = begun(&then, &next);
-        let goes_on = |pull: &&Pull| pull.begins || replaced.contains(&&pull.pod);
+        let goes_on = |pull: &&Pull| pull.may_start || replaced.contains(&&pull.pod);
         prop_assert!(next.pulls.iter().filter(goes_on).count() >= fresh.max(before).min(limit));
     }
 
@@ -111,7 +111,7 @@ proptest! {
     }
 
     #[test]
-    fn where_it_is_required_nobody_is_replaced_without_the_images(
+    fn if_required_no_pod_is_replaced_without_the_images(
         strategy in pulling(), fleet in fleets(),
     ) {
         let strategy = Strategy { predownload: Some(Predownload::Required), ..strategy };
@@ -132,7 +132,7 @@ proptest! {
     }
 
     #[test]
-    fn before_enough_pods_are_ready_nobody_is_asked_and_no_more_than_that_many_go_without_images(
+    fn before_enough_pods_are_ready_no_pull_is_requested_and_few_nodes_are_updated_without_images(
         strategy in pulling(), fleet in fleets(), min_ready in shares(),
     ) {
         let strategy = Strategy {
@@ -170,6 +170,6 @@ proptest! {
         let strategy = Strategy { pause: Some(Pause::Indefinite), ..strategy };
         let plan = decide(&strategy, &fleet, now());
         prop_assert!(plan.actions.iter().all(|action| is_upkeep(&fleet, action)), "{:?}", plan.actions);
-        prop_assert!(plan.pulls.iter().all(|pull| !pull.begins && !pull.tells));
+        prop_assert!(plan.pulls.iter().all(|pull| !pull.may_start && !pull.may_report));
     }
 }

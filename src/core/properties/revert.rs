@@ -47,10 +47,12 @@ fn stopped() -> impl Random<Fleet> {
         for pod in fleet.nodes.iter_mut().flat_map(|node| &mut node.pods) {
             let (die, named) = (dice.next(), pod.clone());
             *pod = match (pod.revision, die) {
-                (PodRevision::Current, Some(0)) => named.named("new").taken_back(now().as_second()),
+                (PodRevision::Current, Some(0)) => {
+                    named.named("new").rolled_back(now().as_second())
+                }
                 (PodRevision::Current, Some(1)) => named.named("mine"),
                 (PodRevision::Current, _) => named.named("new"),
-                (_, Some(0..=2)) => named.named("old").taken_back(now().as_second()),
+                (_, Some(0..=2)) => named.named("old").rolled_back(now().as_second()),
                 (_, Some(3)) => named.named("older"),
                 _ => named.named("old"),
             };
@@ -63,7 +65,7 @@ fn stopped() -> impl Random<Fleet> {
 }
 
 /// Returns the pods that the plan rolls back, with their nodes.
-fn taken_back<'a>(fleet: &'a Fleet, plan: &Plan) -> Vec<(&'a Node, &'a Pod)> {
+fn rolled_back<'a>(fleet: &'a Fleet, plan: &Plan) -> Vec<(&'a Node, &'a Pod)> {
     let renews = |action: &Action| match action {
         Action::UpdateInPlace { pod, patch } if patch.reverts.is_some() => Some(pod.uid.clone()),
         _ => None,
@@ -93,7 +95,7 @@ proptest! {
         strategy in reverting(), fleet in stopped(),
     ) {
         let plan = decide(&strategy, &fleet, now());
-        let taken = taken_back(&fleet, &plan);
+        let taken = rolled_back(&fleet, &plan);
         let up = taken.iter().filter(|(_, pod)| is_available(pod, &strategy, now())).count();
         if up > 0 {
             prop_assert!(plan.counts.unavailable <= plan.counts.allowed);
@@ -106,7 +108,7 @@ proptest! {
         strategy in reverting(), fleet in stopped(),
     ) {
         let plan = decide(&strategy, &fleet, now());
-        let taken = taken_back(&fleet, &plan);
+        let taken = rolled_back(&fleet, &plan);
         let advances = |action: &&Action| match action {
             Action::UpdateInPlace { patch, .. } => patch.reverts.is_none(),
             // `begins` includes evictions and marks for deletion.
@@ -126,14 +128,14 @@ proptest! {
     }
 
     #[test]
-    fn every_pod_is_taken_back_once_and_it_comes_to_an_end_whoever_relabels_them(
+    fn every_pod_is_rolled_back_once_and_the_rollback_ends_despite_relabeling(
         strategy in reverting(), fleet in stopped(), relabelled in vec(0..24_usize, 0..4),
     ) {
         let mut fleet = fleet;
         let mut met: BTreeSet<PodUid> = BTreeSet::new();
         for round in 0..100 {
             let plan = decide(&strategy, &fleet, now());
-            let taken = taken_back(&fleet, &plan);
+            let taken = rolled_back(&fleet, &plan);
             for (_, pod) in &taken {
                 prop_assert!(met.insert(pod.uid.clone()), "{} again", pod.uid);
             }
@@ -153,7 +155,7 @@ proptest! {
     }
 
     #[test]
-    fn what_the_guard_stopped_is_remembered_and_nobody_is_taken_back_to_it_while_another_is_kept(
+    fn no_pod_is_rolled_back_to_a_stopped_revision_while_another_one_exists(
         strategy in reverting(), fleet in stopped(), also_older in any::<bool>(), resumes in any::<bool>(),
     ) {
         let mut fleet = fleet;
@@ -193,7 +195,7 @@ proptest! {
             fleet.revision = RevisionState::Current("newest".into());
         }
         let plan = decide(&strategy, &fleet, now());
-        prop_assert_eq!(taken_back(&fleet, &plan).len(), 0);
+        prop_assert_eq!(rolled_back(&fleet, &plan).len(), 0);
         prop_assert_eq!(plan.reversal, None);
         let told = |verdict: &Verdict| matches!(
             verdict,

@@ -129,7 +129,7 @@ proptest! {
     }
 
     #[test]
-    fn nobody_begins_before_the_earlier_waves_are_complete_but_for_late_returners(
+    fn no_node_begins_before_the_earlier_waves_are_complete_except_late_returners(
         strategy in strategies(), fleet in fleets(), waves in waves(),
     ) {
         let strategy = Strategy { waves: Some(waves.clone()), ..strategy };
@@ -185,7 +185,7 @@ proptest! {
     }
 
     #[test]
-    fn nobody_begins_before_the_earlier_waves_have_been_well_for_the_time_of_their_soak(
+    fn no_node_begins_before_the_soak_of_the_earlier_waves_is_over(
         strategy in strategies(), fleet in fleets(), waves in waves(),
     ) {
         let mut waves = Waves::clone(&waves);

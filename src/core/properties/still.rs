@@ -179,7 +179,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn where_nothing_moves_any_more_nobody_says_that_it_moves(
+    fn a_blocked_rollout_reports_no_progress(
         strategy in strategies(), fleet in fleets(), deaf in vec(any::<bool>(), 24), refuses in any::<bool>(),
         surge in option::weighted(0.5, shares()),
     ) {

@@ -266,7 +266,7 @@ proptest! {
     }
 
     #[test]
-    fn nodes_that_stay_away_hold_up_nobody(
+    fn offline_nodes_do_not_block_the_rollout(
         strategy in rolling(), paces in paces(), away in vec(any::<bool>(), 12),
     ) {
         let mut telling = Telling::new(strategy, &paces);
@@ -289,7 +289,7 @@ proptest! {
     }
 
     #[test]
-    fn a_rollback_restarts_nobody_who_has_not_moved(
+    fn a_rollback_restarts_only_updated_pods(
         strategy in rolling(), paces in paces(), forth in 1..60_i64,
     ) {
         let mut telling = Telling::new(Strategy { pause: None, ..strategy }, &paces);

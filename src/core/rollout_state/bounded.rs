@@ -89,11 +89,11 @@ impl RolloutState {
             for group in &mut refused.writes {
                 group.more |= group.nodes.len() > names;
                 group.nodes.truncate(names);
-                group.said = cut(&group.said, letters).into();
+                group.message = cut(&group.message, letters).into();
             }
         }
-        for said in [&mut state.not_created, &mut state.invalid] {
-            *said = said.as_deref().map(|said| cut(said, letters).into());
+        for message in [&mut state.not_created, &mut state.invalid] {
+            *message = message.as_deref().map(|text| cut(text, letters).into());
         }
         let known = state.not_ready.into_iter().take(names);
         state.not_ready = known
@@ -102,7 +102,7 @@ impl RolloutState {
         state.failing.truncate(names);
         for failing in &mut state.failing {
             failing.nodes.truncate(names);
-            failing.said = cut(&failing.said, letters).into();
+            failing.message = cut(&failing.message, letters).into();
         }
         state
     }
@@ -113,7 +113,7 @@ impl FailureRecord {
     ///
     /// If names in a wave are left out, an invented failed node keeps the later waves from opening.
     fn cut(self, room: Room) -> Self {
-        let lost = self.judged.keys().chain(&self.updated_before_loss);
+        let lost = self.lost.keys().chain(&self.updated_before_loss);
         let lost: BTreeSet<NodeName> = lost.cloned().collect();
         let all: BTreeSet<&NodeName> = self.failed.union(&lost).collect();
         let mut failed = first(&self.failed, room.names);
@@ -130,8 +130,8 @@ impl FailureRecord {
                 kept.insert(nameless);
             }
         }
-        let mut judged = self.judged;
-        judged.retain(|name, _| kept.contains(name));
+        let mut lost = self.lost;
+        lost.retain(|name, _| kept.contains(name));
         Self {
             more: self.more + all.len().saturating_sub(kept.len()),
             failed,
@@ -140,7 +140,7 @@ impl FailureRecord {
                 .intersection(&kept)
                 .cloned()
                 .collect(),
-            judged,
+            lost,
             waves,
             broken_before: first(&self.broken_before, room.spared),
             replaced_twice: first(&self.replaced_twice, room.names.max(1)),

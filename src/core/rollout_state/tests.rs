@@ -32,7 +32,7 @@ fn full() -> RolloutState {
             broken_before: names(&["edge-7"]).into_iter().collect(),
             replaced_twice: names(&["edge-9"]).into_iter().collect(),
             updated_before_loss: names(&["edge-5"]).into_iter().collect(),
-            judged: [("edge-3".into(), at(90))].into(),
+            lost: [("edge-3".into(), at(90))].into(),
             control_group: [("edge-4".into(), at(60))].into(),
             waves: [("canary".into(), [NodeName::from("edge-1")].into())].into(),
             stopped_before: vec!["77aa1".into()],
@@ -51,7 +51,7 @@ fn full() -> RolloutState {
             since: at(50),
             writes: vec![FailureGroup {
                 write: WriteVerb::TransferOwnership,
-                said: "policy: no".into(),
+                message: "policy: no".into(),
                 nodes: names(&["edge-8"]),
                 more: true,
             }],
@@ -60,7 +60,7 @@ fn full() -> RolloutState {
         not_ready: [("agent-x".into(), "probe fails".into())].into(),
         failing: vec![FailingPods {
             reason: "Evicted".into(),
-            said: "low on memory".into(),
+            message: "low on memory".into(),
             nodes: names(&["edge-1"]),
         }],
         invalid: Some("k: v".into()),
@@ -87,7 +87,7 @@ fn what_is_written_is_read_back() {
 fn what_others_say_is_kept_and_steers_no_terminal() {
     let mut state = full();
     let said = "no \u{1b}[31m \u{202e} \u{7f} 停 \u{1f6d1} \"\\";
-    state.refused.as_mut().unwrap().writes[0].said = said.into();
+    state.refused.as_mut().unwrap().writes[0].message = said.into();
     let json = state.to_json();
     assert!(
         json.chars()
@@ -169,7 +169,7 @@ fn however_many_nodes_there_are_it_stays_small_and_becomes_more_careful() {
     guard.broken_before = many("broken").into_iter().collect();
     guard.replaced_twice = many("twice").into_iter().collect();
     guard.updated_before_loss = many("touched").into_iter().collect();
-    guard.judged = dated("judged");
+    guard.lost = dated("judged");
     guard.control_group = dated("beside");
     let in_wave: std::collections::BTreeSet<NodeName> =
         guard.failed.iter().take(1000).cloned().collect();
@@ -181,7 +181,7 @@ fn however_many_nodes_there_are_it_stays_small_and_becomes_more_careful() {
     let guard = guard.clone();
     state.pause.as_mut().unwrap().newcomers = many("new");
     state.refused.as_mut().unwrap().writes[0].nodes = many("refused");
-    state.refused.as_mut().unwrap().writes[0].said = "no ".repeat(100_000).into();
+    state.refused.as_mut().unwrap().writes[0].message = "no ".repeat(100_000).into();
     state.not_created = Some("no ".repeat(100_000).into());
     state.failing[0].nodes = many("failing");
     state

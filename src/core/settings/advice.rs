@@ -46,10 +46,10 @@ pub(super) fn on_percentages(annotations: &BTreeMap<String, String>) -> Vec<Note
     set.map(note).collect()
 }
 
-/// Returns a note about settings that the OTA mode doesn't use. Settings that the notes `told` already name are left out.
-pub(super) fn on_ota(annotations: &BTreeMap<String, String>, told: &[Note]) -> Option<Note> {
-    let is_unused = |key: &str| setting(key).is_some_and(|known| !known.is_heeded_by(Mode::Ota));
-    let is_told = |key: &str| told.iter().any(|note| note.text.contains(key));
+/// Returns a note about settings that the OTA mode doesn't use. Settings that the `notes` already name are left out.
+pub(super) fn on_ota(annotations: &BTreeMap<String, String>, notes: &[Note]) -> Option<Note> {
+    let is_unused = |key: &str| setting(key).is_some_and(|known| !known.is_used_by(Mode::Ota));
+    let is_told = |key: &str| notes.iter().any(|note| note.text.contains(key));
     let unused = annotations.keys().map(String::as_str);
     let unused = unused.filter(|key| is_unused(key) && !is_told(key));
     let unused: Vec<&str> = unused.take(LIMIT).collect();
@@ -57,7 +57,7 @@ pub(super) fn on_ota(annotations: &BTreeMap<String, String>, told: &[Note]) -> O
     (!unused.is_empty()).then(|| {
         let unused = unused.join(", ");
         Note::advice(format!(
-            "{unused} {has} no effect under OTA, where the owner of each node decides"
+            "{unused} {has} no effect under OTA, because node owners start the updates"
         ))
     })
 }
@@ -89,7 +89,7 @@ pub fn stray(
     }
     (!parts.is_empty()).then(|| {
         format!(
-            "{}: under {ON_DELETE} and without {UPDATE_STRATEGY} nobody replaces the pods of this DaemonSet",
+            "{}. Its pods are not replaced: updateStrategy.type is {ON_DELETE} and {UPDATE_STRATEGY} is not set",
             parts.join("; ")
         )
     })
@@ -106,7 +106,7 @@ fn slip(key: &str) -> Option<String> {
 /// Returns the warning about a setting that was put on the pod template instead of the DaemonSet.
 fn misplaced(key: &str) -> String {
     format!(
-        "{key} has no effect in spec.template.metadata.annotations; it belongs to the DaemonSet's own"
+        "{key} has no effect in spec.template.metadata.annotations; set it in metadata.annotations of the DaemonSet"
     )
 }
 
@@ -139,7 +139,7 @@ fn advice(key: &str) -> Option<String> {
         return None;
     }
     let meant = keys().find(|known| looks_like(name, split(known).1))?;
-    Some(format!("{key} has no effect; {meant} may be meant"))
+    Some(format!("{key} has no effect (similar setting: {meant})"))
 }
 
 /// Returns true if the names differ only in case and separators, or by a few edits.

@@ -16,7 +16,7 @@ const EXPECTED: Expected = Expected("use WAVE@HASH such as canary@5d4f8c7b9, sep
 
 pub(super) const SETTING: Setting = Setting {
     key: APPROVED_WAVES,
-    summary: "`waves` with `approve: manual` that may open, each for one revision; `ctl approve` writes it",
+    summary: "waves with `approve: manual` that are approved, each for one revision; `ctl approve` writes it",
     syntax: Syntax::Text("`WAVE@HASH`, separated by commas"),
     default: "none",
     check: |reader| read(reader).map(drop),

@@ -14,7 +14,7 @@ const EXPECTED: Expected = Expected("use delete or evict");
 
 pub(super) const SETTING: Setting = Setting {
     key: DISRUPTION,
-    summary: "how pods are removed: deleted, or evicted, which respects PodDisruptionBudgets",
+    summary: "how pods are removed: `delete`, or `evict`, which respects PodDisruptionBudgets",
     syntax: Syntax::Text("`delete` or `evict`"),
     default: "`delete`",
     check: |reader| read(reader).map(drop),

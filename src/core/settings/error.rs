@@ -66,7 +66,7 @@ impl Invalid {
 
     /// Returns the error for an unreadable part of a DaemonSet. `what` is a field, or an object that belongs to the DaemonSet.
     pub fn unreadable(what: &str, why: &str) -> Self {
-        let why = format!("{why}: correct or delete it, the DaemonSet is left alone until then");
+        let why = format!("{why}: correct or delete it; until then, the DaemonSet is not changed");
         Self {
             is_object: true,
             ..Self::new(what, "unreadable", why)
@@ -83,9 +83,9 @@ impl Invalid {
     /// Returns the consequence for the pods of the DaemonSet, as part of a message.
     pub fn consequence(&self) -> &'static str {
         if self.is_native_update() {
-            "yurt-ds replaces nothing; Kubernetes' own rolling update does, whatever the annotations say"
+            "yurt-ds replaces no pods; Kubernetes' own rolling update replaces them and ignores the annotations"
         } else {
-            "nothing is replaced before the settings are corrected"
+            "no pod is replaced until the settings are corrected"
         }
     }
 }
@@ -135,10 +135,10 @@ impl fmt::Display for ParseError {
             Self::WhiteSpace(expected) => {
                 write!(
                     f,
-                    "which has surrounding white space: remove it; {expected}"
+                    "which has surrounding white space; remove it, and {expected}"
                 )
             }
-            Self::Unknown(expected) => write!(f, "which is not known here; {expected}"),
+            Self::Unknown(expected) => write!(f, "which is not a valid value; {expected}"),
             Self::Negative(expected) => write!(f, "which is negative; {expected}"),
             Self::Zero(expected) => write!(f, "which is zero; {expected}"),
             Self::Fraction(expected) => write!(f, "which is not a whole number; {expected}"),

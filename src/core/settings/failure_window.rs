@@ -16,7 +16,7 @@ const LIMIT: Duration = Duration::from_secs(24 * 60 * 60);
 
 pub(super) const SETTING: Setting = Setting {
     key: FAILURE_WINDOW,
-    summary: "time after the creation of a new pod in which a failure of its node counts against the revision",
+    summary: "time after the creation of a new pod during which a failure of its node counts against the revision",
     syntax: Syntax::Duration(LIMIT),
     default: "`5m`, `minReadySeconds` if longer",
     check: |reader| read(reader).map(drop),

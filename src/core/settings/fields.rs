@@ -139,7 +139,7 @@ impl FieldSettings {
                 // A string could be mistaken for the selector syntax of the annotation. The field must be a label selector
                 // object.
                 Some(value) if name == "selector" && !value.is_object() => {
-                    let why = "which is no label selector; use matchLabels or matchExpressions";
+                    let why = "which is not a label selector; use matchLabels or matchExpressions";
                     let invalid = Invalid::new(path, &text(value), why);
                     fields.invalid.get_or_insert(invalid);
                 }
@@ -193,7 +193,7 @@ impl FieldSettings {
     /// Records that `spec` cannot be decoded, so that the fields are invalid.
     pub fn unreadable(mut self, spec: &Value, why: &str) -> Self {
         self.is_unworkable = true;
-        let why = format!("which cannot be read ({why}); correct it");
+        let why = format!("which is invalid ({why}); correct it");
         self.invalid = Some(Invalid {
             is_object: true,
             ..Invalid::new("spec", &quoted(&text(spec)), why)
@@ -231,7 +231,7 @@ impl FieldSettings {
         match usize::try_from(limit) {
             Ok(limit) => self.scaling.history_limit = limit,
             Err(_) => {
-                let why = "which is negative; use how many old revisions are kept, 0 or more";
+                let why = "which is negative; set the number of old revisions to keep, 0 or more";
                 self.invalid
                     .get_or_insert(Invalid::new(HISTORY_FIELD, &limit.to_string(), why));
             }
@@ -258,7 +258,7 @@ impl FieldSettings {
             let key = keys.find(|key| is_field_of(name, key));
             if let Some(key) = key.filter(|_| path.starts_with("spec.")) {
                 notes.push(Note::warning(format!(
-                    "{path} is {text}, and {key} has no effect beside it; remove the annotation"
+                    "{path} is {text} and overrides the annotation {key}; remove the annotation"
                 )));
             }
         }
@@ -315,25 +315,28 @@ fn check_pods(selector: &Value, template: &Value) -> Result<(), Invalid> {
     let refused = |field: &str, value: &Value, why: &str| {
         Err(Invalid::new(field, &quoted(&text(value)), why.to_owned()))
     };
-    let (field, told) = ("spec.selector", selector);
+    let (field, written) = ("spec.selector", selector);
     let Ok(selector) = Selector::from_json(selector) else {
-        return refused(field, told, "which is no label selector; use matchLabels");
+        return refused(
+            field,
+            written,
+            "which is not a label selector; use matchLabels",
+        );
     };
     if selector == Selector::default() {
-        let why =
-            "which selects every pod of the namespace (SelectingAll); name a label of the template";
-        return refused(field, told, why);
+        let why = "which selects every pod of the namespace (SelectingAll); select a label of the template";
+        return refused(field, written, why);
     }
     let containers = template
         .pointer("/spec/containers")
         .and_then(Value::as_array);
     if containers.is_none_or(Vec::is_empty) {
-        let why = "which has no containers; give the template of a pod";
+        let why = "which has no containers; use a valid pod template";
         return refused("spec.template", template, why);
     }
     if let Err(flaw) = eligibility::template::check(template) {
         let field = format!("spec.template.{}", flaw.path);
-        let why = format!("which Kubernetes refuses in a pod; use {}", flaw.expected);
+        let why = format!("which Kubernetes rejects in a pod; use {}", flaw.expected);
         return refused(&field, flaw.value, &why);
     }
     let labels = template.pointer("/metadata/labels");
@@ -351,9 +354,9 @@ fn check_pods(selector: &Value, template: &Value) -> Result<(), Invalid> {
     } else {
         refused(
             field,
-            told,
-            "which does not match the labels of the template, with any controller-revision-hash: its pods would never be found; \
-             give the template these labels",
+            written,
+            "which does not match the labels of the template, so it would not select the DaemonSet's own pods; give the \
+             template these labels",
         )
     }
 }

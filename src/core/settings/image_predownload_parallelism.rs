@@ -14,7 +14,7 @@ pub const IMAGE_PREDOWNLOAD_PARALLELISM: &str = "apps.openyurt.io/image-predownl
 
 pub(super) const SETTING: Setting = Setting {
     key: IMAGE_PREDOWNLOAD_PARALLELISM,
-    summary: "nodes that pull the new images at the same time, before they are updated",
+    summary: "nodes that pull the new images at the same time, before their update",
     default: "off; in place `max-unavailable`",
     check: |reader| read(reader).map(drop),
     default_on: |reader| {
@@ -44,7 +44,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Result<Option<IntOrPercent>, Inva
     let share: IntOrPercent = written.parse()?;
     if share.is_zero() && predownload == Some(Predownload::Required) {
         return Err(written.refused(format!(
-            "so no node would ever pull what {}: required waits for; use at least 1, or best-effort",
+            "so no node would ever pull the images that {}: required waits for; use at least 1, or best-effort",
             reader.name(PREDOWNLOAD)
         )));
     }
@@ -60,7 +60,7 @@ pub(super) fn tell_if_off(reader: &mut Reader<'_>, key: &'static str) {
     let or = match is_advanced && reader.written(PREDOWNLOAD).is_none() {
         true => "", // an Advanced DaemonSet doesn't pre-pull for in-place updates either
         false if is_in_place(reader) => return,
-        false => " (or an update in place)",
+        false => " or an in-place update",
     };
     let is_asked = reader.written(IMAGE_PREDOWNLOAD_PARALLELISM).is_some();
     if is_asked || reader.mode != Mode::AdvancedRollingUpdate {
@@ -68,7 +68,7 @@ pub(super) fn tell_if_off(reader: &mut Reader<'_>, key: &'static str) {
     }
     let key_here = reader.name(key);
     let text = format!(
-        "{key_here} has no effect without {parallelism}{or}: set how many nodes pull at once"
+        "{key_here} has no effect without {parallelism}{or}; set the number of nodes that pull at once"
     );
     reader.is_without_effect(key, text);
 }

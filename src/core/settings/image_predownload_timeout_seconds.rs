@@ -18,7 +18,7 @@ pub const IMAGE_PREDOWNLOAD_TIMEOUT_SECONDS: &str =
 /// A missing image is detected much earlier. Only a registry that accepts connections and never responds looks like a slow one.
 pub const DEFAULT_IMAGE_PREDOWNLOAD_TIMEOUT: Duration = Duration::from_secs(60 * 60);
 
-const EXPECTED: Expected = Expected("use a whole number of seconds from 1 upward, such as 300");
+const EXPECTED: Expected = Expected("use a whole number of seconds, at least 1, such as 300");
 
 pub(super) const SETTING: Setting = Setting {
     key: IMAGE_PREDOWNLOAD_TIMEOUT_SECONDS,

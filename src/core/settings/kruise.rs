@@ -12,8 +12,7 @@ pub(super) fn refuse(annotations: &BTreeMap<String, String>) -> Result<(), Inval
         Some(text) if text == "true" => Err(Invalid::new(
             PROGRESSIVE_CREATE_POD,
             text,
-            "which is not possible for a native DaemonSet: its controller makes a pod on every node at once; remove the \
-             annotation",
+            "which is not supported for native DaemonSets: Kubernetes creates the pods of all nodes at once; remove the annotation",
         )),
         _ => Ok(()),
     }
@@ -28,7 +27,7 @@ pub(super) fn advice(annotations: &BTreeMap<String, String>) -> impl Iterator<It
         let is_meant = !annotations.contains_key(&ours);
         is_meant.then(|| {
             Note::warning(format!(
-                "{key} has no effect on a native DaemonSet; {ours} may be meant"
+                "{key} has no effect on a native DaemonSet; use {ours}"
             ))
         })
     })

@@ -12,7 +12,7 @@ pub const MAINTENANCE_WINDOW: &str = "apps.openyurt.io/maintenance-window";
 
 pub(super) const SETTING: Setting = Setting {
     key: MAINTENANCE_WINDOW,
-    summary: "times at which updates may start; the same annotation on a Node has precedence",
+    summary: "times at which updates may start; the same annotation on a Node takes precedence",
     syntax: Syntax::Text("`Mon-Fri 22:00-05:00 Europe/Berlin`, more after `;`"),
     default: "always",
     check: |reader| read(reader).map(drop),

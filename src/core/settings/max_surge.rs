@@ -14,7 +14,8 @@ pub const MAX_SURGE: &str = "apps.openyurt.io/max-surge";
 
 pub(super) const SETTING: Setting = Setting {
     key: MAX_SURGE,
-    summary: "nodes that may run a new pod next to the old one, which is deleted when the new one is available; set alone, it makes `max-unavailable` 0",
+    summary: "nodes that may run the old and the new pod at the same time, until the new pod is available; `max-unavailable` \
+              is then `0` by default",
     default: "`0`",
     is_native: true,
     check: |reader| read(reader).map(drop),
@@ -37,7 +38,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Result<IntOrPercent, Invalid> {
     // Surging is impossible for a pod that is updated in place: it has no successor (same in the KEP and Kruise).
     if !max_surge.is_zero() && is_in_place(reader) {
         let why = format!(
-            "which does not go together with {}: {:?}; remove one of the two",
+            "which cannot be combined with {}: {:?}; remove one of them",
             reader.name(ROLLING_UPDATE_TYPE),
             RollingUpdateType::InPlaceIfPossible
         );

@@ -35,7 +35,7 @@ pub const DEFAULT_OF_ADVANCED: IntOrPercent = IntOrPercent::Number(1);
 
 pub(super) const SETTING: Setting = Setting {
     key: MAX_UNAVAILABLE,
-    summary: "nodes that may be without an available pod at the same time; rounded up, and `0` means the default",
+    summary: "nodes that may be without an available pod at the same time; percentages are rounded up, and `0` means the default",
     default: "`10%`",
     is_native: true,
     check: |reader| shares(reader).map(drop),
@@ -70,9 +70,8 @@ pub(super) fn shares(reader: &mut Reader<'_>) -> Result<Shares, Invalid> {
     if let Some(preempting) = reader.source.preempting {
         let key = reader.name(MAX_SURGE);
         reader.warn(format!(
-            "{key} is {max_surge}, and the template's {preempting}: on a node without room for two pods the new one drives \
-             pods of lower priority off (preemption), unless its PriorityClass says preemptionPolicy: Never; use such a class, \
-             or no {key}, where that must not happen"
+            "{key} is {max_surge}, and the template's {preempting}: on a node without room for two pods, the new pod preempts \
+             pods of lower priority. To prevent that, use a PriorityClass with preemptionPolicy: Never, or remove {key}"
         ));
     }
     Ok(shares)
@@ -107,7 +106,7 @@ fn refuse_standstill(reader: &Reader<'_>) -> Result<(), Invalid> {
     let surge = reader.written(MAX_SURGE).filter(is_zero);
     match (surge, reader.written(MAX_UNAVAILABLE).filter(is_zero)) {
         (Some(surge), Some(unavailable)) => Err(surge.refused(format!(
-            "and {} is zero too, so nothing could ever be replaced; set one of the two to 1 or more, or remove one",
+            "and {} is zero too, so no pod could ever be replaced; set one of them to 1 or more, or remove one",
             unavailable.name
         ))),
         _ => Ok(()),
@@ -145,7 +144,7 @@ fn left_over(reader: &mut Reader<'_>) -> Result<IntOrPercent, Invalid> {
         return Ok(DEFAULT_MAX_UNAVAILABLE);
     }
     reader.notes.push(Note::advice(format!(
-        "{name} is {share} and used because {} is not set; set that instead",
+        "{name} ({share}) applies because {} is not set; set that annotation instead",
         reader.source.name(MAX_UNAVAILABLE)
     )));
     Ok(share)
@@ -164,7 +163,7 @@ fn one_after_the_other(reader: &mut Reader<'_>, shares: Shares, exclusive: &Excl
     };
     let key = reader.name(MAX_UNAVAILABLE);
     reader.warn(format!(
-        "{what}, but {exclusive}: old pods are deleted before their successors start ({key}: {max_unavailable})"
+        "{what}, but {exclusive}. Old pods are deleted before the new ones start ({key}: {max_unavailable})"
     ));
     Shares {
         max_unavailable,

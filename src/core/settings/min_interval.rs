@@ -14,7 +14,7 @@ const LIMIT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 pub(super) const SETTING: Setting = Setting {
     key: MIN_INTERVAL,
-    summary: "shortest time between two updates, which then go one at a time",
+    summary: "minimum time between two updates, which then run one at a time",
     syntax: Syntax::Duration(LIMIT),
     default: "none",
     check: |reader| read(reader).map(drop),

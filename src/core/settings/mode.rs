@@ -8,7 +8,7 @@ use super::value::word;
 use crate::core::names::ON_DELETE;
 
 const EXPECTED: Expected =
-    Expected("use AdvancedRollingUpdate (or its alias auto), SurgingRollingUpdate or OTA");
+    Expected("use AdvancedRollingUpdate (alias: auto), SurgingRollingUpdate or OTA");
 
 /// Name in the KEP ("DaemonSet RollingUpdate enhancement") for a rolling update with surge.
 pub(super) const SURGING: &str = "SurgingRollingUpdate";

@@ -9,7 +9,8 @@ pub const ON_FAILURE: &str = "apps.openyurt.io/on-failure";
 
 pub(super) const SETTING: Setting = Setting {
     key: ON_FAILURE,
-    summary: "reaction when a revision is stopped: none (`Stop`), or updated pods get the images of the previous revision back in place (`RevertInPlace`)",
+    summary: "action when the guard stops a revision: none (`Stop`), or roll updated pods back to the images of the previous \
+              revision in place (`RevertInPlace`)",
     syntax: Syntax::Text("`Stop` or `RevertInPlace`"),
     default: "`Stop`",
     check: |reader| read(reader).map(drop),
@@ -33,10 +34,10 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Result<OnFailure, Invalid> {
         "Stop" => return Ok(OnFailure::Stop),
         "RevertInPlace" => return Ok(OnFailure::RevertInPlace),
         "RevertSpec" => {
-            "which is not offered: it would change the template behind the back of whoever owns it; use RevertInPlace, \
-             which takes the pods back and leaves the template alone, or Stop, and go back with yurt-ds ctl undo"
+            "which is not supported, because it would change the template; use RevertInPlace, which rolls back only the pods, \
+             or use Stop and roll back with yurt-ds ctl undo"
         }
-        _ => "which is not known here; use Stop or RevertInPlace",
+        _ => "which is not a valid value; use Stop or RevertInPlace",
     };
     Err(written.refused(why))
 }

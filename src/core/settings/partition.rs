@@ -10,7 +10,8 @@ pub const PARTITION: &str = "apps.openyurt.io/partition";
 
 pub(super) const SETTING: Setting = Setting {
     key: PARTITION,
-    summary: "targeted nodes that keep the old revision: the last by name (Advanced DaemonSet: the first); rounded down; lower it to continue",
+    summary: "targeted nodes that keep the old revision: the last by name (Advanced DaemonSet: the first); percentages are \
+              rounded down; lower it to continue",
     default: "`0`",
     check: |reader| read(reader).map(drop),
     ..Setting::ROLLING

@@ -12,7 +12,7 @@ use super::value::bare;
 pub const PAUSED: &str = "apps.openyurt.io/paused";
 
 const EXPECTED: Expected =
-    Expected("use true, false, or the time until which to pause such as 2030-01-31T18:00:00Z");
+    Expected("use true, false, or the time at which the pause ends, such as 2030-01-31T18:00:00Z");
 
 pub(super) const SETTING: Setting = Setting {
     key: PAUSED,

@@ -15,7 +15,7 @@ const EXPECTED: Expected = Expected("use required or best-effort");
 
 pub(super) const SETTING: Setting = Setting {
     key: PREDOWNLOAD,
-    summary: "a node is updated only after it has the images (`required`), or the pull just starts earlier (`best-effort`)",
+    summary: "`required`: a node is updated only after it has the images; `best-effort`: the pull only starts earlier",
     syntax: Syntax::Text("`best-effort` or `required`"),
     default: "`best-effort`; in place `required`",
     check: |reader| read(reader).map(drop),

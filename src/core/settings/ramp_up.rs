@@ -10,7 +10,7 @@ pub const RAMP_UP: &str = "apps.openyurt.io/ramp-up";
 
 pub(super) const SETTING: Setting = Setting {
     key: RAMP_UP,
-    summary: "nodes to start with; each completed node adds one, so the number doubles while all goes well; not `0`",
+    summary: "number of nodes to start with, at least 1; each completed node adds one, so the number doubles while no node fails",
     default: "off",
     check: |reader| read(reader).map(drop),
     ..Setting::ROLLING

@@ -136,10 +136,15 @@ impl<'a> Reader<'a> {
 
     /// Returns the value, or `default` if it is invalid.
     ///
-    /// If the mode uses the setting (`is_heeded`), the reader keeps the error. Otherwise the error only becomes a warning.
-    pub(super) fn heed<T>(&mut self, is_heeded: bool, value: Result<T, Invalid>, default: T) -> T {
+    /// If the mode uses the setting (`is_used`), the reader keeps the error. Otherwise the error only becomes a warning.
+    pub(super) fn value_or<T>(
+        &mut self,
+        is_used: bool,
+        value: Result<T, Invalid>,
+        default: T,
+    ) -> T {
         value.unwrap_or_else(|invalid| {
-            if is_heeded {
+            if is_used {
                 self.invalid.get_or_insert(invalid);
             } else {
                 self.warn(unused(&invalid));
@@ -151,5 +156,5 @@ impl<'a> Reader<'a> {
 
 /// Returns the warning about an invalid value of a setting that the mode doesn't use.
 pub(super) fn unused(invalid: &Invalid) -> String {
-    format!("{invalid} (OTA does not use it)")
+    format!("{invalid} (no effect under OTA)")
 }

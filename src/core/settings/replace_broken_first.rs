@@ -22,8 +22,8 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Result<bool, Invalid> {
         None => Ok(false),
         Some(written) if written.text == "unlimited" => Ok(true),
         Some(written) => Err(written.refused(
-            "which is not known here; use unlimited, or remove it: then nodes whose old pod is broken go first, within \
-             max-unavailable",
+            "which is not a valid value; use unlimited, or remove it: nodes with a broken old pod are then updated first, \
+             within max-unavailable",
         )),
     }
 }

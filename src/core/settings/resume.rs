@@ -10,7 +10,7 @@ pub const RESUME: &str = "apps.openyurt.io/resume";
 
 pub(super) const SETTING: Setting = Setting {
     key: RESUME,
-    summary: "stopped revision that continues anyway; `ctl resume` writes it",
+    summary: "revision that continues although the guard stopped it; `ctl resume` writes it",
     syntax: Syntax::Text("the hash of a revision"),
     default: "none",
     check: |reader| read(reader).map(drop),
@@ -22,7 +22,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Result<Option<Revision>, Invalid>
     read_hash(
         reader,
         RESUME,
-        "use the one that the condition Stalled names, or yurt-ds ctl resume",
+        "use the hash in the condition Stalled, or yurt-ds ctl resume",
     )
 }
 
@@ -42,7 +42,7 @@ pub(super) fn read_hash(
     if is_hash(written.text) {
         Ok(Some(written.text.into()))
     } else {
-        Err(written.refused(format!("which is no hash of a revision; {hint}")))
+        Err(written.refused(format!("which is not a revision hash; {hint}")))
     }
 }
 
@@ -50,13 +50,13 @@ pub(super) fn read_hash(
 pub(super) fn note(resume: &Revision, current: &Revision) -> Note {
     Note::advice(if resume == current {
         format!(
-            "{RESUME} names this revision: nodes that fail with it are not charged to it, and the guard stops it no more, \
-             until that annotation is removed"
+            "{RESUME} names this revision: until the annotation is removed, failed nodes don't count, and the guard does not \
+             stop the rollout"
         )
     } else {
         format!(
-            "{RESUME} names revision {resume}, and the current one is {current}: it has no effect; remove it, or name \
-             that one to go on with it"
+            "{RESUME} has no effect: it names revision {resume}, but the current one is {current}. Remove it, or set it to \
+             the current one to continue"
         )
     })
 }

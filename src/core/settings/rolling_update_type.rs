@@ -14,7 +14,8 @@ const EXPECTED: Expected = Expected("use Standard or InPlaceIfPossible");
 
 pub(super) const SETTING: Setting = Setting {
     key: ROLLING_UPDATE_TYPE,
-    summary: "`Standard` deletes and creates pods; `InPlaceIfPossible` changes images and metadata of the running pod, which keeps UID, IP address and node",
+    summary: "`Standard` deletes and creates pods; `InPlaceIfPossible` changes images and metadata of the running pod, which \
+              keeps its UID, IP address and node",
     syntax: Syntax::Text("`Standard` or `InPlaceIfPossible`"),
     default: "`Standard`",
     check: |reader| read(reader).map(drop),

@@ -69,7 +69,7 @@ impl Setting {
     }
 
     /// Returns true if the setting has an effect in that mode.
-    pub fn is_heeded_by(&self, mode: Mode) -> bool {
+    pub fn is_used_by(&self, mode: Mode) -> bool {
         self.modes.contains(&mode)
     }
 
@@ -81,7 +81,7 @@ impl Setting {
         default: T,
     ) -> T {
         let value = read(reader);
-        reader.heed(self.is_heeded_by(reader.mode), value, default)
+        reader.value_or(self.is_used_by(reader.mode), value, default)
     }
 }
 

@@ -30,11 +30,11 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Result<Option<Revision>, Invalid>
 pub(super) fn note(start_now: &Revision, current: &Revision) -> Note {
     Note::advice(if start_now == current {
         format!(
-            "{START_NOW} names this revision: it does not wait for maintenance-window and min-interval of the DaemonSet"
+            "{START_NOW} names this revision: it does not wait for the DaemonSet's maintenance-window and min-interval"
         )
     } else {
         format!(
-            "{START_NOW} names revision {start_now}, and the current one is {current}: it has no effect"
+            "{START_NOW} has no effect: it names revision {start_now}, but the current one is {current}"
         )
     })
 }

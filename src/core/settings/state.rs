@@ -92,18 +92,18 @@ fn status<'a>(setting: &'static Setting, reader: &mut Reader<'a>) -> SettingStat
     let default = (setting.default_on)(&mut Reader::new(&reader.source, reader.mode));
     let written = setting.keys().find_map(|key| reader.written(key));
     let checked = (setting.check)(reader);
-    let is_heeded = setting.is_heeded_by(reader.mode);
+    let is_used = setting.is_used_by(reader.mode);
     let (state, message) = match (written, checked) {
         (None, _) => (SettingState::Default, None),
         // The check failed because of another setting; the error is shown at that setting.
         (Some(written), Err(invalid)) if invalid.key.starts_with(written.name) => {
-            if is_heeded {
+            if is_used {
                 (SettingState::Invalid, Some(invalid.to_string()))
             } else {
                 (SettingState::NoEffect, Some(unused(&invalid)))
             }
         }
-        (Some(_), _) if is_heeded => (SettingState::Set, None),
+        (Some(_), _) if is_used => (SettingState::Set, None),
         (Some(_), _) => (SettingState::NoEffect, None),
     };
     SettingStatus {
@@ -192,7 +192,7 @@ mod tests {
         let why = "has no effect";
         case(&approved, "approved-waves", (NoEffect, "none", why));
         let none = [auto, ("max-surge", "0"), ("max-unavailable", "0")];
-        let why = "nothing could ever be replaced";
+        let why = "no pod could ever be replaced";
         case(&none, "max-surge", (Invalid, "`0`", why));
         case(&none, "max-unavailable", (Set, "`10%`", ""));
         let ota = [
@@ -203,7 +203,7 @@ mod tests {
         case(
             &ota,
             "partition",
-            (NoEffect, "`0`", "(OTA does not use it)"),
+            (NoEffect, "`0`", "(no effect under OTA)"),
         );
         case(&ota, "waves", (NoEffect, "off", ""));
         let old = [("upgrade-strategy", "auto"), ("partition", "1")];

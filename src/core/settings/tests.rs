@@ -181,8 +181,7 @@ fn the_old_key_works_and_a_note_advises_the_current_one() {
     assert!(!note.warning);
     assert_eq!(
         note.text,
-        "apps.openyurt.io/upgrade-strategy is an old key; \
-         use apps.openyurt.io/update-strategy: AdvancedRollingUpdate instead"
+        "apps.openyurt.io/upgrade-strategy is deprecated; use apps.openyurt.io/update-strategy: AdvancedRollingUpdate"
     );
 }
 
@@ -220,8 +219,8 @@ fn a_bad_current_key_does_not_fall_back_to_a_good_old_one() {
 fn an_unknown_mode_is_named_with_its_cure() {
     assert_eq!(
         refusal(read_annotations(&[(UPDATE_STRATEGY, "BlueGreen")])).to_string(),
-        "apps.openyurt.io/update-strategy is \"BlueGreen\", which is not known here; \
-         use AdvancedRollingUpdate (or its alias auto), SurgingRollingUpdate or OTA"
+        "apps.openyurt.io/update-strategy is \"BlueGreen\", which is not a valid value; \
+         use AdvancedRollingUpdate (alias: auto), SurgingRollingUpdate or OTA"
     );
     let old = refusal(read_annotations(&[(UPGRADE_STRATEGY, "BlueGreen")]));
     assert_eq!(old.key, UPGRADE_STRATEGY);
@@ -289,23 +288,23 @@ fn max_unavailable_means_what_the_table_says() {
 #[test]
 fn bad_max_unavailable_is_refused_with_key_value_and_cure() {
     let cases = [
-        ("abc", "which is not known here"),
+        ("abc", "which is not a valid value"),
         ("0.5%", "which is not a whole number"),
         ("1.5", "which is not a whole number"),
         ("-1", "which is negative"),
         ("-5%", "which is negative"),
         ("", "which is empty"),
-        ("%", "which is not known here"),
-        ("+5", "which is not known here"),
-        ("1e3", "which is not known here"),
-        ("0x10", "which is not known here"),
-        ("10 %", "which is not known here"),
-        ("10%%", "which is not known here"),
-        ("٣", "which is not known here"),
-        ("５%", "which is not known here"),
-        ("5\0", "which is not known here"),
-        ("--5", "which is not known here"),
-        ("1,000", "which is not known here"),
+        ("%", "which is not a valid value"),
+        ("+5", "which is not a valid value"),
+        ("1e3", "which is not a valid value"),
+        ("0x10", "which is not a valid value"),
+        ("10 %", "which is not a valid value"),
+        ("10%%", "which is not a valid value"),
+        ("٣", "which is not a valid value"),
+        ("５%", "which is not a valid value"),
+        ("5\0", "which is not a valid value"),
+        ("--5", "which is not a valid value"),
+        ("1,000", "which is not a valid value"),
     ];
     for (value, why) in cases {
         let invalid = refusal(rolling(&[(MAX_UNAVAILABLE, value)]));
@@ -337,8 +336,7 @@ fn any_type_but_on_delete_is_refused_with_its_cure() {
     for update_strategy in [Some("RollingUpdate"), None] {
         assert_eq!(
             refusal(read_with(&auto, update_strategy, None)).to_string(),
-            "spec.updateStrategy.type is \"RollingUpdate\", so the native controller replaces the pods; \
-             set it to OnDelete, or remove the annotation apps.openyurt.io/update-strategy"
+            "spec.updateStrategy.type is \"RollingUpdate\", so Kubernetes replaces the pods itself; set it to OnDelete, or remove the annotation apps.openyurt.io/update-strategy"
         );
     }
     assert_eq!(
@@ -523,7 +521,7 @@ fn a_selector_is_read_as_kubectl_writes_it_and_as_json() {
     ] {
         let invalid = refusal(rolling(&[(SELECTOR, text)]));
         assert_eq!(invalid.key, SELECTOR, "{text}");
-        assert!(invalid.why.contains("label selector over nodes"), "{text}");
+        assert!(invalid.why.contains("label selector for nodes"), "{text}");
     }
 }
 
@@ -556,23 +554,19 @@ fn failure_domains_have_a_label_key_and_a_count_that_is_not_zero() {
         (
             TOPOLOGY_KEY,
             "a zone",
-            "which is not known here; use the key of a node label",
+            "which is not a valid value; use a node label key",
         ),
-        (
-            TOPOLOGY_KEY,
-            "",
-            "which is empty; use the key of a node label",
-        ),
+        (TOPOLOGY_KEY, "", "which is empty; use a node label key"),
         (MAX_DOMAINS, "0", "which is zero; use a whole number"),
         (
             MAX_DOMAINS,
             "50%",
-            "which is not known here; use a whole number",
+            "which is not a valid value; use a whole number",
         ),
         (
             MAX_DOMAINS,
             "-1",
-            "which is not known here; use a whole number",
+            "which is not a valid value; use a whole number",
         ),
     ] {
         let invalid = refusal(rolling(
@@ -658,18 +652,18 @@ fn what_looks_like_ours_and_is_not_is_told_and_what_belongs_to_others_is_left_al
         assert_eq!(stray(Some("RollingUpdate")), None);
         assert_eq!(stray(None), None);
     }
-    let nobody = "under OnDelete and without apps.openyurt.io/update-strategy nobody replaces the pods of this DaemonSet";
+    let nobody = "Its pods are not replaced: updateStrategy.type is OnDelete and apps.openyurt.io/update-strategy is not set";
     case(
         &[("update-stategy", "auto")],
         Some(&format!(
-            "apps.openyurt.io/update-stategy has no effect; apps.openyurt.io/update-strategy may be meant: {nobody}"
+            "apps.openyurt.io/update-stategy has no effect (similar setting: apps.openyurt.io/update-strategy). {nobody}"
         )),
     );
     case(
         &[("max-unavailable", "1"), ("partition", "1")],
         Some(&format!(
             "apps.openyurt.io/max-unavailable, apps.openyurt.io/partition have no effect without \
-             apps.openyurt.io/update-strategy: {nobody}"
+             apps.openyurt.io/update-strategy. {nobody}"
         )),
     );
     case(
@@ -708,7 +702,7 @@ fn what_ota_does_not_use_is_told_once() {
     assert_eq!(
         note.text,
         format!(
-            "{MAX_UNAVAILABLE}, {PARTITION} have no effect under OTA, where the owner of each node decides"
+            "{MAX_UNAVAILABLE}, {PARTITION} have no effect under OTA, because node owners start the updates"
         )
     );
     without_notes(ota(&[(PAUSED, "false")]));
@@ -732,7 +726,7 @@ fn a_setting_under_another_prefix_or_on_the_template_is_told() {
         "update-strategy",
     ] {
         let told = stray(&[key], &[]).expect(key);
-        let meant = format!("{key} has no effect; {UPDATE_STRATEGY} may be meant: under OnDelete");
+        let meant = format!("{key} has no effect (similar setting: {UPDATE_STRATEGY}). Its pods");
         assert!(told.starts_with(&meant), "{told}");
         let note = only_note(read_annotations(&[
             (UPDATE_STRATEGY, "auto"),
@@ -771,7 +765,7 @@ fn a_wave_that_cannot_be_used_is_named_with_its_place_and_field() {
             wave(", soak: long"),
             place("[1].soak"),
             "long",
-            "which is not known here; use a duration",
+            "which is not a valid value; use a duration",
         ),
         (
             wave(", soak: 99d"),
@@ -795,19 +789,19 @@ fn a_wave_that_cannot_be_used_is_named_with_its_place_and_field() {
             wave(", approve: yes please"),
             place("[1].approve"),
             "yes please",
-            "which is not known here; use manual",
+            "which is not a valid value; use manual",
         ),
         (
             wave(", maxUnavailble: 1"),
             place("[1].maxUnavailble"),
             "1",
-            "and no wave has such a field; maxUnavailable may be meant",
+            "which is not a field of a wave (similar: maxUnavailable)",
         ),
         (
             "[{name: a, selector: {}}, {name: a, selector: {}}]".into(),
             place("[1].name"),
             "a",
-            "which waves[0] is called already",
+            "which is also the name of waves[0]",
         ),
         (
             "[{selector: {}}]".into(),
@@ -819,7 +813,7 @@ fn a_wave_that_cannot_be_used_is_named_with_its_place_and_field() {
             "[{name: rest, selector: {}}]".into(),
             place("[0].name"),
             "rest",
-            "which is not known here; use at most 63",
+            "which is not a valid value; use at most 63",
         ),
         (
             "[{name: a}]".into(),
@@ -837,25 +831,25 @@ fn a_wave_that_cannot_be_used_is_named_with_its_place_and_field() {
             "[{name: a, selector: 'a in b'}]".into(),
             place("[0].selector"),
             "a in b",
-            "which is not known here; use a label selector",
+            "which is not a valid value; use a label selector",
         ),
         (
             "[canary]".into(),
             place("[0]"),
             "canary",
-            "which is not known here; use an object",
+            "which is not a valid value; use an object",
         ),
         (
             "[]".into(),
             place(""),
             "[]",
-            "which is not known here; use a YAML or JSON list",
+            "which is not a valid value; use a YAML or JSON list",
         ),
         (
             "canary".into(),
             place(""),
             "canary",
-            "which is not known here; use a YAML or JSON list",
+            "which is not a valid value; use a YAML or JSON list",
         ),
         (
             "".into(),
@@ -885,7 +879,7 @@ fn a_wave_that_cannot_be_used_is_named_with_its_place_and_field() {
     );
     let note = only_note(rolling(&[(WAVES, waves), (APPROVED_WAVES, "b@1")]));
     assert!(
-        note.text.contains("names the wave b, which is not one of"),
+        note.text.contains("names the wave b, which is not in"),
         "{}",
         note.text
     );
@@ -904,8 +898,7 @@ fn a_maintenance_window_that_cannot_be_read_is_named() {
     let invalid = refusal(rolling(&[(MAINTENANCE_WINDOW, "at night")]));
     assert_eq!(
         invalid.to_string(),
-        "apps.openyurt.io/maintenance-window is \"at night\", of which \"at night\" has no days, times and time zone: \
-         write a window such as Mon-Fri 22:00-05:00 Europe/Berlin"
+        "apps.openyurt.io/maintenance-window is \"at night\", of which \"at night\" lacks days, times or time zone: use a window such as Mon-Fri 22:00-05:00 Europe/Berlin"
     );
 }
 
@@ -924,7 +917,7 @@ fn a_disruption_is_a_deletion_or_an_eviction() {
     let invalid = refusal(rolling(&[(DISRUPTION, "eviction")]));
     assert_eq!(
         invalid.to_string(),
-        "apps.openyurt.io/disruption is \"eviction\", which is not known here; use delete or evict"
+        "apps.openyurt.io/disruption is \"eviction\", which is not a valid value; use delete or evict"
     );
     let invalid = refusal(rolling(&[(DISRUPTION, "")]));
     assert!(invalid.to_string().contains("which is empty"), "{invalid}");
@@ -933,7 +926,7 @@ fn a_disruption_is_a_deletion_or_an_eviction() {
         (DISRUPTION, "eviction"),
     ]));
     assert!(
-        note.text.ends_with("(OTA does not use it)"),
+        note.text.ends_with("(no effect under OTA)"),
         "{}",
         note.text
     );
@@ -955,7 +948,7 @@ fn slips_of_the_pen_are_named_with_what_was_meant() {
         let key = format!("apps.openyurt.io/{name}");
         assert_eq!(
             only_note(rolling(&[(&key, "1")])).text,
-            format!("{key} has no effect; {meant} may be meant")
+            format!("{key} has no effect (similar setting: {meant})")
         );
     }
 }
@@ -1061,15 +1054,14 @@ fn max_surge_and_max_unavailable_mean_together_what_the_table_says() {
     let invalid = refusal(rolling(&[(MAX_SURGE, "0"), (MAX_UNAVAILABLE, "0%")]));
     assert_eq!(
         invalid.to_string(),
-        "apps.openyurt.io/max-surge is \"0\", and apps.openyurt.io/max-unavailable is zero too, so nothing could ever be \
-         replaced; set one of the two to 1 or more, or remove one"
+        "apps.openyurt.io/max-surge is \"0\", and apps.openyurt.io/max-unavailable is zero too, so no pod could ever be replaced; set one of them to 1 or more, or remove one"
     );
     let invalid = refusal(rolling(&[
         (MAX_SURGE, "1"),
         (ROLLING_UPDATE_TYPE, "InPlaceIfPossible"),
     ]));
     assert!(
-        invalid.to_string().contains("remove one of the two"),
+        invalid.to_string().contains("remove one of them"),
         "{invalid}"
     );
     let invalid = refusal(rolling(&[(MAX_SURGE, "-1")]));
@@ -1133,8 +1125,7 @@ fn where_two_pods_cannot_run_side_by_side_pods_are_deleted_first_and_a_note_says
     );
     let warning = Note {
         warning: true,
-        text: "apps.openyurt.io/max-surge is 2, but hostPort 8080 can be used by one pod of a node: old pods are deleted \
-               before their successors start (apps.openyurt.io/max-unavailable: 1)"
+        text: "apps.openyurt.io/max-surge is 2, but only one pod per node can use hostPort 8080. Old pods are deleted before the new ones start (apps.openyurt.io/max-unavailable: 1)"
             .into(),
     };
     assert_eq!(notes, [warning]);
@@ -1154,7 +1145,10 @@ fn what_happens_on_failure_is_one_of_two_words_and_the_third_is_refused_with_the
     let reverts = without_notes(read("RevertInPlace"));
     assert_eq!(reverts.on_failure, OnFailure::RevertInPlace);
     for (text, cure) in [
-        ("RevertSpec", "use RevertInPlace, which takes the pods back"),
+        (
+            "RevertSpec",
+            "use RevertInPlace, which rolls back only the pods",
+        ),
         ("revertinplace", "use Stop or RevertInPlace"),
     ] {
         let ParsedSettings::Invalid(invalid, _) = read(text) else {
@@ -1171,7 +1165,7 @@ fn what_kruise_asks_for_on_its_own_daemonsets_is_refused_or_warned_of_here() {
     let invalid = refusal(read_annotations(&[auto, (progressive, "true")]));
     let said = invalid.to_string();
     assert!(said.starts_with(
-        "daemonset.kruise.io/progressive-create-pod is \"true\", which is not possible"
+        "daemonset.kruise.io/progressive-create-pod is \"true\", which is not supported"
     ));
     assert!(said.ends_with("remove the annotation"));
     without_notes(read_annotations(&[auto, (progressive, "false")]));
@@ -1179,11 +1173,11 @@ fn what_kruise_asks_for_on_its_own_daemonsets_is_refused_or_warned_of_here() {
         (UPDATE_STRATEGY, "OTA"),
         (progressive, "true"),
     ]));
-    assert!(ota.text.ends_with("(OTA does not use it)"), "{}", ota.text);
+    assert!(ota.text.ends_with("(no effect under OTA)"), "{}", ota.text);
     for name in ["parallelism", "timeout-seconds", "min-updated-ready-pods"] {
         let key = format!("apps.kruise.io/image-predownload-{name}");
         let note = only_note(read_annotations(&[auto, (&key, "2")]));
-        let meant = format!("apps.openyurt.io/image-predownload-{name} may be meant");
+        let meant = format!("apps.openyurt.io/image-predownload-{name}");
         assert!(note.warning && note.text.contains(&meant), "{}", note.text);
     }
     let predownload = ("apps.kruise.io/image-predownload-parallelism", "2");
@@ -1211,14 +1205,15 @@ fn a_pull_is_bounded_and_may_wait_for_ready_pods() {
     without_notes(read_annotations(&[(UPDATE_STRATEGY, "OTA"), timeout]));
     for setting in [timeout, min_ready] {
         let note = only_note(rolling(&[setting]));
-        let says = "has no effect without apps.openyurt.io/image-predownload-parallelism (or";
+        let says =
+            "has no effect without apps.openyurt.io/image-predownload-parallelism or an in-place";
         assert!(note.warning && note.text.contains(says), "{}", note.text);
     }
     let refused = refusal(rolling(&[pulls, (IMAGE_PREDOWNLOAD_TIMEOUT_SECONDS, "5m")]));
     assert_eq!(
         refused.to_string(),
-        "apps.openyurt.io/image-predownload-timeout-seconds is \"5m\", which is not known here; use a whole number of seconds \
-         from 1 upward, such as 300"
+        "apps.openyurt.io/image-predownload-timeout-seconds is \"5m\", which is not a valid value; use a whole number of \
+         seconds, at least 1, such as 300"
     );
 }
 
@@ -1248,7 +1243,7 @@ fn a_surge_whose_pods_may_drive_others_off_is_told_with_the_class() {
     };
     assert!(note.warning);
     let begins = "apps.openyurt.io/max-surge is 2, and the template's priorityClassName is \"edge-critical\": on a node \
-                  without room for two pods the new one drives pods of lower priority off";
+                  without room for two pods, the new pod preempts pods of lower priority";
     assert!(note.text.starts_with(begins), "{}", note.text);
     assert_eq!(notes(&[(UPDATE_STRATEGY, "auto")]), []);
 }

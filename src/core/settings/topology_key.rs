@@ -15,7 +15,7 @@ pub const TOPOLOGY_KEY: &str = "apps.openyurt.io/topology-key";
 
 pub(super) const SETTING: Setting = Setting {
     key: TOPOLOGY_KEY,
-    summary: "node label, such as the zone: nodes of one value are updated at a time, in alphabetical order",
+    summary: "node label, such as the zone; nodes are updated one label value at a time, in alphabetical order",
     syntax: Syntax::Text("a label key, as `topology.kubernetes.io/zone`"),
     default: "off",
     check: |reader| read(reader).map(drop),
@@ -48,7 +48,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Result<Option<Topology>, Invalid>
     }
     if let Some(written) = reader.written(MAX_DOMAINS) {
         let text = format!(
-            "{} is {:?} and has no effect without {}; set that, or remove it",
+            "{} is {:?} and has no effect without {}; set both, or remove it",
             written.name,
             quoted(written.text),
             reader.name(TOPOLOGY_KEY)

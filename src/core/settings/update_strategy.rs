@@ -51,7 +51,7 @@ fn of_type(source: &SettingsSource<'_>) -> Result<Mode, Invalid> {
         Some(other) => Err(Invalid::new(
             UPDATE_STRATEGY_TYPE_FIELD,
             other,
-            format!("which is unknown; use RollingUpdate or {ON_DELETE}"),
+            format!("which is not a valid value; use RollingUpdate or {ON_DELETE}"),
         )),
     }
 }
@@ -70,7 +70,7 @@ fn annotated(source: &SettingsSource<'_>, notes: &mut Vec<Note>) -> Option<Resul
                 mode.to_string()
             };
             notes.push(Note::advice(format!(
-                "{old_key} is an old key; use {key}: {mode} instead"
+                "{old_key} is deprecated; use {key}: {mode}"
             )));
         }
         return Some(mode);
@@ -80,7 +80,7 @@ fn annotated(source: &SettingsSource<'_>, notes: &mut Vec<Note>) -> Option<Resul
         && old.text.parse() != Ok(*mode)
     {
         notes.push(Note::warning(format!(
-            "{key} is {mode} and wins over {old_key}, which is {:?}; remove the latter",
+            "{key} is {mode} and overrides {old_key}, which is {:?}; remove {old_key}",
             quoted(old.text)
         )));
     }

@@ -13,11 +13,10 @@ pub(super) const SHARE: Expected =
     Expected("use a number of nodes such as 3 or a percentage such as 10%");
 const DURATION: Expected = Expected("use a duration such as 30s or 5m");
 const SELECTOR: Expected = Expected(
-    "use a label selector over nodes such as pool=canary,zone in (a,b) or the JSON of a LabelSelector (matchLabels, matchExpressions)",
+    "use a label selector for nodes such as pool=canary,zone in (a,b), or a LabelSelector in JSON (matchLabels, matchExpressions)",
 );
-const LABEL_KEY: Expected =
-    Expected("use the key of a node label such as topology.kubernetes.io/zone");
-const COUNT: Expected = Expected("use a whole number from 1 upward");
+const LABEL_KEY: Expected = Expected("use a node label key such as topology.kubernetes.io/zone");
+const COUNT: Expected = Expected("use a whole number, at least 1");
 
 /// Maximum length of a setting, in bytes. Parsed values of a DaemonSet can take up to twenty times as much memory.
 pub(crate) const LONGEST: usize = 8 << 10;

@@ -40,12 +40,13 @@ const LIST: Expected = Expected(
 const WAVE: Expected =
     Expected("use an object with name, selector, maxUnavailable, soak, approve and allowEmpty");
 const NAME: Expected = Expected(
-    "use at most 63 letters, digits, -, _ and ., and not rest, which is the name of the last wave",
+    "use at most 63 letters, digits, -, _ and .; the name rest is reserved for the last wave",
 );
 const NODES: Expected = Expected(
-    "use a label selector over nodes such as pool=canary, a LabelSelector object (matchLabels, matchExpressions), or {} for every node",
+    "use a label selector for nodes such as pool=canary, a LabelSelector object (matchLabels, matchExpressions), or {} for \
+     all nodes",
 );
-const APPROVE: Expected = Expected("use manual, or leave it out");
+const APPROVE: Expected = Expected("use manual, or omit it");
 const ALLOW_EMPTY: Expected = Expected("use true or false");
 
 pub(super) const SETTING: Setting = Setting {
@@ -136,7 +137,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Result<Option<Arc<Waves>>, Invali
         let names = waves.list.iter().map(|wave| &*wave.name);
         let names = names.collect::<Vec<_>>().join(", ");
         reader.warn(format!(
-            "{approvals} names the wave {}, which is not one of {key} ({names}); correct it, or remove it",
+            "{approvals} names the wave {}, which is not in {key} ({names}); correct or remove it",
             approval.wave
         ));
     }
@@ -168,9 +169,8 @@ fn list(written: Written<'_>) -> Result<Vec<Wave>, Invalid> {
         let entry = Entry::new(&place, entry)?;
         let wave = entry.wave()?;
         if let Some(other) = list.iter().position(|other| other.name == wave.name) {
-            let why = format!(
-                "which waves[{other}] is called already; give every wave a name of its own"
-            );
+            let why =
+                format!("which is also the name of waves[{other}]; give each wave its own name");
             return Err(Invalid::new(&entry.key("name"), &wave.name, why));
         }
         list.push(wave);
@@ -271,9 +271,9 @@ impl<'a> Entry<'a> {
     fn has_no(&self, field: &str) -> Invalid {
         let near = FIELDS.iter().min_by_key(|known| distance(field, known));
         let near = near.filter(|known| distance(field, known) <= 3);
-        let meant = near.map_or_else(String::new, |known| format!("; {known} may be meant"));
+        let meant = near.map_or_else(String::new, |known| format!(" (similar: {known})"));
         let why = format!(
-            "and no wave has such a field{meant}; use {}",
+            "which is not a field of a wave{meant}; use {}",
             FIELDS.join(", ")
         );
         Invalid::new(&self.key(&quoted(field)), &shown(&self.fields[field]), why)

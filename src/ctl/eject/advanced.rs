@@ -3,7 +3,7 @@
 
 use k8s_openapi::api::apps::v1::DaemonSet;
 
-use super::standing::{EjectCandidate, OldNodes};
+use super::candidate::{EjectCandidate, OldNodes};
 use crate::cli::ctl::EjectArgs;
 use crate::core::SetKind;
 use crate::ctl::context::Context;

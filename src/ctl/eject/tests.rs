@@ -56,15 +56,15 @@ async fn a_finished_rollout_is_handed_back_by_one_write_and_nobody_is_restarted(
     let dry = world.text("eject web --dry-run").await;
     assert!(dry.contains("would be handed back"), "{dry}");
     assert_eq!(world.writes(), 0);
-    let said = world.text("eject web").await;
+    let output = world.text("eject web").await;
     for words in [
-        "default/web is handed back to Kubernetes.",
-        "No pod is restarted: all nodes run the present revision.",
+        "default/web was handed back to Kubernetes.",
+        "No pod is restarted: all nodes run the current revision.",
         "RollingUpdate with maxUnavailable 10%.",
         "Removed: apps.openyurt.io/update-strategy.",
         "The controller removed the conditions",
     ] {
-        assert!(said.contains(words), "{words}: {said}");
+        assert!(output.contains(words), "{words}: {output}");
     }
     assert_eq!(world.writes(), 1);
     tokio::time::sleep(A_MOMENT).await;
@@ -152,8 +152,8 @@ async fn a_surge_is_handed_back_as_one() {
             }))
             .await;
         tokio::time::sleep(A_MOMENT).await;
-        let said = world.text("eject web").await;
-        assert!(said.contains(words), "{words}: {said}");
+        let output = world.text("eject web").await;
+        assert!(output.contains(words), "{words}: {output}");
         let after = set(&world).await;
         assert_eq!(
             after["spec"]["updateStrategy"]["rollingUpdate"], native,
@@ -177,7 +177,7 @@ async fn outdated_nodes_are_a_reason_to_refuse() {
     assert_eq!(error.code, Code::Refused);
     for words in [
         "3 of 3 nodes run an old revision (1 offline)",
-        "replace their pods at once, 10% of the nodes at a time",
+        "replace their pods immediately, 10% of the nodes at a time",
         "yurt-ds ctl status default/web --wait --strict",
         "--now",
     ] {
@@ -195,8 +195,8 @@ async fn outdated_nodes_are_a_reason_to_refuse() {
     );
     world.kubelets.set_online("n3").await.unwrap();
     world.replace("n3").await;
-    let said = world.text("eject web").await;
-    assert!(said.contains("No pod is restarted"), "{said}");
+    let output = world.text("eject web").await;
+    assert!(output.contains("No pod is restarted"), "{output}");
 }
 
 /// Checks that eject is refused after the last old pod was deleted and before the pod is gone. Found on a real cluster.
@@ -212,10 +212,10 @@ async fn old_pods_that_are_ending_are_a_reason_too() {
     }
     let error = world.error("eject web").await;
     assert_eq!(error.code, Code::Refused);
-    let words = "the old pods of 2 nodes are still ending";
+    let words = "the old pods of 2 nodes are still terminating";
     assert!(error.text.contains(words), "{error}");
-    let said = world.text("eject web --now").await;
-    assert!(said.contains("No other pod is restarted"), "{said}");
+    let output = world.text("eject web --now").await;
+    assert!(output.contains("No other pod is restarted"), "{output}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -231,13 +231,14 @@ async fn now_pauses_the_controller_before_the_native_one_begins() {
         .patch(json!({ "metadata": { "annotations": annotations } }))
         .await;
     world.set_image("web:2").await;
-    let said = world.text("eject web --now").await;
+    let output = world.text("eject web --now").await;
     for words in [
-        "default/web is paused first.",
-        "3 nodes run an old revision. The native RollingUpdate begins to replace their pods at once, 2 nodes at a time",
-        "nothing like: min-interval.",
+        "default/web is paused while it is handed back.",
+        "3 nodes run an old revision. The native RollingUpdate starts to replace their pods immediately, 2 nodes at \
+         a time",
+        "without a native equivalent: min-interval.",
     ] {
-        assert!(said.contains(words), "{words}: {said}");
+        assert!(output.contains(words), "{words}: {output}");
     }
     assert_eq!(world.writes(), 2);
     let after = set(&world).await;
@@ -269,9 +270,9 @@ async fn without_a_controller_its_conditions_are_removed_too() {
             .values()
             .all(|conditions| conditions.contains(&"PodNeedUpgrade".to_owned()))
     );
-    let said = world.text("eject web").await;
-    assert!(said.contains("No controller answered"), "{said}");
-    assert!(said.contains("(OTA) from 2 pods"), "{said}");
+    let output = world.text("eject web").await;
+    assert!(output.contains("No controller responded"), "{output}");
+    assert!(output.contains("(OTA) from 2 pods"), "{output}");
     let after = pods(&world).await;
     assert_eq!(uids(&before), uids(&after));
     assert!(
@@ -299,7 +300,7 @@ async fn what_changed_since_the_look_is_looked_at_again() {
         });
     let error = world.error("eject web").await;
     assert_eq!(error.code, Code::Failed);
-    assert!(error.text.contains("nothing was handed over"), "{error}");
+    assert!(error.text.contains("was not handed back"), "{error}");
     drop(conflict);
     world.text("eject web").await;
     assert_eq!(
@@ -327,9 +328,9 @@ async fn settings_that_cannot_be_read_are_not_guessed() {
     world
         .patch(json!({ "spec": { "updateStrategy": { "type": "RollingUpdate" } } }))
         .await;
-    let said = world.text("eject web").await;
+    let output = world.text("eject web").await;
     assert!(
-        said.contains("updateStrategy stays RollingUpdate"),
-        "{said}"
+        output.contains("updateStrategy remains RollingUpdate"),
+        "{output}"
     );
 }

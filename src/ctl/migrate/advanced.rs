@@ -52,7 +52,8 @@ fn of_kubernetes(made: &mut Translation, native: &Value) {
             && let Some(value) = made.take(&key)
         {
             made.lost.push(format!(
-                "{key}: {value} has no effect without {UPDATE_STRATEGY}, and would get one: it is left out."
+                "{key}: {value} has no effect without {UPDATE_STRATEGY} and is removed, because it would take effect \
+                 on an Advanced DaemonSet."
             ));
         }
     }
@@ -113,7 +114,7 @@ fn put(made: &mut Translation, key: &'static str, value: Value) {
         .filter_map(|key| made.take(key).map(|value| format!("{key}: {value}")))
         .collect();
     let was = if was.is_empty() {
-        format!("{key}, which is not said,")
+        format!("{key}, which is not set,")
     } else {
         was.join(", ")
     };

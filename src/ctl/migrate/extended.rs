@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use super::native::to_native;
 use super::steps::Migration;
 use super::translation::{Translation, plain};
-use super::{Purpose, words};
+use super::{Purpose, messages};
 use crate::cli::Output;
 use crate::core::selector::Selector;
 use crate::core::settings::failure_threshold::FAILURE_THRESHOLD;
@@ -79,7 +79,7 @@ pub(super) async fn show(
     let migration = Migration::new(context, &key, kind, Purpose::GoOn);
     let unchecked = migration.check_printed(&made.object).await?;
     let manifest = document(&made.object, Output::Yaml)?;
-    let heading: String = words::of_extended(&key, kind, &made, unchecked.as_ref())
+    let heading: String = messages::of_extended(&key, kind, &made, unchecked.as_ref())
         .lines()
         .map(|line| format!("# {line}\n"))
         .collect();
@@ -109,7 +109,7 @@ fn translate(key: &SetKey, extended: &Value, kind: SetKind) -> Result<Translatio
             })
         }
         ParsedSettings::Invalid(invalid, _) => Err(unreadable(format!("{invalid}."))),
-        ParsedSettings::NotOurs => Err(unreadable("it has no settings.".to_owned())),
+        ParsedSettings::NotOurs => Err(unreadable("it has no settings of yurt-ds.".to_owned())),
     }
 }
 
@@ -123,7 +123,7 @@ fn to_advanced(extended: &Value) -> Translation {
     }
     if !strategy["reconcileFrequency"].is_null() {
         made.lost
-            .push("reconcileFrequency: nothing is polled here.".to_owned());
+            .push("reconcileFrequency: yurt-ds watches objects and does not poll.".to_owned());
     }
     for key in made.annotated() {
         let Some(name) = key.strip_prefix(PREFIX) else {
@@ -170,7 +170,7 @@ fn select(made: &mut Translation, key: &SetKey) -> Result<(), CliError> {
     labels.extend(by_name.as_object().cloned().unwrap_or_default());
     if !matches(&labels) {
         let why = format!(
-            "spec.selector is {}, and does not match the labels of spec.template: {}. Correct one of the two.",
+            "spec.selector ({}) does not match the labels of spec.template ({}). Correct one of them.",
             selector.to_query(),
             json!(labels)
         );
@@ -189,7 +189,7 @@ fn select(made: &mut Translation, key: &SetKey) -> Result<(), CliError> {
 
 /// Returns the error for an ExtendedDaemonSet that cannot be converted, with the reason.
 fn unusable(key: &SetKey, why: &str) -> CliError {
-    let text = format!("ExtendedDaemonSet {key} cannot be translated: {why}");
+    let text = format!("ExtendedDaemonSet {key} cannot be converted: {why}");
     CliError::new(Code::Invalid, text)
 }
 
@@ -214,18 +214,20 @@ fn rolling(made: &mut Translation, rolling: &Value) {
     if !increase.is_null() {
         let increase = plain(increase);
         made.moved.push(format!(
-            "slowStartAdditiveIncrease: {increase} becomes {RAMP_UP}: it begins with so many nodes, and doubles while all goes well"
+            "slowStartAdditiveIncrease: {increase} becomes {RAMP_UP}: the rollout starts with this number of nodes, \
+             and doubles it after each success"
         ));
         made.annotate(RAMP_UP, &increase);
     }
     if !rolling["slowStartIntervalDuration"].is_null() {
         made.lost.push(
-            "slowStartIntervalDuration: the next nodes have their turn when those before are well, not after a time.".to_owned(),
+            "slowStartIntervalDuration: the next nodes are updated when the previous ones are available, not after a \
+             fixed time.".to_owned(),
         );
     }
     if !rolling["maxPodSchedulerFailure"].is_null() {
         made.lost.push(
-            "maxPodSchedulerFailure: a pod that is not scheduled keeps its slot of maxUnavailable; nodes that are offline take none."
+            "maxPodSchedulerFailure: an unscheduled pod uses a slot of maxUnavailable. Offline nodes use none."
                 .to_owned(),
         );
     }
@@ -248,7 +250,7 @@ fn canary(made: &mut Translation, canary: &Value) {
             made.annotate(WAVES, &waves);
             if !canary["replicas"].is_null() {
                 made.lost.push(format!(
-                    "canary.replicas: {}: all nodes of its nodeSelector are the canary.",
+                    "canary.replicas: {}: all nodes that match its nodeSelector are in the canary.",
                     plain(&canary["replicas"])
                 ));
             }
@@ -256,7 +258,7 @@ fn canary(made: &mut Translation, canary: &Value) {
         false => {
             wave["selector"] = json!("yurt-ds-canary=true");
             made.lost.push(format!(
-                "canary.replicas without nodeSelector: nobody chooses nodes here. Label the nodes that are to be first, as \
+                "canary.replicas without nodeSelector: yurt-ds does not choose nodes. Label the canary nodes \
                  yurt-ds-canary=true, and set {WAVES}: {}",
                 json!([wave])
             ));
@@ -265,12 +267,12 @@ fn canary(made: &mut Translation, canary: &Value) {
     let is_on = |name: &str| canary[name]["enabled"] != false;
     if is_on("autoPause") || is_on("autoFail") {
         made.moved.push(format!(
-            "canary.autoPause, canary.autoFail become {FAILURE_THRESHOLD}: 0: the first node that fails stops the revision, in every \
-             wave; the guard judges by crashes, images that do not come and nodes that are lost"
+            "canary.autoPause, canary.autoFail become {FAILURE_THRESHOLD}: 0: the first failed node of any wave \
+             stops the revision. A node fails if its pod crashes, its image cannot be pulled, or the node is lost"
         ));
         made.annotate(FAILURE_THRESHOLD, "0");
         made.lost.push(
-            "canary.autoFail: the template is not put back by itself; yurt-ds ctl undo does."
+            "canary.autoFail: yurt-ds does not restore the template automatically. To roll back: yurt-ds ctl undo"
                 .to_owned(),
         );
     }

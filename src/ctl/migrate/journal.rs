@@ -156,8 +156,8 @@ impl Journal {
 /// Returns the error for a ControllerRevision that has the journal's name but is not a journal.
 fn unknown(name: &str, namespace: &str) -> CliError {
     let text = format!(
-        "The ControllerRevision {name} in namespace {namespace} has the name under which migrate keeps what is to be made, and is nothing \
-         that migrate wrote; nothing was changed. Look at it, and remove it when nobody needs it: kubectl -n {namespace} delete \
+        "The ControllerRevision {name} in namespace {namespace} has the name of the journal of migrate, but other \
+         content, so nothing was changed. Check it, and delete it if it is not needed: kubectl -n {namespace} delete \
          controllerrevision {name}"
     );
     CliError::new(Code::Refused, text)

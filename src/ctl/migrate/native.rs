@@ -53,7 +53,7 @@ pub(super) fn to_native(source: &Value, strategy: &Strategy, scaling: Scaling) -
             let rolling = &source["spec"]["updateStrategy"]["rollingUpdate"];
             if rolling.as_object().is_some_and(|fields| !fields.is_empty()) {
                 made.lost.push(format!(
-                    "spec.updateStrategy.rollingUpdate has no effect under {}: it is left out.",
+                    "spec.updateStrategy.rollingUpdate has no effect under {} and is removed.",
                     strategy.mode
                 ));
             }
@@ -70,7 +70,7 @@ pub(super) fn to_native(source: &Value, strategy: &Strategy, scaling: Scaling) -
                     }
                 }
                 Some(own) => made.lost.push(format!(
-                    "{key}: {value} has no effect beside {ours}: {own}: it is left out."
+                    "{key}: {value} has no effect, because {ours} is {own}, and is removed."
                 )),
             }
         }
@@ -78,12 +78,12 @@ pub(super) fn to_native(source: &Value, strategy: &Strategy, scaling: Scaling) -
     made.take(PROGRESSIVE_CREATE_POD);
     if scaling.partitioned {
         made.lost.push(
-            "partitionedScaling: Kubernetes makes a pod on every new node at once, whatever partition says.".to_owned(),
+            "partitionedScaling: Kubernetes creates a pod on every new node immediately, regardless of partition.".to_owned(),
         );
     }
     if scaling.burst != DEFAULT_BURST {
         made.lost.push(format!(
-            "spec.burstReplicas: {}: Kubernetes makes {DEFAULT_BURST} pods at once.",
+            "spec.burstReplicas: {}: Kubernetes creates {DEFAULT_BURST} pods at once.",
             scaling.burst
         ));
     }
@@ -107,7 +107,7 @@ pub(in crate::ctl) fn nothing_like<'a>(keys: impl Iterator<Item = &'a str>) -> O
         .map(|key| key.trim_start_matches(ANNOTATION_PREFIX))
         .collect();
     let lost = (!lost.is_empty()).then(|| lost.join(", "));
-    lost.map(|lost| format!("The native RollingUpdate has nothing like: {lost}."))
+    lost.map(|lost| format!("Settings without a native equivalent: {lost}."))
 }
 
 /// Converts the translation to the DaemonSet that `ctl eject` leaves: with RollingUpdate and without settings of yurt-ds.

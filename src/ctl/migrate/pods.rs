@@ -6,12 +6,12 @@ use kube::api::ListParams;
 use serde_json::Value;
 
 use super::journal::Journal;
+use super::messages::{self, PodPlace};
 use super::steps::{Migration, selector, text};
-use super::words::{self, PodPlace};
 use crate::core::selector::Selector;
 use crate::ctl::code::Code;
+use crate::ctl::daemonset_api::{api_in, list_advanced, qualified_name};
 use crate::ctl::error::CliError;
-use crate::ctl::kinds::{api_in, list_advanced, unmistakable};
 use crate::ctl::list::list;
 use crate::index::{PodController, SetKey};
 use crate::k8s::{DaemonSet, Pod};
@@ -24,7 +24,7 @@ impl OwnPods {
     /// next to it.
     fn ending(&self) -> Vec<String> {
         let pods = self.0.iter().map(|(pod, _)| pod);
-        let ending = pods.filter(|pod| pod.metadata.deletion_timestamp.is_some());
+        let ending = pods.filter(|pod| pod.is_deleting());
         let ending = ending.filter(|pod| !pod.is_over());
         ending.map(|pod| PodPlace::from_pod(pod).node).collect()
     }
@@ -35,7 +35,7 @@ impl OwnPods {
         pods.sort_by_key(|(pod, _)| pod.metadata.creation_timestamp.as_ref().map(|time| time.0));
         let mut nodes = BTreeSet::new();
         let is_second = |(pod, controller): &&&(Pod, PodController)| {
-            let is_staying = pod.metadata.deletion_timestamp.is_none();
+            let is_staying = !pod.is_deleting();
             let by_revision = *controller == PodController::Revision;
             is_staying
                 && (by_revision || !pod.is_over() && !nodes.insert(PodPlace::from_pod(pod).node))
@@ -46,10 +46,8 @@ impl OwnPods {
 
     /// Returns true if a selector matches one of the pods.
     fn is_any_selected(&self, selector: &Selector) -> bool {
-        self.0.iter().any(|(pod, _)| {
-            let labels = pod.metadata.labels.as_ref();
-            selector.matches(|key: &str| labels?.get(key).map(String::as_str))
-        })
+        let mut pods = self.0.iter();
+        pods.any(|(pod, _)| selector.matches(|key: &str| pod.label(key)))
     }
 }
 
@@ -57,19 +55,21 @@ impl PodPlace {
     fn from_pod(pod: &Pod) -> Self {
         Self {
             node: pod.spec.target_node().unwrap_or_default().to_owned(),
-            pod: pod.metadata.name.clone().unwrap_or_default(),
+            pod: pod.name().to_owned(),
         }
     }
 }
 
 impl Migration<'_> {
     /// Checks that the new DaemonSet would adopt each pod as it is.
-    pub(super) async fn judge_adoption(&self, source: &Value) -> Result<(), CliError> {
+    pub(super) async fn check_adoption(&self, source: &Value) -> Result<(), CliError> {
         let pods = self.own_pods(source).await?;
         match (pods.ending(), pods.second()) {
-            (ending, _) if !ending.is_empty() => Err(self.no(words::ending(&ending))),
-            (_, second) if !second.is_empty() => Err(self.no(words::second(&self.source, &second))),
-            _ => self.judge_neighbours(&pods).await,
+            (ending, _) if !ending.is_empty() => Err(self.no(messages::ending(&ending))),
+            (_, second) if !second.is_empty() => {
+                Err(self.no(messages::second(&self.source, &second)))
+            }
+            _ => self.check_neighbours(&pods).await,
         }
     }
 
@@ -96,23 +96,26 @@ impl Migration<'_> {
     /// Checks that there are still pods for the journal's new DaemonSet to adopt.
     ///
     /// If there are none, the DaemonSet was created again and deleted after the interruption, and the journal is obsolete.
-    pub(super) async fn judge_left(&self, journal: &Journal) -> Result<(), CliError> {
+    pub(super) async fn check_left(&self, journal: &Journal) -> Result<(), CliError> {
         let pods = self.selected_pods(&journal.object).await?;
         let is_left = |pod: &&Pod| {
-            let mut owners = pod.metadata.owner_references.iter().flatten();
-            let owner = owners.find(|owner| owner.controller == Some(true));
-            let is_own = owner.is_none_or(|owner| owner.uid == journal.from);
-            is_own && pod.metadata.deletion_timestamp.is_none()
+            let is_own = pod
+                .controller()
+                .is_none_or(|owner| owner.uid == journal.from);
+            is_own && !pod.is_deleting()
         };
         if pods.iter().any(|pod| is_left(&pod)) {
             Ok(())
         } else {
-            Err(CliError::new(Code::Refused, words::abandoned(&self.target)))
+            Err(CliError::new(
+                Code::Refused,
+                messages::abandoned(&self.target),
+            ))
         }
     }
 
     /// Checks that no other DaemonSet selects the pods. It would adopt them while they have no controller.
-    async fn judge_neighbours(&self, pods: &OwnPods) -> Result<(), CliError> {
+    async fn check_neighbours(&self, pods: &OwnPods) -> Result<(), CliError> {
         let access = &self.context.access;
         let namespace = Some(&*self.source.namespace);
         let api = api_in::<DaemonSet>(access, namespace);
@@ -131,7 +134,7 @@ impl Migration<'_> {
             if Selector::from_json(&set.spec.selector)
                 .is_ok_and(|selector| pods.is_any_selected(&selector))
             {
-                return Err(self.no(words::selected(&unmistakable(&key))));
+                return Err(self.no(messages::selected(&qualified_name(&key))));
             }
         }
         Ok(())

@@ -85,7 +85,7 @@ pub(super) async fn try_rewrite(
     revision: &Value,
 ) -> Result<(), CliError> {
     let name = name(revision);
-    let doing = format!("write controllerrevision {name} anew (dry run)");
+    let doing = format!("replace controllerrevision {name} (dry run)");
     let params = DeleteParams {
         dry_run: true,
         ..DeleteParams::default()
@@ -93,9 +93,9 @@ pub(super) async fn try_rewrite(
     let deletion = Request::new(path(key)).delete(name, &params);
     access.call(&doing, send(access, deletion)).await?;
     // Use another name for the dry run, because the revision still exists.
-    let mut anew = revision.clone();
-    anew["metadata"]["name"] = json!(format!("{name}-anew"));
-    let creation = Request::new(path(key)).create(&posted(true), go_json(&anew).into_bytes());
+    let mut renamed = revision.clone();
+    renamed["metadata"]["name"] = json!(format!("{name}-new"));
+    let creation = Request::new(path(key)).create(&posted(true), go_json(&renamed).into_bytes());
     access.call(&doing, send(access, creation)).await.map(drop)
 }
 

@@ -13,7 +13,7 @@ use super::revisions::{
     self, are_alike, is_controlled_by, is_written, name, number, path, posted, rewritten, send,
 };
 use super::translation::Translation;
-use super::{Purpose, words};
+use super::{Purpose, messages};
 use crate::core::names::{TEMPLATE_GENERATION_ANNOTATION, TEMPLATE_GENERATION_LABEL};
 use crate::core::revision::{data_of, template_in};
 use crate::core::selector::Selector;
@@ -23,8 +23,8 @@ use crate::core::{Mode, SetKind};
 use crate::ctl::access::GLANCE;
 use crate::ctl::code::Code;
 use crate::ctl::context::Context;
+use crate::ctl::daemonset_api::whole;
 use crate::ctl::error::CliError;
-use crate::ctl::kinds::whole;
 use crate::ctl::pause::annotate;
 use crate::ctl::screen::Screen;
 use crate::index::SetKey;
@@ -104,7 +104,7 @@ impl<'a> Migration<'a> {
 
     /// Checks with dry runs whether the migration is possible. Returns the objects to create, or the reason for a refusal.
     pub(super) async fn prepare(&self, source: &Value) -> Result<(Journal, Translation), CliError> {
-        let translation = self.judge(source).await?;
+        let translation = self.preflight(source).await?;
         let stored = self.try_create(&translation.object).await;
         let stored = stored.map_err(|error| self.not_taken(&error))?;
         self.try_delete(source).await?;
@@ -122,7 +122,7 @@ impl<'a> Migration<'a> {
             if journal.held {
                 journal.object["metadata"]["annotations"][PAUSED] = json!("true");
             }
-            journal.revisions = self.in_native_words(source, &stored).await?;
+            journal.revisions = self.in_native_form(source, &stored).await?;
             for revision in &journal.revisions {
                 let (access, key) = (&self.context.access, &self.target);
                 revisions::try_rewrite(access, key, revision).await?;
@@ -162,7 +162,7 @@ impl<'a> Migration<'a> {
             key.kind.api_version()
         );
         match error.failure() {
-            Failure::Gone => CliError::new(Code::Refused, words::not_served(key)),
+            Failure::Gone => CliError::new(Code::Refused, messages::not_served(key)),
             _ => self.context.access.explain(&doing, error),
         }
     }
@@ -206,18 +206,14 @@ impl<'a> Migration<'a> {
 
     /// Returns the revisions that have to be rewritten in Kubernetes' form, the oldest first. `stored` is the native DaemonSet as
     /// the API server would store it.
-    async fn in_native_words(
-        &self,
-        source: &Value,
-        stored: &Value,
-    ) -> Result<Vec<Value>, CliError> {
+    async fn in_native_form(&self, source: &Value, stored: &Value) -> Result<Vec<Value>, CliError> {
         let uid = text(&source["metadata"]["uid"]);
         let mut owned = self.revisions(&selector(source)).await?;
         owned.retain(|revision| is_controlled_by(revision, &uid));
         owned.sort_by_key(|revision| std::cmp::Reverse(number(revision)));
         let present = json!({ "data": data_of(source["spec"]["template"].clone()) });
         let mut taken: Vec<Value> = Vec::new();
-        let mut anew = Vec::new();
+        let mut revisions = Vec::new();
         for revision in owned {
             let template = if are_alike(&revision, &present) {
                 Some(stored["spec"]["template"].clone())
@@ -233,12 +229,15 @@ impl<'a> Migration<'a> {
             }
             if !is_written(&revision, &wanted) {
                 let made = text(&revision["metadata"]["creationTimestamp"]);
-                anew.push((made, rewritten(&revision, &wanted)));
+                revisions.push((made, rewritten(&revision, &wanted)));
             }
             taken.push(wanted);
         }
-        anew.sort_by_key(|(made, revision)| (made.clone(), number(revision)));
-        Ok(anew.into_iter().map(|(_, revision)| revision).collect())
+        revisions.sort_by_key(|(made, revision)| (made.clone(), number(revision)));
+        Ok(revisions
+            .into_iter()
+            .map(|(_, revision)| revision)
+            .collect())
     }
 
     /// Returns the template of an older revision as the API server would store it. `None` if the revision has no template, or the
@@ -301,7 +300,7 @@ impl<'a> Migration<'a> {
                 _ => return Err(Undeleted::Certainly(access.explain(&doing, &error))),
             }
         }
-        let text = "it changed while it was looked at. Try again.";
+        let text = "it changed in the meantime. Try again.";
         Err(Undeleted::Certainly(self.no(text.to_owned())))
     }
 
@@ -312,7 +311,7 @@ impl<'a> Migration<'a> {
         screen: &mut Screen<'_>,
     ) -> Result<Option<Value>, CliError> {
         let begun = tokio::time::Instant::now();
-        let mut is_told = false;
+        let mut is_announced = false;
         loop {
             let found = self.read(&self.source).await?;
             if found
@@ -325,17 +324,16 @@ impl<'a> Migration<'a> {
                 return Err(CliError::new(
                     Code::Failed,
                     format!(
-                        "Kubernetes' garbage collector has not let go of the pods of {} for {}; look whether \
-                         kube-controller-manager runs.",
+                        "Kubernetes' garbage collector has not released the pods of {} for {}. Check that \
+                         kube-controller-manager is running.",
                         self.source,
                         humantime::format_duration(LETTING_GO)
                     ),
                 ));
             }
-            if !is_told && begun.elapsed() >= GLANCE * 6 {
-                let _ =
-                    screen.print("Waiting until kube-controller-manager has let go of its pods.\n");
-                is_told = true;
+            if !is_announced && begun.elapsed() >= GLANCE * 6 {
+                let _ = screen.print("Waiting for kube-controller-manager to release the pods.\n");
+                is_announced = true;
             }
             tokio::time::sleep(GLANCE).await;
         }
@@ -373,7 +371,7 @@ impl<'a> Migration<'a> {
             None => Ok(()),
             Some(_) => Err(CliError::new(
                 Code::Failed,
-                words::applied_beside(&self.source),
+                messages::applied_beside(&self.source),
             )),
         }
     }

@@ -137,10 +137,10 @@ async fn a_daemonset_goes_to_the_other_kind_and_back_and_nobody_is_restarted() {
         assert!(dry.contains(words), "{words}: {dry}");
     }
     assert!(cluster.advanced().get_opt("web").await.unwrap().is_none());
-    let said = world.text("migrate web --to advanced").await;
+    let output = world.text("migrate web --to advanced").await;
     assert!(
-        said.contains("is an Advanced DaemonSet (apps.kruise.io/v1beta1) now"),
-        "{said}"
+        output.contains("is now an Advanced DaemonSet (apps.kruise.io/v1beta1)"),
+        "{output}"
     );
     tokio::time::sleep(A_MOMENT).await;
     assert_eq!(cluster.pods().await, pods);
@@ -151,10 +151,11 @@ async fn a_daemonset_goes_to_the_other_kind_and_back_and_nobody_is_restarted() {
     assert_eq!(world.code("status web --wait").await, Code::Complete);
     let (pods, revisions) = (cluster.pods().await, cluster.revisions().await);
     assert_eq!(revisions.len(), 3);
-    let said = world.text("migrate web --to native").await;
+    let output = world.text("migrate web --to native").await;
     assert!(
-        said.contains("rollingUpdate.maxUnavailable becomes apps.openyurt.io/max-unavailable: 10%"),
-        "{said}"
+        output
+            .contains("rollingUpdate.maxUnavailable becomes apps.openyurt.io/max-unavailable: 10%"),
+        "{output}"
     );
     tokio::time::sleep(A_MOMENT).await;
     assert_eq!(cluster.pods().await, pods);
@@ -171,10 +172,10 @@ async fn a_daemonset_goes_to_the_other_kind_and_back_and_nobody_is_restarted() {
         after.values().all(|(_, hash)| *hash == revisions[1].1),
         "{after:?}"
     );
-    let said = world.text("migrate web --to native").await;
+    let output = world.text("migrate web --to native").await;
     assert!(
-        said.contains("is a DaemonSet of Kubernetes (apps/v1) already"),
-        "{said}"
+        output.contains("is already a native DaemonSet (apps/v1)"),
+        "{output}"
     );
 }
 
@@ -209,10 +210,10 @@ async fn in_the_middle_of_a_rollout_old_pods_stay_old_and_new_ones_new() {
     world.text("migrate web --to native").await;
     tokio::time::sleep(A_MOMENT).await;
     assert_eq!(cluster.pods().await, before);
-    let said = world.text("migrate web --to advanced").await;
+    let output = world.text("migrate web --to advanced").await;
     assert!(
-        said.contains("The yurt-ds controller has not looked at it yet"),
-        "{said}"
+        output.contains("The yurt-ds controller has not processed it yet"),
+        "{output}"
     );
     tokio::time::sleep(A_MOMENT).await;
     assert_eq!(cluster.pods().await, before);
@@ -250,7 +251,7 @@ async fn what_was_begun_is_finished_by_the_same_command() {
         let (_, ended) = world.run("migrate web --to native").await;
         let error = ended.unwrap_err();
         for words in [
-            "kept in the ControllerRevision web-migration",
+            "saved in the ControllerRevision web-migration",
             "yurt-ds ctl migrate default/web --to native",
         ] {
             assert!(error.text.contains(words), "{words}: {error}");
@@ -261,8 +262,11 @@ async fn what_was_begun_is_finished_by_the_same_command() {
         assert_eq!(error.code, Code::Refused);
         let error = world.error("migrate web --to advanced").await;
         assert!(error.text.contains("Finish it first"), "{error}");
-        let said = world.text("migrate web --to native").await;
-        assert!(said.starts_with("default/web was on its way"), "{said}");
+        let output = world.text("migrate web --to native").await;
+        assert!(
+            output.starts_with("The interrupted migration of default/web"),
+            "{output}"
+        );
         tokio::time::sleep(A_MOMENT).await;
         assert_eq!(cluster.pods().await, pods);
         assert_eq!(cluster.revisions().await, revisions);
@@ -329,7 +333,7 @@ async fn there_are_reasons_to_refuse() {
     refused(
         json!({ "metadata": { "ownerReferences": owner } }),
         Code::Refused,
-        "Agent edge makes it",
+        "Agent edge controls it",
     )
     .await;
     world
@@ -359,7 +363,7 @@ async fn there_are_reasons_to_refuse() {
     refused(
         json!({ "metadata": { "annotations": annotations } }),
         Code::Refused,
-        "of that name already",
+        "of the same name exists",
     )
     .await;
 }
@@ -409,10 +413,10 @@ async fn an_advanced_daemonset_is_handed_back_to_kubernetes_by_eject() {
         "{dry}"
     );
     assert!(!manifest.contains("apps.openyurt.io/"), "{dry}");
-    let said = world.text("eject web").await;
+    let output = world.text("eject web").await;
     assert!(
-        said.contains("default/web is handed back to Kubernetes."),
-        "{said}"
+        output.contains("default/web was handed back to Kubernetes."),
+        "{output}"
     );
     tokio::time::sleep(A_MOMENT).await;
     assert_eq!(cluster.pods().await, pods);

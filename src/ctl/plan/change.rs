@@ -45,7 +45,7 @@ impl PlannedChange {
         for text in &args.set {
             let Some((key, value)) = text.split_once('=') else {
                 return Err(usage(format!(
-                    "--set {}: write KEY=VALUE, as --set max-unavailable=20%.",
+                    "--set {}: write KEY=VALUE, such as --set max-unavailable=20%.",
                     cut(text, QUOTED)
                 )));
             };
@@ -61,7 +61,7 @@ impl PlannedChange {
             };
             if container.as_deref() == Some("") || !is_image(image) {
                 return Err(usage(format!(
-                    "--image {}: write [CONTAINER=]IMAGE without spaces, as --image nginx=nginx:1.19.5.",
+                    "--image {}: write [CONTAINER=]IMAGE without spaces, such as --image nginx=nginx:1.19.5.",
                     cut(text, QUOTED)
                 )));
             }
@@ -80,7 +80,7 @@ impl PlannedChange {
             let known = keys().map(|known| &known[ANNOTATION_PREFIX.len()..]);
             let help = suggestion(&near(key, known));
             return Err(usage(format!(
-                "{flag} {}: there is no such setting.{help} All of them: yurt-ds ctl settings",
+                "{flag} {}: there is no such setting.{help} List all settings: yurt-ds ctl settings",
                 cut(key, QUOTED)
             )));
         };
@@ -88,7 +88,7 @@ impl PlannedChange {
         let value = value.filter(|text| text != known.default);
         match self.settings.insert(full, value) {
             Some(other) if self.settings.get(key) != Some(&other) => Err(usage(format!(
-                "{key} is set twice: name it once, in --set or in --unset."
+                "{key} is given more than once. Use it once, in --set or in --unset."
             ))),
             _ => Ok(()),
         }
@@ -158,7 +158,7 @@ impl PlannedChange {
                         suggestion(&near(name, names.iter().map(String::as_str)))
                     ),
                     None => format!(
-                        "--image {image}: which container? There are {}: write CONTAINER={image}.",
+                        "--image {image}: there are several containers: {}. Write CONTAINER={image}.",
                         names.join(", ")
                     ),
                 }));
@@ -167,7 +167,8 @@ impl PlannedChange {
             container["image"] = json!(image);
             if let Some(other) = given.insert(container_name.clone(), image) {
                 return Err(usage(format!(
-                    "--image {image}: container {container_name} already gets {other}. Write one --image for each container ({}).",
+                    "--image {image}: container {container_name} has another new image, {other}. Use --image once \
+                     for each container ({}).",
                     names.join(", ")
                 )));
             }
@@ -179,7 +180,7 @@ impl PlannedChange {
     }
 
     /// Describes the change: one text per setting, image or restart. Empty if nothing changes.
-    pub(super) fn words(&self) -> Vec<String> {
+    pub(super) fn descriptions(&self) -> Vec<String> {
         let setting = |(key, value): (&String, &Option<String>)| {
             let key = key.trim_start_matches(ANNOTATION_PREFIX);
             match value {
@@ -191,10 +192,10 @@ impl PlannedChange {
             Some(name) => format!("image {name}={image}"),
             None => format!("image {image}"),
         };
-        let mut words: Vec<String> = self.settings.iter().map(setting).collect();
-        words.extend(self.images.iter().map(image));
-        words.extend(self.restart.then(|| "a restart".to_owned()));
-        words
+        let mut changes: Vec<String> = self.settings.iter().map(setting).collect();
+        changes.extend(self.images.iter().map(image));
+        changes.extend(self.restart.then(|| "a restart".to_owned()));
+        changes
     }
 }
 
@@ -267,16 +268,19 @@ mod tests {
         assert_eq!(value("paused"), None);
         let typed = PlannedChange::typed(&args(&["maxUnavailable=1"], &["partition"], &[]));
         assert_eq!(
-            typed.unwrap().words(),
+            typed.unwrap().descriptions(),
             ["max-unavailable=1", "without partition"]
         );
         assert_eq!(
-            change.words(),
+            change.descriptions(),
             ["max-unavailable=20%", "without paused", "selector=a=b,c"]
         );
         let default = PlannedChange::typed(&args(&["maintenance-window=always"], &[], &[]));
-        assert_eq!(default.unwrap().words(), ["without maintenance-window"]);
-        for (set, said) in [
+        assert_eq!(
+            default.unwrap().descriptions(),
+            ["without maintenance-window"]
+        );
+        for (set, expected) in [
             ("max-unavailble=1", "Did you mean max-unavailable?"),
             ("max-unavailable", "write KEY=VALUE"),
             ("example.com/x=1", "there is no such setting"),
@@ -288,7 +292,7 @@ mod tests {
         ] {
             let error = PlannedChange::typed(&args(&[set], &[], &[])).unwrap_err();
             assert_eq!(error.code, Code::Usage);
-            assert!(error.text.contains(said), "{error}");
+            assert!(error.text.contains(expected), "{error}");
             assert!(error.text.len() < 200, "{error}");
         }
     }
@@ -344,8 +348,9 @@ mod tests {
             let change = PlannedChange::typed(&args(&[], &[], &["web:2", second])).unwrap();
             let error = change.to_template(&mut template()).unwrap_err();
             assert_eq!(error.code, Code::Usage);
-            let said = "--image web:3: container web already gets web:2. Write one --image for each container";
-            assert!(error.text.starts_with(said), "{error}");
+            let expected = "--image web:3: container web has another new image, web:2. Use --image once for each \
+                container";
+            assert!(error.text.starts_with(expected), "{error}");
         }
         let both = PlannedChange::typed(&args(&[], &[], &["web:2", "first=first:2"])).unwrap();
         assert_eq!(both.to_template(&mut template()), Ok(()));

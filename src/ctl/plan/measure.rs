@@ -661,7 +661,7 @@ mod tests {
         no_room.1.ready_since = None;
         no_room.1.problem = Some(Box::new(PodProblem {
             reason: "Unschedulable".into(),
-            said: "".into(),
+            detail: "".into(),
             restarts: 0,
             ended: 0,
         }));

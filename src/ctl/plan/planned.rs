@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::change::PlannedChange;
 use super::measure::LastRollout;
 use super::row::RevisionChange;
-use super::unplayed::UnplayedPlan;
+use super::without_nodes::PlanWithoutNodes;
 use crate::clock::Clock;
 use crate::core::fleet::in_place::{InPlace, RunningContainer};
 use crate::core::foreign::{SENTENCE, one_line};
@@ -28,8 +28,8 @@ use crate::core::{
 use crate::ctl::access::Access;
 use crate::ctl::budgets::Budgets;
 use crate::ctl::code::Code;
+use crate::ctl::daemonset_api::{decode, whole};
 use crate::ctl::error::CliError;
-use crate::ctl::kinds::{decided_upon, whole};
 use crate::ctl::lookup;
 use crate::ctl::snapshot::RolloutSnapshot;
 use crate::ctl::view::ClusterView;
@@ -68,7 +68,7 @@ impl PlannedRollout {
         key: &SetKey,
         change: &PlannedChange,
         now: Timestamp,
-    ) -> Result<Result<Self, UnplayedPlan>, CliError> {
+    ) -> Result<Result<Self, PlanWithoutNodes>, CliError> {
         let mut view = lookup::load(access, key, now).await?;
         is_plannable(&view, key)?;
         let doing = format!("read DaemonSet {key}");
@@ -85,16 +85,16 @@ impl PlannedRollout {
         if key.is_advanced() {
             accepted(&planned, now).await?;
         }
-        let words = |revision: Option<&Revision>| revision.map(Revision::to_string);
+        let hash = |revision: Option<&Revision>| revision.map(Revision::to_string);
         let revisions = RevisionChange {
-            from: words(current.as_ref()),
-            to: words(to.as_ref()),
+            from: hash(current.as_ref()),
+            to: hash(to.as_ref()),
         };
         if view.unlisted_nodes.is_some() {
-            return Ok(Err(UnplayedPlan::new(
+            return Ok(Err(PlanWithoutNodes::new(
                 key,
                 &view,
-                change.words(),
+                change.descriptions(),
                 revisions,
             )));
         }
@@ -158,8 +158,8 @@ fn current(
         Some(RevisionState::Unknown(behind)) if !key.is_advanced() => Err(CliError::new(
             Code::Progressing,
             format!(
-                "{key} cannot be planned now: Kubernetes' DaemonSet controller has not handled its latest change ({behind:?}). Try \
-                 again in a moment."
+                "{key} cannot be planned now: Kubernetes' DaemonSet controller has not processed its latest change \
+                 ({behind:?}). Try again in a moment."
             ),
         )),
         _ => Ok(None),
@@ -208,7 +208,7 @@ async fn accepted(planned: &Value, now: Timestamp) -> Result<(), CliError> {
         Err(kube::Error::Api(refusal)) if refusal.is_invalid() => Err(CliError::new(
             Code::Invalid,
             format!(
-                "The API server would refuse that: {}.",
+                "The API server would reject this change: {}.",
                 one_line(&refusal.message, SENTENCE)
             ),
         )),
@@ -234,7 +234,7 @@ fn apply(
         .as_str()
         .unwrap_or_default()
         .to_owned();
-    if let Some(set) = decided_upon(key.kind, planned) {
+    if let Some(set) = decode(key.kind, planned) {
         view.index.apply_set(&set);
     }
     let known = view.index.revisions_of(&uid);
@@ -330,7 +330,7 @@ fn new_pod(template: &Value, number: i64) -> Pod {
 
 /// Returns the settings; if they are invalid, the error has the controller's message.
 fn usable(kind: SetKind, set: Value) -> Result<Strategy, CliError> {
-    let set = decided_upon(kind, set);
+    let set = decode(kind, set);
     match set.map(|set| read(&set.settings())) {
         Some(ParsedSettings::Strategy { strategy, .. }) => Ok(*strategy),
         Some(ParsedSettings::Invalid(invalid, _)) => {
@@ -343,7 +343,8 @@ fn usable(kind: SetKind, set: Value) -> Result<Strategy, CliError> {
 fn nothing_to_plan() -> CliError {
     CliError::new(
         Code::NotFound,
-        "Without the annotation update-strategy it would not be managed by yurt-ds: there is nothing to plan.",
+        "Without the annotation update-strategy, yurt-ds would not manage the DaemonSet, so there is nothing to \
+         plan.",
     )
 }
 

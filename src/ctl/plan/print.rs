@@ -46,12 +46,12 @@ pub(super) fn changes(change: &[String]) -> String {
     let (unset, set): (Vec<&str>, Vec<&str>) = set.partition(|word| word.starts_with(UNSET));
     let unset: Vec<&str> = unset.iter().map(|word| &word[UNSET.len()..]).collect();
     let with = [(" with ", set), (" without ", unset)];
-    let with = with.into_iter().filter(|(_, words)| !words.is_empty());
-    let list = |words: Vec<&str>| {
-        let words: Vec<_> = words.iter().map(|word| cut(word, SHOWN)).collect();
-        words.join(", ")
+    let with = with.into_iter().filter(|(_, texts)| !texts.is_empty());
+    let list = |texts: Vec<&str>| {
+        let texts: Vec<_> = texts.iter().map(|word| cut(word, SHOWN)).collect();
+        texts.join(", ")
     };
-    with.map(|(with, words)| format!("{with}{}", list(words)))
+    with.map(|(with, texts)| format!("{with}{}", list(texts)))
         .collect()
 }
 
@@ -87,17 +87,17 @@ fn head(row: &PlanRow) -> String {
     for wait in &row.waits {
         if let Some(until) = &wait.until {
             let (from, why) = (&wait.from, &wait.message);
-            let _ = writeln!(text, "Stands still from {from} until {until}: {why}");
+            let _ = writeln!(text, "Waits from {from} until {until}: {why}");
         }
     }
     if !row.broke.is_empty() {
         let lost = row.broke.join(", ");
-        let _ = writeln!(text, "As if these were lost with the new revision: {lost}.");
+        let _ = writeln!(text, "Nodes assumed to fail with the new revision: {lost}.");
     }
     // No full stop: the message may end with a command that readers copy.
     let _ = writeln!(text, "At the end: {}: {}", row.phase, row.message);
     if row.cut {
-        let _ = writeln!(text, "It is not over then (see --horizon).");
+        let _ = writeln!(text, "The rollout is not complete by then (see --horizon).");
     }
     for line in left(row) {
         let _ = writeln!(text, "  {line}");
@@ -114,7 +114,7 @@ fn pace(row: &PlanRow) -> String {
     let measured_in_place = pace.in_place_seconds;
     if let Some(seconds) = measured_in_place.filter(|_| are_all(ReplacementManner::InPlace)) {
         let (seconds, next) = (exact(seconds), reaction(pace.in_place_reaction));
-        return format!("An update in place takes {seconds} (measured on the last ones).{next}");
+        return format!("An update in place takes {seconds} (measured on recent updates).{next}");
     }
     let measured = match pace.measured_pods {
         0 => "assumed, as there is no pod to measure".to_owned(),
@@ -122,7 +122,7 @@ fn pace(row: &PlanRow) -> String {
             "measured on {pods} {}{}",
             plural(pods, "pod", "pods"),
             if pace.crowded {
-                " that started beside more than these will, so it may be over sooner"
+                " that started together with more pods than planned here, so the rollout may be faster"
             } else {
                 ""
             }
@@ -130,7 +130,7 @@ fn pace(row: &PlanRow) -> String {
     };
     let slow = if row.complete && row.slow_seconds > row.seconds {
         format!(
-            "; were all as slow as the slowest tenth ({}): {}",
+            "; if all were as slow as the slowest tenth ({}): {}",
             exact(pace.slow_start_seconds),
             exact(row.slow_seconds)
         )
@@ -167,13 +167,13 @@ fn reaction(reaction: ReactionTimes) -> String {
 
 /// Returns the nodes that do not run the revision at the end, one line per verdict.
 fn left(row: &PlanRow) -> Vec<String> {
-    let mut words: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    let mut texts: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for left in &row.left {
-        words.entry(left.verdict).or_default().push(&left.node);
+        texts.entry(left.verdict).or_default().push(&left.node);
     }
     let line =
         |(word, nodes): (&str, Vec<&str>)| format!("{word} {}: {}", nodes.len(), named(nodes, 0));
-    words.into_iter().map(line).collect()
+    texts.into_iter().map(line).collect()
 }
 
 fn each(row: &PlanRow, colour: bool) -> String {
@@ -197,7 +197,7 @@ fn folded(row: &PlanRow, colour: bool) -> String {
     for (position, batch) in batches.iter().enumerate() {
         if hidden > 0 && position == BATCHES / 2 {
             table.row(vec![(
-                format!("… {hidden} more (-o wide tells all)"),
+                format!("… {hidden} more (-o wide shows all)"),
                 CellStyle::Faint,
             )]);
         }

@@ -14,19 +14,19 @@ use crate::ctl::snapshot::RolloutSnapshot;
 
 /// Description of the fields of `-o json` and `-o yaml`, for the reference.
 pub(crate) const FIELDS: &str = "\
-Fields of -o json and -o yaml (fields may be added, none is renamed; null where nothing is known):
-  of a plan       kind, namespace, name, change (what was asked for), from and to (revisions; null for one that does
-                  not exist yet), targeted, replaced, batches, begins, ends, seconds, slowSeconds (were every pod as slow
+Fields of -o json and -o yaml (fields may be added, but not renamed; null if unknown):
+  of a plan       kind, namespace, name, change (the requested change), from and to (revisions; null for one that does
+                  not exist yet), targeted, replaced, batches, begins, ends, seconds, slowSeconds (if every pod were as slow
                   as the slowest tenth), pace, steps, waits, broke (names, with --break), left, phase, message, notes,
                   cut (not over at --horizon)
-  of pace         startSeconds, slowStartSeconds, measuredPods, crowded (these started beside more than a plan makes
-                  at once), endSeconds, endMeasured (in the last rollout), reaction (from the end of a pod to the beginning
+  of pace         startSeconds, slowStartSeconds, measuredPods, crowded (these started together with more pods
+                  than the plan starts at once), endSeconds, endMeasured (in the last rollout), reaction (from the end of a pod to the beginning
                   of the next: milliseconds, measured), inPlaceSeconds, inPlaceReaction
-  of a step       node, batch, manner (delete, surge, inPlace, or create where there was none), begins, ready, seconds (from the beginning)
-  of a wait       from, until, phase, reason (of the condition meanwhile; Held where holds of nodes have to end), message
+  of a step       node, batch, manner (delete, surge, inPlace, or create if there was none), begins, ready, seconds (from the beginning)
+  of a wait       from, until, phase, reason (of the condition during the wait; Held if it waits for holds of nodes to end), message
   of left         node, verdict, reason, message: every node that does not run the revision at the end
   without nodes   kind, namespace, name, change, from, to, unknown (nodes), pods, outdated (of another revision than to),
-                  message; nothing is played, and the exit code is 7";
+                  message; nothing is predicted, and the exit code is 7";
 
 /// Time without a new step after which a batch ends, if none of its pods has become Ready.
 const PAUSE: SignedDuration = SignedDuration::from_secs(1);

@@ -322,8 +322,8 @@ async fn what_cannot_be_planned_says_why() {
     ] {
         for key in crate::core::settings::keys() {
             let (text, ended) = world.run(&format!("plan web --set {key}={value}")).await;
-            let said = ended.map_or_else(|error| error.text, |_| text);
-            assert!(said.len() < 700, "{key}: {said}");
+            let output = ended.map_or_else(|error| error.text, |_| text);
+            assert!(output.len() < 700, "{key}: {output}");
         }
     }
     assert_eq!(

@@ -122,7 +122,7 @@ fn the_page_says_what_the_program_does() {
     let known = std::fs::read_to_string(file).unwrap_or_default();
     assert!(
         known == page(),
-        "write it anew: YURT_DS_GOLDEN=1 cargo test --lib reference"
+        "to rewrite it: YURT_DS_GOLDEN=1 cargo test --lib reference"
     );
 }
 

@@ -188,7 +188,7 @@ fn every_state_of_a_node_has_words() {
 
     let problem = |reason: &str, restarts, ended| {
         let problem = PodProblem {
-            said: Default::default(),
+            detail: Default::default(),
             reason: reason.into(),
             restarts,
             ended,
@@ -429,14 +429,14 @@ fn a_pause_of_what_the_guard_stopped_names_both_and_their_order() {
         ..FailureRecord::new("new".into())
     });
     snapshot.plan = decide(&snapshot.strategy, &snapshot.fleet, at(NOW));
-    let said = snapshot.said().sentence();
+    let said = snapshot.sentence().sentence();
     let expected = "paused until an operator resumes it. The guard stopped this revision: the new version failed on 1 node";
     assert!(said.starts_with(expected), "{said}");
     assert!(said.ends_with("after the rollout is resumed"), "{said}");
     // Without `n1` no node waits for the end of the pause. The rollout is stalled, and a first `resume` would only end the pause.
     snapshot.fleet.nodes.remove(0);
     snapshot.plan = decide(&snapshot.strategy, &snapshot.fleet, at(NOW));
-    let said = snapshot.said().sentence();
+    let said = snapshot.sentence().sentence();
     assert!(!said.contains("nevertheless"), "{said}");
 }
 

@@ -114,7 +114,7 @@ async fn a_daemonset_shows_what_holds_and_where_it_comes_from() {
     assert!(
         slip.as_str()
             .unwrap()
-            .contains("apps.openyurt.io/partition may be meant")
+            .contains("similar setting: apps.openyurt.io/partition")
     );
     let set = world.text("settings default/web").await;
     assert_fits(&set);
@@ -130,7 +130,7 @@ async fn a_daemonset_shows_what_holds_and_where_it_comes_from() {
     );
     let flat = flat(&text);
     assert!(flat.contains("max-domains: "), "{text}");
-    assert!(flat.contains("set that, or remove it"), "{text}");
+    assert!(flat.contains("set both, or remove it"), "{text}");
     assert!(
         flat.contains("Note: ") && flat.contains("partitoin has no effect"),
         "{text}"
@@ -157,7 +157,7 @@ async fn every_setting_that_cannot_be_used_is_named_and_the_exit_code_says_so() 
     for said in [
         "apps.openyurt.io/partition is \"-1\", which is negative",
         "apps.openyurt.io/ramp-up is \"0\", which is zero",
-        "; nothing is replaced before the settings are corrected",
+        "; no pod is replaced until the settings are corrected",
     ] {
         assert!(flat(&text).contains(said), "{text}");
     }
@@ -166,7 +166,7 @@ async fn every_setting_that_cannot_be_used_is_named_and_the_exit_code_says_so() 
     world.patch(native).await;
     let (text, ended) = world.run("settings web").await;
     assert_eq!(ended, Ok(Code::Invalid));
-    let note = "Note: spec.updateStrategy.type is \"RollingUpdate\", so the native controller replaces the pods";
+    let note = "Note: spec.updateStrategy.type is \"RollingUpdate\", so Kubernetes replaces the pods itself";
     assert!(flat(&text).contains(note), "{text}");
 }
 

@@ -17,7 +17,7 @@ use crate::sim::cluster::faults::{FaultGuard, RequestInfo};
 use crate::sim::kubelet::Outage;
 use crate::sim::world::start_controller;
 
-const NODES: &str = "node readiness is not known: you may not list nodes";
+const NODES: &str = "node readiness is not known, because you may not list nodes";
 
 fn allows(rule: &Rule, request: &RequestInfo) -> bool {
     let resource = match request.subresource.as_str() {
@@ -102,9 +102,10 @@ async fn a_role_binding_in_one_namespace_is_enough_to_look() {
     let (text, ended) = world.run("status web").await;
     assert_eq!(ended, Ok(Code::Complete));
     assert_eq!(text.matches(NODES).count(), 1, "{text}");
-    let lease = "whether a controller is at work is not known";
+    let lease = "it is not known if a controller is running";
     assert_eq!(text.matches(lease).count(), 1, "{text}");
-    let counted = "  3 pods: 3 current, 0 outdated; 3 Ready\n  wanted on 3 nodes, by its status\n";
+    let counted =
+        "  3 pods: 3 current, 0 outdated; 3 Ready\n  desired: 3 nodes, according to its status\n";
     assert!(text.contains(counted), "{text}");
     let row = world.json("status web").await;
     assert_eq!(row["phase"], "Complete");
@@ -123,8 +124,7 @@ async fn a_role_binding_in_one_namespace_is_enough_to_look() {
     assert!(list.contains("3/3"), "{list}");
     let error = world.error("status").await;
     assert_eq!(error.code, Code::Unreachable);
-    let hint =
-        "You may not list DaemonSets in all namespaces; try one: yurt-ds ctl status -n NAMESPACE.";
+    let hint = "You may not list DaemonSets in all namespaces. Try one namespace: yurt-ds ctl status -n NAMESPACE.";
     assert!(error.text.starts_with(hint), "{error}");
 }
 
@@ -149,10 +149,7 @@ async fn pods_show_how_far_a_rollout_is_where_nodes_may_not_be_listed() {
     assert!(why.contains("(outdated, Ready)"), "{why}");
     assert_eq!(why.matches(NODES).count(), 1, "{why}");
     let why = world.text("why web n9").await;
-    assert!(
-        why.contains("whether there is such a node is not known"),
-        "{why}"
-    );
+    assert!(why.contains("it is not known if this node exists"), "{why}");
     let pod = row["nodes"][1]["pods"][0]["name"].as_str().unwrap();
     let error = world.error(&format!("why web {pod}")).await;
     assert!(
@@ -167,27 +164,27 @@ async fn a_role_binding_in_one_namespace_is_enough_to_act() {
     let world = &rollout.world;
     let _bound = bind(world, "yurt-ds-operator", "default");
     rollout.first_wave().await;
-    let said = world.text("approve web field").await;
+    let output = world.text("approve web field").await;
     assert!(
-        said.contains("Wave field of default/web is approved"),
-        "{said}"
+        output.contains("Wave field of default/web is approved"),
+        "{output}"
     );
     assert_eq!(world.code("status web --wait").await, Code::Complete);
     assert_eq!(world.json("status web").await["podCounts"]["current"], 3);
 
-    let said = world.text("pause web").await;
-    assert!(said.contains("None of its pods is outdated"), "{said}");
+    let output = world.text("pause web").await;
+    assert!(output.contains("None of its pods is outdated"), "{output}");
     let row = world.json("status web").await;
     assert_eq!(row["pause"]["until"], Value::Null);
     assert_eq!(row["pause"]["updatedMeanwhile"], Value::Null);
-    let said = world.text("undo web").await;
-    assert!(said.contains("It is paused"), "{said}");
+    let output = world.text("undo web").await;
+    assert!(output.contains("It is paused"), "{output}");
     assert_eq!(image(world).await, "web:1");
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(world.code("status web").await, Code::Paused);
     assert_eq!(world.code("status web --wait").await, Code::Paused);
-    let said = world.text("resume web").await;
-    assert!(said.contains("3 of its pods are outdated"), "{said}");
+    let output = world.text("resume web").await;
+    assert!(output.contains("3 of its pods are outdated"), "{output}");
     assert_eq!(world.code("settings web").await, Code::Complete);
 }
 
@@ -200,7 +197,7 @@ async fn what_rests_on_nodes_is_not_done_without_them() {
     let first = "default/web with image web:3: 3 of 3 pods are not of the new revision.\n";
     assert!(text.starts_with(first), "{text}");
     assert!(
-        text.contains("not played: you may not list nodes"),
+        text.contains("are not known, because you may not list nodes"),
         "{text}"
     );
     let plan = world.run("plan web --image web:3 -o json").await.0;

@@ -66,13 +66,13 @@ impl Situation {
         assert_eq!(ended, Ok(code), "{text}");
         assert_fits(&text);
         assert!(text.lines().count() <= 24, "{text}");
-        let said = flat(&text);
+        let output = flat(&text);
         for words in words {
-            assert!(said.contains(words), "{words}: {text}");
+            assert!(output.contains(words), "{words}: {text}");
         }
         let is_stopped = matches!(code, Code::Stalled | Code::Silent);
         for moves in ["wait for a free slot", "are being updated"] {
-            assert!(!is_stopped || !said.contains(moves), "{text}");
+            assert!(!is_stopped || !output.contains(moves), "{text}");
         }
         println!("{text}");
         self.explains().await;

@@ -58,7 +58,7 @@ impl HeldBack {
     }
 
     /// Returns the lines about these nodes. `is_done` is true if the rollback has been written.
-    pub(super) fn words(&self, is_done: bool) -> String {
+    pub(super) fn text(&self, is_done: bool) -> String {
         let rest = self.nodes.len().saturating_sub(1);
         let rest = match rest {
             0 => String::new(),
@@ -66,8 +66,12 @@ impl HeldBack {
         };
         let remove = self.remove.as_ref();
         let remove = remove.map_or_else(String::new, |command| {
-            let then = if is_done { "" } else { ", run after undo" };
-            format!("  To roll back without waiting{then}: {command}\n")
+            let then = if is_done {
+                ""
+            } else {
+                ", run this after the undo"
+            };
+            format!("  To roll back these nodes now{then}: {command}\n")
         });
         let next = if self.next.is_empty() {
             String::new()
@@ -111,7 +115,7 @@ fn rolled_back(
     fleet.undone = from;
     for node in &mut fleet.nodes {
         for pod in node.pods.iter_mut() {
-            // A number greater than `newest` is the new number of `to`, which the controller may have assigned by now.
+            // A number greater than `newest` is the new number of `to`, which the controller may already have assigned.
             pod.revision = if pod.number == to.number || pod.number > newest {
                 PodRevision::Current
             } else {

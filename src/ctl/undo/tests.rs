@@ -46,20 +46,20 @@ async fn it_goes_back_step_by_step_and_never_to_what_came_later() {
     let before = set(&world).await;
     let dry = world.text("undo web --dry-run").await;
     assert!(
-        dry.starts_with("default/web would go back from revision 3 ("),
+        dry.starts_with("default/web would be rolled back from revision 3 ("),
         "{dry}"
     );
     assert!(dry.contains(") to revision 2 ("), "{dry}");
     assert!(dry.contains("\n  c: web:3 -> web:2\n"), "{dry}");
     assert_eq!(world.writes(), 0);
-    let said = world.text("undo web").await;
+    let output = world.text("undo web").await;
     assert!(
-        said.starts_with("default/web goes back from revision 3 ("),
-        "{said}"
+        output.starts_with("default/web is rolled back from revision 3 ("),
+        "{output}"
     );
     assert!(
-        said.contains("Follow it: yurt-ds ctl status default/web --watch"),
-        "{said}"
+        output.contains("Follow it: yurt-ds ctl status default/web --watch"),
+        "{output}"
     );
     assert_eq!(world.writes(), 1);
     assert_eq!(image(&world).await, "web:2");
@@ -76,10 +76,10 @@ async fn it_goes_back_step_by_step_and_never_to_what_came_later() {
     let error = world.error("undo web").await;
     assert_eq!(error.code, Code::Refused);
     for words in [
-        "made before the present one",
+        "older than the current one",
         "--to-revision",
         "web:3",
-        "(the present one)",
+        "(current)",
     ] {
         assert!(error.text.contains(words), "{words}: {error}");
     }
@@ -146,7 +146,10 @@ async fn a_second_undo_does_not_go_back_further_while_the_first_is_under_way() {
     tokio::time::sleep(A_MOMENT).await;
     let error = world.error("undo web").await;
     assert_eq!(error.code, Code::Refused);
-    assert!(error.text.contains("that rollout is under way"), "{error}");
+    assert!(
+        error.text.contains("that rollout is in progress"),
+        "{error}"
+    );
 }
 
 /// Checks that a pause or resume is not taken for a rollback. Each write of `ctl` renews the time of its field manager, which may
@@ -195,7 +198,10 @@ async fn a_stall_of_another_revision_lets_no_second_undo_through() {
     world.text("undo web").await;
     tokio::time::sleep(A_MOMENT).await;
     let error = world.error("undo web").await;
-    assert!(error.text.contains("that rollout is under way"), "{error}");
+    assert!(
+        error.text.contains("that rollout is in progress"),
+        "{error}"
+    );
     // The rollout of the restored revision stalls too, so a second undo is allowed.
     let current = world.json("undo web --dry-run --to-revision 1").await["from"]["hash"].clone();
     tell(&current).await;
@@ -280,10 +286,10 @@ async fn what_holds_back_the_rollback_is_named_with_the_way_past_it() {
     world
         .patch(json!({ "metadata": { "annotations": annotations } }))
         .await;
-    let said = world.text("undo web").await;
+    let output = world.text("undo web").await;
     let command = remove("waves");
     for words in [command.as_str().unwrap(), "wave field"] {
-        assert!(said.contains(words), "{words}: {said}");
+        assert!(output.contains(words), "{words}: {output}");
     }
 }
 
@@ -306,7 +312,7 @@ async fn what_was_started_before_its_window_is_not_when_it_is_rolled_back() {
     for words in [
         "would be removed: windows and min-interval apply again.",
         "Held back: node n1 (and 1 more) is outdated, and its maintenance window is closed",
-        "To roll back without waiting, run after undo: yurt-ds ctl start-now default/web\n",
+        "To roll back these nodes now, run this after the undo: yurt-ds ctl start-now default/web\n",
     ] {
         assert!(dry.contains(words), "{words}: {dry}");
     }
@@ -314,13 +320,13 @@ async fn what_was_started_before_its_window_is_not_when_it_is_rolled_back() {
         world.json("undo web --dry-run").await["startNowEnded"],
         hash
     );
-    let said = world.text("undo web").await;
+    let output = world.text("undo web").await;
     for words in [
-        "apps.openyurt.io/start-now, which names revision",
+        "apps.openyurt.io/start-now for revision",
         "is removed: windows and min-interval apply again.",
-        "To roll back without waiting: yurt-ds ctl start-now default/web\n",
+        "To roll back these nodes now: yurt-ds ctl start-now default/web\n",
     ] {
-        assert!(said.contains(words), "{words}: {said}");
+        assert!(output.contains(words), "{words}: {output}");
     }
     assert_eq!(set(&world).await.pointer(annotation), None);
 }
@@ -333,7 +339,7 @@ async fn there_has_to_be_something_to_go_back_to() {
     assert!(
         error
             .text
-            .contains("no revision of it is kept but the present one"),
+            .contains("the only revision that is kept is the current one"),
         "{error}"
     );
     // An error is not rendered as JSON: standard output stays empty in every format.
@@ -344,12 +350,15 @@ async fn there_has_to_be_something_to_go_back_to() {
     assert!(
         error
             .text
-            .contains("has no revision 7. These are kept:\n  1 ("),
+            .contains("has no revision 7. Kept revisions:\n  1 ("),
         "{error}"
     );
-    let said = world.text("undo web --to-revision 1").await;
-    assert!(said.contains("has the template of revision 1 ("), "{said}");
-    assert!(said.contains("already; nothing was changed."), "{said}");
+    let output = world.text("undo web --to-revision 1").await;
+    assert!(
+        output.contains("has the template of revision 1 ("),
+        "{output}"
+    );
+    assert!(output.contains("; nothing was changed."), "{output}");
     assert_eq!(world.error("undo gone").await.code, Code::NotFound);
     assert_eq!(world.writes(), 0);
 }
@@ -368,7 +377,7 @@ async fn what_is_not_known_yet_is_not_undone_unless_it_is_named() {
     let error = world.error("undo web").await;
     assert_eq!(error.code, Code::Refused);
     assert!(
-        error.text.contains("has not handled its latest change"),
+        error.text.contains("has not processed its latest change"),
         "{error}"
     );
     world.text("undo web --to-revision 1").await;
@@ -439,7 +448,7 @@ async fn it_does_not_go_back_to_what_the_guard_stopped_unless_that_is_named() {
     let text = world.text("undo web").await;
     assert!(text.contains("Revision 2 ("), "{text}");
     assert!(
-        text.contains("is passed over, because the guard stopped it; to go there nevertheless: "),
+        text.contains("is skipped, because the guard stopped it. To roll back to it anyway: "),
         "{text}"
     );
     assert_eq!(image(&world).await, "web:1");
@@ -461,7 +470,7 @@ async fn what_was_resumed_is_not_left_to_go_on_unguarded_when_it_comes_again() {
     assert_eq!(dry["resumeEnded"], hash, "{dry}");
     let text = world.text("undo web").await;
     assert!(
-        text.contains("is taken away: it may not go on unguarded."),
+        text.contains("is removed: the guard applies again."),
         "{text}"
     );
     assert_eq!(set(&world).await.pointer(annotation), None);

@@ -30,7 +30,7 @@ impl SetRecord {
         texts: &mut Texts,
         now: Timestamp,
     ) -> RequeueDelay {
-        let uid = PodUid::from(pod.metadata.uid.as_deref().unwrap_or_default());
+        let uid = PodUid::from(pod.uid());
         self.forget_unreadable(&uid);
         let Some(controller) = PodController::new(&pod.metadata, &self.uid) else {
             let gone = if self.remove_pod(&uid) {
@@ -289,7 +289,7 @@ impl SetRecord {
         revisions: &[RevisionFacts],
     ) -> Pods {
         let mut known = std::mem::take(&mut self.pods); // put back at the end
-        let judge = |record: &mut PodRecord| {
+        let classify = |record: &mut PodRecord| {
             let revision = match state {
                 RevisionState::Current(target) => self.revision_of(record, target, revisions),
                 RevisionState::Unknown(_) => PodRevision::Unknown,
@@ -307,14 +307,14 @@ impl SetRecord {
             }
             self.expectations.shown(&record.pod)
         };
-        let mut pods: Pods = known.on_mut(node).iter_mut().map(judge).collect();
+        let mut pods: Pods = known.on_mut(node).iter_mut().map(classify).collect();
         if self.advanced.is_some() && known.on(node).len() > 1 {
-            let spare = pods.spare().map(|pod| pod.uid.clone());
+            let surplus = pods.surplus().map(|pod| pod.uid.clone());
             for pod in pods.iter_mut() {
-                pod.surge = spare.as_ref() == Some(&pod.uid);
+                pod.surge = surplus.as_ref() == Some(&pod.uid);
             }
             for record in known.on_mut(node) {
-                let surge = spare.as_ref() == Some(&record.pod.uid);
+                let surge = surplus.as_ref() == Some(&record.pod.uid);
                 if record.pod.surge != surge {
                     Arc::make_mut(&mut record.pod).surge = surge;
                 }
@@ -334,9 +334,9 @@ impl SetRecord {
     ///
     /// A pod that was rolled back in place from a newer template doesn't count as created from the current one.
     pub(super) fn is_of_template(&self, record: &PodRecord) -> bool {
-        let told = record.generation().zip(self.template_generation.as_deref());
-        let is_taken_back = record.pod.in_place.reverted_from.is_some();
-        !is_taken_back && told.is_none_or(|(pod, template)| pod == template)
+        let generations = record.generation().zip(self.template_generation.as_deref());
+        let is_rolled_back = record.pod.in_place.reverted_from.is_some();
+        !is_rolled_back && generations.is_none_or(|(pod, template)| pod == template)
     }
 
     /// Records whether `node` has no pod (`Some`), and then, whether a pod belongs there. Returns since when this state lasts.

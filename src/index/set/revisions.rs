@@ -9,7 +9,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::SetRecord;
 use crate::core::fleet::in_place::{InPlaceTransition, InPlaceTransitions};
 use crate::core::images::TemplateImage;
-use crate::core::revision::{RevisionFacts, current, earlier, judge};
+use crate::core::revision::{RevisionFacts, classify, current, earlier};
 use crate::core::settings::DEFAULT_IMAGE_PREDOWNLOAD_TIMEOUT;
 use crate::core::{
     NodeName, OnFailure, ParsedSettings, PodRevision, Predownloading, Revision, RevisionState,
@@ -137,7 +137,7 @@ impl SetRecord {
         revisions: &[RevisionFacts],
     ) -> PodRevision {
         let hash = record.hash();
-        match judge(
+        match classify(
             hash.map(Revision::as_str),
             record.generation(),
             target,
@@ -147,7 +147,7 @@ impl SetRecord {
             PodRevision::Unknown if hash.is_some_and(|hash| self.absent.contains(hash)) => {
                 PodRevision::Outdated
             }
-            judged => judged,
+            classified => classified,
         }
     }
 

@@ -126,7 +126,7 @@ fn a_node_comes_into_the_list_when_something_happens_to_it_or_its_time_comes() {
 }
 
 #[test]
-fn trouble_has_everybody_looked_at_and_its_end_only_a_few() {
+fn a_problem_reads_all_nodes_and_its_end_only_a_few() {
     let mut index = outdated(100);
     let (plan, _) = decided(&mut index, 1000);
     let (begun, refused) = plan.actions.split_at(9);

@@ -78,8 +78,8 @@ pub(super) fn refusal_in(status: &Status) -> Option<Refusal> {
     }
     let mut causes = details.causes.iter();
     let cause = causes.find(|cause| cause.reason == CAUSE)?;
-    let said = cause.message.strip_prefix(ABOUT);
-    let budget = said.and_then(|said| said.split(' ').next());
+    let rest = cause.message.strip_prefix(ABOUT);
+    let budget = rest.and_then(|rest| rest.split(' ').next());
     Some(Refusal {
         budget: budget.and_then(named),
         obstruction: match &cause.message {

@@ -203,8 +203,9 @@ impl Connections {
                     warn!(
                         path,
                         seconds = self.late.as_secs(),
-                        "The API server does not answer a watch. A proxy or the API server may limit the streams of a connection \
-                         (--http2-max-streams-per-connection); the gauge yurt_ds_watch_streams_waiting counts such watches"
+                        "The API server does not respond to a watch. The API server or a proxy may limit the streams per \
+                         connection (--http2-max-streams-per-connection). The gauge yurt_ds_watch_streams_waiting counts such \
+                         watches"
                     );
                 }
                 let _waiting = Waiting(&self.waiting);

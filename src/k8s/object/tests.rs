@@ -235,6 +235,7 @@ proptest! {
         for json in [json.as_bytes(), beginning] {
             let _read = read::<Node>(json);
             let _read = read::<Pod>(json);
+            let _read = serde_json::from_slice(json).map(Pod::read_leniently);
             let _read = read::<DaemonSet>(json);
             let _read = read::<AdvancedDaemonSet>(json);
             let _read = read::<ControllerRevision>(json);

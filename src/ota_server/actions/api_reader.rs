@@ -132,7 +132,7 @@ impl ApiReader {
     /// Reads the pod, its DaemonSet and the revisions, concurrently if possible.
     ///
     /// Pod and DaemonSet are always the newest versions. The revisions may come from the API server's cache, because a list of
-    /// the newest ones waits up to 100 ms after any write (since Kubernetes 1.31). If they contradict the pod, [`judge`] returns
+    /// the newest ones waits up to 100 ms after any write (since Kubernetes 1.31). If they contradict the pod, [`evaluate`] returns
     /// `InDoubt`.
     pub(super) async fn look(&self, key: &PodKey, owner: &OwnerReference) -> JudgedPod {
         let set = self.set(&key.namespace, owner, ListParams::default().match_any());
@@ -256,7 +256,7 @@ impl ApiReader {
             } else {
                 BASE
             };
-            warn!(%error, apply, "The service account lacks a permission that these manifests grant");
+            warn!(%error, apply, "The service account lacks a permission; these manifests grant it");
         }
         result
     }
@@ -283,7 +283,7 @@ pub(super) fn requests<K: Resource<DynamicType = ()>>(namespace: &str) -> Reques
 }
 
 /// Evaluates a pod by its DaemonSet and the revisions. `last`: the objects will not be read again, so doubts must be settled.
-pub(super) fn judge(
+pub(super) fn evaluate(
     pod: &NodePod,
     owner: &OwnerReference,
     set: &DaemonSet,

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_name_that_nobody_has_is_not_looked_up_again_for_a_while() {
+    async fn a_missing_pod_is_not_looked_up_again_for_a_while() {
         let pod_lookups = PodLookups::default();
         let mut looks = 0;
         for _ in 0..7 {

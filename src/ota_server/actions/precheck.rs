@@ -8,9 +8,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
 use super::reason::Reason;
 use super::text::{self, ActionVerb};
-use crate::core::names::{KRUISE_GROUP, PULL_IMAGE_FAIL, UNTOLERATED_TAINT};
+use crate::core::names::{KRUISE_GROUP, PULL_IMAGE_FAIL};
+use crate::k8s::Condition;
 use crate::ota_server::answer::Answer;
-use crate::ota_server::pod::{NodePod, NodePodCondition, PodDetails, PodKey};
+use crate::ota_server::pod::{NodePod, PodDetails, PodKey};
 
 /// Owner that creates the pod again after its deletion.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,31 +49,24 @@ pub(super) fn precheck(verb: ActionVerb, node: &str, pod: &NodePod) -> Result<Po
 
 /// Returns true if the pod's conditions offer a new version.
 pub(super) fn needs_upgrade(facts: &PodDetails) -> bool {
-    facts
-        .need_upgrade
-        .as_ref()
-        .is_some_and(NodePodCondition::is_true)
+    facts.need_upgrade.as_ref().is_some_and(Condition::is_true)
 }
 
-/// Returns true if the node would repel a new pod. The controller reads the Node's taints and reports them as reason of
-/// `PodNeedUpgrade`.
+/// Returns true if the node would repel a new pod.
 pub(super) fn is_repelled(facts: &PodDetails) -> bool {
-    let announced = facts.need_upgrade.as_ref();
-    announced.is_some_and(|told| told.is_true() && told.reason == UNTOLERATED_TAINT)
+    let offered = facts.need_upgrade.as_ref();
+    offered.is_some_and(Condition::is_repelled)
 }
 
 /// Returns the condition `PodImageReady`, unless it names another revision than `PodNeedUpgrade`.
-pub(super) fn image_of(facts: &PodDetails) -> Option<&NodePodCondition> {
-    let target = facts.need_upgrade.as_ref().and_then(NodePodCondition::hash);
-    let image = facts.image_ready.as_ref()?;
-    let stale = target
-        .zip(image.hash())
-        .is_some_and(|(target, pulled)| target != pulled);
-    (!stale).then_some(image)
+pub(super) fn image_of(facts: &PodDetails) -> Option<&Condition> {
+    let (offered, image) = (facts.need_upgrade.as_ref(), facts.image_ready.as_ref()?);
+    let is_stale = offered.is_some_and(|offered| offered.names_other_revision(image));
+    (!is_stale).then_some(image)
 }
 
 /// Returns true if the pull has failed and is not in progress.
-pub(super) fn is_failed(image: &NodePodCondition) -> bool {
+pub(super) fn is_failed(image: &Condition) -> bool {
     !image.is_true() && image.reason == PULL_IMAGE_FAIL
 }
 
@@ -100,12 +94,12 @@ fn is_known(api_version: &str) -> bool {
 }
 
 fn owner(verb: ActionVerb, node: &str, pod: &NodePod) -> Result<PodOwner, Answer> {
-    let Some(first) = pod.facts().owners.first() else {
+    let Some(owner) = &pod.facts().owner else {
         return Err(text::no_owner());
     };
-    let Some(owner) = pod.controller() else {
-        return Err(text::unsupported(&first.kind));
-    };
+    if owner.controller != Some(true) {
+        return Err(text::unsupported(&owner.kind));
+    }
     match (owner.kind.as_str(), verb) {
         ("DaemonSet", _) if is_known(&owner.api_version) => Ok(PodOwner::DaemonSet(owner.clone())),
         ("DaemonSet", _) => {

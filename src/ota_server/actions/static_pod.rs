@@ -49,7 +49,7 @@ impl Actions {
         let map = map.map_err(|error| not_given(verb, key, &config_map, &error))?;
         let data = map.data.unwrap_or_default();
         let manifest = Manifest::choose(&data, &key.namespace, name).map_err(|why| {
-            warn!(pod = %key, %config_map, %why, "The ConfigMap does not hold the manifest of this static pod");
+            warn!(pod = %key, %config_map, %why, "The ConfigMap does not contain the manifest of this static pod");
             verb.not_applied(Reason::ManifestInvalid)
         })?;
         self.write_manifest(verb, &pod, manifest).await
@@ -83,7 +83,7 @@ impl Actions {
         match written {
             Ok(FolderOutcome::Unchanged) => Ok(verb.accepted(key, Reason::Unchanged)),
             Ok(FolderOutcome::Written(file)) => {
-                info!(pod = %key, file, "Replaced the manifest, as the owner of the node asked");
+                info!(pod = %key, file, "Replaced the manifest, as requested by the node owner");
                 self.guarded.wake();
                 Ok(verb.accepted(key, Reason::Started))
             }

@@ -3,10 +3,11 @@
 use http::StatusCode;
 
 use super::reason::Reason;
+use crate::k8s::Condition;
 use crate::k8s::client::{CallError, Failure};
 use crate::ota_server::answer::Answer;
 use crate::ota_server::cloud::is_silent;
-use crate::ota_server::pod::{NodePodCondition, PodKey};
+use crate::ota_server::pod::PodKey;
 
 /// Maximum length of an admission message in an answer, in characters.
 const LONGEST: usize = 400;
@@ -68,10 +69,10 @@ impl ActionVerb {
 
     /// Returns the answer of check 11 if admission rejects the write. The admission message is appended to OpenYurt's text, which
     /// existing programs parse.
-    pub(super) fn refused_by_admission(self, said: &str) -> Answer {
-        let words: Vec<&str> = said.split_whitespace().collect();
-        let said: String = words.join(" ").chars().take(LONGEST).collect();
-        let text = format!("{}, the API server refuses: {said}", self.failed());
+    pub(super) fn refused_by_admission(self, message: &str) -> Answer {
+        let words: Vec<&str> = message.split_whitespace().collect();
+        let message: String = words.join(" ").chars().take(LONGEST).collect();
+        let text = format!("{}, rejected by the API server: {message}", self.failed());
         answer(StatusCode::INTERNAL_SERVER_ERROR, Reason::Refused, text)
     }
 
@@ -116,11 +117,11 @@ pub(super) fn not_read(error: &CallError) -> Answer {
 
 /// Returns the answer of check 6: the images are missing. After a failed pull, a remedy is appended to OpenYurt's text, which
 /// existing programs parse.
-pub(super) fn image_not_ready(key: &PodKey, image: &NodePodCondition, failed: bool) -> Answer {
+pub(super) fn image_not_ready(key: &PodKey, image: &Condition, failed: bool) -> Answer {
     let (reason, cure) = if failed {
         (
             Reason::ImagePullFailed,
-            ". Ask for imagepull again, or for the upgrade with ?force=true to do without it.",
+            ". Request imagepull again, or upgrade with ?force=true to skip this check.",
         )
     } else {
         (Reason::ImageNotReady, "")
@@ -134,13 +135,14 @@ pub(super) fn image_not_ready(key: &PodKey, image: &NodePodCondition, failed: bo
 }
 
 /// Explanation why the node would have no pod after an upgrade.
-pub(super) const REPELLED: &str = "this node has a taint of effect NoSchedule that its DaemonSet does not tolerate, so no new pod would come";
+pub(super) const REPELLED: &str = "this node has a NoSchedule taint that its DaemonSet does not tolerate, so no new pod would \
+                                   be created";
 
 /// Returns the answer if the node would repel the new pod. OpenYurt has no such check.
 pub(super) fn repelled(key: &PodKey) -> Answer {
     let text = format!(
-        "Pre check update pod failed, Pod: {key} is not replaced: {REPELLED}. Take the taint away first, or ask for the \
-         upgrade with ?force=true to be left without a pod."
+        "Pre check update pod failed, Pod: {key} is not replaced: {REPELLED}. Remove the taint first, or upgrade with \
+         ?force=true and have no pod."
     );
     answer(StatusCode::CONFLICT, Reason::UntoleratedTaint, text)
 }

@@ -46,13 +46,6 @@ struct ListedContainer {
     is_init: bool,
 }
 
-/// Returns the containers in the order in which they start.
-fn in_order(spec: PodSpec) -> impl Iterator<Item = ListedContainer> {
-    let listed = |is_init| move |container| ListedContainer { container, is_init };
-    let init = spec.init_containers.into_iter().map(listed(true));
-    init.chain(spec.containers.into_iter().map(listed(false)))
-}
-
 /// The fields of a ControllerRevision that a node owner needs.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
@@ -184,7 +177,11 @@ impl Revisions {
         };
         let known = match found.into_iter().find(is_owned) {
             Some(revision) => {
-                let containers = in_order(revision.data.spec.template.spec);
+                let containers = revision.data.spec.template.spec;
+                let containers = containers.in_order().map(|(container, is_init)| {
+                    let container = container.clone();
+                    ListedContainer { container, is_init }
+                });
                 CachedRevision::Containers(containers.collect())
             }
             None => CachedRevision::AbsentUntil(Instant::now() + ABSENT),
@@ -219,17 +216,20 @@ fn revision_of(pod: &NodePod) -> Option<RevisionKey> {
 /// Returns the containers of a pod with their present and new images. `new`: containers of the new revision, if known.
 fn containers(pod: &NodePod, new: Option<&[ListedContainer]>) -> Vec<Value> {
     let running: k8s::Pod = serde_json::from_str(pod.raw()).unwrap_or_default();
-    let mut statuses = running.status.init_container_statuses;
-    statuses.extend(running.status.container_statuses);
+    let status_of = |name: &str| {
+        let init = running.status.init_container_statuses.iter();
+        let mut statuses = init.chain(&running.status.container_statuses);
+        statuses.find(|status| status.name == name)
+    };
     let image_of = |name: &str| {
         let mut new = new.into_iter().flatten();
         new.find(|listed| listed.container.name == name)
             .map(|listed| &listed.container.image)
     };
-    let present: Vec<ListedContainer> = in_order(running.spec).collect();
-    let mut listed: Vec<Value> = present
-        .iter()
-        .map(|ListedContainer { container, is_init }| {
+    let mut listed: Vec<Value> = running
+        .spec
+        .in_order()
+        .map(|(container, is_init)| {
             let name = &container.name;
             let mut entry = json!({
                 "name": name,
@@ -237,7 +237,7 @@ fn containers(pod: &NodePod, new: Option<&[ListedContainer]>) -> Vec<Value> {
                 "image": container.image,
                 "newImage": image_of(name),
             });
-            let status = statuses.iter().find(|status| status.name == *name);
+            let status = status_of(name);
             if let Some(status) = status.filter(|status| !status.image_id.is_empty()) {
                 entry["imageID"] = json!(status.image_id);
             }
@@ -245,8 +245,8 @@ fn containers(pod: &NodePod, new: Option<&[ListedContainer]>) -> Vec<Value> {
         })
         .collect();
     let comes = |new: &&ListedContainer| {
-        let mut present = present.iter();
-        present.all(|listed| listed.container.name != new.container.name)
+        let mut present = running.spec.in_order();
+        present.all(|(container, _)| container.name != new.container.name)
     };
     let added = new.into_iter().flatten().filter(comes);
     let added = added.map(|ListedContainer { container, is_init }| {

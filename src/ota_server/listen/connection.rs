@@ -172,7 +172,7 @@ fn head_too_slow() -> Answer {
     Answer::new(
         StatusCode::REQUEST_TIMEOUT,
         "HeadTooSlow",
-        "The request did not arrive within 5 seconds: connect when there is something to ask",
+        "The request did not arrive within 5 seconds. Connect again to send a request",
     )
 }
 
@@ -180,7 +180,7 @@ fn version() -> Answer {
     Answer::new(
         StatusCode::HTTP_VERSION_NOT_SUPPORTED,
         "Version",
-        "Only HTTP/1.1 and HTTP/1.0 are spoken here",
+        "This server supports only HTTP/1.1 and HTTP/1.0",
     )
 }
 
@@ -189,6 +189,6 @@ fn crowded() -> Answer {
     Answer::new(
         StatusCode::SERVICE_UNAVAILABLE,
         "Crowded",
-        "There are 256 connections, and this one was silent when another came: connect again to ask",
+        "This idle connection was closed for a new one, because 256 connections are open. Connect again to send a request",
     )
 }

@@ -34,8 +34,8 @@ impl Port {
         } else {
             warn!(
                 %peer,
-                "Closed a connection to the loopback port from another machine; the next ones are logged as debug. \
-                 Check net.ipv4.conf.*.route_localnet and the NAT rules of this node"
+                "Closed a connection to the loopback port from another machine. Further ones are logged at level debug. Check \
+                 net.ipv4.conf.*.route_localnet and the NAT rules of this node"
             );
         }
     }

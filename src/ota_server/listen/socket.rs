@@ -92,8 +92,8 @@ impl Socket {
         if let Some(group) = *group {
             lchown(path, None, Some(group)).with_context(|| {
                 format!(
-                    "cannot give it to the group {group} (--socket-group): the agent must be a member of the group (in a \
-                     pod: runAsGroup or supplementalGroups), or have CAP_CHOWN"
+                    "cannot set its group to {group} (--socket-group): the agent must be a member of the group (in a pod: \
+                     runAsGroup or supplementalGroups), or have CAP_CHOWN"
                 )
             })?;
         }
@@ -134,7 +134,7 @@ fn check_directory(path: &Path) -> Result<()> {
     let directory = match path.parent() {
         Some(parent) if parent != Path::new("") => parent,
         Some(_) => Path::new("."),
-        None => bail!("name a file"),
+        None => bail!("the path must name a file"),
     };
     let shown = directory.display();
     let metadata = fs::metadata(directory)
@@ -145,8 +145,8 @@ fn check_directory(path: &Path) -> Result<()> {
     let mode = metadata.mode() & 0o7777;
     if mode & 0o022 != 0 && mode & 0o1000 == 0 {
         bail!(
-            "other users may write to the directory {shown} (mode {mode:04o}), so they could put a socket of their own \
-             there; take that right away: chmod go-w {shown}"
+            "other users may write to the directory {shown} (mode {mode:04o}), so they could replace the socket. Remove that \
+             right: chmod go-w {shown}"
         );
     }
     Ok(())
@@ -160,16 +160,17 @@ async fn make_room(path: &Path) -> Result<()> {
         Err(error) => return Err(error.into()),
     };
     if !found.file_type().is_socket() {
-        bail!("the path exists and is not a socket; remove it, or give another path");
+        bail!("the path exists and is not a socket; remove it, or use another path");
     }
     match tokio::time::timeout(PROBE, UnixStream::connect(path)).await {
         Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => {
-            fs::remove_file(path).context("cannot remove the socket that a killed process left")
+            fs::remove_file(path).context("cannot remove the socket of a process that ended")
         }
         Ok(Err(error)) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Ok(Err(error)) => Err(error).context("the path is a socket that cannot be replaced"),
+        Ok(Err(error)) => Err(error)
+            .context("cannot connect to the socket that exists there, so it is not replaced"),
         Ok(Ok(_)) | Err(_) => {
-            bail!("another process listens there; does another ota-server run on this node?")
+            bail!("another process listens there. Is another ota-server running on this node?")
         }
     }
 }
@@ -284,7 +285,7 @@ mod tests {
         assert_eq!(fs::read_to_string(path("file")).unwrap(), "kept");
         let _datagram = UnixDatagram::bind(path("datagram")).unwrap();
         let text = refused(&at(path("datagram"))).await;
-        assert!(text.contains("cannot be replaced"), "{text}");
+        assert!(text.contains("is not replaced"), "{text}");
         assert!(path("datagram").exists());
     }
 

@@ -65,8 +65,8 @@ mod tests {
 
     fn kept(cache: &PodCache) -> Vec<String> {
         let pods = cache.pods().unwrap_or_default();
-        let told = |pod: &NodePod| format!("{} {}", pod.key(), pod.facts().resource_version);
-        pods.iter().map(told).collect()
+        let shown = |pod: &NodePod| format!("{} {}", pod.key(), pod.facts().resource_version);
+        pods.iter().map(shown).collect()
     }
 
     #[test]
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_sees_half_of_the_first_list_and_one_that_breaks_off_leaves_what_was_known() {
+    fn no_reader_sees_a_partial_list_and_an_interrupted_one_changes_nothing() {
         let cache = PodCache::default();
         let mut relist = cache.relist();
         relist.take(pod("a/1", 1));

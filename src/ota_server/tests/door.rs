@@ -210,7 +210,7 @@ async fn bad_requests_are_answered_with_a_sentence_and_without_the_api_server() 
 }
 
 #[tokio::test]
-async fn five_hundred_silent_connections_keep_nobody_out() {
+async fn five_hundred_silent_connections_block_no_other_client() {
     let (_world, agent) = real().await;
     let door = open(agent).await;
     let mut silent = Vec::new();
@@ -224,7 +224,7 @@ async fn five_hundred_silent_connections_keep_nobody_out() {
     let mut first = String::new();
     silent[0].read_to_string(&mut first).await.unwrap();
     assert!(first.starts_with("HTTP/1.1 503 "), "{first}");
-    assert!(first.contains("connect again to ask"), "{first}");
+    assert!(first.contains("Connect again to send a request"), "{first}");
 }
 
 /// Opens one in-memory connection to an agent, in virtual time.

@@ -119,7 +119,9 @@ fn is_patient(asked: &[(f64, String)], minutes: u64, requests: usize) {
 async fn a_pod_that_cannot_be_read_costs_only_itself() {
     let list = format!(r#"{{"metadata":{{"resourceVersion":"4"}},"items":[{ODD},{GOOD},3,{{}}]}}"#);
     let broken = GOOD.replace(r#""5""#, r#""8","ownerReferences":7"#);
-    let next = GOOD.replace("good", "next").replace(r#""5""#, r#""9""#);
+    let next = GOOD
+        .replace("good", "next")
+        .replace(r#""5""#, r#""9","labels":7"#);
     let events = format!(
         "{{\"type\":\"ADDED\",\"object\":{next}}}\n{{\"type\":\"MODIFIED\",\"object\":{broken}}}\ngarbage\n"
     );

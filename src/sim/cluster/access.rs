@@ -38,7 +38,7 @@ impl AccessRules {
     }
 
     fn allows(&self, request: &RequestInfo) -> bool {
-        self.rules.judge(request) == Fault::Pass
+        self.rules.of(request) == Fault::Pass
     }
 
     /// Returns a 403 with RBAC's message for a denied request.

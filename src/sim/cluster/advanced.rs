@@ -136,13 +136,12 @@ const CONDITION: Shape = Shape::Fields(&[
 ]);
 
 fn label_key(text: &str) -> Option<&'static str> {
-    (!is_label_key(text))
-        .then_some("must be the key of a label, for example app or example.com/app")
+    (!is_label_key(text)).then_some("must be a valid label key, for example app or example.com/app")
 }
 
 fn label_value(text: &str) -> Option<&'static str> {
     (!is_label_value(text)).then_some(
-        "must be the value of a label: at most 63 letters, digits, '-', '_' or '.', with a letter or digit at both ends",
+        "must be a valid label value: at most 63 letters, digits, '-', '_' or '.', with a letter or digit at both ends",
     )
 }
 
@@ -156,7 +155,7 @@ fn container_name(text: &str) -> Option<&'static str> {
 }
 
 fn not_empty(text: &str) -> Option<&'static str> {
-    text.is_empty().then_some("must name an image")
+    text.is_empty().then_some("must be an image")
 }
 
 fn instant(text: &str) -> Option<&'static str> {
@@ -173,7 +172,7 @@ fn share(value: &Value) -> Option<&'static str> {
         None => false,
     };
     (!fits).then_some(
-        "must be a number of nodes that is not negative, or a percentage from 0% to 100%, for example 5 or 10%",
+        "must be a number of nodes, 0 or more, or a percentage from 0% to 100%, for example 5 or 10%",
     )
 }
 
@@ -187,7 +186,7 @@ fn burst(value: &Value) -> Option<&'static str> {
         None => false,
     };
     (!fits).then_some(
-        "must be a number of pods from 1, or a percentage from 1%, for example 250 or 10%; to stop a rollout, set \
+        "must be a number of pods, at least 1, or a percentage, at least 1%, for example 250 or 10%; to stop a rollout, set \
          updateStrategy.rollingUpdate.paused to true",
     )
 }
@@ -275,7 +274,7 @@ fn rules(spec: &Value, old: Option<&Value>, causes: &mut Vec<StatusCause>) {
         refuse(
             "selector",
             selector,
-            "cannot change: pods of the old selector would be left alone; make a DaemonSet of another name, and delete this one",
+            "is immutable: pods of the old selector would be orphaned; create a DaemonSet with another name, and delete this one",
         );
     }
     let nodes = "updateStrategy/rollingUpdate/selector";
@@ -287,13 +286,14 @@ fn rules(spec: &Value, old: Option<&Value>, causes: &mut Vec<StatusCause>) {
         Ok(selects) if selects.is_empty() => refuse(
             "selector",
             selector,
-            "must name at least one label, and would take every pod otherwise: set matchLabels to labels that stand in \
-             template.metadata.labels too",
+            "must have at least one label, because it would select every pod otherwise: set matchLabels to labels of \
+             template.metadata.labels",
         ),
         Ok(wanted) if !selects(&wanted, &spec["template"]) => refuse(
             "template",
             &spec["template"]["metadata"]["labels"],
-            "its labels must match the selector: change template.metadata.labels until all that the selector says holds",
+            "its labels must match the selector: change template.metadata.labels so that they meet all requirements of the \
+             selector",
         ),
         // A selector that matches the template is valid. One that cannot be parsed was reported above.
         Ok(_) | Err(_) => {}
@@ -353,14 +353,14 @@ fn pods(pod: &Value, refuse: &mut impl FnMut(&str, &Value, &str)) {
         refuse(
             "template.spec.restartPolicy",
             &pod["restartPolicy"],
-            "must be Always, for pods of a DaemonSet never end: remove it",
+            "must be Always, because pods of a DaemonSet never end: remove it",
         );
     }
     if !pod["activeDeadlineSeconds"].is_null() {
         refuse(
             "template.spec.activeDeadlineSeconds",
             &pod["activeDeadlineSeconds"],
-            "must not be set, for pods of a DaemonSet never end: remove it",
+            "must not be set, because pods of a DaemonSet never end: remove it",
         );
     }
     let containers = pod["containers"].as_array();
@@ -389,17 +389,17 @@ fn rolling_update(strategy: &Value, refuse: &mut impl FnMut(&str, &Value, &str))
     // `Surging` without maxSurge is valid, because maxSurge then has a default.
     let has_budget = surging && !is_set("maxSurge");
     let why = if unavailable && surge {
-        "maxUnavailable and maxSurge cannot both be more than 0: the new pod of a node starts either after the old one \
-         went, or before; remove one of them"
+        "maxUnavailable and maxSurge cannot both be more than 0: the new pod of a node starts either after or before the \
+         deletion of the old one; remove one of them"
     } else if (is_set("maxUnavailable") || is_set("maxSurge"))
         && !(unavailable || surge || has_budget)
     {
-        "maxUnavailable and maxSurge are both 0, and no pod could be replaced: set maxUnavailable to 1 or more, or \
-         maxSurge; to stop a rollout, set paused to true"
+        "maxUnavailable and maxSurge are both 0, so no pod could be replaced: set one of them to 1 or more; to stop a \
+         rollout, set paused to true"
     } else if rolling["rollingUpdateType"] == "InPlaceIfPossible" && surge {
-        "a pod that is updated in place has no second one beside it: remove maxSurge, or set rollingUpdateType to Standard"
+        "maxSurge is not supported for in-place updates: remove maxSurge, or set rollingUpdateType to Standard"
     } else if surging && unavailable {
-        "Surging starts the new pod before the old one goes: remove maxUnavailable, or set rollingUpdateType to Standard"
+        "Surging starts the new pod before the old one is deleted: remove maxUnavailable, or set rollingUpdateType to Standard"
     } else {
         return;
     };

@@ -86,7 +86,7 @@ fn checked(
     for (field, pointer) in [("apiVersion", "/apiVersion"), ("kind", "/kind")] {
         if config.text(pointer).is_empty() {
             return Err(ApiFailure::bad_request(format!(
-                "error decoding patch: the field {field} has to be given"
+                "error decoding patch: the field {field} is required"
             )));
         }
     }

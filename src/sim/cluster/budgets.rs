@@ -66,9 +66,9 @@ fn tally(store: &Store, budget: &Value, now: Timestamp) -> Result<Value, String>
     let (expected, desired) = wanted(&budget["spec"], &pods)?;
     let mut status = budget["status"].clone();
     let still_expected = |pod: &&&Value| {
-        let told = status["disruptedPods"][pod.name()].as_str();
-        let told = told.and_then(|told| told.parse::<Timestamp>().ok());
-        !pod.is_terminating() && told.is_some_and(|told| now.duration_since(told) < EXPECTED)
+        let evicted_at = status["disruptedPods"][pod.name()].as_str();
+        let evicted_at = evicted_at.and_then(|at| at.parse::<Timestamp>().ok());
+        !pod.is_terminating() && evicted_at.is_some_and(|at| now.duration_since(at) < EXPECTED)
     };
     let gone: Map<String, Value> = pods
         .iter()
@@ -96,11 +96,18 @@ fn tally(store: &Store, budget: &Value, now: Timestamp) -> Result<Value, String>
     status["observedGeneration"] = generation.clone();
     let gone = Some(gone).filter(|gone| !gone.is_empty());
     status.set_or_remove("disruptedPods", gone.map(Value::Object));
-    let (told, reason) = match allowed {
+    let (condition_status, reason) = match allowed {
         0 => ("False", "InsufficientPods"),
         _ => ("True", "SufficientPods"),
     };
-    allow(&mut status, told, reason, "", Some(generation), now);
+    allow(
+        &mut status,
+        condition_status,
+        reason,
+        "",
+        Some(generation),
+        now,
+    );
     Ok(status)
 }
 
@@ -146,7 +153,7 @@ fn scale(pods: &[&Value]) -> Result<i64, String> {
 /// Sets the condition that reports if disruptions are allowed.
 fn allow(
     status: &mut Value,
-    told: &str,
+    condition_status: &str,
     reason: &str,
     message: &str,
     generation: Option<Value>,
@@ -155,12 +162,12 @@ fn allow(
     let before = status["conditions"].as_array();
     let before = before.into_iter().flatten();
     let mut before = before
-        .filter(|have| have["type"] == "DisruptionAllowed" && have["status"] == told)
+        .filter(|have| have["type"] == "DisruptionAllowed" && have["status"] == condition_status)
         .map(|have| have["lastTransitionTime"].clone());
     let since = before.next().unwrap_or_else(|| seconds(now).into());
     let mut condition = json!({
         "type": "DisruptionAllowed",
-        "status": told,
+        "status": condition_status,
         "reason": reason,
         "message": message,
         "lastTransitionTime": since,

@@ -72,7 +72,7 @@ impl Faults {
     }
 
     /// Returns the fault for a request.
-    pub(crate) fn judge(&self, request: &RequestInfo) -> Fault {
+    pub(crate) fn of(&self, request: &RequestInfo) -> Fault {
         let rules: Vec<Rule> = lock(&self.rules).values().cloned().collect();
         rules
             .iter()

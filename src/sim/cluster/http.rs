@@ -69,7 +69,7 @@ where
             Err(ApiFailure::too_large(BODY_LIMIT))
         }
         Err(error) => Err(ApiFailure::bad_request(format!(
-            "the body of the request could not be read: {error}"
+            "the request body could not be read: {error}"
         ))),
     }
 }
@@ -153,7 +153,7 @@ impl ApiServer {
             return missing;
         }
         ApiFailure::of_status(501, None).saying(format!(
-            "the embedded cluster runs no containers, so {}/{} does not exist here; use a real cluster for it",
+            "the embedded cluster runs no containers and does not serve {}/{}; use a real cluster for it",
             target.resource.plural, target.subresource
         ))
     }
@@ -500,7 +500,7 @@ fn decode_body(content: &str, body: &Bytes) -> Result<Value, ApiFailure> {
         Value::Object(_) => Ok(value),
         Value::Null => Ok(json!({})),
         _ => Err(ApiFailure::bad_request(
-            "couldn't get version/kind; json parse error: the body has to be an object",
+            "couldn't get version/kind; json parse error: the body must be an object",
         )),
     }
 }

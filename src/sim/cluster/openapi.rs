@@ -8,8 +8,8 @@ use serde_json::{Map, Value, json};
 use super::resources::{group_versions, served};
 
 /// Text shown by `kubectl explain`.
-const NO_FIELDS: &str = "The embedded cluster checks fields but does not describe them: ask a real cluster, or see \
-    https://kubernetes.io/docs/reference/kubernetes-api/";
+const NO_FIELDS: &str = "The embedded cluster validates fields but has no descriptions of them. Use a real cluster, or see \
+                         https://kubernetes.io/docs/reference/kubernetes-api/";
 
 /// Returns the document at a path under `/openapi/`; `None` if there is none. `custom` is true if Advanced DaemonSets are
 /// installed.

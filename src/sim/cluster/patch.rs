@@ -55,7 +55,7 @@ fn lenient(object: &Value, operation: PatchOperation) -> PatchOperation {
 pub(crate) fn merge(object: &Value, patch: &Value) -> Result<Value, ApiFailure> {
     if !patch.is_object() {
         return Err(ApiFailure::bad_request(
-            "error decoding patch: a merge patch has to be an object",
+            "error decoding patch: a merge patch must be an object",
         ));
     }
     let mut patched = object.clone();
@@ -67,7 +67,7 @@ pub(crate) fn merge(object: &Value, patch: &Value) -> Result<Value, ApiFailure> 
 pub(crate) fn strategic(object: &Value, patch: &Value) -> Result<Value, ApiFailure> {
     let Value::Object(patch) = patch else {
         return Err(ApiFailure::bad_request(
-            "error decoding patch: a strategic merge patch has to be an object",
+            "error decoding patch: a strategic merge patch must be an object",
         ));
     };
     let mut patched = object.clone();
@@ -266,7 +266,7 @@ fn merge_item(
 ) -> Result<(), ApiFailure> {
     let Value::Object(patch) = item else {
         return Err(ApiFailure::bad_request(format!(
-            "error decoding patch: an entry of {key} has to be an object"
+            "error decoding patch: an entry of {key} must be an object"
         )));
     };
     let identity = &item[merge_key];

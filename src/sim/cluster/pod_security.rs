@@ -110,13 +110,13 @@ mod tests {
         let strict = json!({ "metadata": { "labels": { ENFORCE: "restricted" } } });
         let plain = json!({ "spec": { "containers": [{ "name": "prepull-0" }] } });
         // Message of a Kubernetes 1.36 API server.
-        let said = "violates PodSecurity \"restricted:latest\": allowPrivilegeEscalation != false (container \
+        let message = "violates PodSecurity \"restricted:latest\": allowPrivilegeEscalation != false (container \
                     \"prepull-0\" must set securityContext.allowPrivilegeEscalation=false), unrestricted capabilities \
                     (container \"prepull-0\" must set securityContext.capabilities.drop=[\"ALL\"]), runAsNonRoot != true \
                     (pod or container \"prepull-0\" must set securityContext.runAsNonRoot=true), seccompProfile (pod or \
                     container \"prepull-0\" must set securityContext.seccompProfile.type to \"RuntimeDefault\" or \
                     \"Localhost\")";
-        assert_eq!(violation(&strict, &plain).as_deref(), Some(said));
+        assert_eq!(violation(&strict, &plain).as_deref(), Some(message));
         assert_eq!(violation(&json!({}), &plain), None);
         let modest = json!({ "spec": {
             "securityContext": { "runAsNonRoot": true, "seccompProfile": { "type": "RuntimeDefault" } },

@@ -90,12 +90,12 @@ pub(crate) fn decode(body: &[u8]) -> Result<Value, ApiFailure> {
 }
 
 fn broken() -> ApiFailure {
-    ApiFailure::bad_request("the body of the request is broken protobuf")
+    ApiFailure::bad_request("the request body is not valid protobuf")
 }
 
 fn unknown(what: &str) -> ApiFailure {
     ApiFailure::unsupported_media_type(format!(
-        "{what} is not understood in protobuf here; send application/json instead (kubectl create -f does)"
+        "the embedded cluster does not support {what} in protobuf; send application/json instead (kubectl create -f does)"
     ))
 }
 

@@ -51,9 +51,7 @@ pub(crate) fn route(path: &str, custom: bool) -> Result<ApiRoute, ApiFailure> {
         .map(|segment| decode(segment, false))
         .collect();
     let segments = segments.ok_or_else(|| {
-        ApiFailure::bad_request(format!(
-            "the path {path:?} has an invalid escape; write it as %XX"
-        ))
+        ApiFailure::bad_request(format!("the path {path:?} has an invalid escape; use %XX"))
     })?;
     let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
     let target = match segments.as_slice() {
@@ -106,7 +104,7 @@ impl Query {
             let decoded = decode(key, true).zip(decode(value, true));
             let (key, value) = decoded.ok_or_else(|| {
                 ApiFailure::bad_request(format!(
-                    "the query parameter {pair:?} has an invalid escape; write it as %XX"
+                    "the query parameter {pair:?} has an invalid escape; use %XX"
                 ))
             })?;
             parameters.entry(key).or_insert(value);

@@ -302,7 +302,7 @@ impl ApiFailure {
                 "Timeout",
                 "the server was unable to return a response in the time allotted",
             ),
-            _ => ("", "the server answered with a fault"),
+            _ => ("", "the server returned an error"),
         };
         let mut failure = Self::new(code, reason, message);
         failure.retry_after = retry_after;

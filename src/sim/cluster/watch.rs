@@ -131,7 +131,7 @@ impl Watch {
             StoreSignal::Bookmark(version) => Ok(bookmark(&self.manner, version, false)),
             StoreSignal::Disconnect => Err(io::Error::new(
                 io::ErrorKind::ConnectionReset,
-                "the connection of this watch broke",
+                "the connection of this watch was interrupted",
             )),
         })
     }

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use super::history::{self, History};
 use super::manage::{ManagePlan, ManagedNode, ManagedView};
 use super::options::DaemonSetsOptions;
-use super::pods::{self, by_node};
+use super::pods::by_node;
 use super::set::Set;
 use super::write::{DaemonSetWrite, DaemonSetWriter, NativeWriteAnswer};
 use super::{status, template};
@@ -216,7 +216,10 @@ impl DaemonSetsController {
     }
 
     fn pod_changed(&mut self, change: &WatchedChange<Pod>) {
-        let owner = |pod: &Pod| pods::owner(pod).unwrap_or_default().to_owned();
+        let owner = |pod: &Pod| {
+            pod.controller()
+                .map_or_else(String::new, |owner| owner.uid.clone())
+        };
         let now = self.pods.get(&change.key);
         let before = change.before.as_ref().map(owner);
         let after = now.map(owner);
@@ -358,7 +361,7 @@ impl DaemonSetsController {
             self.pods_to_write(&view, &mut next);
             if next.writes.is_empty() {
                 let live = |hash: &str| {
-                    let of = |pod: &&Pod| pods::label(pod, REVISION_HASH_LABEL) == Some(hash);
+                    let of = |pod: &&Pod| pod.label(REVISION_HASH_LABEL) == Some(hash);
                     mine.iter().any(of)
                 };
                 next.writes = history::superfluous(set, &old, live);
@@ -409,11 +412,11 @@ impl DaemonSetsController {
         let keys = |owner: &str| self.owned.get(owner).into_iter().flatten();
         let pods = |owner: &str| keys(owner).filter_map(|key| self.pods.get(key));
         let selected = |pod: &Pod| {
-            let label = |key: &str| pods::label(pod, key);
+            let label = |key: &str| pod.label(key);
             set.selector.as_ref().is_some_and(|s| s.matches(label))
         };
         for pod in pods(&set.uid) {
-            if selected(pod) || pods::is_deleted(pod) {
+            if selected(pod) || pod.is_deleting() {
                 mine.push(pod)
             } else {
                 writes.push(DaemonSetWrite::Pod {
@@ -425,7 +428,7 @@ impl DaemonSetsController {
             }
         }
         let here = |pod: &&Pod| pod.metadata.namespace.as_ref() == Some(&set.namespace);
-        let orphans = pods("").filter(here).filter(|pod| !pods::is_deleted(pod));
+        let orphans = pods("").filter(here).filter(|pod| !pod.is_deleting());
         for pod in orphans.filter(|pod| selected(pod)) {
             writes.push(DaemonSetWrite::Pod {
                 name: key(pod).name,
@@ -442,7 +445,7 @@ impl DaemonSetsController {
     fn relabel(&self, set: &Set, from: &str, to: &str) -> Vec<DaemonSetWrite> {
         let keys = self.owned.get(&set.uid).into_iter().flatten();
         let pods = keys.filter_map(|key| self.pods.get(key));
-        pods.filter(|pod| pods::label(pod, REVISION_HASH_LABEL) == Some(from))
+        pods.filter(|pod| pod.label(REVISION_HASH_LABEL) == Some(from))
             .map(|pod| DaemonSetWrite::Pod {
                 name: key(pod).name,
                 patch: json!({ "metadata": { "labels": { REVISION_HASH_LABEL: to } } }),
@@ -473,7 +476,7 @@ impl DaemonSetsController {
         match result {
             Ok(()) => progress.failures = 0,
             Err(error) => {
-                tracing::debug!(%error, daemonset = key.name, "The DaemonSet controller's writes failed");
+                tracing::debug!(%error, daemonset = key.name, "Writes of the DaemonSet controller failed");
                 progress.failures += 1;
                 let wait = backoff::pause(RETRY, progress.failures, RETRY_MAX);
                 progress.held = Some(Instant::now() + wait);
@@ -544,7 +547,7 @@ fn to_writes(view: &ManagedView<'_>, todo: &ManagePlan<'_>) -> Vec<DaemonSetWrit
         .take(BURST)
         .map(|pod| DaemonSetWrite::DropPod {
             name: key(*pod).name,
-            uid: pod.metadata.uid.clone().unwrap_or_default(),
+            uid: pod.uid().to_owned(),
         });
     create.chain(delete).collect()
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::pods::{ByNode, is_available, is_deleted, is_updated, label, ready_since};
+use super::pods::{ByNode, is_available, is_updated, ready_since};
 use super::set::{NativeStrategy, Set, scaled};
 use crate::core::Labels;
 use crate::core::Targeting;
@@ -65,7 +65,7 @@ impl<'a> ManagedView<'a> {
                 (Targeting::Run, None) => todo.create.push(node),
                 (Targeting::Keep | Targeting::No, None) => {}
                 (Targeting::No, Some(pods)) => {
-                    let live = pods.iter().copied().filter(|pod| !is_deleted(pod));
+                    let live = pods.iter().copied().filter(|pod| !pod.is_deleting());
                     todo.delete.extend(live);
                 }
                 (targeting, Some(pods)) => {
@@ -83,7 +83,7 @@ impl<'a> ManagedView<'a> {
         for (node, pods) in self.pods {
             let unbound = |pod: &&&Pod| pod.spec.node_name.as_deref().unwrap_or("").is_empty();
             if !self.nodes.contains_key(*node) {
-                let lost = pods.iter().filter(unbound).filter(|pod| !is_deleted(pod));
+                let lost = pods.iter().filter(unbound).filter(|pod| !pod.is_deleting());
                 todo.delete.extend(lost);
             }
         }
@@ -99,7 +99,7 @@ impl<'a> ManagedView<'a> {
         may_retry: &mut impl FnMut(&str) -> bool,
     ) -> Vec<&'a Pod> {
         let mut running = Vec::with_capacity(pods.len());
-        for pod in pods.iter().copied().filter(|pod| !is_deleted(pod)) {
+        for pod in pods.iter().copied().filter(|pod| !pod.is_deleting()) {
             match pod.status.phase.as_str() {
                 "Failed" if !may_retry(node) => {}
                 "Failed" => {
@@ -122,7 +122,7 @@ impl<'a> ManagedView<'a> {
         }
         let (new, old): (Vec<&Pod>, Vec<&Pod>) = running
             .iter()
-            .partition(|pod| label(pod, REVISION_HASH_LABEL) == Some(self.hash));
+            .partition(|pod| pod.label(REVISION_HASH_LABEL) == Some(self.hash));
         todo.delete.extend(new.iter().skip(1));
         todo.delete.extend(old.iter().skip(1));
         if let (Some(new), Some(old)) = (new.first(), old.first())
@@ -212,7 +212,7 @@ impl<'a> ManagedView<'a> {
     fn old_and_new(&self, node: &str) -> Option<(Option<&'a Pod>, Option<&'a Pod>)> {
         let (mut old, mut new) = (None, None);
         let pods = self.pods.get(node).into_iter().flatten().copied();
-        for pod in pods.filter(|pod| !is_deleted(pod)) {
+        for pod in pods.filter(|pod| !pod.is_deleting()) {
             let place = if is_updated(pod, self.set, self.hash) {
                 &mut new
             } else {

@@ -12,33 +12,13 @@ use crate::k8s::Pod;
 /// Pods of one DaemonSet by node, each node's oldest pod first.
 pub(super) type ByNode<'a> = BTreeMap<&'a str, Vec<&'a Pod>>;
 
-pub(super) fn is_deleted(pod: &Pod) -> bool {
-    pod.metadata.deletion_timestamp.is_some()
-}
-
-pub(super) fn is_terminal(pod: &Pod) -> bool {
-    matches!(pod.status.phase.as_str(), "Failed" | "Succeeded")
-}
-
-pub(super) fn label<'a>(pod: &'a Pod, key: &str) -> Option<&'a str> {
-    let labels = pod.metadata.labels.as_ref()?;
-    labels.get(key).map(String::as_str)
-}
-
-/// Returns the UID of the pod's controlling owner.
-pub(super) fn owner(pod: &Pod) -> Option<&str> {
-    let owners = pod.metadata.owner_references.as_ref()?;
-    let controls = |owner: &&k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference| {
-        owner.controller == Some(true)
-    };
-    owners.iter().find(controls).map(|owner| owner.uid.as_str())
-}
-
 /// Returns the time at which the pod became Ready; `None` if it is not Ready.
 pub(super) fn ready_since(pod: &Pod) -> Option<Timestamp> {
-    let ready = pod.status.conditions.iter().find(|c| c.kind == "Ready")?;
+    let ready = pod.condition("Ready")?;
     let since = ready.last_transition.as_ref();
-    (ready.status == "True").then(|| since.map_or(Timestamp::MAX, |time| time.0))
+    ready
+        .is_true()
+        .then(|| since.map_or(Timestamp::MAX, |time| time.0))
 }
 
 /// Returns the time from which the pod counts as available if it stays Ready; `None` if it is not Ready.
@@ -58,14 +38,14 @@ pub(super) fn is_available(pod: &Pod, min_ready: Duration, now: Timestamp) -> bo
 /// Returns true if the pod was created from the current template, according to its hash or template generation.
 pub(super) fn is_updated(pod: &Pod, set: &Set, hash: &str) -> bool {
     let generation = set.template_generation.as_deref();
-    label(pod, REVISION_HASH_LABEL) == Some(hash)
-        || generation.is_some() && label(pod, TEMPLATE_GENERATION_LABEL) == generation
+    pod.label(REVISION_HASH_LABEL) == Some(hash)
+        || generation.is_some() && pod.label(TEMPLATE_GENERATION_LABEL) == generation
 }
 
 /// Groups pods by the node on which they run or for which they were created. Pods that were deleted and have ended are ignored.
 pub(super) fn by_node<'a>(pods: impl Iterator<Item = &'a Pod>) -> ByNode<'a> {
     let mut nodes = ByNode::new();
-    for pod in pods.filter(|pod| !(is_deleted(pod) && is_terminal(pod))) {
+    for pod in pods.filter(|pod| !(pod.is_deleting() && pod.is_over())) {
         if let Some(node) = pod.spec.target_node() {
             nodes.entry(node).or_default().push(pod);
         }

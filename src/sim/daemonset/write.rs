@@ -128,15 +128,14 @@ impl DaemonSetWriter {
         let request = request.map_err(Error::BuildRequest)?;
         match self.client.request::<Pod>(request).await {
             Ok(pod) => {
-                let name = pod.metadata.name.as_deref().unwrap_or_default();
-                let note = format!("Created pod: {name}");
+                let note = format!("Created pod: {}", pod.name());
                 self.recorder
                     .record("Normal", "SuccessfulCreate", &note)
                     .await;
                 Ok(NativeWriteAnswer::Pod(Box::new(pod)))
             }
             Err(error) => {
-                let note = format!("Error creating: {}", said(&error));
+                let note = format!("Error creating: {}", message_of(&error));
                 self.recorder.record("Warning", "FailedCreate", &note).await;
                 Err(error)
             }
@@ -157,16 +156,14 @@ impl DaemonSetWriter {
                 self.recorder
                     .record("Normal", "SuccessfulDelete", &note)
                     .await;
-                let going = deleted
-                    .left()
-                    .filter(|pod| pod.metadata.deletion_timestamp.is_some());
+                let going = deleted.left().filter(Pod::is_deleting);
                 Ok(going.map_or(NativeWriteAnswer::PodGone(name), |pod| {
                     NativeWriteAnswer::Pod(Box::new(pod))
                 }))
             }
             Ok(None) => Ok(NativeWriteAnswer::Stale),
             Err(error) => {
-                let note = format!("Error deleting: {}", said(&error));
+                let note = format!("Error deleting: {}", message_of(&error));
                 self.recorder.record("Warning", "FailedDelete", &note).await;
                 Err(error)
             }
@@ -225,7 +222,7 @@ fn stale<T>(result: Result<T, Error>) -> Result<Option<T>, Error> {
 }
 
 /// Returns the message of an error. For an API error, it is the API server's message.
-fn said(error: &Error) -> String {
+fn message_of(error: &Error) -> String {
     match error {
         Error::Api(status) => status.message.clone(),
         other => other.to_string(),

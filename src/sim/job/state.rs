@@ -52,7 +52,7 @@ pub(super) fn next(job: &DynamicObject, pods: &[&Pod], now: Timestamp) -> JobSte
     let phase = |phase: &str| pods.iter().filter(|pod| pod.status.phase == phase).count();
     let counts = Counts {
         active: active.len(),
-        ready: active.iter().filter(|pod| is_ready(pod)).count(),
+        ready: active.iter().filter(|pod| pod.is_ready()).count(),
         succeeded: phase("Succeeded"),
         failed: phase("Failed"),
     };
@@ -257,13 +257,7 @@ fn ended(status: &Value) -> Option<Timestamp> {
 }
 
 fn is_active(pod: &Pod) -> bool {
-    let ended = matches!(pod.status.phase.as_str(), "Succeeded" | "Failed");
-    !ended && pod.metadata.deletion_timestamp.is_none()
-}
-
-fn is_ready(pod: &Pod) -> bool {
-    let ready = |c: &&crate::k8s::Condition| c.kind == "Ready" && c.status == "True";
-    pod.status.conditions.iter().find(ready).is_some()
+    !pod.is_over() && !pod.is_deleting()
 }
 
 /// Returns the time of the latest pod failure, taken from the failed pods' Ready conditions.

@@ -16,9 +16,9 @@ use super::options::KubeletOptions;
 use super::pod::{KubeletPod, NextStep, NodeHandle, PodStage, PodStep};
 
 use super::status;
-use super::view::PodView;
 use super::write::{self, Ack, PodAddress, Request, StatusWriteOutcome, WriteSubject};
 use crate::clock::Clock;
+use crate::sim::pod_view::PodView;
 use crate::sim::queue::Queue;
 use crate::sim::watched::events;
 
@@ -139,9 +139,7 @@ impl KubeletEngine {
         if self.nodes.contains_key(name) {
             act(self)
         } else {
-            ack.fail(format!(
-                "node {name} is none of the fake nodes: add it first"
-            ))
+            ack.fail(format!("node {name} is not a fake node: add it first"))
         }
     }
 
@@ -312,7 +310,7 @@ impl KubeletEngine {
         let up = |node: &&mut KubeletNode| node.online && node.life == life;
         if let Some(node) = self.nodes.get_mut(name).filter(up) {
             node.crashed = true;
-            tracing::debug!(node = name, "A container took its node down");
+            tracing::debug!(node = name, "A container crashed its node");
             let (ack, _) = Ack::new();
             self.offline(name, self.options.offline, &ack);
         }

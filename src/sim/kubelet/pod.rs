@@ -9,9 +9,11 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 
 use super::behaviour::{Behaviour, Rules};
-use super::view::PodView;
 use crate::backoff;
 use crate::core::images::ImageKey;
+use crate::k8s::ContainerStatus;
+use crate::sim::pod_view::{PodView, runs};
+use crate::sim::watched::version;
 
 /// First back-off of a failing pull or container. It doubles up to [`BACK_OFF_MAX`], as in the kubelet.
 const BACK_OFF: Duration = Duration::from_secs(10);
@@ -90,10 +92,10 @@ pub(super) struct KubeletContainer {
     /// `imageID` that another kubelet reported for `ran_image`, before this one took over the pod.
     ///
     /// It is reported as long as the image stays the same.
-    pub(super) told_id: Option<String>,
+    pub(super) reported_id: Option<String>,
     pub(super) state: PodState,
     pub(super) last: Option<PodExit>,
-    pub(super) restarts: i32,
+    pub(super) restarts: i64,
     pub(super) ready: bool,
     /// True if the container ran at least once.
     pub(super) ran: bool,
@@ -190,7 +192,7 @@ impl KubeletContainer {
             name: name.to_owned(),
             image: image.to_owned(),
             ran_image: None,
-            told_id: None,
+            reported_id: None,
             state: PodState::Waiting("ContainerCreating"),
             last: None,
             restarts: 0,
@@ -292,7 +294,7 @@ impl KubeletPod {
     /// Takes over the running containers of a pod that an earlier kubelet started. Returns false if not all of them run.
     fn adopt(&mut self, host: &mut NodeHandle<'_>) -> bool {
         let status = &self.seen.status;
-        let running = |c: &&super::view::ContainerStatusView| c.state.running.is_some();
+        let running = |c: &&ContainerStatus| c.state.running.is_some();
         if status.container_statuses.iter().filter(running).count()
             != self.seen.spec.containers.len()
         {
@@ -305,7 +307,7 @@ impl KubeletPod {
                 .as_ref()
                 .and_then(|r| r.started_at.as_ref());
             let mut wanted = self.seen.spec.containers.iter();
-            let wanted = wanted.find(|wanted| wanted.name == old.name && old.means(&wanted.image));
+            let wanted = wanted.find(|wanted| wanted.name == old.name && runs(old, &wanted.image));
             let image = wanted.map_or(&old.image, |wanted| &wanted.image);
             host.images.insert(image.clone());
             self.containers.push(KubeletContainer {
@@ -316,7 +318,7 @@ impl KubeletPod {
                 ready: old.ready,
                 ran: true,
                 ran_image: Some(old.image.clone()),
-                told_id: Some(old.image_id.clone()).filter(|id| !id.is_empty()),
+                reported_id: Some(old.image_id.clone()).filter(|id| !id.is_empty()),
                 ..KubeletContainer::new(&old.name, image)
             });
         }
@@ -331,7 +333,7 @@ impl KubeletPod {
 
     fn flag_seen(&self, kind: &str, now: Timestamp) -> Flag {
         let seen = self.seen.condition(kind);
-        let since = seen.and_then(|c| c.last_transition_time.as_ref());
+        let since = seen.and_then(|c| c.last_transition.as_ref());
         Flag {
             is: self.seen.is_true(kind),
             since: since.map_or(now, |time| time.0),
@@ -356,8 +358,8 @@ impl KubeletPod {
                 self.replace(index, image, host);
             }
         }
-        self.judge(host.now);
-        let overwritten = self.seen.version() > self.written
+        self.update_readiness(host.now);
+        let overwritten = version(&self.seen) > self.written
             && self.seen.condition("Ready").is_some()
             && self.seen.is_true("Ready") != self.ready.is;
         if overwritten && !self.dirty {
@@ -407,7 +409,7 @@ impl KubeletPod {
                 let current = self.containers.get(index).map(|c| c.life);
                 if self.stage == PodStage::Live && current == Some(life) {
                     self.act(index, act, host);
-                    self.judge(host.now);
+                    self.update_readiness(host.now);
                 }
             }
         }
@@ -521,7 +523,7 @@ impl KubeletPod {
             ImageKey::from_reference(ran) != ImageKey::from_reference(&container.image)
         }) {
             container.ran_image = Some(container.image.clone());
-            container.told_id = None;
+            container.reported_id = None;
         }
         if self.lacks_program(index, &behaviour) {
             let container = &mut self.containers[index];
@@ -540,7 +542,7 @@ impl KubeletPod {
         if let PodState::Terminated(exit) = &container.state {
             container.last = Some(exit.clone());
         }
-        container.restarts += i32::from(container.ran);
+        container.restarts += i64::from(container.ran);
         container.ran = true;
         container.state = PodState::Running { since: host.now };
         container.ready = behaviour.ready_after.is_zero() && !behaviour.never_ready;
@@ -620,7 +622,7 @@ impl KubeletPod {
             self.pull(index, host);
         }
         self.dirty = true;
-        self.judge(host.now);
+        self.update_readiness(host.now);
     }
 
     fn end(&mut self, now: Timestamp) {
@@ -628,11 +630,11 @@ impl KubeletPod {
             container.end(0, now);
         }
         self.stage = PodStage::Stopped;
-        self.judge(now);
+        self.update_readiness(now);
     }
 
     /// Updates the readiness conditions from the containers and the readiness gates.
-    fn judge(&mut self, now: Timestamp) {
+    fn update_readiness(&mut self, now: Timestamp) {
         let all = !self.containers.is_empty() && self.containers.iter().all(|c| c.ready);
         self.dirty |= self.containers_ready.set(all, now);
         let ready = all && self.closed_gates().next().is_none();

@@ -120,7 +120,7 @@ fn container(container: &KubeletContainer) -> Value {
     json!({
         "name": container.name,
         "image": container.ran_image.as_ref().unwrap_or(&container.image),
-        "imageID": container.told_id.clone().or(own_id).unwrap_or_default(),
+        "imageID": container.reported_id.clone().or(own_id).unwrap_or_default(),
         "ready": container.ready,
         "containerID": since.map(|since| container_id(container, since)),
         "started": matches!(container.state, PodState::Running { .. }),

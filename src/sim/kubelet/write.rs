@@ -9,12 +9,13 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
-use kube::{Api, Client, Error, Resource};
+use kube::{Api, Client, Error};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
 use super::options::StatusWrite;
-use super::view::{PodView, version};
+use crate::sim::pod_view::PodView;
+use crate::sim::watched::version;
 
 /// Time limit for a request.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -133,7 +134,7 @@ async fn write_status(
         let pod = api
             .patch_status(&key.name, &PatchParams::default(), &Patch::Strategic(patch))
             .await?;
-        return Ok(pod.version());
+        return Ok(version(&pod));
     };
     let mut pod = pods.get(&key.name).await?;
     tokio::time::sleep(age).await;
@@ -145,7 +146,7 @@ async fn write_status(
     let pod = pods
         .replace_status(&key.name, &PostParams::default(), &pod)
         .await?;
-    Ok(version(pod.meta()))
+    Ok(version(&pod))
 }
 
 /// Replaces the status of a pod that was read, but keeps conditions of types that `status` doesn't contain.
@@ -230,7 +231,7 @@ async fn create_node(client: &Client, name: &str, object: Value) -> kube::Result
     };
     let reported = made.as_ref().and_then(|node| node.status.as_ref());
     if reported.is_some_and(|status| status.conditions.is_some()) {
-        return Ok(made.map_or(0, |node| version(&node.metadata)));
+        return Ok(made.map_or(0, |node| version(&node)));
     }
     patch_node(client, name, &object["status"]).await
 }
@@ -241,7 +242,7 @@ async fn patch_node(client: &Client, name: &str, status: &Value) -> kube::Result
     let node = nodes
         .patch_status(name, &PatchParams::default(), &patch)
         .await?;
-    Ok(version(&node.metadata))
+    Ok(version(&node))
 }
 
 /// Writes the status of a node.
@@ -316,7 +317,7 @@ fn outcome(result: kube::Result<u64>) -> StatusWriteOutcome {
         Ok(version) => StatusWriteOutcome::Done(version),
         Err(Error::Api(status)) if status.is_not_found() => StatusWriteOutcome::Moot,
         Err(error) => {
-            tracing::debug!(%error, "A fake kubelet's request failed");
+            tracing::debug!(%error, "A request of a fake kubelet failed");
             StatusWriteOutcome::Failed
         }
     }

@@ -10,65 +10,21 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, Preconditions};
 use kube::runtime::watcher::Event;
 use kube::{Api, Client, Error};
-use serde::de::IgnoredAny;
-use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::options::NodeLifecycleOptions;
-use super::taints::{NO_EXECUTE, may_stay, readiness, wanted};
+use super::taints::{may_stay, readiness, wanted};
 use crate::clock::Clock;
 use crate::core::names::AUTONOMY;
-use crate::k8s::nullable;
 use crate::sim::kubelet::unknown;
+use crate::sim::pod_view::PodView;
 use crate::sim::queue::Queue;
-use crate::sim::watched::{
-    Cache, WatchEvents, WatchedChange, WatchedKey, WatchedPart, WatchedWrites, events,
-};
+use crate::sim::watched::{Cache, WatchEvents, WatchedChange, WatchedKey, WatchedWrites, events};
 
 /// Delay before a failed write is retried.
 const RETRY: Duration = Duration::from_secs(1);
-
-/// Pod, reduced to the fields that this controller needs.
-type ScheduledPod = WatchedPart<ScheduledPodSpec, ScheduledPodStatus>;
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct ScheduledPodSpec {
-    node_name: String,
-    #[serde(deserialize_with = "of_ends")]
-    tolerations: Vec<Value>,
-}
-
-/// Deserializes tolerations. Keeps only tolerations that can apply to a taint with the effect NoExecute.
-fn of_ends<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Value>, D::Error> {
-    let mut tolerations: Vec<Value> = nullable(deserializer)?;
-    let concerns_ends = |effect: &Value| {
-        effect
-            .as_str()
-            .is_none_or(|effect| ["", NO_EXECUTE].contains(&effect))
-    };
-    tolerations.retain(|toleration| concerns_ends(&toleration["effect"]));
-    Ok(tolerations)
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-struct ScheduledPodStatus {
-    conditions: Vec<ScheduledPodCondition>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-struct ScheduledPodCondition {
-    #[serde(rename = "type")]
-    kind: String,
-    status: String,
-}
-
-/// Lease of a node. Only the fact that it changed is needed, so no fields are read.
-type Heartbeat = WatchedPart<IgnoredAny, IgnoredAny>;
 
 /// Check or action that is planned for a later time.
 enum Due {
@@ -91,7 +47,7 @@ pub(super) struct NodeLifecycleController {
     clock: Clock,
     options: NodeLifecycleOptions,
     nodes: Cache<DynamicObject>,
-    pods: Cache<ScheduledPod>,
+    pods: Cache<PodView>,
     /// Keys of pods by the name of their node.
     lodgers: BTreeMap<String, BTreeSet<WatchedKey>>,
     /// Time of each node's last Lease renewal. Unused if heartbeats come from a pulse.
@@ -134,15 +90,9 @@ impl NodeLifecycleController {
 
     pub(super) async fn run(mut self) {
         let client = || self.client.clone();
-        let (node, pod) = (
-            ApiResource::erase::<Node>(&()),
-            ApiResource::erase::<Pod>(&()),
-        );
+        let node = ApiResource::erase::<Node>(&());
         let mut nodes = events(Api::<DynamicObject>::all_with(client(), &node), "");
-        let mut pods = events(
-            Api::<ScheduledPod>::all_with(client(), &pod),
-            "spec.nodeName!=",
-        );
+        let mut pods = events(Api::<PodView>::all(client()), "spec.nodeName!=");
         let (mut beats, mut pulse) = self.heartbeats();
         loop {
             tokio::select! {
@@ -183,7 +133,7 @@ impl NodeLifecycleController {
     fn heartbeats(
         &mut self,
     ) -> (
-        WatchEvents<Heartbeat>,
+        WatchEvents<Lease>,
         watch::Receiver<BTreeMap<String, Instant>>,
     ) {
         if let Some(pulse) = &self.options.pulse {
@@ -192,8 +142,7 @@ impl NodeLifecycleController {
             return (Box::pin(futures::stream::pending()), receiver);
         }
         self.due.add(self.options.grace, Due::Judge);
-        let lease = ApiResource::erase::<Lease>(&());
-        let api = Api::namespaced_with(self.client.clone(), "kube-node-lease", &lease);
+        let api = Api::namespaced(self.client.clone(), "kube-node-lease");
         let silent = crate::sim::pulse::NodePulse::default();
         (events(api, ""), silent.subscribe())
     }
@@ -260,8 +209,7 @@ impl NodeLifecycleController {
         let Some(pod) = self.pods.get(key) else {
             return;
         };
-        let ready = |c: &ScheduledPodCondition| c.kind == "Ready" && c.status == "True";
-        if !pod.status.conditions.iter().any(ready) {
+        if !pod.is_true("Ready") {
             return;
         }
         let condition = json!({
@@ -326,7 +274,7 @@ impl NodeLifecycleController {
         }
     }
 
-    fn pod_changed(&mut self, change: &WatchedChange<ScheduledPod>) {
+    fn pod_changed(&mut self, change: &WatchedChange<PodView>) {
         if let Some(before) = &change.before
             && let Some(pods) = self.lodgers.get_mut(&before.spec.node_name)
         {
@@ -353,7 +301,7 @@ impl NodeLifecycleController {
         let Some(node) = self.nodes.get(&node) else {
             return;
         };
-        let going = pod.metadata.deletion_timestamp.is_some();
+        let going = pod.is_deleted();
         let stay = may_stay(&pod.spec.tolerations, node, self.clock.now());
         match stay {
             Some(Duration::ZERO) if !going => self.delete(key, None),

@@ -6,10 +6,8 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
+use crate::sim::pod_view::NO_EXECUTE;
 use crate::sim::scheduler::tolerates;
-
-/// Effect of taints that evict pods which don't tolerate them.
-pub(super) const NO_EXECUTE: &str = "NoExecute";
 
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";

@@ -1,20 +1,29 @@
 //! Tests of which images a Job pulls, and of the Job's pod.
 
+use std::time::Duration;
+
 use super::*;
 use crate::core::{PodRef, PullInitiator};
+use crate::index::SetKey;
 
-fn pull() -> Pull {
-    Pull {
-        pod: PodRef {
-            name: "web-x".into(),
-            uid: "u1".into(),
-            resource_version: "7".into(),
+fn request() -> PullRequest {
+    PullRequest {
+        key: SetKey::new("shop", "web"),
+        set_uid: "s1".into(),
+        generation: 1,
+        timeout: Duration::from_secs(300),
+        pull: Pull {
+            pod: PodRef {
+                name: "web-x".into(),
+                uid: "u1".into(),
+                resource_version: "7".into(),
+            },
+            node: "edge-1".into(),
+            revision: "abc".into(),
+            initiator: PullInitiator::Owner,
+            may_start: true,
+            may_report: true,
         },
-        node: "edge-1".into(),
-        revision: "abc".into(),
-        initiator: PullInitiator::Owner,
-        begins: true,
-        tells: true,
     }
 }
 
@@ -125,15 +134,7 @@ fn the_job_is_what_the_daemonset_needs_and_no_more() {
         reference: "web:2".to_owned(),
         policy: Policy::IfNotPresent,
     };
-    let job = job(
-        "image-pre-pull-web-x-abc",
-        "shop",
-        "web",
-        &pull(),
-        Duration::from_secs(300),
-        &template,
-        &[image],
-    );
+    let job = job(&request(), &template, &[image]);
     let expected = json!({
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -196,4 +197,53 @@ fn the_job_is_what_the_daemonset_needs_and_no_more() {
         },
     });
     assert_eq!(job, expected);
+}
+
+#[test]
+fn a_name_is_openyurts_where_it_fits_and_never_too_long() {
+    #[track_caller]
+    fn case(pod: &str, revision: &str, expected: &str) {
+        let name = name_of(pod, revision);
+        assert_eq!(name, expected);
+        assert!(name.len() <= LONGEST_NAME, "{name}");
+    }
+    case(
+        "nginx-daemonset-bwzss",
+        "7f9f6846dc",
+        "image-pre-pull-nginx-daemonset-bwzss-7f9f6846dc",
+    );
+    let fits = "a".repeat(37);
+    case(
+        &fits,
+        "7f9f6846dc",
+        &format!("image-pre-pull-{fits}-7f9f6846dc"),
+    );
+    let long = "a".repeat(38);
+    case(
+        &long,
+        "7f9f6846dc",
+        "image-pre-pull-aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa-8cd909abc0b8600d",
+    );
+    let dotted = format!("{}.{}", "a".repeat(30), "b".repeat(250));
+    let name = name_of(&dotted, "7f9f6846dc");
+    assert!(
+        name.starts_with(&format!("{NAME_PREFIX}{}-", "a".repeat(30))),
+        "{name}"
+    );
+    for before in 20..40 {
+        let name = name_of(&format!("{}.b-{}", "a".repeat(before), "b".repeat(60)), "1");
+        let ends_badly = |part: &str| part.ends_with('-') || part.starts_with('-');
+        assert!(!name.split('.').any(ends_badly), "{name}");
+    }
+}
+
+#[test]
+fn names_that_are_cut_differ_where_the_whole_differs() {
+    let pod = |end: &str| format!("{}-{end}", "a".repeat(60));
+    let names = [
+        name_of(&pod("aaaaa"), "1"),
+        name_of(&pod("aaaab"), "1"),
+        name_of(&pod("aaaaa"), "2"),
+    ];
+    assert!(names[0] != names[1] && names[0] != names[2] && names[1] != names[2]);
 }

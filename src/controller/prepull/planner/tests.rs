@@ -2,10 +2,7 @@
 
 use serde_json::json;
 
-use std::sync::Arc;
-
 use super::*;
-use crate::controller::prepull::DesiredPulls;
 use crate::core::action::PULLS_AT_ONCE;
 use crate::core::names::{PRE_PULL_DAEMONSET, PRE_PULL_POD, PRE_PULL_REVISION};
 use crate::core::{PodRef, Pull, PullInitiator};
@@ -25,20 +22,22 @@ fn pull(pod: &str) -> Pull {
         node: format!("node-{pod}").into(),
         revision: "abc".into(),
         initiator: PullInitiator::Owner,
-        begins: true,
-        tells: true,
+        may_start: true,
+        may_report: true,
     }
 }
 
-fn desired(of: &[(&str, Vec<Pull>)]) -> AllDesiredPulls {
+fn desired(of: &[(&str, Vec<Pull>)]) -> DesiredPulls {
     let one = |(set, pulls): &(&str, Vec<Pull>)| {
-        let desired = DesiredPulls {
-            uid: (*set).into(),
+        let key = SetKey::new("shop", set);
+        let request = |pull: &Pull| PullRequest {
+            key: key.clone(),
+            set_uid: (*set).into(),
             generation: 1,
             timeout: Duration::from_secs(3600),
-            pulls: pulls.clone(),
+            pull: pull.clone(),
         };
-        (SetKey::new("shop", set), Arc::new(desired))
+        (key.clone(), pulls.iter().map(request).collect())
     };
     of.iter().map(one).collect()
 }
@@ -46,10 +45,10 @@ fn desired(of: &[(&str, Vec<Pull>)]) -> AllDesiredPulls {
 /// Returns a store whose first lists of Jobs and pods are complete and empty.
 fn job_store() -> JobStore {
     let mut job_store = JobStore::default();
-    job_store.take_job(Event::Init);
-    job_store.take_job(Event::InitDone);
-    job_store.take_pod(Event::Init);
-    job_store.take_pod(Event::InitDone);
+    job_store.on_job(Event::Init);
+    job_store.on_job(Event::InitDone);
+    job_store.on_pod(Event::Init);
+    job_store.on_pod(Event::InitDone);
     job_store
 }
 
@@ -86,7 +85,7 @@ fn pod(pull: &Pull, reason: &str) -> k8s_openapi::api::core::v1::Pod {
 /// Returns the names of the pods for which a pull begins.
 fn begun(steps: &[PullStep]) -> Vec<String> {
     let begun = steps.iter().filter_map(|step| match step {
-        PullStep::Begin(request) => Some(request.pull.pod.name.to_string()),
+        PullStep::Create(request) => Some(request.pull.pod.name.to_string()),
         _ => None,
     });
     begun.collect()
@@ -109,18 +108,22 @@ fn a_pull_that_ends_leaves_its_slot_to_the_next_of_its_daemonset() {
     let none = Vec::<String>::new();
     assert_eq!(begun(&planner.next(&job_store, at(0)).0), none);
     let first = &steps[0];
-    let PullStep::Begin(request) = first else {
+    let PullStep::Create(request) = first else {
         panic!("{first:?}")
     };
     let job = job("a", &request.pull);
     job_store.put(job.clone());
-    planner.take(first, PullStepResult::Begun(Box::new(job.clone())), at(1));
+    planner.on_result(
+        first,
+        &PullStepResult::Created(Box::new(job.clone())),
+        at(1),
+    );
     assert_eq!(begun(&planner.next(&job_store, at(1)).0), none);
     planner.set_desired(&wanted(1));
     let (steps, _) = planner.next(&job_store, at(2));
     assert_eq!(begun(&steps), [format!("a{at_once:03}")]);
     assert!(
-        steps.contains(&PullStep::Clear(JobRef::from_job(&job))),
+        steps.contains(&PullStep::Delete(JobRef::from_job(&job))),
         "{steps:?}"
     );
 }
@@ -147,7 +150,7 @@ fn a_pull_on_a_node_that_went_away_keeps_its_job_and_gives_up_its_slot() {
     let gone: Vec<Pull> = many("a", PULLS_AT_ONCE)
         .into_iter()
         .map(|pull| Pull {
-            begins: false,
+            may_start: false,
             ..pull
         })
         .collect();
@@ -165,53 +168,110 @@ fn a_pull_on_a_node_that_went_away_keeps_its_job_and_gives_up_its_slot() {
 }
 
 #[test]
-fn one_failed_attempt_is_followed_by_others_until_a_minute_and_three_have_passed() {
+fn a_failed_attempt_is_followed_by_others_until_one_fails_after_a_minute() {
     let (mut planner, mut job_store) = (Planner::default(), job_store());
     let pull = pull("a");
     planner.set_desired(&desired(&[("a", vec![pull.clone()])]));
     job_store.put(job("a", &pull));
     let mut look = |reason: &str, second: i64| {
-        job_store.take_pod(Event::Apply(pod(&pull, reason)));
+        job_store.on_pod(Event::Apply(pod(&pull, reason)));
         planner.next(&job_store, at(second))
     };
     assert_eq!(look("ErrImagePull", 0), (vec![], Some(at(60))));
     assert_eq!(look("ImagePullBackOff", 15).0, []);
     assert_eq!(look("ErrImagePull", 26).0, []);
     assert_eq!(look("ImagePullBackOff", 40).0, []);
-    // The kubelet doesn't report a third failure, so the attempt may be a slow download.
+    // The kubelet doesn't report another failure, so the attempt may be a slow download.
     assert_eq!(look("ImagePullBackOff", 500), (vec![], None));
     let (steps, _) = look("ErrImagePull", 501);
-    let [PullStep::Tell(_, PullOutcome::Failed(why), Some(_))] = &steps[..] else {
+    let [PullStep::Report(_, PullOutcome::Failed(why))] = &steps[..] else {
         panic!("{steps:?}");
     };
     assert!(why.contains("connection refused"), "{why}");
 }
 
 #[test]
-fn an_answer_is_given_once_until_the_pod_asks_again() {
+fn failed_attempts_before_a_node_went_offline_do_not_count_after_its_return() {
     let (mut planner, mut job_store) = (Planner::default(), job_store());
-    let first = pull("a");
-    planner.set_desired(&desired(&[("a", vec![first.clone()])]));
-    job_store.put(job("a", &first));
-    job_store.take_pod(Event::Apply(pod(&first, "InvalidImageName")));
+    let online = pull("a");
+    let offline = Pull {
+        may_start: false,
+        ..online.clone()
+    };
+    job_store.put(job("a", &online));
+    let mut look = |pull: &Pull, reason: &str, second: i64| {
+        planner.set_desired(&desired(&[("a", vec![pull.clone()])]));
+        job_store.on_pod(Event::Apply(pod(pull, reason)));
+        planner.next(&job_store, at(second))
+    };
+    assert_eq!(look(&online, "ErrImagePull", 0), (vec![], Some(at(60))));
+    assert_eq!(look(&offline, "ErrImagePull", 30), (vec![], None));
+    assert_eq!(look(&offline, "ImagePullBackOff", 31), (vec![], None));
+    let back = look(&online, "ErrImagePull", 1000);
+    assert_eq!(back, (vec![], Some(at(1060))));
+}
+
+#[test]
+fn a_result_is_written_once_and_then_the_job_is_deleted() {
+    let (mut planner, mut job_store) = (Planner::default(), job_store());
+    let pull = pull("a");
+    planner.set_desired(&desired(&[("a", vec![pull.clone()])]));
+    job_store.put(job("a", &pull));
+    job_store.on_pod(Event::Apply(pod(&pull, "InvalidImageName")));
     let (steps, _) = planner.next(&job_store, at(0));
-    let [tell @ PullStep::Tell(..)] = &steps[..] else {
+    let [report @ PullStep::Report(request, _)] = &steps[..] else {
         panic!("{steps:?}")
     };
-    planner.take(tell, PullStepResult::Told(Some(12)), at(1));
+    planner.on_result(report, &PullStepResult::Done, at(1));
+    job_store.note_reported(&request.pull_key());
     // The result is written, but the cache still shows the pod without it. Only the Job is deleted.
     let (steps, _) = planner.next(&job_store, at(1));
-    let [clear @ PullStep::Clear(cleared)] = &steps[..] else {
+    let [delete @ PullStep::Delete(deleted)] = &steps[..] else {
         panic!("{steps:?}")
     };
-    planner.take(clear, PullStepResult::Told(None), at(2));
-    job_store.note_removed(cleared);
-    assert_eq!(planner.next(&job_store, at(2)), (vec![], None));
-    // The pod is requested again before a watch shows the result of the first request.
-    let mut again = first.clone();
-    again.pod.resource_version = "13".into();
-    planner.set_desired(&desired(&[("a", vec![again])]));
+    planner.on_result(delete, &PullStepResult::Done, at(1));
+    job_store.note_deleted(deleted);
+    job_store.put(job("a", &pull)); // a late event about the deleted Job
+    assert_eq!(planner.next(&job_store, at(1)), (vec![], Some(at(2))));
+    // The pod still or again requests the pull. The step reads which, before it creates a Job.
     assert_eq!(begun(&planner.next(&job_store, at(2)).0), ["a"]);
+}
+
+#[test]
+fn a_job_whose_deletion_fails_is_deleted_later() {
+    let (mut planner, mut job_store) = (Planner::default(), job_store());
+    job_store.put(job("a", &pull("a")));
+    planner.set_desired(&desired(&[("a", vec![])]));
+    let (steps, _) = planner.next(&job_store, at(0));
+    assert!(matches!(steps[..], [PullStep::Delete(_)]), "{steps:?}");
+    assert_eq!(planner.next(&job_store, at(0)), (vec![], None));
+    planner.on_result(&steps[0], &PullStepResult::Retry, at(1));
+    assert_eq!(planner.next(&job_store, at(1)), (vec![], Some(at(6))));
+    assert_eq!(planner.next(&job_store, at(6)).0, steps);
+}
+
+#[test]
+fn the_events_of_a_job_without_a_pod_are_read_until_two_minutes_have_passed() {
+    let (mut planner, mut job_store) = (Planner::default(), job_store());
+    let pull = pull("a");
+    planner.set_desired(&desired(&[("a", vec![pull.clone()])]));
+    job_store.put(job("a", &pull));
+    assert_eq!(planner.next(&job_store, at(0)), (vec![], Some(at(5))));
+    for second in [5, 25, 45, 65, 85, 105] {
+        let (steps, _) = planner.next(&job_store, at(second));
+        assert!(
+            matches!(steps[..], [PullStep::ExplainMissingPod(..)]),
+            "{steps:?}"
+        );
+        planner.on_result(&steps[0], &PullStepResult::Unexplained, at(second));
+        let next = Some(at(second + 20));
+        assert_eq!(planner.next(&job_store, at(second)), (vec![], next));
+    }
+    let (steps, _) = planner.next(&job_store, at(125));
+    let [PullStep::Report(_, PullOutcome::Failed(why))] = &steps[..] else {
+        panic!("{steps:?}")
+    };
+    assert!(why.contains("no pod was made"), "{why}");
 }
 
 #[test]
@@ -222,8 +282,8 @@ fn what_failed_is_tried_again_later_and_later() {
     for pause in [1, 2, 4, 8, 16, 32, 60, 60] {
         let (steps, _) = planner.next(&job_store, now);
         assert_eq!(begun(&steps), ["a"]);
-        planner.take(&steps[0], PullStepResult::Failed, now);
-        let until = after(now, Duration::from_secs(pause));
+        planner.on_result(&steps[0], &PullStepResult::Retry, now);
+        let until = later(now, Duration::from_secs(pause));
         assert_eq!(planner.next(&job_store, now), (vec![], Some(until)));
         now = until;
     }
@@ -235,7 +295,7 @@ fn without_permission_to_see_jobs_every_pull_is_told_so() {
     planner.deny(Some("the controller may not list jobs".to_owned()));
     planner.set_desired(&desired(&[("a", vec![pull("a")])]));
     let (steps, _) = planner.next(&job_store, at(0));
-    let [PullStep::Tell(_, PullOutcome::Failed(why), None)] = &steps[..] else {
+    let [PullStep::Report(_, PullOutcome::Failed(why))] = &steps[..] else {
         panic!("{steps:?}")
     };
     assert_eq!(why, "the controller may not list jobs");

@@ -9,29 +9,35 @@ use crate::core::verdict::{Cause, Offline, Progress, Revert, Verdict};
 impl PlanDraft<'_> {
     pub(super) fn counts(&self) -> Counts {
         let mut counts = Counts {
-            targeted: self.judged.budget.targeted,
-            base: self.judged.budget.base,
-            allowed: match self.judged.strategy.mode {
-                Mode::AdvancedRollingUpdate => self.judged.budget.allowed,
+            targeted: self.evaluation.budget.targeted,
+            base: self.evaluation.budget.base,
+            allowed: match self.evaluation.strategy.mode {
+                Mode::AdvancedRollingUpdate => self.evaluation.budget.allowed,
                 Mode::Ota | Mode::OnDelete => 0,
             },
-            failures: self.judged.guard.failures,
-            threshold: self.judged.guard.threshold,
+            failures: self.evaluation.guard.failures,
+            threshold: self.evaluation.guard.threshold,
             ..Counts::default()
         };
-        (counts.unavailable, counts.withheld) =
-            (self.judged.budget.used(), self.judged.budget.staying());
-        counts.relapsing = self.judged.relapsing();
+        (counts.unavailable, counts.withheld) = (
+            self.evaluation.budget.used(),
+            self.evaluation.budget.staying(),
+        );
+        counts.relapsing = self.evaluation.relapsing();
         (counts.surging, counts.surge_allowed) =
-            (self.judged.budget.surging, self.judged.budget.surge);
+            (self.evaluation.budget.surging, self.evaluation.budget.surge);
         self.count_crowd(&mut counts);
-        for (position, (class, verdict)) in
-            self.judged.classes.iter().zip(&self.verdicts).enumerate()
+        for (position, (class, verdict)) in self
+            .evaluation
+            .classes
+            .iter()
+            .zip(&self.verdicts)
+            .enumerate()
         {
             counts.by_word[verdict.index()] += 1;
             counts.updated += usize::from(match class {
                 Class::Done => true,
-                Class::InProgress(Progress::Surplus) => self.judged.serves(position),
+                Class::InProgress(Progress::Surplus) => self.evaluation.serves(position),
                 _ => false,
             });
             match *class {
@@ -79,8 +85,8 @@ impl PlanDraft<'_> {
 
     /// Adds the nodes of the crowd. Their verdicts follow from their class.
     fn count_crowd(&self, counts: &mut Counts) {
-        let crowd = &self.judged.fleet.crowd;
-        let told = [
+        let crowd = &self.evaluation.fleet.crowd;
+        let by_verdict = [
             (Verdict::Done, crowd.done),
             (Verdict::Budget { broken: false }, crowd.waiting),
             (
@@ -89,7 +95,7 @@ impl PlanDraft<'_> {
             ),
             (Verdict::InProgress(Progress::Starting), crowd.moving),
         ];
-        for (verdict, nodes) in told {
+        for (verdict, nodes) in by_verdict {
             counts.by_word[verdict.index()] += nodes;
         }
         counts.updated += crowd.done;

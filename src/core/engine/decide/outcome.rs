@@ -27,46 +27,35 @@ const TOLD_INTERVAL: Duration = Duration::from_secs(60);
 impl PlanDraft<'_> {
     pub(super) fn finish(mut self, phase: Option<Phase>) -> Plan {
         let actions = std::mem::take(&mut self.actions);
-        let mut refused = self.judged.preconditions.retry_gate.again(actions.iter());
-        let (actions, tried_again) = self.judged.preconditions.retry_gate.without_held(actions);
+        let mut refused = self
+            .evaluation
+            .preconditions
+            .retry_gate
+            .again(actions.iter());
+        let (actions, tried_again) = self
+            .evaluation
+            .preconditions
+            .retry_gate
+            .without_held(actions);
         self.actions = actions;
-        self.tell_refused(&mut refused);
-        self.tell_domains();
+        self.mark_rejected(&mut refused);
+        self.mark_domains();
         let counts = self.counts();
         let waves = match phase {
             Some(phase) if phase.is_behind() => Vec::new(),
             _ => self.waves(),
         };
-        let retry_gate = &self.judged.preconditions.retry_gate;
+        let retry_gate = &self.evaluation.preconditions.retry_gate;
         let begun = self.actions.iter().filter(|action| action.begins());
         let troubled = self.troubled();
         let is_next = |action: &Action| troubled.iter().any(|node| is_about(action, node));
         let begun = begun.filter(|action| !is_next(action));
         let tried = begun.filter(|action| !retry_gate.is_again(action)).count();
         let moving =
-            tried > self.judged.preconditions.asking.again() || self.waits_for_next_second();
+            tried > self.evaluation.preconditions.asking.again() || self.waits_for_next_second();
         let blocked = self.blocked_until().filter(|_| !moving);
-        let judged = || {
-            let reverts = |reversal: &Reversal| !reversal.under_way.is_empty();
-            // A stop also matters while only offline nodes are outdated.
-            let is_held = counts.outdated + counts.offline_outdated > 0
-                || self.reversal.as_ref().is_some_and(reverts);
-            let stopped = match self.judged.guard.gate {
-                Some(Guarded::Stopped(stopped)) => Some(stopped).filter(|_| is_held),
-                _ => None,
-            };
-            let facts = RolloutFacts {
-                fleet: self.judged.fleet,
-                verdicts: &self.verdicts,
-                counts: &counts,
-                stopped,
-                blocked,
-                moving,
-                is_judging: self.is_judging(),
-            };
-            phase::of_rollout(&facts, self.judged.now)
-        };
-        let (phase, wake) = match phase.map_or_else(judged, |phase| (phase, None)) {
+        let of_rollout = || self.rollout_phase(&counts, blocked, moving);
+        let (phase, wake) = match phase.map_or_else(of_rollout, |phase| (phase, None)) {
             (Phase::Stalled(Stall::WritesRefused), _) if self.others_follow() => {
                 (Phase::Progressing, None)
             }
@@ -79,21 +68,21 @@ impl PlanDraft<'_> {
             nodes: mut overdue,
             next: overdue_at,
         } = TimedOut::new(
-            self.judged.fleet,
+            self.evaluation.fleet,
             &self.verdicts,
             counts.surging > 0,
-            self.judged.now,
+            self.evaluation.now,
         );
         overdue.retain(|position| !self.leaves_now(*position));
         let next_wake = self
             .turns()
             .chain(wake)
             .chain(overdue_at)
-            .chain(self.judged.fleet.crowd.wake)
-            .chain(self.judged.scope.next_change())
+            .chain(self.evaluation.fleet.crowd.wake)
+            .chain(self.evaluation.scope.next_change())
             .chain(self.opens)
             .chain(self.pulls_again)
-            .chain(self.judged.guard.changes)
+            .chain(self.evaluation.guard.changes)
             .chain(self.gate_changes())
             .chain(self.reverts_again)
             .chain(self.asked_again())
@@ -110,19 +99,46 @@ impl PlanDraft<'_> {
             counts,
             phase,
             opens: self.opens,
-            tells_opening: self.judged.strategy.min_interval >= TOLD_INTERVAL,
+            tells_opening: self.evaluation.strategy.min_interval >= TOLD_INTERVAL,
             invalid: self.invalid,
             domains: self.domains,
-            guarded: self.judged.guard.gate,
-            record: self.judged.guard.record,
+            guarded: self.evaluation.guard.gate,
+            record: self.evaluation.guard.record,
             reversal: self.reversal,
             pause: self.pause,
             waves,
             overdue,
             blocked: blocked.is_some(),
-            refused: self.judged.fleet.write_failures.only(&refused),
+            refused: self.evaluation.fleet.write_failures.only(&refused),
             next_wake,
         }
+    }
+
+    /// Returns the phase of the rollout, and the time at which it changes without an event.
+    fn rollout_phase(
+        &self,
+        counts: &Counts,
+        blocked: Option<Timestamp>,
+        moving: bool,
+    ) -> (Phase, Option<Timestamp>) {
+        let reverts = |reversal: &Reversal| !reversal.under_way.is_empty();
+        // A stop also matters while only offline nodes are outdated.
+        let is_held = counts.outdated + counts.offline_outdated > 0
+            || self.reversal.as_ref().is_some_and(reverts);
+        let stopped = match self.evaluation.guard.gate {
+            Some(Guarded::Stopped(stopped)) => Some(stopped).filter(|_| is_held),
+            _ => None,
+        };
+        let facts = RolloutFacts {
+            fleet: self.evaluation.fleet,
+            verdicts: &self.verdicts,
+            counts,
+            stopped,
+            blocked,
+            moving,
+            is_evaluating: self.is_evaluating(),
+        };
+        phase::of_rollout(&facts, self.evaluation.now)
     }
 
     /// Returns the nodes whose pods keep ending; empty if this plan writes nothing. The next pod on such a node is no progress.
@@ -130,7 +146,7 @@ impl PlanDraft<'_> {
         match self.actions.is_empty() {
             true => Vec::new(),
             false => {
-                let nodes = self.judged.fleet.nodes.iter();
+                let nodes = self.evaluation.fleet.nodes.iter();
                 nodes.filter(|node| node.trouble.is_some()).collect()
             }
         }
@@ -138,25 +154,28 @@ impl PlanDraft<'_> {
 
     /// Returns true if this plan deletes the second pod of that node. The deadline starts now, however old the two pods are.
     fn leaves_now(&self, position: usize) -> bool {
-        let pods = &self.judged.fleet.nodes[position].pods;
+        let pods = &self.evaluation.fleet.nodes[position].pods;
         self.verdicts[position] == Verdict::InProgress(Progress::SurgeLeaving)
             && (self.actions.iter().filter(|action| action.ends()))
                 .any(|action| pods.iter().any(|pod| pod.uid == action.pod().uid))
     }
 
     /// Returns true while the loss of a node with the revision is not evaluated, or the network may be its cause.
-    fn is_judging(&self) -> bool {
-        matches!(self.judged.guard.gate, Some(Guarded::Inconclusive { .. }))
+    fn is_evaluating(&self) -> bool {
+        matches!(
+            self.evaluation.guard.gate,
+            Some(Guarded::Inconclusive { .. })
+        )
     }
 
     /// Sets the verdict of nodes with rejected writes, even if this plan retries them, and adds these writes to `refused`.
-    fn tell_refused(&mut self, refused: &mut BTreeSet<(NodeName, WriteGroup)>) {
-        if self.judged.fleet.write_failures.has_no_failures() {
+    fn mark_rejected(&mut self, refused: &mut BTreeSet<(NodeName, WriteGroup)>) {
+        if self.evaluation.fleet.write_failures.has_no_failures() {
             return;
         }
-        let terms = self.judged.terms;
-        for (position, node) in self.judged.fleet.nodes.iter().enumerate() {
-            let part = match (self.verdicts[position], &self.judged.classes[position]) {
+        let terms = self.evaluation.terms;
+        for (position, node) in self.evaluation.fleet.nodes.iter().enumerate() {
+            let part = match (self.verdicts[position], &self.evaluation.classes[position]) {
                 (Verdict::Refused { .. } | Verdict::Budget { .. }, _) => None,
                 (Verdict::InProgress(Progress::SurgeStarting), Class::Outdated { .. }) => {
                     Some(WriteGroup::Create)
@@ -172,7 +191,7 @@ impl PlanDraft<'_> {
                     if node
                         .pods
                         .iter()
-                        .any(|pod| self.judged.fleet.write_failures.is_in_doubt(node, pod)) =>
+                        .any(|pod| self.evaluation.fleet.write_failures.is_in_doubt(node, pod)) =>
                 {
                     Some(WriteGroup::Step)
                 }
@@ -184,7 +203,7 @@ impl PlanDraft<'_> {
                     Some(WriteGroup::Tell)
                 }
                 (Verdict::Held { .. } | Verdict::Partition | Verdict::NotSelected, _)
-                    if (self.judged.summary.withheld_until(position, terms))
+                    if (self.evaluation.summary.withheld_until(position, terms))
                         .is_some_and(|until| until == Timestamp::MAX) =>
                 {
                     Some(WriteGroup::Tell)
@@ -196,7 +215,11 @@ impl PlanDraft<'_> {
                 None => &[WriteGroup::Step, WriteGroup::Create],
             };
             let at = |part: &WriteGroup| {
-                let failure = self.judged.preconditions.retry_gate.at(&node.name, *part)?;
+                let failure = self
+                    .evaluation
+                    .preconditions
+                    .retry_gate
+                    .at(&node.name, *part)?;
                 Some((*part, failure.since))
             };
             let Some((part, since)) = parts.iter().find_map(at) else {
@@ -208,12 +231,12 @@ impl PlanDraft<'_> {
     }
 
     /// Sets the verdict of nodes that wait because other failure domains are first.
-    fn tell_domains(&mut self) {
-        let Some(topology) = self.judged.strategy.topology.as_ref() else {
+    fn mark_domains(&mut self) {
+        let Some(topology) = self.evaluation.strategy.topology.as_ref() else {
             return;
         };
         let is_marked = |node: &Node| node.pods.iter().any(|pod| pod.exit.preparing.is_some());
-        for (node, verdict) in self.judged.fleet.nodes.iter().zip(&mut self.verdicts) {
+        for (node, verdict) in self.evaluation.fleet.nodes.iter().zip(&mut self.verdicts) {
             let waits = *verdict == Verdict::Budget { broken: false } && !is_marked(node);
             if waits && is_others_turn(topology, node, &self.domains) {
                 *verdict = Verdict::AwaitingDomain;
@@ -223,7 +246,7 @@ impl PlanDraft<'_> {
 
     /// Returns true if a node could begin, but waits because too many writes were refused within this second.
     fn waits_for_next_second(&self) -> bool {
-        self.judged.preconditions.retry_gate.is_full()
+        self.evaluation.preconditions.retry_gate.is_full()
             && self.verdicts.iter().any(Verdict::awaits_turn)
     }
 
@@ -241,21 +264,29 @@ impl PlanDraft<'_> {
     /// Returns the state of each wave after this plan.
     fn waves(&self) -> Vec<WaveStand> {
         let mut waves = self
-            .judged
+            .evaluation
             .preconditions
             .wave_progress
-            .told(self.judged.strategy.max_unavailable);
+            .report(self.evaluation.strategy.max_unavailable);
         if waves.is_empty() {
             return waves;
         }
-        for (position, (class, verdict)) in
-            self.judged.classes.iter().zip(&self.verdicts).enumerate()
+        for (position, (class, verdict)) in self
+            .evaluation
+            .classes
+            .iter()
+            .zip(&self.verdicts)
+            .enumerate()
         {
             if let Class::Outdated {
                 available: true, ..
             } = class
             {
-                let wave = self.judged.preconditions.wave_progress.of_node(position);
+                let wave = self
+                    .evaluation
+                    .preconditions
+                    .wave_progress
+                    .of_node(position);
                 waves[wave].taken += usize::from(begins(verdict));
             }
         }
@@ -269,9 +300,9 @@ impl PlanDraft<'_> {
             match *verdict {
                 Verdict::BlockedByPdb { since, obstruction } => {
                     until = until.max(Some(later(since, budget_patience(obstruction))));
-                    let pod = leaving(&self.judged.fleet.nodes[position]);
+                    let pod = leaving(&self.evaluation.fleet.nodes[position]);
                     others |=
-                        pod.is_some_and(|pod| self.judged.preconditions.asking.is_hurried(pod));
+                        pod.is_some_and(|pod| self.evaluation.preconditions.asking.is_hurried(pod));
                 }
                 Verdict::InProgress(_)
                 | Verdict::HookPending { .. }
@@ -298,7 +329,7 @@ impl PlanDraft<'_> {
         let waiting = waiting.filter(|verdict| is_shut(Some(**verdict))).count();
         let moves = |(position, verdict): (usize, &Verdict)| match verdict {
             Verdict::Offline(Offline::Settling { .. }) => {
-                !is_shut(self.judged.preconditions.shut_at(position))
+                !is_shut(self.evaluation.preconditions.shut_at(position))
             }
             verdict => verdict.is_in_flight(),
         };

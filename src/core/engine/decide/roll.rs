@@ -24,41 +24,42 @@ impl PlanDraft<'_> {
     pub(super) fn roll(&mut self) -> bool {
         self.go_on_beside(true);
         self.go_on();
-        self.take_back();
-        let wave_progress = &self.judged.preconditions.wave_progress;
+        self.roll_back();
+        let wave_progress = &self.evaluation.preconditions.wave_progress;
         let mut pace = RateLimit::new(
-            self.judged.strategy,
-            &self.judged.classes,
+            self.evaluation.strategy,
+            &self.evaluation.classes,
             &self.verdicts,
-            &self.judged.summary,
+            &self.evaluation.summary,
             wave_progress,
-            self.judged.now,
+            self.evaluation.now,
         );
         let waiting = pace
             .iter()
             .enumerate()
             .filter(|(wave, _)| wave_progress.waits(*wave));
         let opens = waiting.filter_map(|(_, pace)| pace.opens).min();
-        self.opens = opens.filter(|_| self.judged.is_any_outdated());
+        self.opens = opens.filter(|_| self.evaluation.is_any_outdated());
         let mut in_wave: Vec<Slots> = (0..wave_progress.count())
-            .map(|wave| Slots::of_wave(wave_progress.slots(wave, self.judged.strategy)))
+            .map(|wave| Slots::of_wave(wave_progress.slots(wave, self.evaluation.strategy)))
             .collect();
-        let mut slots = Slots::new(&self.judged.budget, self.judged.strategy);
+        let mut slots = Slots::new(&self.evaluation.budget, self.evaluation.strategy);
         let batch = BATCH.saturating_sub(self.actions.len());
-        let mut left = self.judged.preconditions.retry_gate.room(batch);
+        let mut left = self.evaluation.preconditions.retry_gate.room(batch);
         let queue = match slots.is_empty() {
-            true if self.judged.strategy.topology.is_none() => Vec::new(),
-            _ => self.judged.queue(),
+            true if self.evaluation.strategy.topology.is_none() => Vec::new(),
+            _ => self.evaluation.queue(),
         };
         let domains = Domains::new(
-            self.judged.strategy,
-            self.judged.fleet,
-            &self.judged.classes,
+            self.evaluation.strategy,
+            self.evaluation.fleet,
+            &self.evaluation.classes,
             &queue,
         );
         self.domains = domains.names();
-        let images = self.judged.preconditions.images.as_ref();
-        let mut forerunners = images.map_or(0, |images| images.forerunners(&self.judged.classes));
+        let images = self.evaluation.preconditions.images.as_ref();
+        let mut forerunners =
+            images.map_or(0, |images| images.forerunners(&self.evaluation.classes));
         let mut wants_more = false;
         for turn in queue {
             if left == 0 || slots.is_empty() {
@@ -70,14 +71,14 @@ impl PlanDraft<'_> {
             }
             let (in_wave, in_time) = (&mut in_wave[turn.wave], &mut pace[turn.wave].replacements);
             let may = |manner| match manner {
-                SlotKind::Delete => self.judged.may_delete(turn.position),
-                SlotKind::Surge => self.judged.preconditions.may_surge(turn.position),
+                SlotKind::Delete => self.evaluation.may_delete(turn.position),
+                SlotKind::Surge => self.evaluation.preconditions.may_surge(turn.position),
             };
-            let images = self.judged.preconditions.images.as_ref();
+            let images = self.evaluation.preconditions.images.as_ref();
             let forerunning = images.is_some_and(|images| images.needs_forerunning(turn.position));
             if *in_time > 0
                 && (!forerunning || forerunners > 0)
-                && domains.may_begin(&self.judged.fleet.nodes[turn.position])
+                && domains.may_begin(&self.evaluation.fleet.nodes[turn.position])
                 && let Some(manner) = slots.take(in_wave, turn.available, may)
             {
                 self.replace(turn.position, manner);
@@ -86,11 +87,11 @@ impl PlanDraft<'_> {
                 forerunners -= usize::from(forerunning);
             }
         }
-        let is_more_waiting = self.judged.fleet.crowd.waiting > 0;
+        let is_more_waiting = self.evaluation.fleet.crowd.waiting > 0;
         wants_more |= is_more_waiting && left > 0 && slots.has_for_available();
-        self.tell_shut(forerunners == 0);
+        self.mark_not_open(forerunners == 0);
         let asked = self.ask_for_images();
-        if self.judged.summary.is_announced {
+        if self.evaluation.summary.is_announced {
             self.withdraw(&asked);
         }
         self.keep_marks_true();
@@ -102,14 +103,14 @@ impl PlanDraft<'_> {
     /// If `replaces` is false, a surge pod and its old pod both stay. A surge pod whose old pod is gone takes over. On a node
     /// where no pod belongs (any more), the surge pod is deleted.
     pub(super) fn go_on_beside(&mut self, replaces: bool) {
-        let terms = self.judged.terms;
-        self.tell_left_behind();
-        for position in 0..self.judged.classes.len() {
+        let terms = self.evaluation.terms;
+        self.mark_left_behind();
+        for position in 0..self.evaluation.classes.len() {
             if self.actions.len() >= BATCH {
                 break; // the remaining nodes follow after these writes
             }
-            let node = &self.judged.fleet.nodes[position];
-            let actions = match &self.judged.classes[position] {
+            let node = &self.evaluation.fleet.nodes[position];
+            let actions = match &self.evaluation.classes[position] {
                 Class::NotTargeted | Class::NoNode => surge::leave(node, terms),
                 _ if !replaces && surge::has_old(node) => continue,
                 Class::Surging(pair) => {
@@ -117,20 +118,21 @@ impl PlanDraft<'_> {
                     let old = surge::alive(node)
                         .filter(|_| pair.step == surge::SurgeStep::DeleteAfterSurge);
                     let leaves = old.and_then(|old| {
-                        let (leaves, told) = self.leave(old);
-                        let is_known = |told: &Verdict| matches!(told, Verdict::InProgress(_));
-                        if let Some(told) = told.filter(|told| !is_known(told)) {
-                            self.verdicts[position] = pair.failed_or(told);
+                        let (leaves, verdict) = self.leave(old);
+                        let is_known =
+                            |verdict: &Verdict| matches!(verdict, Verdict::InProgress(_));
+                        if let Some(verdict) = verdict.filter(|verdict| !is_known(verdict)) {
+                            self.verdicts[position] = pair.failed_or(verdict);
                         }
                         leaves
                     });
-                    pair.actions(node, leaves, self.judged.fleet.in_order)
+                    pair.actions(node, leaves, self.evaluation.fleet.in_order)
                 }
                 Class::UntoleratedTaint => surge::leave(node, terms),
                 // The node keeps its old pod, so its surge pod is deleted.
-                Class::Excluded(_) if self.judged.summary.is_surging => {
-                    if surge::spare(node).is_none()
-                        || !surge::has_way_back(self.judged.strategy, node)
+                Class::Excluded(_) if self.evaluation.summary.is_surging => {
+                    if surge::surge_pod(node).is_none()
+                        || !surge::has_way_back(self.evaluation.strategy, node)
                     {
                         continue;
                     }
@@ -145,33 +147,39 @@ impl PlanDraft<'_> {
 
     /// Deletes the pods whose hooks are done, unless the guard blocks updates.
     fn go_on(&mut self) {
-        if self.judged.guard.gate.is_some() {
+        if self.evaluation.guard.gate.is_some() {
             return;
         }
-        let mut free = self.judged.budget.for_waiting();
-        let wave_progress = &self.judged.preconditions.wave_progress;
-        let share = self.judged.strategy.max_unavailable;
+        let mut free = self.evaluation.budget.for_waiting();
+        let wave_progress = &self.evaluation.preconditions.wave_progress;
+        let share = self.evaluation.strategy.max_unavailable;
         let mut in_wave: Vec<usize> = (0..wave_progress.count())
             .map(|wave| wave_progress.for_waiting(wave, share))
             .collect();
-        for position in 0..self.judged.classes.len() {
+        for position in 0..self.evaluation.classes.len() {
             let Class::PreDeleteHook {
                 available,
                 settling: None,
                 ..
-            } = self.judged.classes[position]
+            } = self.evaluation.classes[position]
             else {
                 continue;
             };
-            let is_hooked =
-                removal::is_hooked(self.judged.strategy, &self.judged.fleet.nodes[position]);
-            if !self.judged.preconditions.may_step(position) {
+            let is_hooked = removal::is_hooked(
+                self.evaluation.strategy,
+                &self.evaluation.fleet.nodes[position],
+            );
+            if !self.evaluation.preconditions.may_step(position) {
                 if !is_hooked {
                     self.verdicts[position] = Verdict::Budget { broken: false };
                 }
                 continue;
             }
-            let in_wave = &mut in_wave[self.judged.preconditions.wave_progress.of_node(position)];
+            let in_wave = &mut in_wave[self
+                .evaluation
+                .preconditions
+                .wave_progress
+                .of_node(position)];
             let written = self.actions.len();
             if !available || free > 0 && *in_wave > 0 {
                 self.replace(position, SlotKind::Delete);
@@ -187,70 +195,70 @@ impl PlanDraft<'_> {
     /// Sets the verdict of nodes whose available pod is rolled back later.
     pub(super) fn tell_reverts(&mut self, positions: impl IntoIterator<Item = usize>) {
         for position in positions {
-            let told = &mut self.verdicts[position];
-            if *told == Verdict::Done {
-                *told = Verdict::Revert(Revert::Pending);
+            let verdict = &mut self.verdicts[position];
+            if *verdict == Verdict::Done {
+                *verdict = Verdict::Revert(Revert::Pending);
             }
         }
     }
 
     /// Rolls back pods of the revision that the guard stopped.
-    fn take_back(&mut self) {
+    fn roll_back(&mut self) {
         let revert::RevertTurns {
             turns,
             settling,
             reversal,
             again,
-        } = self.judged.reverts();
+        } = self.evaluation.reverts();
         (self.reversal, self.reverts_again) = (reversal, again);
         self.tell_reverts(settling);
         if self.reversal.is_none() {
             return;
         }
-        let wave_progress = &self.judged.preconditions.wave_progress;
+        let wave_progress = &self.evaluation.preconditions.wave_progress;
         let mut in_wave: Vec<usize> = (0..wave_progress.count())
-            .map(|wave| wave_progress.slots(wave, self.judged.strategy)[1])
+            .map(|wave| wave_progress.slots(wave, self.evaluation.strategy)[1])
             .collect();
-        let mut free = self.judged.budget.for_available();
+        let mut free = self.evaluation.budget.for_available();
         let order = Order::new(
-            self.judged.strategy,
-            self.judged.fleet,
-            &self.judged.classes,
-            &self.judged.summary,
-            &self.judged.scope,
+            self.evaluation.strategy,
+            self.evaluation.fleet,
+            &self.evaluation.classes,
+            &self.evaluation.summary,
+            &self.evaluation.scope,
         );
         // A node whose writes the API server rejects must not occupy a failure domain.
-        let preconditions = &self.judged.preconditions;
+        let preconditions = &self.evaluation.preconditions;
         let may = |turn: &&RevertTurn| turn.is_available() && preconditions.may_step(turn.position);
         let available = turns.iter().filter(may);
         let queue = available.map(|turn| {
             let wave = wave_progress.of_node(turn.position);
-            order.turn(&self.judged.summary, turn.position, wave, true)
+            order.turn(&self.evaluation.summary, turn.position, wave, true)
         });
         let queue: Vec<Turn> = queue.collect();
         let domains = Domains::new(
-            self.judged.strategy,
-            self.judged.fleet,
-            &self.judged.classes,
+            self.evaluation.strategy,
+            self.evaluation.fleet,
+            &self.evaluation.classes,
             &queue,
         );
         for turn in turns {
             if self.actions.len() >= BATCH {
                 break; // the remaining pods follow after these writes
             }
-            let node = &self.judged.fleet.nodes[turn.position];
-            if !self.judged.preconditions.may_step(turn.position) {
+            let node = &self.evaluation.fleet.nodes[turn.position];
+            if !self.evaluation.preconditions.may_step(turn.position) {
                 self.verdicts[turn.position] = Verdict::Revert(Revert::Pending);
                 continue;
             }
             if turn.is_available() {
                 self.verdicts[turn.position] = Verdict::Revert(Revert::Pending);
                 let in_wave = &mut in_wave[self
-                    .judged
+                    .evaluation
                     .preconditions
                     .wave_progress
                     .of_node(turn.position)];
-                let opening = self.judged.preconditions.opening_at(turn.position);
+                let opening = self.evaluation.preconditions.opening_at(turn.position);
                 let may_begin = opening.is_open && domains.may_begin(node);
                 if !may_begin || free == 0 || *in_wave == 0 {
                     let again = self.reverts_again.into_iter();
@@ -258,8 +266,8 @@ impl PlanDraft<'_> {
                     continue;
                 }
                 (free, *in_wave) = (free - 1, *in_wave - 1);
-                self.judged.budget.in_flight += 1;
-                self.judged
+                self.evaluation.budget.in_flight += 1;
+                self.evaluation
                     .preconditions
                     .wave_progress
                     .take_slot(turn.position);
@@ -269,9 +277,9 @@ impl PlanDraft<'_> {
                 continue;
             };
             let progress = Progress::Reverting {
-                since: self.judged.now,
+                since: self.evaluation.now,
             };
-            self.judged.classes[turn.position] = Class::InProgress(progress);
+            self.evaluation.classes[turn.position] = Class::InProgress(progress);
             self.verdicts[turn.position] = Verdict::InProgress(progress);
             let patch = turn.patch;
             self.actions.push(Action::UpdateInPlace { pod, patch });
@@ -280,23 +288,25 @@ impl PlanDraft<'_> {
 
     /// Removes the marks of pods that stay (again), and opens the readiness gates of new pods.
     pub(super) fn keep_marks_true(&mut self) {
-        if !self.judged.summary.is_marked {
+        if !self.evaluation.summary.is_marked {
             return;
         }
         let leaves = |position: usize| {
-            matches!(self.judged.classes[position], Class::PreDeleteHook { .. })
-                || matches!(
-                    (&self.judged.classes[position], &self.verdicts[position]),
-                    (_, Verdict::HookPending { .. })
-                        | (
-                            _,
-                            Verdict::InProgress(Progress::Replacing | Progress::SurgeTakingOver)
-                        )
-                        | (Class::Surging(_), Verdict::BlockedByPdb { .. })
-                )
+            matches!(
+                self.evaluation.classes[position],
+                Class::PreDeleteHook { .. }
+            ) || matches!(
+                (&self.evaluation.classes[position], &self.verdicts[position]),
+                (_, Verdict::HookPending { .. })
+                    | (
+                        _,
+                        Verdict::InProgress(Progress::Replacing | Progress::SurgeTakingOver)
+                    )
+                    | (Class::Surging(_), Verdict::BlockedByPdb { .. })
+            )
         };
         let deleted = self.ended();
-        let nodes = self.judged.fleet.nodes.iter().enumerate();
+        let nodes = self.evaluation.fleet.nodes.iter().enumerate();
         let ready = nodes.filter(|(_, node)| node.is_ready());
         let pods = ready.flat_map(|(position, node)| {
             let leaves = leaves(position);
@@ -322,19 +332,19 @@ impl PlanDraft<'_> {
 
     /// Requests images for waiting nodes, and returns the nodes with a new request.
     fn ask_for_images(&mut self) -> BTreeSet<usize> {
-        let Some(images) = &self.judged.preconditions.images else {
+        let Some(images) = &self.evaluation.preconditions.images else {
             return BTreeSet::new();
         };
         let queue = || {
-            self.judged
+            self.evaluation
                 .waiting()
                 .iter()
                 .map(|turn| turn.position)
                 .collect()
         };
-        let (classes, verdicts) = (&self.judged.classes, &self.verdicts);
-        let may = |position: usize| self.judged.preconditions.may_tell(position);
-        let asking = images.ask(classes, verdicts, self.judged.budget.base, queue, may);
+        let (classes, verdicts) = (&self.evaluation.classes, &self.verdicts);
+        let may = |position: usize| self.evaluation.preconditions.may_tell(position);
+        let asking = images.ask(classes, verdicts, self.evaluation.budget.base, queue, may);
         self.actions.extend(asking.actions);
         self.pulls = asking.pulls;
         self.pulls_await = asking.awaits;
@@ -345,12 +355,12 @@ impl PlanDraft<'_> {
     /// Sets the verdict of nodes that would be next if a precondition didn't block them.
     ///
     /// `are_forerunners_chosen` is true if no further node may be replaced without its images.
-    fn tell_shut(&mut self, are_forerunners_chosen: bool) {
-        for (position, class) in self.judged.classes.iter().enumerate() {
+    fn mark_not_open(&mut self, are_forerunners_chosen: bool) {
+        for (position, class) in self.evaluation.classes.iter().enumerate() {
             if !matches!(class, Class::Outdated { settling: None, .. }) {
                 continue;
             }
-            let preconditions = &self.judged.preconditions;
+            let preconditions = &self.evaluation.preconditions;
             let waits = matches!(self.verdicts[position], Verdict::Budget { .. });
             let follows = |images: &&Images<'_>| {
                 waits && are_forerunners_chosen && images.needs_forerunning(position)
@@ -365,7 +375,8 @@ impl PlanDraft<'_> {
                 .or_else(behind)
                 .or_else(blocked)
             {
-                let is_back = revert::is_back(self.judged.strategy, self.judged.fleet, position);
+                let is_back =
+                    revert::is_back(self.evaluation.strategy, self.evaluation.fleet, position);
                 self.verdicts[position] = if is_back {
                     Verdict::Revert(Revert::Done)
                 } else {
@@ -377,17 +388,17 @@ impl PlanDraft<'_> {
 
     /// Returns true if a node of the crowd is updated before the node of `turn`.
     fn is_behind(&self, turn: &Turn) -> bool {
-        let next = self.judged.fleet.crowd.next.as_ref();
-        let name = &self.judged.fleet.nodes[turn.position].name;
-        next.is_some_and(|next| self.judged.strategy.order.is_before(next, name))
+        let next = self.evaluation.fleet.crowd.next.as_ref();
+        let name = &self.evaluation.fleet.nodes[turn.position].name;
+        next.is_some_and(|next| self.evaluation.strategy.order.is_before(next, name))
     }
 
     fn leave(&mut self, pod: &Pod) -> (Option<Action>, Option<Verdict>) {
         removal::leave(
-            self.judged.strategy,
-            &mut self.judged.preconditions.asking,
+            self.evaluation.strategy,
+            &mut self.evaluation.preconditions.asking,
             pod,
-            self.judged.now,
+            self.evaluation.now,
         )
     }
 
@@ -397,14 +408,14 @@ impl PlanDraft<'_> {
     /// plan requests images there.
     fn withdraw(&mut self, asked: &BTreeSet<usize>) {
         let keeps_image = |position: usize, pod: &Pod| {
-            let images = self.judged.preconditions.images.as_ref();
+            let images = self.evaluation.preconditions.images.as_ref();
             asked.contains(&position)
                 || images.is_some_and(|images| {
-                    images.keeps(position, &self.judged.classes[position], pod)
+                    images.keeps(position, &self.evaluation.classes[position], pod)
                 })
         };
         let ended = self.ended();
-        let nodes = self.judged.fleet.nodes.iter().enumerate();
+        let nodes = self.evaluation.fleet.nodes.iter().enumerate();
         let kept = nodes.filter(|(position, _)| {
             !matches!(
                 self.verdicts[*position],
@@ -420,12 +431,12 @@ impl PlanDraft<'_> {
     }
 
     fn replace(&mut self, position: usize, manner: SlotKind) {
-        let node = &self.judged.fleet.nodes[position];
+        let node = &self.evaluation.fleet.nodes[position];
         let Some(pod) = node.outdated() else {
             return;
         };
         if let (SlotKind::Surge, RevisionState::Current(revision)) =
-            (manner, &self.judged.fleet.revision)
+            (manner, &self.evaluation.fleet.revision)
         {
             self.actions.push(Action::Surge {
                 node: node.name.clone(),
@@ -435,8 +446,11 @@ impl PlanDraft<'_> {
             self.verdicts[position] = Verdict::InProgress(Progress::SurgeStarting);
             return;
         }
-        let in_place = match replacement::way(self.judged.strategy, self.judged.fleet, pod) {
-            UpdateMethod::InPlace(change) => replacement::patch(self.judged.fleet, pod, &change),
+        let in_place = match replacement::way(self.evaluation.strategy, self.evaluation.fleet, pod)
+        {
+            UpdateMethod::InPlace(change) => {
+                replacement::patch(self.evaluation.fleet, pod, &change)
+            }
             UpdateMethod::Recreate(why) => {
                 self.recreates = self.recreates.or(why);
                 None
@@ -446,8 +460,8 @@ impl PlanDraft<'_> {
             Some(patch) => {
                 let pod = pod.reference();
                 let update = Action::UpdateInPlace { pod, patch };
-                let told = Verdict::InProgress(Progress::Replacing);
-                (Some(update), Some(told))
+                let verdict = Verdict::InProgress(Progress::Replacing);
+                (Some(update), Some(verdict))
             }
             None => self.leave(pod),
         };

@@ -22,37 +22,37 @@ impl PlanDraft<'_> {
         fn alive(node: &Node) -> Option<&Pod> {
             node.pods.iter().find(|pod| !pod.terminating)
         }
-        let terms = self.judged.terms;
+        let terms = self.evaluation.terms;
         let available_at = move |node: &Node| terms.available_at(alive(node)?);
         // A pod that stays takes no slot after it serves again, or when the controller can no longer be why it doesn't serve.
         let serves_again = move |position: usize| {
-            let is_kept = matches!(self.judged.classes[position], Class::Excluded(_));
-            let starting = is_kept.then(|| self.judged.summary.starting_until(position, terms));
+            let is_kept = matches!(self.evaluation.classes[position], Class::Excluded(_));
+            let starting = is_kept.then(|| self.evaluation.summary.starting_until(position, terms));
             let until = [
-                self.judged.summary.withheld_until(position, terms),
+                self.evaluation.summary.withheld_until(position, terms),
                 starting.flatten(),
             ];
             let mut until = until.into_iter().flatten().peekable();
             until.peek()?;
-            let back = available_at(&self.judged.fleet.nodes[position]);
+            let back = available_at(&self.evaluation.fleet.nodes[position]);
             let turns = until.chain(back);
             turns
-                .filter(|at| *at > self.judged.now && *at < Timestamp::MAX)
+                .filter(|at| *at > self.evaluation.now && *at < Timestamp::MAX)
                 .min()
         };
         let turn = move |(position, (node, class)): (usize, (&Node, &Class))| match *class {
             Class::InProgress(Progress::NotYetAvailable { available_at }) => Some(available_at),
             Class::InProgress(Progress::Missing { .. }) if node.is_barred() => {
-                let window = failure_window(self.judged.strategy);
+                let window = failure_window(self.evaluation.strategy);
                 lets_go_at(node, window).filter(|at| *at < Timestamp::MAX)
             }
             Class::InProgress(Progress::Surplus) => {
                 let pods = node.pods.iter().filter_map(|pod| pod.ready_since);
-                let ripe = pods.map(|since| later(since, self.judged.strategy.min_ready));
-                ripe.filter(|at| *at > self.judged.now).min()
+                let ripe = pods.map(|since| later(since, self.evaluation.strategy.min_ready));
+                ripe.filter(|at| *at > self.evaluation.now).min()
             }
             Class::Surging(ref pair) => pair.turn,
-            Class::Excluded(_) | Class::NotTargeted if self.judged.summary.is_surging => {
+            Class::Excluded(_) | Class::NotTargeted if self.evaluation.summary.is_surging => {
                 let parts = WithdrawnPair::new(node, terms).and_then(|parting| parting.turn);
                 parts.into_iter().chain(serves_again(position)).min()
             }
@@ -78,54 +78,60 @@ impl PlanDraft<'_> {
             }
             | Class::InProgress(Progress::Reverting { .. })
             | Class::Unknown { available: false } => {
-                let waves = self.judged.strategy.waves.is_some();
+                let waves = self.evaluation.strategy.waves.is_some();
                 let started = waves.then(|| {
-                    self.judged
+                    self.evaluation
                         .summary
-                        .fresh_until(self.judged.strategy, position)
+                        .fresh_until(self.evaluation.strategy, position)
                 });
                 let turns = available_at(node).into_iter().chain(started.flatten());
                 let turns = turns.chain(serves_again(position));
                 // A pod that is rolled back while it is available counts as available until its image changes.
-                turns.filter(|at| *at > self.judged.now).min()
+                turns.filter(|at| *at > self.evaluation.now).min()
             }
             _ => None,
         };
         // A replacement on a node that is no longer targeted takes a slot as long as its failure may count against the revision.
-        let window = failure_window(self.judged.strategy);
+        let window = failure_window(self.evaluation.strategy);
         let lets_go = move |(_, (node, class)): (usize, (&Node, &Class))| {
             let began = matches!(class, Class::InProgress(_) | Class::Failed { .. });
             let is_barred = began && node.targeting != Targeting::Run;
             let revised = alive(node).filter(|_| is_barred).map(Pod::revised)?;
-            Some(later(revised, window)).filter(|at| *at > self.judged.now)
+            Some(later(revised, window)).filter(|at| *at > self.evaluation.now)
         };
-        let nodes = self.judged.fleet.nodes.iter().zip(&self.judged.classes);
+        let nodes = self
+            .evaluation
+            .fleet
+            .nodes
+            .iter()
+            .zip(&self.evaluation.classes);
         let nodes = nodes.enumerate();
-        nodes.filter_map(move |told| turn(told).into_iter().chain(lets_go(told)).min())
+        nodes.filter_map(move |verdict| turn(verdict).into_iter().chain(lets_go(verdict)).min())
     }
 
     /// Returns when a precondition of a waiting node opens or closes.
     pub(super) fn gate_changes(&self) -> Option<Timestamp> {
         let waits = |class: &Class| matches!(class, Class::Outdated { .. });
-        let waiting = self.judged.classes.iter().enumerate();
+        let waiting = self.evaluation.classes.iter().enumerate();
         let waiting = waiting.filter(|(_, class)| waits(class));
         waiting
-            .filter_map(|(position, _)| self.judged.preconditions.changes_at(position))
+            .filter_map(|(position, _)| self.evaluation.preconditions.changes_at(position))
             .min()
     }
 
     /// Returns when an eviction that a disruption budget refused may be retried.
     pub(super) fn asked_again(&self) -> Option<Timestamp> {
-        if !self.judged.preconditions.asking.is_any_refused() {
+        if !self.evaluation.preconditions.asking.is_any_refused() {
             return None;
         }
-        let nodes = self.judged.fleet.nodes.iter().zip(&self.verdicts);
-        let waits =
-            |told: &Verdict| told.awaits_turn() || matches!(told, Verdict::BlockedByPdb { .. });
-        let waiting = nodes.filter(|(_, told)| waits(told));
-        let due =
-            waiting.filter_map(|(node, _)| self.judged.preconditions.asking.due(leaving(node)?));
-        due.filter(|due| *due > self.judged.now).min()
+        let nodes = self.evaluation.fleet.nodes.iter().zip(&self.verdicts);
+        let waits = |verdict: &Verdict| {
+            verdict.awaits_turn() || matches!(verdict, Verdict::BlockedByPdb { .. })
+        };
+        let waiting = nodes.filter(|(_, verdict)| waits(verdict));
+        let due = waiting
+            .filter_map(|(node, _)| self.evaluation.preconditions.asking.due(leaving(node)?));
+        due.filter(|due| *due > self.evaluation.now).min()
     }
 
     /// Returns when a `refused` write may be retried, or a node that waits because of refused writes may begin.
@@ -133,7 +139,7 @@ impl PlanDraft<'_> {
         &self,
         refused: &BTreeSet<(NodeName, WriteGroup)>,
     ) -> Option<Timestamp> {
-        let retry_gate = &self.judged.preconditions.retry_gate;
+        let retry_gate = &self.evaluation.preconditions.retry_gate;
         let matters = !refused.is_empty() || retry_gate.is_full();
         retry_gate.wake().filter(|_| matters)
     }

@@ -62,7 +62,7 @@ fn three() -> Vec<Node> {
 }
 
 #[test]
-fn pods_are_evicted_as_they_would_be_deleted_while_nobody_refuses() {
+fn pods_are_evicted_like_they_are_deleted_while_no_eviction_is_rejected() {
     let plan = decide(&evicting(2), &fleet(three()), at(1_000));
     assert_eq!(asked(&plan), ["a", "b"]);
     assert_eq!(words(&plan), ["InProgress", "InProgress", "Budget"]);

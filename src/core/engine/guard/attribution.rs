@@ -10,7 +10,7 @@ use crate::core::engine::class::Class;
 use crate::core::engine::deadline::{fails, is_between_pods};
 use crate::core::engine::failing::Failing;
 use crate::core::engine::pod_summary::PodSummary;
-use crate::core::engine::timeouts::{JUDGED_AFTER, JUDGED_AGAIN_AFTER, failure_window};
+use crate::core::engine::timeouts::{EVALUATED_AFTER, EVALUATED_AGAIN_AFTER, failure_window};
 use crate::core::fleet::record::{FAILED_NAMED, FailureRecord};
 use crate::core::fleet::{Fleet, Node, Pod, Readiness, position_of};
 use crate::core::id::{NodeName, PodRevision, RevisionState};
@@ -34,7 +34,7 @@ pub(in crate::core) struct FailureAttribution {
     /// Earliest time at which the result changes without an event.
     pub(super) changes: Option<Timestamp>,
     /// True if lost nodes were compared with the control group (see [`Losses`]).
-    pub(in crate::core) heard_others: bool,
+    pub(in crate::core) compared_losses: bool,
 }
 
 impl FailureAttribution {
@@ -80,12 +80,12 @@ pub(in crate::core) fn attribute(
         fleet,
         record: FailureRecord::begun(known, revision),
         added: BTreeSet::new(),
-        charges: FailureAttribution::default(),
+        attribution: FailureAttribution::default(),
     };
-    tracker.judge_losses(classes, summary);
-    tracker.judge_pods(classes);
+    tracker.evaluate_losses(classes, summary);
+    tracker.evaluate_pods(classes);
     tracker.clear(classes);
-    tracker.heed_taken_back(summary);
+    tracker.wait_after_rollback(summary);
     tracker.finish()
 }
 
@@ -98,12 +98,12 @@ struct FailureTracker<'a> {
     record: FailureRecord,
     /// Nodes found in this pass that are not on the record yet.
     added: BTreeSet<NodeName>,
-    charges: FailureAttribution,
+    attribution: FailureAttribution,
 }
 
 impl FailureTracker<'_> {
     /// Evaluates nodes that turned NotReady.
-    fn judge_losses(&mut self, classes: &mut [Class], summary: &PodSummary<'_>) {
+    fn evaluate_losses(&mut self, classes: &mut [Class], summary: &PodSummary<'_>) {
         let nodes = &self.fleet.nodes;
         let mut losses = Losses::new(
             self.fleet,
@@ -112,9 +112,9 @@ impl FailureTracker<'_> {
             (&self.record, self.mode),
             self.window,
         );
-        self.charges.heard_others = losses.is_anybody_lost();
+        self.attribution.compared_losses = losses.is_any_node_lost();
         losses.forget(&self.record, self.window, self.now);
-        let (mut touched, mut judged) = (BTreeSet::new(), BTreeMap::new());
+        let (mut touched, mut lost) = (BTreeSet::new(), BTreeMap::new());
         for suspect in losses.suspects() {
             let name = &nodes[suspect.position].name;
             if self.record.broken_before.contains(name) {
@@ -123,19 +123,19 @@ impl FailureTracker<'_> {
                 continue;
             }
             let loss = (suspect.first, suspect.since);
-            let is_open = self.judge(&losses, name, loss, &mut judged);
+            let is_open = self.evaluate_loss(&losses, name, loss, &mut lost);
             if is_open && suspect.is_only_known_here && touched.len() < FAILED_NAMED {
                 touched.insert(name.clone());
             }
         }
         for (name, since) in losses.gone() {
             if self.record.failed.contains(name) {
-                note_loss(&mut judged, name, *since);
+                note_loss(&mut lost, name, *since);
             } else {
-                self.judge(&losses, name, (*since, *since), &mut judged);
+                self.evaluate_loss(&losses, name, (*since, *since), &mut lost);
             }
         }
-        self.record.judged = judged;
+        self.record.lost = lost;
         self.record.control_group = losses.control_group(self.window, FAILED_NAMED);
         self.remember_barred(classes, &mut touched);
         // Keep nodes whose Node is deleted: a new Node of that name is evaluated once it reports since when it is NotReady.
@@ -148,31 +148,31 @@ impl FailureTracker<'_> {
             )
         }));
         self.record.updated_before_loss = touched;
-        self.tell_lost(classes);
+        self.mark_lost(classes);
     }
 
     /// Evaluates a node that was lost after the rollout touched it; returns true while the result is open.
     ///
-    /// A loss stays in `judged` until its cause is decided. A loss that counts against the revision stays there, too, even after
+    /// A loss stays in `lost` until its cause is decided. A loss that counts against the revision stays there, too, even after
     /// its Node is deleted: other losses are compared with it.
     ///
     /// A node that counts against the revision continues to do so, whatever happens to other nodes later. No update begins while
     /// another loss of that node is evaluated. A flapping node delays other nodes only for its `first` loss.
-    fn judge(
+    fn evaluate_loss(
         &mut self,
         losses: &Losses,
         name: &NodeName,
         (first, since): (Timestamp, Timestamp),
-        judged: &mut BTreeMap<NodeName, Timestamp>,
+        lost: &mut BTreeMap<NodeName, Timestamp>,
     ) -> bool {
         let is_charged = self.record.failed.contains(name);
-        let held_until = later(first, JUDGED_AFTER);
-        let judged_at = held_until.max(later(since, JUDGED_AGAIN_AFTER));
+        let held_until = later(first, EVALUATED_AFTER);
+        let attributed_at = held_until.max(later(since, EVALUATED_AGAIN_AFTER));
         let is_network = losses.is_network_event(since, self.window);
         let open_until = if is_network {
             later(since, self.window)
         } else {
-            judged_at
+            attributed_at
         };
         let is_first = first == since;
         self.leave_open(if is_network && is_first {
@@ -183,14 +183,14 @@ impl FailureTracker<'_> {
         if open_until > self.now {
             self.look_again(open_until);
         }
-        let is_judged = !is_network && judged_at <= self.now;
-        if is_judged {
+        let is_attributed = !is_network && attributed_at <= self.now;
+        if is_attributed {
             self.attribute(name, true);
         }
-        if is_judged || is_charged || open_until > self.now {
-            note_loss(judged, name, since);
+        if is_attributed || is_charged || open_until > self.now {
+            note_loss(lost, name, since);
         }
-        !is_judged && !is_charged
+        !is_attributed && !is_charged
     }
 
     /// Records nodes whose pod the controller deleted, and where a taint or a label keeps the next pod away.
@@ -210,7 +210,7 @@ impl FailureTracker<'_> {
     }
 
     /// Sets the class of failed nodes that are NotReady to [`Class::Failed`], even if they have another pod now.
-    fn tell_lost(&self, classes: &mut [Class]) {
+    fn mark_lost(&self, classes: &mut [Class]) {
         for name in self.record.failed.iter().chain(&self.added) {
             let Some(position) = self.position(name) else {
                 continue;
@@ -233,7 +233,7 @@ impl FailureTracker<'_> {
     }
 
     /// Evaluates new pods that crash or cannot be started.
-    fn judge_pods(&mut self, classes: &mut [Class]) {
+    fn evaluate_pods(&mut self, classes: &mut [Class]) {
         // Two tools may overwrite each other's template. If the template returns within the failure window, it was never proven.
         // The pods that it created earlier count, too.
         let at = self.fleet.made.zip(self.fleet.adopted);
@@ -284,7 +284,7 @@ impl FailureTracker<'_> {
         if lasts {
             self.added.insert(name.clone());
         } else {
-            self.charges.not_starting += 1;
+            self.attribution.not_starting += 1;
         }
     }
 
@@ -320,8 +320,8 @@ impl FailureTracker<'_> {
     }
 
     /// Blocks updates shortly after a pod was rolled back from this revision: the cache may not show the revision as stopped yet.
-    fn heed_taken_back(&mut self, summary: &PodSummary<'_>) {
-        if self.record.stopped.is_some() || !summary.is_taken_back {
+    fn wait_after_rollback(&mut self, summary: &PodSummary<'_>) {
+        if self.record.stopped.is_some() || !summary.is_rolled_back {
             return;
         }
         let pods = self.fleet.nodes.iter().flat_map(|node| &node.pods);
@@ -330,19 +330,19 @@ impl FailureTracker<'_> {
                 && pod.in_place.reverted_from.as_ref() == Some(&self.record.revision)
         };
         if let Some(last) = pods.filter(is_back).map(Pod::revised).max() {
-            self.leave_open(later(last, JUDGED_AFTER));
+            self.leave_open(later(last, EVALUATED_AFTER));
         }
     }
 
     fn leave_open(&mut self, until: Timestamp) {
         if until > self.now {
-            self.charges.open_until = self.charges.open_until.max(Some(until));
+            self.attribution.open_until = self.attribution.open_until.max(Some(until));
             self.look_again(until);
         }
     }
 
     fn look_again(&mut self, at: Timestamp) {
-        self.charges.changes = self.charges.changes.into_iter().chain([at]).min();
+        self.attribution.changes = self.attribution.changes.into_iter().chain([at]).min();
     }
 
     /// Completes the record. It names at most `FAILED_NAMED` failed nodes; `more` counts the rest and never decreases.
@@ -353,14 +353,14 @@ impl FailureTracker<'_> {
         self.record.more = self.record.more.max(beyond);
         FailureAttribution {
             record: Some(self.record),
-            ..self.charges
+            ..self.attribution
         }
     }
 }
 
-fn note_loss(judged: &mut BTreeMap<NodeName, Timestamp>, name: &NodeName, since: Timestamp) {
-    if judged.len() < FAILED_NAMED {
-        judged.insert(name.clone(), since);
+fn note_loss(lost: &mut BTreeMap<NodeName, Timestamp>, name: &NodeName, since: Timestamp) {
+    if lost.len() < FAILED_NAMED {
+        lost.insert(name.clone(), since);
     }
 }
 

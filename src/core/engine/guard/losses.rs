@@ -105,9 +105,9 @@ impl Losses {
                 _ => false,
             })
         };
-        let gone = record.judged.iter().filter(|(name, _)| is_gone(name));
+        let gone = record.lost.iter().filter(|(name, _)| is_gone(name));
         losses.gone = gone.map(|(name, since)| (name.clone(), *since)).collect();
-        if losses.is_anybody_lost() {
+        if losses.is_any_node_lost() {
             losses
                 .suspects
                 .sort_by_key(|suspect| (suspect.since, suspect.position));
@@ -174,7 +174,7 @@ impl Losses {
     }
 
     /// Returns true if there is a lost node to evaluate.
-    pub(super) fn is_anybody_lost(&self) -> bool {
+    pub(super) fn is_any_node_lost(&self) -> bool {
         !self.suspects.is_empty() || !self.gone.is_empty()
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
-use crate::core::engine::timeouts::{JUDGED_AFTER, failure_window};
+use crate::core::engine::timeouts::{EVALUATED_AFTER, failure_window};
 use crate::core::fleet::in_place::InPlaceUpdate;
 use crate::core::testing::{at, current, fleet, node, old};
 use crate::core::{
@@ -35,7 +35,7 @@ fn crashing(pod: Pod, reason: &str, restarts: u32) -> Pod {
     Pod {
         problem: Some(
             PodProblem {
-                said: Default::default(),
+                detail: Default::default(),
                 reason: reason.into(),
                 restarts,
                 ended: 0,
@@ -190,13 +190,13 @@ fn a_pod_that_ran_for_long_before_it_crashed_is_no_failure_of_the_revision() {
 #[test]
 fn a_loss_waits_for_its_judgement_and_nothing_begins_meanwhile() {
     let fleet = beside_old(vec![lost("a", 9)]);
-    let until = at(1009) + JUDGED_AFTER;
+    let until = at(1009) + EVALUATED_AFTER;
     let early = decide(&strategy(), &fleet, at(1010));
     assert_eq!(early.guarded, Some(Guarded::Inconclusive { until }));
     assert_eq!(deletions(&early), 0);
-    let judged = early.record.map(|record| record.judged);
+    let evaluated = early.record.map(|record| record.lost);
     let expected = [("a".into(), at(1009))].into();
-    assert_eq!((judged, early.next_wake), (Some(expected), Some(until)));
+    assert_eq!((evaluated, early.next_wake), (Some(expected), Some(until)));
     let late = decide(&strategy(), &fleet, until);
     // After the evaluation the lost node takes no slot, so three other nodes begin.
     assert_eq!((late.guarded, deletions(&late)), (None, 3));
@@ -206,7 +206,7 @@ fn a_loss_waits_for_its_judgement_and_nothing_begins_meanwhile() {
 fn who_is_deleted_while_it_is_judged_is_charged_all_the_same() {
     let fleet = beside_old(vec![lost("a", 9)]);
     let early = decide(&strategy(), &fleet, at(1010));
-    let until = at(1009) + JUDGED_AFTER;
+    let until = at(1009) + EVALUATED_AFTER;
     let deleted = Fleet {
         record: early.record,
         ..beside_old(Vec::new())
@@ -220,7 +220,7 @@ fn who_is_deleted_while_it_is_judged_is_charged_all_the_same() {
     assert_eq!((late.guarded, late.counts.failures), (None, 1));
     let record = late.record.expect("it failed");
     let since = [("a".into(), at(1009))];
-    assert_eq!(record.judged, since.into(), "it is a loss still");
+    assert_eq!(record.lost, since.into(), "it is a loss still");
     // If untouched nodes turned NotReady at about the same time, the network is the cause, even if the Node of a is deleted.
     let away = |node: Node| Node {
         readiness: Readiness::NotReady {
@@ -260,7 +260,7 @@ fn a_rollout_is_not_complete_while_its_last_node_is_judged_and_names_who_is_gone
         record: early.record,
         ..beside_old(Vec::new())
     };
-    let late = decide(&strategy, &deleted, at(1009) + JUDGED_AFTER);
+    let late = decide(&strategy, &deleted, at(1009) + EVALUATED_AFTER);
     let said = crate::core::testing::status(&deleted, &late);
     assert_eq!(said.reason, "CompleteExceptFailed");
     let names = ". Nodes failed with this revision and were deleted: a";
@@ -302,10 +302,10 @@ fn when_the_others_are_lost_as_well_it_is_the_network_and_it_ends_by_itself() {
         );
         assert_eq!(deletions(&plan), 0);
         // The losses are recorded, because the Nodes may be deleted before the evaluation ends.
-        let judged = plan
+        let evaluated = plan
             .record
-            .map(|record| record.judged.into_values().collect());
-        assert_eq!(judged, Some(vec![at(1009); 3]));
+            .map(|record| record.lost.into_values().collect());
+        assert_eq!(evaluated, Some(vec![at(1009); 3]));
     }
     let over = decide(&strategy(), &outage, until);
     assert_eq!((over.guarded, over.counts.failures), (None, 0));
@@ -313,7 +313,7 @@ fn when_the_others_are_lost_as_well_it_is_the_network_and_it_ends_by_itself() {
     // The record keeps the control group as evidence after its nodes return or their Nodes are deleted.
     let record = over.record.expect("the control group is remembered");
     let beside: Vec<&str> = record.control_group.keys().map(NodeName::as_str).collect();
-    assert_eq!((beside, record.judged.len()), (vec!["d", "e", "f"], 0));
+    assert_eq!((beside, record.lost.len()), (vec!["d", "e", "f"], 0));
     let mut some_back = outage.clone();
     some_back.record = Some(record);
     some_back.nodes.retain(|node| node.name.as_str() != "e");
@@ -353,17 +353,17 @@ fn lost_with(others: &[i64], is_network: bool) {
         ..node(&format!("d{number}"), old(1))
     });
     let mut lost = beside_old(updated.into_iter().chain(away).collect());
-    let judged = decide(&strategy(), &lost, at(1100));
+    let evaluated = decide(&strategy(), &lost, at(1100));
     let held = Guarded::Inconclusive { until: at(1309) };
     let stopped = Guarded::Stopped(Stopped::FailedByRevision);
     let (guarded, failures) = if is_network { (held, 0) } else { (stopped, 3) };
     assert_eq!(
-        (judged.guarded, judged.counts.failures),
+        (evaluated.guarded, evaluated.counts.failures),
         (Some(guarded), failures),
         "{others:?}"
     );
-    assert_eq!(deletions(&judged), 0);
-    lost.record = judged.record;
+    assert_eq!(deletions(&evaluated), 0);
+    lost.record = evaluated.record;
     for node in &mut lost.nodes {
         node.readiness = Readiness::Ready { since: at(1150) };
         for pod in &mut node.pods {
@@ -413,7 +413,7 @@ fn what_the_rollout_does_after_a_loss_changes_no_judgement() {
         readiness: Readiness::NotReady { since },
         ..node("c", old(1))
     };
-    let judged = |others: [Node; 3]| {
+    let evaluated = |others: [Node; 3]| {
         let well = node("b", current(2).made(500));
         let mut nodes = vec![lost("a", 9), well, away.clone()];
         nodes.extend(others);
@@ -435,19 +435,19 @@ fn what_the_rollout_does_after_a_loss_changes_no_judgement() {
         node
     });
     for others in [before, deleted, podless, made(1010)] {
-        assert_eq!(judged(others), (None, charged));
+        assert_eq!(evaluated(others), (None, charged));
     }
     // Nodes updated by the time of the loss count as updated. One of five is a lower rate than one of one: a network failure.
     let updated = Verdict::Offline(Offline::Updated {
         since: Some(at(1009)),
     });
-    assert_eq!(judged(made(1009)).1, updated);
+    assert_eq!(evaluated(made(1009)).1, updated);
 }
 
 /// Returns a fleet of these nodes whose record names another node, which was lost at 1009 and deleted since.
 fn beside_gone(nodes: Vec<Node>) -> Fleet {
     let record = FailureRecord {
-        judged: [("gone".into(), at(1009))].into(),
+        lost: [("gone".into(), at(1009))].into(),
         ..FailureRecord::new("new".into())
     };
     Fleet {
@@ -489,7 +489,7 @@ fn who_leaves_the_nodes_of_the_template_while_it_is_judged_is_charged_all_the_sa
         record: early.record,
         ..beside_old(vec![left])
     };
-    let until = at(1009) + JUDGED_AFTER;
+    let until = at(1009) + EVALUATED_AFTER;
     let waits = decide(&strategy(), &fleet, at(1011));
     assert_eq!(waits.guarded, Some(Guarded::Inconclusive { until }));
     let late = decide(&strategy(), &fleet, until);
@@ -561,7 +561,7 @@ fn whom_the_network_took_away_for_good_is_no_loss_beside_the_others_when_its_win
     let mut fleet = beside_gone(nodes);
     let plan = at_1400(&strategy(), &fleet);
     // Without the gone node, one of one touched node and one of two others are lost: the network is not the cause.
-    let until = at(1380) + JUDGED_AFTER;
+    let until = at(1380) + EVALUATED_AFTER;
     assert_eq!(plan.guarded, Some(Guarded::Inconclusive { until }));
     assert_eq!(plan.counts.failures, 0);
     fleet.record = plan.record.clone();
@@ -569,7 +569,7 @@ fn whom_the_network_took_away_for_good_is_no_loss_beside_the_others_when_its_win
 }
 
 #[test]
-fn whoever_was_broken_before_is_not_charged_unless_that_was_a_moment_ago() {
+fn nodes_that_were_broken_before_do_not_count_unless_they_broke_just_before() {
     let down = |since: i64| Pod {
         unready_since: Some(at(since)),
         ..crashing(old(1), "Error", 9)
@@ -948,9 +948,12 @@ fn a_node_that_is_lost_by_the_removal_of_its_old_pod_is_charged() {
     };
     let first = beside_old(vec![lost_by_removal("a", 1000, 1003)]);
     let until = at(1033);
-    let judged = decide(&one, &first, at(1010));
-    assert_eq!(judged.guarded, Some(Guarded::Inconclusive { until }));
-    assert_eq!((deletions(&judged), judged.next_wake), (0, Some(until)));
+    let evaluated = decide(&one, &first, at(1010));
+    assert_eq!(evaluated.guarded, Some(Guarded::Inconclusive { until }));
+    assert_eq!(
+        (deletions(&evaluated), evaluated.next_wake),
+        (0, Some(until))
+    );
     let goes_on = decide(&one, &first, until);
     assert_eq!((goes_on.guarded, deletions(&goes_on)), (None, 1));
     assert_eq!(named(goes_on.record.as_ref()), ["a"]);
@@ -998,10 +1001,10 @@ fn a_loss_by_removal_outlives_its_pod_its_node_and_a_restart() {
         ..beside_old(node.into_iter().collect())
     };
     let gone = at_1400(&strategy(), &restarted(None, &record));
-    assert_eq!(named(gone.record.as_ref()), ["a"], "it was being judged");
-    // Without an entry in `judged`, the deleted node doesn't count: the network may be the cause.
+    assert_eq!(named(gone.record.as_ref()), ["a"], "it was being evaluated");
+    // Without an entry in `lost`, the deleted node doesn't count: the network may be the cause.
     let record = FailureRecord {
-        judged: Default::default(),
+        lost: Default::default(),
         ..record
     };
     let gone = at_1400(&strategy(), &restarted(None, &record));
@@ -1040,7 +1043,7 @@ fn a_loss_by_removal_is_remembered_also_when_the_next_pod_is_asked_to_leave() {
         ..FailureRecord::new("new".into())
     });
     let plan = decide(&strategy(), &fleet, at(1020));
-    let until = at(1009) + JUDGED_AFTER;
+    let until = at(1009) + EVALUATED_AFTER;
     assert_eq!(plan.guarded, Some(Guarded::Inconclusive { until }));
     fleet.record = plan.record.clone();
     assert_eq!(decide(&strategy(), &fleet, at(1020)), plan);
@@ -1099,7 +1102,7 @@ fn who_crashed_and_goes_away_with_all_others_stays_charged_and_nothing_begins_me
         max_unavailable: IntOrPercent::Number(1),
         ..strategy()
     };
-    let until = at(1060) + JUDGED_AFTER;
+    let until = at(1060) + EVALUATED_AFTER;
     let plan = decide(&one, &alone, at(1070));
     assert_eq!(plan.guarded, Some(Guarded::Inconclusive { until }));
     assert_eq!((deletions(&plan), plan.next_wake), (0, Some(until)));

@@ -656,7 +656,7 @@ fn partitioned_scaling_makes_as_many_as_the_partition_leaves() {
 
 /// Differs from Kruise: there, the node with the lowest name gets a pod before the node whose pod the rollout deleted.
 #[test]
-fn whoever_lost_its_pod_to_the_rollout_gets_one_before_others() {
+fn nodes_that_lost_their_pod_to_the_rollout_get_one_first() {
     let given = Given::partitioned(IntOrPercent::Percent(50));
     let rolled = Node {
         emptied: true,
@@ -708,7 +708,7 @@ fn whoever_lost_its_pod_to_the_rollout_gets_one_before_others() {
 
 /// Found on a real cluster: a node whose pod a user had deleted stayed empty, and another node got the pod.
 #[test]
-fn whoever_had_a_pod_gets_one_before_nodes_that_never_had_one() {
+fn nodes_that_had_a_pod_get_one_before_nodes_that_never_had_one() {
     let given = Given::partitioned(IntOrPercent::Number(3));
     let had = |name: &str| Node {
         had_pod: true,

@@ -159,7 +159,7 @@ fn a_wish_waits_for_its_node_and_for_the_end_of_a_pause() {
     let begins = |readiness, paused| {
         let pulls = pulls(&fleet(asking(), readiness), &"new".into(), paused);
         assert_eq!(pulls.len(), 1);
-        pulls[0].begins
+        pulls[0].may_start
     };
     assert!(begins(Readiness::Ready { since: EPOCH }, false));
     assert!(!begins(Readiness::Ready { since: EPOCH }, true));

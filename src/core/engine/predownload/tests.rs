@@ -110,7 +110,7 @@ fn nothing_is_pulled_ahead_unless_asked_for() {
 }
 
 #[test]
-fn in_place_images_are_pulled_ahead_unless_somebody_says_no() {
+fn in_place_images_are_pre_pulled_unless_the_setting_disables_it() {
     let in_place = |parallelism, predownload| Strategy {
         rolling_update_type: RollingUpdateType::InPlaceIfPossible,
         image_predownload_parallelism: parallelism,
@@ -142,7 +142,11 @@ fn required_asks_as_many_as_may_and_replaces_who_has_the_images() {
     assert_eq!(plan.verdicts[1..], [queued, queued, queued]);
     let plan = decided(&required(2), &[asks(), asks(), None], 100);
     assert_eq!(written(&plan), [NOBODY, NOBODY, NOBODY]);
-    assert!(plan.pulls.iter().all(|pull| pull.begins && pull.tells));
+    assert!(
+        plan.pulls
+            .iter()
+            .all(|pull| pull.may_start && pull.may_report)
+    );
     assert_eq!(
         plan.verdicts[0],
         Verdict::PullPending(PullStage::UnderWay { again: false })
@@ -196,7 +200,7 @@ fn a_result_that_may_not_be_written_takes_no_place_from_the_next_node() {
     assert_eq!(written(&plan), [vec!["b"], NOBODY, NOBODY]);
     assert_eq!(plan.verdicts[0], Verdict::Refused { since: at(100) });
     // The pull on node a continues, although its result can't be written.
-    let begins: Vec<bool> = plan.pulls.iter().map(|pull| pull.begins).collect();
+    let begins: Vec<bool> = plan.pulls.iter().map(|pull| pull.may_start).collect();
     assert_eq!(begins, [true]);
 }
 
@@ -267,7 +271,7 @@ fn who_is_lost_or_kept_is_asked_no_longer() {
 fn a_smaller_number_lets_those_go_on_that_pull_and_begins_no_other() {
     let plan = decided(&required(1), &[asks(), asks(), None], 100);
     assert_eq!(written(&plan), [NOBODY, NOBODY, NOBODY]);
-    let begins: Vec<bool> = plan.pulls.iter().map(|pull| pull.begins).collect();
+    let begins: Vec<bool> = plan.pulls.iter().map(|pull| pull.may_start).collect();
     assert_eq!(begins, [true, false]);
 }
 
@@ -295,7 +299,7 @@ fn awaiting(first: Vec<Pod>, old: usize, ready: u32, strategy: Strategy) -> (Str
 }
 
 #[test]
-fn nobody_is_asked_before_so_many_pods_of_the_new_revision_are_ready() {
+fn no_pull_is_requested_before_enough_new_pods_are_ready() {
     let plan = |first: Vec<Pod>, ready| {
         let (strategy, fleet) = awaiting(first, 3, ready, best_effort(2));
         decide(&strategy, &fleet, at(100))
@@ -362,5 +366,5 @@ fn who_was_lost_or_has_the_images_takes_no_place_from_the_first() {
     let (strategy, fleet) = awaiting(vec![asked], 2, 1, required(2));
     let plan = decide(&strategy, &fleet, at(100));
     assert_eq!(written(&plan), [NOBODY, vec!["b"], NOBODY]);
-    assert!(plan.pulls.iter().all(|pull| pull.begins));
+    assert!(plan.pulls.iter().all(|pull| pull.may_start));
 }

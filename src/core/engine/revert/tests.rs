@@ -24,7 +24,7 @@ fn crashing() -> Pod {
     Pod {
         problem: Some(
             PodProblem {
-                said: Default::default(),
+                detail: Default::default(),
                 reason: "Error".into(),
                 restarts: 4,
                 ended: 0,
@@ -66,7 +66,7 @@ fn at_1000(fleet: &Fleet) -> Plan {
 }
 
 /// Returns the names of the pods that are rolled back, and checks that there are no other writes.
-fn taken_back(plan: &Plan) -> Vec<&str> {
+fn rolled_back(plan: &Plan) -> Vec<&str> {
     let name = |action: &Action| match action {
         Action::UpdateInPlace { pod, patch } => {
             assert_eq!(patch.reverts, Some("new".into()));
@@ -140,7 +140,7 @@ fn charged_pods_go_first_and_available_ones_as_slots_are_free() {
         node("e", current(2).named("new").made(999).broken()),
     ];
     let plan = at_1000(&stopped(nodes.clone()));
-    assert_eq!(taken_back(&plan), ["a", "e"]);
+    assert_eq!(rolled_back(&plan), ["a", "e"]);
     assert_eq!(plan.verdicts[1], Verdict::Revert(Revert::Pending));
     assert_eq!(
         plan.verdicts[3],
@@ -149,13 +149,13 @@ fn charged_pods_go_first_and_available_ones_as_slots_are_free() {
     assert_eq!(plan.phase, Phase::Stalled(Stall::FailedByRevision));
     assert_eq!((plan.counts.unavailable, plan.counts.reverted), (2, 2));
     let mut one_is_back = nodes;
-    one_is_back[0].pods[0] = before().taken_back(950);
+    one_is_back[0].pods[0] = before().rolled_back(950);
     one_is_back[0].pods[0].name = "a".into();
     let update = one_is_back[0].pods[0].in_place.update.as_mut().unwrap();
     update.is_carried_out = true;
     one_is_back.pop();
     let plan = at_1000(&stopped(one_is_back));
-    assert_eq!(taken_back(&plan), ["b", "c"]);
+    assert_eq!(rolled_back(&plan), ["b", "c"]);
     assert_eq!(plan.verdicts[0], Verdict::Revert(Revert::Done));
     assert_eq!((plan.counts.unavailable, plan.counts.reverted), (2, 3));
 }
@@ -179,11 +179,11 @@ fn a_lost_node_holds_no_slot_and_others_are_taken_back_meanwhile() {
         decide(&strategy, &stopped(nodes.collect()), at(1000))
     };
     let plan = with(&[lost]);
-    assert_eq!(taken_back(&plan), ["b"]);
+    assert_eq!(rolled_back(&plan), ["b"]);
     assert_eq!((plan.counts.lost, plan.counts.unavailable), (1, 1));
     assert_eq!(plan.phase, Phase::Stalled(Stall::FailedByRevision));
-    assert_eq!(taken_back(&with(&[])), ["b"]);
-    assert_eq!(taken_back(&with(&[a])), ["a"]);
+    assert_eq!(rolled_back(&with(&[])), ["b"]);
+    assert_eq!(rolled_back(&with(&[a])), ["a"]);
 }
 
 #[test]
@@ -200,14 +200,14 @@ fn a_patch_names_the_old_images_and_where_the_pod_was_taken_back_from() {
 
 #[test]
 fn one_that_was_taken_back_keeps_its_slot_until_it_is_available_and_is_not_taken_back_again() {
-    let under_way = node("a", before().taken_back(990));
+    let under_way = node("a", before().rolled_back(990));
     let plan = at_1000(&stopped(vec![under_way, node("b", before())]));
     assert_eq!(plan.actions, []);
     let reverting = Progress::Reverting { since: at(990) };
     assert_eq!(plan.verdicts[0], Verdict::InProgress(reverting));
     assert_eq!((plan.counts.unavailable, plan.counts.outdated), (1, 2));
     // A user set the pod's label to the stopped revision again. The pod is not rolled back twice.
-    let again = node("a", well().taken_back(990));
+    let again = node("a", well().rolled_back(990));
     let plan = at_1000(&stopped(vec![again, node("b", before())]));
     assert_eq!(plan.actions, []);
     let reversal = plan.reversal.unwrap();
@@ -251,7 +251,7 @@ fn nothing_is_taken_back_before_the_stop_stands_or_unless_it_is_asked_for() {
 #[test]
 fn a_pod_that_was_taken_back_tells_of_a_stop_that_does_not_show_yet() {
     let strategy = strategy();
-    let nodes = vec![node("a", before().taken_back(990)), node("b", before())];
+    let nodes = vec![node("a", before().rolled_back(990)), node("b", before())];
     let unseen = Fleet {
         record: None,
         ..stopped(nodes)
@@ -267,7 +267,7 @@ fn a_pod_that_was_taken_back_tells_of_a_stop_that_does_not_show_yet() {
 
 #[test]
 fn resume_rolls_forward_what_was_taken_back() {
-    let back = before().taken_back(500);
+    let back = before().rolled_back(500);
     let resumed = Strategy {
         resume: Some("new".into()),
         ..strategy()
@@ -307,12 +307,15 @@ fn who_is_away_held_settling_or_has_a_second_pod_is_left_alone() {
     let plan = at_1000(&stopped(vec![away, held, beside, back_since(990)]));
     assert_eq!(plan.actions, []);
     assert_eq!(plan.next_wake, Some(at(1020)));
-    assert_eq!(taken_back(&at_1000(&stopped(vec![back_since(960)]))), ["d"]);
+    assert_eq!(
+        rolled_back(&at_1000(&stopped(vec![back_since(960)]))),
+        ["d"]
+    );
     let down = Node {
         pods: node("d", crashing()).pods,
         ..back_since(990)
     };
-    assert_eq!(taken_back(&at_1000(&stopped(vec![down]))), ["d"]);
+    assert_eq!(rolled_back(&at_1000(&stopped(vec![down]))), ["d"]);
 }
 
 #[test]
@@ -393,7 +396,7 @@ fn the_revision_before_is_none_that_the_guard_stopped_while_another_is_kept() {
 }
 
 #[test]
-fn a_stop_remembers_what_is_taken_back_and_saves_also_when_nobody_waits() {
+fn a_stop_saves_which_nodes_are_rolled_back_also_when_no_node_waits() {
     let strategy = Strategy {
         failure_threshold: Some(IntOrPercent::Number(0)),
         ..strategy()
@@ -413,7 +416,7 @@ fn a_stop_remembers_what_is_taken_back_and_saves_also_when_nobody_waits() {
         record: Some(record),
         ..fleet
     };
-    assert_eq!(taken_back(&decide(&strategy, &told, at(1000))), ["a"]);
+    assert_eq!(rolled_back(&decide(&strategy, &told, at(1000))), ["a"]);
 }
 
 #[test]
@@ -424,7 +427,7 @@ fn a_stop_stands_while_all_are_away_and_keeps_its_names_when_they_return() {
         },
         ..node(name, pod)
     };
-    let back = || before().taken_back(950);
+    let back = || before().rolled_back(950);
     let all = ["a", "b", "c"].map(|name| away(name, back()));
     let fleet = stopped(all.to_vec());
     for second in [1000, 1020, 1400] {
@@ -454,7 +457,7 @@ fn refuse_at_a(fleet: &mut Fleet) {
 }
 
 #[test]
-fn whoever_is_refused_takes_no_turn_of_a_failure_domain() {
+fn a_node_with_a_rejected_write_occupies_no_failure_domain() {
     use crate::core::Labels;
     use crate::core::settings::Topology;
     let in_zone = |name: &str, zone: &str| Node {

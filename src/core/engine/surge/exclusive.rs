@@ -44,19 +44,19 @@ impl fmt::Display for Exclusive {
     /// Writes the reason as the end of a sentence, after "because".
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::HostPort(port) => write!(f, "hostPort {port} can be used by one pod of a node"),
+            Self::HostPort(port) => write!(f, "only one pod per node can use hostPort {port}"),
             Self::HostNetworkPort(port) => write!(
                 f,
-                "port {port} of the node's network (hostNetwork) can be used by one pod of a node"
+                "only one pod per node can use port {port} of the node's network (hostNetwork)"
             ),
             Self::Claim(claim) => write!(
                 f,
-                "the volume of PersistentVolumeClaim {claim} may be for one pod only (mount it readOnly if it is not)"
+                "the volume of PersistentVolumeClaim {claim} may support only one pod (mount it readOnly if it supports more)"
             ),
-            Self::Disk(kind) => write!(f, "a volume of type {kind} can be used by one pod"),
+            Self::Disk(kind) => write!(f, "only one pod can use a volume of type {kind}"),
             Self::NodeName(node) => write!(f, "spec.nodeName of the template is {node}"),
             Self::AntiAffinity => {
-                f.write_str("the podAntiAffinity of the template keeps a second pod off the node")
+                f.write_str("the podAntiAffinity of the template prevents a second pod on the node")
             }
         }
     }

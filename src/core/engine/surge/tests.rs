@@ -613,7 +613,7 @@ fn a_second_pod_that_goes_by_this_plan_is_not_held_up_however_old_it_is() {
 
 /// A taint was added after the native controller had created its own pod next to the surge pod.
 #[test]
-fn a_node_where_nobody_can_come_holds_its_place_while_two_are_there() {
+fn a_node_where_no_pod_can_start_keeps_its_slot_while_it_has_two_pods() {
     use PodRevision::{Current, Outdated};
     let waits = || Node {
         name: "n2".into(),

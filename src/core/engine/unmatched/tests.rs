@@ -62,11 +62,10 @@ fn said(strategy: &Strategy, fleet: &Fleet) -> String {
 }
 
 #[test]
-fn a_selector_of_nobody_stops_everything_and_names_what_looks_similar() {
+fn a_selector_without_matches_stops_the_rollout_and_names_similar_labels() {
     assert_eq!(
         said(&selecting("pool=canray"), &outdated()),
-        "apps.openyurt.io/selector is \"pool=canray\", which matches none of the 3 nodes where a pod belongs; labels that \
-         look similar: pool=canary, pool=field; correct it, remove it, or label nodes"
+        "apps.openyurt.io/selector is \"pool=canray\", which matches none of the 3 nodes that should run a pod; similar labels: pool=canary, pool=field; correct it, remove it, or label nodes"
     );
     let verdicts = decided(&selecting("pool=canray"), &outdated()).verdicts;
     assert_eq!(
@@ -82,16 +81,13 @@ fn a_key_that_is_nearly_right_is_recognised() {
         let said = said(&selecting(query), &outdated());
         assert!(said.contains(similar), "{said}");
     }
-    case("pol=canary", "look similar: pool=canary, pool=field;");
-    case("Pool=field", "look similar: pool=field, pool=canary;");
-    case("zone=a", "; none of their labels looks similar;");
-    case(
-        "pool=canary,zone=a",
-        "; none of their labels looks similar;",
-    );
+    case("pol=canary", "similar labels: pool=canary, pool=field;");
+    case("Pool=field", "similar labels: pool=field, pool=canary;");
+    case("zone=a", "; they have no similar labels;");
+    case("pool=canary,zone=a", "; they have no similar labels;");
     case(
         "pool=canary,pool!=canary",
-        "each of its parts matches some of them, but no node matches all",
+        "each requirement matches some nodes, but no node matches all of them",
     );
 }
 
@@ -108,15 +104,13 @@ fn who_is_away_or_kept_belongs_to_a_selector_and_a_wave() {
 }
 
 #[test]
-fn a_wave_of_nobody_stops_everything_unless_it_may_be_empty() {
+fn an_empty_wave_stops_the_rollout_unless_it_may_be_empty() {
     assert_eq!(
         said(
             &waves(&[("pool=canary", false), ("pool=plot", false)]),
             &outdated()
         ),
-        "apps.openyurt.io/waves[1].selector is \"pool=plot\", which matches none of the 3 nodes where a pod belongs; labels \
-         that look similar: pool=field, pool=canary, so wave w-pool-plot would have nobody; correct it, label nodes, or say \
-         allowEmpty: true in that wave"
+        "apps.openyurt.io/waves[1].selector is \"pool=plot\", which matches none of the 3 nodes that should run a pod; similar labels: pool=field, pool=canary, so wave w-pool-plot has no nodes; correct it, label nodes, or set allowEmpty: true in this wave"
     );
     assert_eq!(
         said(
@@ -130,13 +124,13 @@ fn a_wave_of_nobody_stops_everything_unless_it_may_be_empty() {
             &waves(&[("pool", false), ("pool=field", false)]),
             &outdated()
         ),
-        "apps.openyurt.io/waves[1].selector is \"pool=field\", which matches only nodes that earlier waves have (n2 is in \
-         w-pool), so wave w-pool-field would have nobody; correct it, label nodes, or say allowEmpty: true in that wave"
+        "apps.openyurt.io/waves[1].selector is \"pool=field\", which matches only nodes that belong to earlier waves (n2 is in \
+         w-pool), so wave w-pool-field has no nodes; correct it, label nodes, or set allowEmpty: true in this wave"
     );
 }
 
 #[test]
-fn where_nobody_is_outdated_or_no_pod_belongs_nothing_is_wrong() {
+fn without_outdated_or_targeted_nodes_a_selector_is_never_invalid() {
     let done = pools(&[("canary", current(2)), ("field", current(2))]);
     assert_eq!(said(&selecting("pool=nope"), &done), "");
     assert_eq!(said(&selecting("pool=nope"), &fleet(Vec::new())), "");

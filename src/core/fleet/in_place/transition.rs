@@ -71,19 +71,19 @@ impl Recreate {
     /// Returns the reason as the end of a sentence.
     pub fn words(self) -> &'static str {
         match self {
-            Self::OtherChange => "more than images, labels and annotations of the template changed",
+            Self::OtherChange => "the template changed in more than images, labels and annotations",
             Self::ReadByContainer => {
-                "a container reads a changed label or annotation into its environment"
+                "a container has a changed label or annotation in its environment"
             }
-            Self::RestartAsked => "a restart was asked for (kubectl.kubernetes.io/restartedAt)",
+            Self::RestartAsked => "a restart was requested (kubectl.kubernetes.io/restartedAt)",
             Self::FixedAnnotation => {
-                "an annotation changed that Kubernetes lets no running pod change (AppArmor)"
+                "an annotation changed that Kubernetes cannot change in a running pod (AppArmor)"
             }
-            Self::UnknownRevision => "the pod's revision is not in the history of the DaemonSet",
-            Self::OtherImages => "the pod does not name the images of its revision",
+            Self::UnknownRevision => "the pod's revision is not in the DaemonSet's history",
+            Self::OtherImages => "the pod's images differ from those of its revision",
             Self::Over => "the pod has ended",
-            Self::Leaving => "the pod was marked to be deleted before (PreparingDelete)",
-            Self::Refused => "the API server does not let the pod be changed so",
+            Self::Leaving => "the pod is already marked for deletion (PreparingDelete)",
+            Self::Refused => "the API server rejects the change of the pod",
         }
     }
 }

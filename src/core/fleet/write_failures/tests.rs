@@ -308,7 +308,7 @@ fn what_is_refused_to_pods_of_the_current_revision_is_remembered_by_who_reads_it
 }
 
 #[test]
-fn a_mark_that_may_not_be_taken_off_keeps_nobody_from_being_done_and_is_told() {
+fn a_mark_that_cannot_be_removed_is_reported_and_does_not_keep_a_node_from_being_done() {
     let mut fleet = fleet(vec![node("a", current(2))]);
     fleet.nodes[0].pods[0].exit.preparing = Some(crate::core::PreDeleteHook { since: None });
     read(&mut fleet, WriteVerb::Unmark);
@@ -318,7 +318,7 @@ fn a_mark_that_may_not_be_taken_off_keeps_nobody_from_being_done_and_is_told() {
     assert_eq!(
         plan.refused.sentence(),
         format!(
-            "the API server refuses to take marks off pods on a. Cause: {NO}. Retried automatically"
+            "the API server refuses to remove marks from pods on a. Cause: {NO}. Retried automatically"
         )
     );
 }
@@ -417,7 +417,7 @@ fn who_was_offline_since_is_asked_before_it_is_called_refused() {
 }
 
 #[test]
-fn when_one_of_several_equal_refusals_ends_the_others_wait_as_everybody_does() {
+fn when_one_of_several_equal_rejections_ends_the_others_wait_for_a_slot() {
     let mut fleet = refused(three(), &["a", "b", "c"], 100);
     fleet.write_failures.accept(&"a".into(), WriteVerb::Delete);
     fleet.nodes[0].pods = [current(2).made(120)].into();

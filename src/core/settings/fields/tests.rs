@@ -146,7 +146,7 @@ fn who_rolls_out_follows_from_the_type() {
         assert_eq!(refused.key, "spec.updateStrategy.type");
         assert_eq!(
             refused.why,
-            "which is unknown; use RollingUpdate or OnDelete"
+            "which is not a valid value; use RollingUpdate or OnDelete"
         );
     }
     // With `OTA` in the annotation, node owners decide on updates.
@@ -238,7 +238,7 @@ fn every_field_is_the_setting_of_that_meaning() {
 }
 
 #[test]
-fn surging_is_one_new_pod_beside_nobody_missing() {
+fn surging_means_max_surge_1_and_max_unavailable_0() {
     #[track_caller]
     fn case(beside: Value, max_surge: IntOrPercent, max_unavailable: IntOrPercent) {
         let mut block = json!({ "rollingUpdateType": "Surging" });
@@ -447,7 +447,7 @@ fn a_field_decides_before_the_annotation_of_the_same_meaning() {
     notes.sort();
     let told = |name: &str, value: &str, key: &str| {
         let path = path(name);
-        format!("{path} is {value}, and {key} has no effect beside it; remove the annotation")
+        format!("{path} is {value} and overrides the annotation {key}; remove the annotation")
     };
     let expected = [
         told("maxUnavailable", "2", MAX_UNAVAILABLE),
@@ -465,7 +465,7 @@ fn a_field_decides_before_the_annotation_of_the_same_meaning() {
 }
 
 #[test]
-fn nothing_is_pulled_ahead_unless_somebody_asks_for_it() {
+fn no_image_is_pre_pulled_without_the_setting() {
     let kruise = "apps.kruise.io/image-predownload-parallelism";
     let pulls = |annotations: &[(&str, &str)]| {
         let given = Given::rolling(json!({ "rollingUpdateType": "InPlaceIfPossible" }));
@@ -520,7 +520,7 @@ fn how_images_are_pulled_ahead_is_read_from_the_annotations_of_kruise_unless_our
         refused(
             &timeout,
             value,
-            "use a whole number of seconds from 1 upward, such as 300",
+            "use a whole number of seconds, at least 1, such as 300",
         );
     }
     for value in ["many", "-1", "1.5"] {
@@ -536,7 +536,8 @@ fn how_images_are_pulled_ahead_is_read_from_the_annotations_of_kruise_unless_our
         let [note] = notes.as_slice() else {
             panic!("{notes:?}");
         };
-        let says = "has no effect without apps.openyurt.io/image-predownload-parallelism: set how";
+        let says =
+            "has no effect without apps.openyurt.io/image-predownload-parallelism; set the number";
         assert!(note.starts_with(key) && note.contains(says), "{note}");
     }
 }

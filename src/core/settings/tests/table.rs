@@ -65,12 +65,12 @@ fn what_cannot_be_used_stops_a_rollout_only_where_it_is_heeded() {
     for setting in SETTINGS {
         for mode in Mode::ALL {
             let reading = with(mode, setting.key, "\u{0} no value of any setting");
-            match (reading, setting.is_heeded_by(mode)) {
+            match (reading, setting.is_used_by(mode)) {
                 (ParsedSettings::Invalid(invalid, _), true) => assert_eq!(invalid.key, setting.key),
                 (ParsedSettings::Strategy { notes, .. }, false) => {
                     let told = notes.iter().find(|note| note.text.contains(setting.key));
                     let told = &told.expect(setting.key).text;
-                    assert!(told.ends_with("(OTA does not use it)"), "{told}");
+                    assert!(told.ends_with("(no effect under OTA)"), "{told}");
                 }
                 (other, _) => panic!("{} under {mode}: {other:?}", setting.key),
             }

@@ -81,8 +81,8 @@ fn what_an_annotation_says_a_field_says_and_back_again() {
         let asked = match now.image_predownload_parallelism {
             // Ignore an added `image-predownload-parallelism`: the default of a native DaemonSet has to be explicit on an
             // Advanced one.
-            said if is_quiet => Strategy {
-                image_predownload_parallelism: said,
+            output if is_quiet => Strategy {
+                image_predownload_parallelism: output,
                 ..asked
             },
             _ => asked,

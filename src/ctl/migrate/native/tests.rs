@@ -107,8 +107,8 @@ fn what_has_no_counterpart_is_named() {
         annotations["apps.openyurt.io/image-predownload-parallelism"],
         "3"
     );
-    let no_effect = "apps.kruise.io/image-predownload-parallelism: 2 has no effect beside \
-                     apps.openyurt.io/image-predownload-parallelism: 3: it is left out.";
+    let no_effect = "apps.kruise.io/image-predownload-parallelism: 2 has no effect, because \
+        apps.openyurt.io/image-predownload-parallelism is 3, and is removed.";
     assert_eq!(made_twice.lost, [no_effect]);
     // Under OnDelete the Advanced DaemonSet is not rolled out, so the native one gets no annotation `update-strategy`.
     assert_eq!(

@@ -41,9 +41,9 @@ impl Migrating {
 
     /// Returns the printed manifest, after the API server has accepted it in a dry run.
     async fn printed(&self, line: &str) -> Value {
-        let said = self.world.text(line).await;
-        assert!(!said.contains("has not checked"), "{said}");
-        let manifest: Value = serde_saphyr::from_str(&said).unwrap();
+        let output = self.world.text(line).await;
+        assert!(!output.contains("has not checked"), "{output}");
+        let manifest: Value = serde_saphyr::from_str(&output).unwrap();
         let kind = match manifest["apiVersion"].as_str().unwrap() {
             "apps/v1" => ApiResource::erase::<crate::k8s::DaemonSet>(&()),
             _ => ApiResource::erase::<AdvancedDaemonSet>(&()),
@@ -151,9 +151,9 @@ async fn a_manifest_that_could_not_be_checked_says_so() {
             _ => Fault::Pass,
         }
     });
-    let said = cluster.world.text("migrate eds/foo --to native").await;
+    let output = cluster.world.text("migrate eds/foo --to native").await;
     assert!(
-        said.contains("The API server has not checked this manifest"),
-        "{said}"
+        output.contains("The API server has not checked this manifest"),
+        "{output}"
     );
 }

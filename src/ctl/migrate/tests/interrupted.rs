@@ -6,7 +6,7 @@ use kube::api::DeleteParams;
 use tokio::sync::Notify;
 
 use super::super::adoption::Adoption;
-use super::super::{Purpose, words};
+use super::super::{Purpose, messages};
 use super::*;
 use crate::core::names::{IN_PLACE_STATE, KRUISE_GROUP};
 use crate::ctl::error::CliError;
@@ -90,8 +90,8 @@ async fn a_deletion_whose_answer_is_lost_may_have_happened() {
         let error = cluster.fails("migrate web --to native").await;
         assert_eq!(error.code, Code::Unreachable, "{error}");
         let words = [
-            "Whether the old DaemonSet is deleted is not known",
-            "web-migration. To go on: yurt-ds ctl migrate default/web --to native",
+            "It is not known if the old DaemonSet was deleted",
+            "web-migration. To continue: yurt-ds ctl migrate default/web --to native",
         ];
         contains(&error.text, &words);
         drop(guard);
@@ -100,8 +100,8 @@ async fn a_deletion_whose_answer_is_lost_may_have_happened() {
             let error = cluster.fails("migrate web --to advanced").await;
             contains(&error.text, &["Finish it first"]);
         } else {
-            let said = world.text("migrate web --to advanced").await;
-            contains(&said, &["already"]);
+            let output = world.text("migrate web --to advanced").await;
+            contains(&output, &["already"]);
         }
         world.text("migrate web --to native").await;
         cluster.goes_on_with(&pods).await;
@@ -151,13 +151,13 @@ async fn a_revision_that_kubernetes_makes_itself_ends_the_migration_and_keeps_th
     let error = cluster.fails("migrate web --to native").await;
     assert_eq!(error.code, Code::Failed, "{error}");
     let words = [
-        "Kubernetes made a revision of its own",
-        "It is paused (apps.openyurt.io/paused)",
+        "Kubernetes created a new revision",
+        "It stays paused (apps.openyurt.io/paused)",
         "yurt-ds ctl resume default/web",
     ];
     contains(&error.text, &words);
-    let said = world.text("migrate web --to native").await;
-    contains(&said, &["already"]);
+    let output = world.text("migrate web --to native").await;
+    contains(&output, &["already"]);
     tokio::time::sleep(A_MOMENT).await;
     assert_eq!(cluster.pods().await, pods);
 }
@@ -178,12 +178,12 @@ async fn an_interrupted_eject_is_finished_by_eject() {
         &error.text,
         &["Finish it first: yurt-ds ctl eject default/web"],
     );
-    let said = world.text("eject web").await;
+    let output = world.text("eject web").await;
     contains(
-        &said,
+        &output,
         &[
-            "default/web was on its way",
-            "default/web is handed back to Kubernetes.",
+            "migration of default/web",
+            "default/web was handed back to Kubernetes.",
         ],
     );
     cluster.goes_on_with(&pods).await;
@@ -198,17 +198,17 @@ async fn an_interrupted_eject_that_migrate_finishes_stays_paused_and_says_so() {
     let guard = cluster.fail(CREATION, Fault::Status(403, None));
     cluster.fails("eject web").await;
     drop(guard);
-    let said = world.text("migrate web --to native").await;
+    let output = world.text("migrate web --to native").await;
     let words = [
-        "is paused (apps.openyurt.io/paused). To hand it back: yurt-ds ctl eject default/web",
+        "left it paused (apps.openyurt.io/paused). To hand it back to Kubernetes: yurt-ds ctl eject default/web",
         "yurt-ds ctl resume default/web",
     ];
-    contains(&said, &words);
+    contains(&output, &words);
     let set = cluster.native().await;
     let annotations = &set["metadata"]["annotations"];
     assert_eq!(annotations["apps.openyurt.io/paused"], "true");
-    let said = world.text("eject web").await;
-    contains(&said, &["default/web is handed back to Kubernetes."]);
+    let output = world.text("eject web").await;
+    contains(&output, &["default/web was handed back to Kubernetes."]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -220,13 +220,14 @@ async fn eject_says_what_it_has_made_when_it_ends_in_between() {
     assert_eq!(error.code, Code::Unreachable, "{error}");
     let words = [
         "Not allowed to hand back DaemonSet",
-        "is a DaemonSet of Kubernetes (apps/v1) by now, and paused until it is handed back: yurt-ds ctl eject default/web",
+        "is now a native DaemonSet (apps/v1), and stays paused until it is handed back: yurt-ds ctl eject \
+         default/web",
         "yurt-ds ctl resume default/web",
     ];
     contains(&error.text, &words);
     drop(guard);
-    let said = world.text("eject web").await;
-    contains(&said, &["default/web is handed back to Kubernetes."]);
+    let output = world.text("eject web").await;
+    contains(&output, &["default/web was handed back to Kubernetes."]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -251,7 +252,7 @@ async fn what_the_api_server_does_not_take_is_a_refusal() {
         assert_eq!(error.code, Code::Refused, "{error}");
         contains(
             &error.text,
-            &["is not migrated, and nothing was changed: Cannot"],
+            &["was not migrated, and nothing was changed: Cannot"],
         );
     }
 }
@@ -261,11 +262,14 @@ async fn what_was_made_and_not_looked_at_is_finished_by_the_same_command() {
     for (failing, paused) in [
         (
             From("patch", "daemonsets", 1),
-            "now, and paused until this is finished.",
+            ", paused until the migration is finished.",
         ),
         // The first three deletions are a dry run, the journal of an earlier attempt, and the rewritten revision. The fourth one
         // is the finished journal.
-        (From("delete", "controllerrevisions", 4), "now."),
+        (
+            From("delete", "controllerrevisions", 4),
+            "is now a native DaemonSet (apps/v1).",
+        ),
     ] {
         let (cluster, _controller) = Migrating::advanced_after_a_rollout().await;
         let (world, pods) = (&cluster.world, cluster.pods().await);
@@ -304,7 +308,10 @@ async fn without_yurt_ds_what_is_kept_can_be_made_and_is_paused() {
         "kubectl -n default delete controllerrevision {} --ignore-not-found; kubectl -n default get",
         names.join(" ")
     );
-    contains(&error.text, &[&delete, "What that makes is paused."]);
+    contains(
+        &error.text,
+        &[&delete, "The DaemonSet that this creates is paused."],
+    );
     let object = serde_json::from_value(object.clone()).unwrap();
     let sets = world.sets();
     sets.create(&Default::default(), &object).await.unwrap();
@@ -373,7 +380,7 @@ async fn an_update_in_place_that_begins_meanwhile_is_left_to_who_began_it() {
     })
     .await;
     assert_eq!(error.code, Code::Refused, "{error}");
-    contains(&error.text, &["containers are being exchanged in place"]);
+    contains(&error.text, &["pods are being updated in place"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -387,7 +394,7 @@ async fn a_finalizer_that_is_added_meanwhile_is_looked_at_first() {
     })
     .await;
     assert_eq!(error.code, Code::Refused, "{error}");
-    contains(&error.text, &["changed while it was looked at. Try again."]);
+    contains(&error.text, &["it changed in the meantime. Try again."]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -419,17 +426,17 @@ async fn one_that_is_deleted_as_soon_as_it_is_made_is_not_said_to_be_slow() {
     assert_eq!(error.code, Code::Failed, "{error}");
     contains(
         &error.text,
-        &["somebody deleted it, or made another one of that name"],
+        &["was then deleted or recreated by another program"],
     );
 }
 
 #[test]
 fn one_that_nobody_has_looked_at_is_said_to_be_so_for_as_long_as_was_waited() {
     let key = crate::index::SetKey::new("default", "web");
-    let told = words::not_adopted(&key, Purpose::GoOn, &Adoption::Unseen, true);
+    let told = messages::not_adopted(&key, Purpose::GoOn, &Adoption::Unseen, true);
     let words = [
-        "has not looked at it for 1m;",
-        "To go on: yurt-ds ctl migrate default/web --to native",
+        "has not processed it for 1m.",
+        "To continue: yurt-ds ctl migrate default/web --to native",
     ];
     contains(&told, &words);
 }

@@ -34,7 +34,7 @@ async fn beside_a_pod_that_is_ending_no_other_one_is_made() {
     pods.delete(&names[0], &DeleteParams::default())
         .await
         .unwrap();
-    let words = "is still ending: nobody adopts such a pod";
+    let words = "is still terminating. Such a pod is not adopted";
     refused(world, "migrate web --to advanced --dry-run", words).await;
     refused(world, "migrate web --to advanced", words).await;
 }
@@ -75,7 +75,7 @@ async fn a_revision_that_only_has_the_name_of_the_journal_stays() {
         json!({ "metadata": { "name": "web-migration" }, "revision": 1, "data": { "foo": 1 } });
     let foreign = serde_json::from_value(foreign).unwrap();
     all.create(&PostParams::default(), &foreign).await.unwrap();
-    let words = "is nothing that migrate wrote";
+    let words = "has the name of the journal of migrate, but other content";
     refused(&cluster.world, "migrate web --to advanced", words).await;
 }
 
@@ -110,7 +110,7 @@ async fn what_somebody_else_made_in_its_place_is_left_and_what_was_kept_too() {
     made.unwrap();
     let error = world.error("migrate web --to advanced").await;
     assert_eq!(error.code, Code::Refused, "{error}");
-    let words = "somebody made another one of that name meanwhile";
+    let words = "another DaemonSet of that name was created in the meantime";
     assert!(error.text.contains(words), "{error}");
     let all: Api<ControllerRevision> = Api::namespaced(world.client.clone(), "default");
     assert!(all.get_opt("web-migration").await.unwrap().is_some());

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{A_MOMENT, nodes, really};
 use crate::core::SetKind;
 use crate::ctl::Code;
-use crate::ctl::kinds::whole;
+use crate::ctl::daemonset_api::whole;
 use crate::ctl::tests::CtlWorld;
 use crate::index::SetKey;
 use crate::k8s::client::Role;
@@ -351,7 +351,9 @@ async fn what_the_api_server_would_refuse_is_refused_in_its_words() {
     let error = world.error("plan ads/web --set max-unavailable=0").await;
     assert_eq!(error.code, Code::Invalid, "{error}");
     assert!(
-        error.text.starts_with("The API server would refuse that: "),
+        error
+            .text
+            .starts_with("The API server would reject this change: "),
         "{error}"
     );
 }
@@ -382,7 +384,7 @@ async fn either_of_two_of_a_name_is_planned_by_itself() {
     assert!(
         error
             .text
-            .contains("write ds/default/web or ads/default/web"),
+            .contains("Write ds/default/web or ads/default/web"),
         "{error}"
     );
     let native = world.json("plan ds/web --image web:2").await;

@@ -154,7 +154,7 @@ fn row_6_images_that_were_asked_for() {
         case(status, "WaitPullImage", OLD, None);
         case(status, "PullImageFail", OLD, None);
     }
-    let cure = ". Ask for imagepull again, or for the upgrade with ?force=true to do without it.";
+    let cure = ". Request imagepull again, or upgrade with ?force=true to skip this check.";
     let failed = "pull image job image-pre-pull-1 failed";
     case(
         "False",
@@ -176,9 +176,9 @@ fn a_pod_without_a_successor_goes_only_when_that_is_forced() {
         condition(pod, "PodNeedUpgrade", "True", "UntoleratedTaint", NEW);
         pulls(pod, "False", "WaitPullImage", NEW);
     });
-    let text = "Pre check update pod failed, Pod: default/web-bwzss is not replaced: this node has a taint of effect \
-                NoSchedule that its DaemonSet does not tolerate, so no new pod would come. Take the taint away first, or ask \
-                for the upgrade with ?force=true to be left without a pod.";
+    let text = "Pre check update pod failed, Pod: default/web-bwzss is not replaced: this node has a NoSchedule taint that \
+                its DaemonSet does not tolerate, so no new pod would be created. Remove the taint first, or upgrade with \
+                ?force=true and have no pod.";
     refused(UPGRADE, &pod, 409, Reason::UntoleratedTaint, text);
     assert!(precheck(FORCED, "n1", &pod).is_ok());
     assert!(precheck(ActionVerb::ImagePull, "n1", &pod).is_ok());
@@ -194,7 +194,7 @@ fn an_old_condition_without_a_hash_blocks_nothing_that_was_pulled() {
 }
 
 #[test]
-fn row_7_a_pod_that_nobody_owns() {
+fn row_7_a_pod_without_an_owner() {
     let pod = pod(|pod| pod["metadata"]["ownerReferences"] = json!([]));
     for verb in [UPGRADE, ActionVerb::ImagePull] {
         refused(

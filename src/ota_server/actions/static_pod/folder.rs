@@ -159,7 +159,7 @@ impl ManifestFolder {
         let mut found = None;
         for (number, entry) in fs::read_dir(&self.path).with_context(what)?.enumerate() {
             if number >= FILES {
-                bail!("{} holds more than {FILES} files", self.path.display());
+                bail!("{} contains more than {FILES} files", self.path.display());
             }
             let Ok(file) = entry.with_context(what)?.file_name().into_string() else {
                 continue; // the file would be written under this name, so a name that is not UTF-8 is not used
@@ -177,12 +177,14 @@ impl ManifestFolder {
             };
             if let Some((other, _)) = &found {
                 bail!(
-                    "both {other} and {file} are manifests of {}: remove one",
+                    "{other} and {file} are both manifests of {}: remove one of them",
                     manifest.name
                 );
             }
             if fs::symlink_metadata(self.path.join(&file))?.is_symlink() {
-                bail!("{file} is a symbolic link: whoever made it has to change what it points at");
+                bail!(
+                    "{file} is a symbolic link and is not replaced. Change the file that it points to"
+                );
             }
             found = Some((file, text));
         }
@@ -192,8 +194,8 @@ impl ManifestFolder {
     fn unused(&self, file: &str) -> Result<String> {
         match fs::symlink_metadata(self.path.join(file)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(file.to_owned()),
-            Err(error) => Err(error).with_context(|| format!("look for {file}")),
-            Ok(_) => bail!("{file} is there, but is not the manifest of that pod"),
+            Err(error) => Err(error).with_context(|| format!("inspect {file}")),
+            Ok(_) => bail!("{file} exists but is not the manifest of this pod"),
         }
     }
 

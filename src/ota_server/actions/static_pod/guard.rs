@@ -79,7 +79,7 @@ impl GuardedManifest {
                 Ok(found) => follow(&mut awaited, found, clock.now()),
                 Err(error) => warn!(
                     error = format!("{error:#}"),
-                    "Cannot look for replaced static pods"
+                    "Cannot check for replaced static pods"
                 ),
             }
             if awaited.is_empty() {
@@ -93,7 +93,7 @@ impl GuardedManifest {
             };
             let counts = live_since.is_some_and(|since: Instant| since.elapsed() >= SETTLE);
             for one in &awaited {
-                self.judge(one, pod_cache, counts).await;
+                self.settle_or_restore(one, pod_cache, counts).await;
             }
             tokio::select! {
                 () = self.awaited.notified() => {}
@@ -102,7 +102,7 @@ impl GuardedManifest {
         }
     }
 
-    async fn judge(&self, one: &AwaitedReturn, pod_cache: &PodCache, counts: bool) {
+    async fn settle_or_restore(&self, one: &AwaitedReturn, pod_cache: &PodCache, counts: bool) {
         let pending = one.pending.clone();
         let pod = &pending.pod.clone();
         if is_ready(pod_cache, &pending) {
@@ -111,7 +111,9 @@ impl GuardedManifest {
                 .await
             {
                 Ok(()) => info!(%pod, "The new static pod is Ready"),
-                Err(error) => warn!(%pod, error = format!("{error:#}"), "Cannot clean up"),
+                Err(error) => {
+                    warn!(%pod, error = format!("{error:#}"), "Cannot remove the record of the replaced manifest")
+                }
             }
         } else if counts && one.due <= Instant::now() {
             match self
@@ -119,13 +121,13 @@ impl GuardedManifest {
                 .await
             {
                 Ok(true) => {
-                    warn!(%pod, "The new static pod did not become Ready in time; put the old manifest back")
+                    warn!(%pod, "The new static pod did not become Ready in time; restored the old manifest")
                 }
                 Ok(false) => {
-                    info!(%pod, "Somebody else changed the manifest meanwhile; left it alone")
+                    info!(%pod, "The manifest was changed by another program; the old manifest is not restored")
                 }
                 Err(error) => {
-                    error!(%pod, error = format!("{error:#}"), "Cannot put the old manifest back")
+                    error!(%pod, error = format!("{error:#}"), "Cannot restore the old manifest")
                 }
             }
         }

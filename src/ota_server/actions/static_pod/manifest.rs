@@ -28,13 +28,13 @@ impl Manifest {
     ) -> Result<Self, String> {
         let mut named = data.iter().filter(|(key, _)| stem(key) == name);
         let (key, text) = match (named.next(), named.next(), data.len()) {
-            (_, _, 0) => return Err("it is empty".to_owned()),
+            (_, _, 0) => return Err("the ConfigMap has no entries".to_owned()),
             (Some(entry), None, _) => entry,
-            (None, _, 1) => data.iter().next().ok_or("it is empty")?,
+            (None, _, 1) => data.iter().next().ok_or("the ConfigMap has no entries")?,
             _ => {
                 let keys: Vec<&str> = data.keys().map(String::as_str).collect();
                 return Err(format!(
-                    "it has {}: keep one of them, or name one {name}.yaml",
+                    "the ConfigMap has the entries {}: keep one of them, or name one {name}.yaml",
                     keys.join(", ")
                 ));
             }
@@ -42,7 +42,7 @@ impl Manifest {
         let value = parse(text).ok_or_else(|| format!("{key} is not YAML"))?;
         if !names(&value, namespace, name) {
             return Err(format!(
-                "{key} is not a v1 Pod with the name {name} in namespace {namespace}"
+                "{key} is not a v1 Pod named {name} in namespace {namespace}"
             ));
         }
         Ok(Self {
@@ -121,14 +121,14 @@ mod tests {
 
     #[test]
     fn what_is_empty_ambiguous_or_another_thing_is_refused_with_a_sentence() {
-        assert_eq!(chosen(&[]).unwrap_err(), "it is empty");
+        assert_eq!(chosen(&[]).unwrap_err(), "the ConfigMap has no entries");
         assert_eq!(
             chosen(&[("a", POD), ("b", POD)]).unwrap_err(),
-            "it has a, b: keep one of them, or name one nginx.yaml"
+            "the ConfigMap has the entries a, b: keep one of them, or name one nginx.yaml"
         );
         assert!(chosen(&[("nginx.yaml", POD), ("nginx.yml", POD)]).is_err());
         assert_eq!(chosen(&[("a", "{")]).unwrap_err(), "a is not YAML");
-        let other = "a is not a v1 Pod with the name nginx in namespace default";
+        let other = "a is not a v1 Pod named nginx in namespace default";
         for (from, to) in [
             ("name: nginx", "name: ../nginx"),
             ("kind: Pod", "kind: Deployment"),

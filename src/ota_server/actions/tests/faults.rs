@@ -106,7 +106,7 @@ async fn many_calls_while_the_cloud_is_frozen_share_one_read() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cloud_that_is_away_is_looked_for_once_in_five_seconds_however_often_somebody_asks() {
+async fn a_lost_cloud_is_checked_every_five_seconds_for_any_number_of_requests() {
     let world = World::outdated().await;
     world.actions.setup.cloud.lost();
     let key = world.key_on("n1").await;
@@ -200,7 +200,7 @@ async fn a_refused_delete_is_row_11_and_may_be_asked_for_again() {
     assert_eq!((answer.status.as_u16(), answer.reason), (500, "Refused"));
     let said = &answer.text;
     assert!(
-        said.starts_with("Apply update failed, the API server refuses: ")
+        said.starts_with("Apply update failed, rejected by the API server: ")
             && said.ends_with("not today"),
         "{said}"
     );

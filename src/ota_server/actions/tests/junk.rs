@@ -4,7 +4,7 @@
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn names_that_nobody_has_cost_nothing() {
+async fn names_of_missing_pods_cost_no_request() {
     let world = World::outdated().await;
     let start = Instant::now();
     for number in 0..300 {
@@ -63,7 +63,7 @@ async fn names_that_imitate_those_of_a_daemonset_cost_three_reads() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_that_nobody_or_somebody_else_makes_are_refused_at_once() {
+async fn pods_without_a_supported_owner_are_rejected_at_once() {
     let world = World::outdated().await;
     let bare = world.create_pod("bare", json!({})).await;
     let owner = json!({

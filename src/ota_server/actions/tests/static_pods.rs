@@ -209,7 +209,7 @@ async fn a_restart_of_the_agent_forgets_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_put_back_while_nobody_can_see_the_pod() {
+async fn no_manifest_is_restored_while_the_pod_cannot_be_observed() {
     let statics = Statics::start().await;
     let _guard = statics.guard();
     statics.give(json!({ "nginx.yaml": text("nginx:2") })).await;

@@ -142,7 +142,7 @@ async fn a_daemonset_that_is_paused_gone_or_rolled_by_others_refuses() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rollback_behind_our_back_restarts_nobody() {
+async fn an_unobserved_rollback_restarts_no_pod() {
     let world = World::outdated().await;
     let key = world.key_on("n1").await;
     // Without the controller, the condition stays True although the native controller makes the old revision current again.

@@ -67,7 +67,7 @@ async fn containers_that_come_and_go_are_told_init_containers_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_the_cloud_new_images_are_not_known_and_nobody_waits_twice() {
+async fn without_the_cloud_new_images_are_unknown_and_no_caller_waits_twice() {
     let world = World::outdated().await;
     let _frozen = world.without(AGENT);
     let start = Instant::now();
@@ -79,7 +79,7 @@ async fn without_the_cloud_new_images_are_not_known_and_nobody_waits_twice() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hash_that_nobody_knows_is_asked_for_now_and_then() {
+async fn an_unknown_hash_is_looked_up_now_and_then() {
     let world = World::outdated().await;
     let key = world.key_on("n1").await;
     let foreign = json!({ "type": "PodNeedUpgrade", "status": "True", "message": "controllerrevision: 7874644d7c" });

@@ -535,12 +535,12 @@ async fn what_cannot_work_is_refused_with_the_field_and_the_cure() {
         ),
         (
             "spec.burstReplicas".to_owned(),
-            "from 1",
+            "at least 1",
             one("/burstReplicas", json!(0)),
         ),
         (
             "spec.burstReplicas".to_owned(),
-            "from 1",
+            "at least 1",
             one("/burstReplicas", json!("many")),
         ),
         (
@@ -568,7 +568,7 @@ async fn what_cannot_work_is_refused_with_the_field_and_the_cure() {
         ),
         (
             ROLLING.to_owned(),
-            "set maxUnavailable to 1",
+            "set one of them to 1",
             strategy(json!({ "maxUnavailable": 0, "maxSurge": "0%" })),
         ),
         (
@@ -588,12 +588,12 @@ async fn what_cannot_work_is_refused_with_the_field_and_the_cure() {
         ),
         (
             below("maxSurge"),
-            "not negative",
+            "0 or more",
             strategy(json!({ "maxSurge": -1 })),
         ),
         (
             below("partition"),
-            "not negative",
+            "0 or more",
             strategy(json!({ "partition": -1 })),
         ),
         (

@@ -46,7 +46,7 @@ async fn a_field_that_its_manager_no_longer_names_goes_unless_it_is_shared() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_value_for_a_field_of_somebody_else_is_a_conflict_unless_forced() {
+async fn another_value_for_a_field_of_another_manager_is_a_conflict_unless_forced() {
     let api: Api<ConfigMap> = Api::namespaced(cluster().client("test"), "default");
     apply(&api, "one", false, json!({ "x": "1" }))
         .await
@@ -68,7 +68,7 @@ async fn another_value_for_a_field_of_somebody_else_is_a_conflict_unless_forced(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_plain_patch_takes_a_field_over_and_older_fields_belong_to_nobody_known() {
+async fn a_plain_patch_takes_over_a_field_and_older_fields_have_no_known_manager() {
     let api: Api<ConfigMap> = Api::namespaced(cluster().client("test"), "default");
     api.create(&PostParams::default(), &config_map("a"))
         .await

@@ -149,7 +149,7 @@ fn a_second_attempt_falls_back_to_the_last_good_one() {
 }
 
 #[test]
-fn what_somebody_else_wrote_is_left_alone() {
+fn a_manifest_of_another_writer_is_not_changed() {
     let manifests = Manifests::with(&[("nginx.yaml", &text("i:1"))]);
     manifests.replace("i:2").unwrap();
     fs::write(manifests.folder.path.join("nginx.yaml"), text("i:9")).unwrap();
@@ -159,7 +159,7 @@ fn what_somebody_else_wrote_is_left_alone() {
 }
 
 #[test]
-fn what_a_killed_agent_left_half_done_hurts_nobody() {
+fn files_of_a_killed_agent_are_harmless() {
     let manifests = Manifests::with(&[
         ("nginx.yaml", &text("i:1")),
         (".nginx.yaml.new", "half"),
@@ -180,12 +180,12 @@ fn what_cannot_be_replaced_safely_is_refused_with_a_sentence() {
     assert!(
         twice
             .refused("i:2")
-            .ends_with("are manifests of nginx: remove one")
+            .ends_with("are both manifests of nginx: remove one of them")
     );
     let taken = Manifests::with(&[("nginx.yaml", "something else")]);
     assert_eq!(
         taken.refused("i:2"),
-        "nginx.yaml is there, but is not the manifest of that pod"
+        "nginx.yaml exists but is not the manifest of this pod"
     );
     let linked = Manifests::with(&[(".real", &text("i:1"))]);
     symlink(
