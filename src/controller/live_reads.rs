@@ -252,7 +252,8 @@ impl Lookups {
             }
             LookupResult::NotCreated(message) => {
                 if let Some(set) = index.set_mut(key) {
-                    let why = message.map(|message| events::not_created(&message, &key.name).into());
+                    let why =
+                        message.map(|message| events::not_created(&message, &key.name).into());
                     set.set_not_created(why);
                 }
                 (Enqueue::default(), None)

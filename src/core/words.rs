@@ -42,14 +42,25 @@ pub fn joined<T: AsRef<str>>(sentences: impl IntoIterator<Item = T>) -> String {
 
 /// Appends a sentence, as in [`joined`].
 pub(super) fn append(text: &mut String, sentence: &str) {
+    if sentence.is_empty() || text.is_empty() {
+        text.push_str(sentence);
+    } else if has_command_at_end(text) {
+        text.extend(["; ", sentence]);
+    } else {
+        text.extend([". ", &capitalized(sentence)]);
+    }
+}
+
+/// Returns the sentence with a capital first letter, unless it begins with an identifier such as `apps.openyurt.io/hold`.
+pub(super) fn capitalized(sentence: &str) -> String {
+    let word = sentence.split(' ').next().unwrap_or_default();
+    let word = word.trim_end_matches([':', ';', ',', '.']);
     let mut letters = sentence.chars();
     match letters.next() {
-        None => {}
-        Some(_) if text.is_empty() => text.push_str(sentence),
-        Some(first) if has_command_at_end(text) => {
-            text.extend(["; ", &first.to_string(), letters.as_str()]);
+        Some(first) if word.chars().all(char::is_alphabetic) => {
+            first.to_uppercase().chain(letters).collect()
         }
-        Some(first) => text.extend([". ", &first.to_uppercase().to_string(), letters.as_str()]),
+        _ => sentence.to_owned(),
     }
 }
 
@@ -90,6 +101,15 @@ mod tests {
             text,
             "paused. Resume: yurt-ds ctl resume a/b; no action needed; ok"
         );
+    }
+
+    #[test]
+    fn identifiers_keep_their_first_letter() {
+        assert_eq!(capitalized("retried: later"), "Retried: later");
+        assert_eq!(capitalized("retried; later"), "Retried; later");
+        assert_eq!(capitalized("max-surge is 0"), "max-surge is 0");
+        let annotation = "apps.openyurt.io/hold is invalid";
+        assert_eq!(joined(["ok", annotation]), format!("ok. {annotation}"));
     }
 
     #[test]

@@ -310,8 +310,8 @@ async fn why_tells_verdict_holders_and_cure() {
     let waiting = world.json("why web n3").await;
     assert_eq!(waiting["verdict"], "Budget");
     for word in [
-        "number 2 of 2",
-        "slots are held by n1 (",
+        "Number 2 of 2",
+        "Slots are held by n1 (",
         "max-unavailable 10%",
     ] {
         assert!(text_of(&waiting["next"]).contains(word), "{waiting}");
@@ -374,7 +374,7 @@ async fn why_points_to_the_pod_that_pulls_only_if_there_is_one() {
     pods.create(&PostParams::default(), &pull).await.unwrap();
     let answer = world.json("why web n1").await;
     assert!(
-        text_of(&answer["message"]).contains("is asked to pull"),
+        text_of(&answer["message"]).contains("is pulling the new images"),
         "{answer}"
     );
     assert!(text_of(&answer["next"]).contains(&uid), "{answer}");

@@ -2,8 +2,7 @@
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::node::Answer;
-use super::pods::{NodeView, are_seen_to_end, newest, problem_word, problem_words};
+use super::pods::{Answer, NodeView, are_seen_to_end, newest, problem_word, problem_words};
 use super::rollout::RolloutView;
 use super::slots;
 use crate::core::engine::deadline::rejects;

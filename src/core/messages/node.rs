@@ -4,7 +4,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::groups::opening_words;
 use super::pause::paused_words;
-use super::pods::{NodeView, newest, problem_cause, problem_words};
+use super::pods::{Answer, NodeView, newest, problem_cause, problem_words};
 use super::progress;
 use super::refusals::lacks_permission;
 use super::rollout::RolloutView;
@@ -25,7 +25,7 @@ use crate::core::settings::maintenance_window::MAINTENANCE_WINDOW;
 use crate::core::settings::partition::PARTITION;
 use crate::core::settings::selector::SELECTOR;
 use crate::core::verdict::{Guarded, Offline, Progress, Revert, Verdict};
-use crate::core::words::{append, has_command_at_end, joined, spaced};
+use crate::core::words::{append, capitalized, has_command_at_end, joined, spaced};
 
 /// Returns the cause of the verdict for the node at `position`: at most 70 characters, and equal for all nodes with that cause.
 ///
@@ -92,29 +92,6 @@ pub struct Explanation {
     pub because: String,
 }
 
-/// Reason for the verdict of one node, with the remedy. Sentences have no final full stop.
-pub(super) struct Answer<'a> {
-    reason: Option<String>,
-    because: String,
-    /// Computed on demand, because it may depend on all nodes.
-    next: Box<dyn Fn() -> String + 'a>,
-}
-
-impl<'a> Answer<'a> {
-    pub(super) fn new(because: impl Into<String>, next: impl Fn() -> String + 'a) -> Self {
-        Self {
-            reason: None,
-            because: because.into(),
-            next: Box::new(next),
-        }
-    }
-
-    pub(super) fn reason(self, reason: impl Into<String>) -> Self {
-        let reason = Some(reason.into());
-        Self { reason, ..self }
-    }
-}
-
 /// Explains why the node at `position` has its verdict.
 pub fn explain(rollout: &RolloutView<'_>, position: usize) -> Explanation {
     let view = NodeView::new(rollout, position);
@@ -147,14 +124,12 @@ pub fn remedy(rollout: &RolloutView<'_>, position: usize) -> String {
 
 /// Begins a text with a capital letter, and ends it with a full stop unless a command is at its end.
 fn full_stop(text: String) -> String {
-    let mut letters = text.chars();
-    let first = letters.next().map(|first| first.to_uppercase().to_string());
     let end = if has_command_at_end(&text) || text.ends_with('.') || text.is_empty() {
         ""
     } else {
         "."
     };
-    format!("{}{}{end}", first.unwrap_or_default(), letters.as_str())
+    capitalized(&text) + end
 }
 
 /// Returns a sentence about a write that the API server rejects on this node and that its verdict doesn't report.

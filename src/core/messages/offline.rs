@@ -1,8 +1,7 @@
 //! Messages about offline nodes.
 
 use super::guarded::gone;
-use super::node::Answer;
-use super::pods::NodeView;
+use super::pods::{Answer, NodeView};
 use crate::core::eligibility::CUT_OFF_TAINT;
 use crate::core::engine::revert::is_due;
 use crate::core::fleet::Readiness;

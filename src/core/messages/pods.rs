@@ -1,4 +1,4 @@
-//! View of one node and its pods: names, problems and update methods.
+//! View of one node and its pods: names, problems and update methods; and the answer about the node.
 
 use super::rollout::RolloutView;
 use crate::core::engine::deadline::stall_of;
@@ -18,6 +18,29 @@ pub(super) struct NodeView<'a> {
     pub(super) position: usize,
     pub(super) node: &'a Node,
     pub(super) verdict: &'a Verdict,
+}
+
+/// Reason for the verdict of one node, with the remedy. Sentences have no final full stop.
+pub(super) struct Answer<'a> {
+    pub(super) reason: Option<String>,
+    pub(super) because: String,
+    /// Computed on demand, because it may depend on all nodes.
+    pub(super) next: Box<dyn Fn() -> String + 'a>,
+}
+
+impl<'a> Answer<'a> {
+    pub(super) fn new(because: impl Into<String>, next: impl Fn() -> String + 'a) -> Self {
+        Self {
+            reason: None,
+            because: because.into(),
+            next: Box::new(next),
+        }
+    }
+
+    pub(super) fn reason(self, reason: impl Into<String>) -> Self {
+        let reason = Some(reason.into());
+        Self { reason, ..self }
+    }
 }
 
 /// Maximum length of a cause in a table cell, in characters.

@@ -1,8 +1,7 @@
 //! Messages about nodes that are being updated: the stage, its cause and the remedy.
 
-use super::node::Answer;
 use super::overdue;
-use super::pods::{NodeView, problem_word, problem_words};
+use super::pods::{Answer, NodeView, problem_word, problem_words};
 use super::rollout::awaits_proof;
 use crate::core::engine::deadline::{is_between_crashes, is_between_pods, is_unscheduled, rejects};
 use crate::core::engine::replacement::UpdateMethod;

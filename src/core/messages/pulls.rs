@@ -2,8 +2,7 @@
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::node::Answer;
-use super::pods::{NodeView, newest};
+use super::pods::{Answer, NodeView, newest};
 use crate::core::action::PULLS_AT_ONCE;
 use crate::core::engine::predownload::Predownloading;
 use crate::core::fleet::OtaCondition;

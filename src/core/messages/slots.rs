@@ -1,8 +1,8 @@
 //! Messages about outdated nodes that wait for a slot of `max-unavailable` or `max-surge`, for the previous node, or for another
 //! failure domain.
 
-use super::node::{Answer, Explanation, explain};
-use super::pods::{NodeView, problem_word, problem_words};
+use super::node::{Explanation, explain};
+use super::pods::{Answer, NodeView, problem_word, problem_words};
 use super::progress::not_in_place;
 use super::rollout::RolloutView;
 use crate::core::engine::decide::queue as in_order;

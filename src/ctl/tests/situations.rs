@@ -157,8 +157,9 @@ async fn a_budget_that_can_never_allow_an_eviction() {
     // Such a budget is reported immediately, because only an operator can correct it.
     let situation = situation.after(30).await;
     let words = [
-        "PodDisruptionBudget web-pdb blocks all evictions: maxUnavailable and percentages do not work for DaemonSets; set \
-         minAvailable to a number",
+        "PodDisruptionBudget web-pdb blocks all evictions: maxUnavailable and percentages do not work for DaemonSets. \
+         Waiting: 46 nodes",
+        "Next: set minAvailable to a number",
         "kubectl -n default edit pdb web-pdb",
     ];
     situation.says(Code::Stalled, &words).await;
@@ -200,7 +201,7 @@ async fn a_maintenance_window() {
     let window = json!({ "apps.openyurt.io/maintenance-window": "Sat 02:00-04:00 Europe/Berlin" });
     let situation = Situation::with(window).await.rolled_out().await;
     let words = [
-        "maintenance window closed; opens Sat 2026-01-03 02:00 Europe/Berlin (in 2d)",
+        "Maintenance window closed; opens Sat 2026-01-03 02:00 Europe/Berlin (in 2d)",
         "Next: to start now: yurt-ds ctl start-now default/web",
     ];
     situation.says(Code::Progressing, &words).await;
@@ -222,8 +223,8 @@ async fn few_maintenance_windows_beside_what_holds_more_nodes() {
     for (settings, words, window) in [
         (
             pulls,
-            "waiting for nodes to pull the new images",
-            "other nodes wait for their maintenance window, ",
+            "Waiting for nodes to pull the new images",
+            "Other nodes wait for their maintenance window, ",
         ),
         (
             domains,
@@ -285,7 +286,7 @@ async fn a_wave_that_waits_for_approval() {
     let waves = json!({ "apps.openyurt.io/waves": waves });
     let situation = Situation::with(waves).await.rolled_out().await;
     let words = [
-        "waiting for the approval of wave field",
+        "Waiting for the approval of wave field",
         "Next: when all is well: yurt-ds ctl approve default/web field",
         "Waves WAVE NODES DONE IN FLIGHT STATE canary",
     ];
