@@ -37,6 +37,7 @@ use super::pause::annotate;
 use super::screen::Screen;
 use super::write::{FIELD_MANAGER, remove, set, write_if_unchanged};
 use crate::cli::ctl::EjectArgs;
+use crate::core::names::ROLLED_BACK_FROM;
 use crate::core::names::{
     PAUSED_CONDITION, POD_IMAGE_READY, POD_NEED_UPGRADE, REFUSED, ROLLOUT_COMPLETE,
 };
@@ -149,7 +150,7 @@ impl EjectCandidate {
         let set = set.unwrap_or_default(); // If the DaemonSet is missing, the next call returns the error for that.
         let (_, snapshot) = lookup::snapshot(access, key, now).await?;
         let settings = set.metadata.annotations.iter().flatten();
-        let settings = settings.filter(|(key, _)| is_setting(key));
+        let settings = settings.filter(|(key, _)| is_setting(key) || *key == ROLLED_BACK_FROM);
         let candidate = Self {
             key: key.clone(),
             settings: settings.map(|(k, v)| (k.clone(), v.clone())).collect(),

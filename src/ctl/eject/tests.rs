@@ -51,6 +51,10 @@ async fn a_finished_rollout_is_handed_back_by_one_write_and_nobody_is_restarted(
     let client = world.cluster.client(&Role::Controller.user_agent());
     let (_end, _controller) = start_controller(client, clock, SetKind::Native);
     world.set_image("web:2").await;
+    let undone = json!({ "apps.openyurt.io/rolled-back-from": "abc" });
+    world
+        .patch(json!({ "metadata": { "annotations": undone } }))
+        .await;
     tokio::time::sleep(A_MOMENT).await;
     let before = pods(&world).await;
     let dry = world.text("eject web --dry-run").await;
@@ -61,7 +65,7 @@ async fn a_finished_rollout_is_handed_back_by_one_write_and_nobody_is_restarted(
         "default/web was handed back to Kubernetes.",
         "No pod is restarted: all nodes run the current revision.",
         "RollingUpdate with maxUnavailable 10%.",
-        "Removed: apps.openyurt.io/update-strategy.",
+        "Removed: apps.openyurt.io/rolled-back-from, apps.openyurt.io/update-strategy.",
         "The controller removed the conditions",
     ] {
         assert!(output.contains(words), "{words}: {output}");
@@ -70,10 +74,10 @@ async fn a_finished_rollout_is_handed_back_by_one_write_and_nobody_is_restarted(
     tokio::time::sleep(A_MOMENT).await;
     assert_eq!(uids(&pods(&world).await), uids(&before));
     let after = set(&world).await;
-    assert_eq!(
-        after["metadata"]["annotations"]["apps.openyurt.io/update-strategy"],
-        Value::Null
-    );
+    for key in ["update-strategy", "rolled-back-from"] {
+        let key = format!("apps.openyurt.io/{key}");
+        assert_eq!(after["metadata"]["annotations"][key], Value::Null);
+    }
     assert_eq!(after["spec"]["updateStrategy"]["type"], "RollingUpdate");
     assert_eq!(
         after["spec"]["updateStrategy"]["rollingUpdate"]["maxUnavailable"],

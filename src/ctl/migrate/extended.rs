@@ -233,36 +233,35 @@ fn rolling(made: &mut Translation, rolling: &Value) {
     }
 }
 
-/// Converts the canary to a wave. If the canary has no selector, but only a number of nodes, the operator has to label the nodes.
+/// Converts the canary to a wave. If an operator validates it, a second wave with all other nodes waits for the approval.
+/// If the canary has no selector, but only a number of nodes, the operator has to label the nodes.
 fn canary(made: &mut Translation, canary: &Value) {
-    let is_manual = canary["validationMode"] == "manual";
-    let mut wave = json!({ "name": "canary", "selector": canary["nodeSelector"] });
-    if is_manual {
-        wave["approve"] = json!("manual");
-    } else {
-        let soak = canary["duration"].as_str().unwrap_or("10m");
-        wave["soak"] = json!(soak);
-    }
-    let waves = json!([wave]).to_string();
-    match canary["nodeSelector"].is_object() {
-        true => {
-            made.moved.push(format!("canary becomes {WAVES}: {waves}"));
-            made.annotate(WAVES, &waves);
-            if !canary["replicas"].is_null() {
-                made.lost.push(format!(
-                    "canary.replicas: {}: all nodes that match its nodeSelector are in the canary.",
-                    plain(&canary["replicas"])
-                ));
-            }
+    let waves = |selector: &Value| {
+        let mut first = json!({ "name": "canary", "selector": selector });
+        if canary["validationMode"] == "manual" {
+            let others = json!({ "name": "field", "selector": {}, "approve": "manual" });
+            return json!([first, others]).to_string();
         }
-        false => {
-            wave["selector"] = json!("yurt-ds-canary=true");
+        first["soak"] = json!(canary["duration"].as_str().unwrap_or("10m"));
+        json!([first]).to_string()
+    };
+    let selector = &canary["nodeSelector"];
+    if selector.is_object() {
+        let waves = waves(selector);
+        made.moved.push(format!("canary becomes {WAVES}: {waves}"));
+        made.annotate(WAVES, &waves);
+        if !canary["replicas"].is_null() {
             made.lost.push(format!(
-                "canary.replicas without nodeSelector: yurt-ds does not choose nodes. Label the canary nodes \
-                 yurt-ds-canary=true, and set {WAVES}: {}",
-                json!([wave])
+                "canary.replicas: {}: all nodes that match its nodeSelector are in the canary.",
+                plain(&canary["replicas"])
             ));
         }
+    } else {
+        made.lost.push(format!(
+            "canary.replicas without nodeSelector: yurt-ds does not choose nodes. Label the canary nodes \
+             yurt-ds-canary=true, and set {WAVES}: {}",
+            waves(&json!("yurt-ds-canary=true"))
+        ));
     }
     let is_on = |name: &str| canary[name]["enabled"] != false;
     if is_on("autoPause") || is_on("autoFail") {

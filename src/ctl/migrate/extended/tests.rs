@@ -92,8 +92,9 @@ fn a_canary_without_nodes_is_named_with_the_wave_to_write() {
         made.object["metadata"]["annotations"],
         json!({ "team": "edge" })
     );
-    let wave = r#"[{"approve":"manual","name":"canary","selector":"yurt-ds-canary=true"}]"#;
-    assert!(made.lost[0].ends_with(wave), "{:?}", made.lost);
+    // The approval is for the nodes after the canary.
+    let waves = r#"[{"name":"canary","selector":"yurt-ds-canary=true"},{"approve":"manual","name":"field","selector":{}}]"#;
+    assert!(made.lost[0].ends_with(waves), "{:?}", made.lost);
 }
 
 #[test]
