@@ -228,7 +228,7 @@ async fn few_maintenance_windows_beside_what_holds_more_nodes() {
         ),
         (
             domains,
-            "nodes wait for other failure domains; 1 node waits for its maintenance window, ",
+            "nodes wait for other failure domains. 1 node waits for the maintenance window, ",
             opens,
         ),
         (
