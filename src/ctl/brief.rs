@@ -303,8 +303,7 @@ mod tests {
 
     #[test]
     fn only_a_command_gets_a_line_of_its_own() {
-        let setting =
-            "correct the image, the pull secret or the registry, or set predownload: best-effort";
+        let setting = "correct the image, pull secret or registry, or set predownload: best-effort";
         let command = format!("yurt-ds ctl undo {}/web", "s".repeat(63));
         let steps = [
             NextStep::plain(setting),
@@ -314,7 +313,7 @@ mod tests {
         assert_eq!(
             next(&steps, false),
             format!(
-                "\nNext: correct the image, the pull secret or the registry, or set predownload:\n      best-effort\n      \
+                "\nNext: correct the image, pull secret or registry, or set predownload:\n      best-effort\n      \
                  roll back: yurt-ds ctl undo shop/web\n      roll back:\n  {command}\n"
             )
         );

@@ -247,7 +247,7 @@ scenarios! {
         let deletion = Story::on(2)
             .with(Daemon::advanced().field("updateStrategy", json!({ "type": "OnDelete" })))
             .image(NEW)
-            .until(condition("Progressing", "False", "delete"))
+            .until(condition("Progressing", "False", "deletion of the outdated pods"))
             .obeys(1, "delete pod")
             .until(runs_current(1));
         let paused = Story::on(2)

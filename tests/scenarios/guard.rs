@@ -18,7 +18,7 @@ use crate::support::typed::{completes, is_refused};
 /// Lets the kubelet of node 2 evict every pod of the new image for some time. The condition Stalled must name the node all that
 /// time, and there must be only one Event.
 pub(crate) fn evicting(story: Story, pace: Pace) -> Story {
-    const SAYS: &str = "-0002 (Evicted: The node was low on resource: ephemeral-storage)";
+    const SAYS: &str = "-0002. Cause: Evicted: The node was low on resource: ephemeral-storage";
     story
         .behave_on(2, NEW, evicted())
         .image(NEW)

@@ -135,8 +135,8 @@ scenarios! {
             let words: &'static str = days;
             event("Warning", words).and(at_most_events("Warning", "still paused until an operator resumes it", limit))
         };
-        let first = told("for 1 day now (since ");
-        let second = told("for 2 days now (since ");
+        let first = told("(1 day)");
+        let second = told("(2 days)");
         let story = ages_by(paused(2).delete_pod(1).until(came(&[1])), 25)
             .until(first(1).and(condition("Paused", "True", ". Updated during").and(condition("RolloutState", "True", "\"reminded\":1"))))
             // A restarted controller reads the number of the last reminder from the condition and doesn't repeat it.
@@ -175,14 +175,14 @@ scenarios! {
     fn w06_given_nobody_outdated_then_the_pause_is_told_and_remembered_all_the_same(pace) {
         Story::on(2)
             .annotate("paused", "true")
-            .until(condition("Paused", "True", "; since ").and(condition("RolloutComplete", "True", ": complete")))
+            .until(condition("Paused", "True", ", since ").and(condition("RolloutComplete", "True", ": complete")))
             .quiet(3600, 5)
             // A pause stays in force while another setting is invalid.
             .annotate("max-unavailable", "many")
-            .until(condition("InvalidSettings", "True", "").and(condition("Paused", "True", "; since ")))
+            .until(condition("InvalidSettings", "True", "").and(condition("Paused", "True", ", since ")))
             .annotate("max-unavailable", "1")
             .until(not_condition("InvalidSettings"))
-            .expect(condition("Paused", "True", "; since "))
+            .expect(condition("Paused", "True", ", since "))
             .image(NEW)
             .until(condition("RolloutComplete", "False", "paused until an operator resumes it"))
             .throughout(untouched(1..=2), pace.pick(600, 4))

@@ -244,7 +244,10 @@ impl Said {
         // "…" was cut off at the length limit of a condition. Neither is compared.
         let is_phase = |clause: &&str| !["complete", "being rolled out"].contains(clause);
         let is_whole = |clause: &&str| is_phase(clause) && !clause.ends_with('…');
-        for clause in sentence.split("; ").filter(is_whole) {
+        // A sentence begins with a capital letter only after another one.
+        let (lower, message) = (sentence.to_lowercase(), message.to_lowercase());
+        let clauses = lower.split("; ").flat_map(|part| part.split(". "));
+        for clause in clauses.filter(is_whole) {
             demand(message.contains(clause), || {
                 format!("ctl does not say {clause:?}")
             })?;

@@ -11,7 +11,7 @@ pub(super) const ROOM: usize = 178;
 const NAMED: usize = 3;
 
 /// Minimum length to which a cause is truncated, in characters.
-const LEAST: usize = 32;
+const LEAST: usize = 24;
 
 /// Parts of a headline.
 #[derive(Clone, Debug, Default)]

@@ -77,7 +77,7 @@ impl RolloutStatus<'_> {
                 } else {
                     (
                         "the new images cannot be pulled",
-                        "correct the image, the pull secret or the registry",
+                        "correct the image, pull secret or registry",
                     )
                 };
                 Headline {
