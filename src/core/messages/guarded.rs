@@ -249,7 +249,7 @@ impl<'a> NodeView<'a> {
 
 impl RolloutView<'_> {
     /// Returns a phrase that names the revision that pods are rolled back to; empty if it is unknown.
-    pub(super) fn to_revision(&self) -> String {
+    pub(super) fn to_revision(self) -> String {
         let record = self.plan.record.as_ref();
         let before = record.and_then(|record| record.before.as_ref());
         before.map_or_else(String::new, |before| format!(" to revision {before}"))

@@ -313,14 +313,11 @@ fn node_examples() -> Vec<Example> {
         Example::new(Verdict::Held { until: Some(until) }).changed(|example| {
             let reason = "calibration, ask Ann".into();
             let until = Some(at(1_500));
-            example.fleet.nodes[0].hold = Some(
-                Hold {
-                    until,
-                    reason,
-                    unreadable: false,
-                }
-                .into(),
-            );
+            example.fleet.nodes[0].hold = Some(Hold {
+                until,
+                reason,
+                unreadable: false,
+            });
         }),
     );
     all.push(

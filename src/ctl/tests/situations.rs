@@ -233,7 +233,7 @@ async fn few_maintenance_windows_beside_what_holds_more_nodes() {
         ),
         (
             slots,
-            "nodes wait for a free slot; 1 node waits for its maintenance window, ",
+            "nodes wait for a free slot. 1 node waits for the maintenance window, ",
             opens,
         ),
     ] {

@@ -382,7 +382,7 @@ fn a_node_outside_its_window_hides_no_refusal_of_the_others() {
     assert_eq!(plan.phase, Phase::Stalled(Stall::WritesRefused));
     let text = status(&fleet, &plan);
     assert!(
-        text.contains("ther nodes wait for their maintenance window, which opens Thu 1970-01-01"),
+        text.contains("Other nodes wait for their maintenance window, which opens Thu 1970-01-01"),
         "{text}"
     );
 }
