@@ -7,9 +7,9 @@
 //!
 //! No I/O and no clock: the caller passes `now`.
 //!
-//! If the controller observes a change of readiness, the time of observation is used. So a node with a wrong clock cannot shorten
-//! or lengthen any wait. A state from before the first observation has the object's own timestamp, but never one before the
-//! object's creation or in the future.
+//! If the controller observes a change of readiness, it uses the time of the observation. So the wrong clock of a node can't
+//! shorten or lengthen a wait. For a change before the first observation, it uses the object's own timestamp, but no time
+//! before the object's creation or in the future.
 
 mod advanced;
 mod crowd_index;
@@ -117,8 +117,8 @@ pub enum SetChange {
 }
 
 impl Index {
-    /// Records whether the native controller sees changes in order ([`Fleet::in_order`]). Before the first call, it is assumed
-    /// that it doesn't.
+    /// Records whether the native controller sees changes in order ([`Fleet::in_order`]). Before the first call, the index
+    /// assumes that it may see them in any order.
     ///
     /// Returns the DaemonSets whose decision may change.
     pub fn know_order(&mut self, in_order: bool) -> Vec<SetKey> {
@@ -239,7 +239,7 @@ impl Index {
         }
     }
 
-    /// Stores a DaemonSet. Returns what that means for the watch of its pods.
+    /// Stores a DaemonSet. Returns the required change of the watch of its pods.
     pub fn apply_set(&mut self, set: &k8s::DaemonSet) -> SetChange {
         let change = self.take_set(set);
         if change != SetChange::Ignored {
@@ -350,8 +350,9 @@ impl Index {
         Some(daemonset)
     }
 
-    /// Records that a ControllerRevision of the DaemonSet with the UID `owner` is unreadable, and why. The DaemonSet is left
-    /// alone until the revision is readable.
+    /// Records that a ControllerRevision of the DaemonSet with the UID `owner` is unreadable, and why.
+    ///
+    /// Until it is readable, the settings of the DaemonSet count as invalid ([`Self::reading`]).
     pub fn note_unreadable_revision(&mut self, owner: &str, name: &str, why: &Arc<str>) {
         let owned = self.unreadable_revisions.entry(owner.into()).or_default();
         owned.insert(name.into(), why.clone());
@@ -372,7 +373,7 @@ impl Index {
 
     /// Updates the set of images whose presence is recorded for each Node.
     ///
-    /// Nodes are recorded again when their kubelets next update them, within five minutes.
+    /// The images of a Node are recorded when its kubelet next updates the Node, within five minutes.
     fn look_for_images(&mut self) {
         let sets = self.sets.values().filter(|set| set.pulls_ahead());
         let owned = sets.filter_map(|set| self.revisions.get(&set.uid));
@@ -477,7 +478,7 @@ impl Index {
 
     /// Records that a pod of a DaemonSet is unreadable, and why.
     ///
-    /// The pod's node is left alone, or the whole DaemonSet if the node is unknown.
+    /// Until the pod is readable, no pod on its node is changed. If the node is unknown, no pod of the DaemonSet is changed.
     pub fn note_unreadable_pod(&mut self, key: &SetKey, unreadable: &Unreadable) {
         let node = unreadable
             .node

@@ -889,13 +889,13 @@ mod tests {
         );
         case(&alike, Some(of(ONE, "1")), of(TWO, "2"), &[ONE, TWO]);
         case(&alike, Some(of(ONE, "1")), ready(of(ONE, "2")), &[ONE]);
-        // Kruise's cases 72 and 73: a pod changes that has no owner, or loses its owner.
+        // Kruise's cases 72 and 73: a pod without an owner changes, or a pod loses its owner.
         case(&alike, Some(orphan("1")), orphan("2"), &[]);
         let three = [(ONE, "v1"), (TWO, "v1"), ("ds03", "v1")];
         case(&three, Some(of(ONE, "1")), orphan("2"), &[ONE, TWO, "ds03"]);
     }
 
-    /// While the list is repeated, the listed objects remain known, but some may be missing.
+    /// While objects are listed again, the objects of the previous list remain known, but newer ones may be missing.
     #[test]
     fn a_list_that_is_made_anew_is_complete_and_not_settled() {
         let state = |listing: &Listing<BTreeSet<String>>| (listing.complete, listing.is_settled());

@@ -7,9 +7,9 @@
 //! ```
 //!
 //! # Guarantees
-//! - A leader counts the time until `until` from before it sends the renewal. Other replicas count from when they see the
-//!   renewal. So a leader that stops at `until` stops at least `duration - renew_deadline` before another one starts, even if the
-//!   clocks of the two machines differ.
+//! - A leader measures the time until `until` from before it sends the renewal. Other replicas measure from when they see the
+//!   renewal. So a leader that stops at `until` stops at least `duration - renew_deadline` before another one starts, even if
+//!   the clocks of the two machines differ.
 //! - The monotonic clock stops while a virtual machine is paused. So leadership also ends when the wall clock passes the time of
 //!   `until`, and resumes with the next renewal. Turning the wall clock back doesn't extend leadership, because the monotonic
 //!   deadline also applies.
@@ -21,8 +21,8 @@
 //! - Every request has a deadline. Leadership ends at `until` even while a request hangs.
 //!
 //! # Caveats
-//! A write in flight at `until` may still arrive. `client::WRITE_DEADLINE` keeps it inside the 5 s margin, and UID preconditions
-//! make a late delete harmless.
+//! A write in flight at `until` may still arrive. `client::WRITE_DEADLINE` ends it within the margin of 5 s, and UID
+//! preconditions make a late delete harmless.
 
 mod others;
 
@@ -195,7 +195,7 @@ pub struct Election {
 }
 
 impl Election {
-    /// Starts the election. This replica stands for election as soon as `readiness` waits for nothing.
+    /// Starts the election. This replica stands for election once everything is ready that `readiness` waits for.
     pub fn start(client: Client, parts: ElectionParts) -> Self {
         let (sender, leadership) = watch::channel(Leadership::Standby);
         let (end, ended) = shutdown::channel();

@@ -458,7 +458,8 @@ struct PageMeta {
     next: Option<String>,
 }
 
-/// Buffer that splits a watch into lines. Of a longer line it keeps only [`LARGEST`] bytes, plus the rest of the last piece.
+/// Buffer that splits a watch into lines. Once it has more than [`LARGEST`] bytes of a line, it drops the further pieces of the
+/// line.
 #[derive(Default)]
 struct Lines(Vec<u8>);
 

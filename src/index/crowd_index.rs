@@ -25,7 +25,7 @@ pub(super) struct CrowdIndex {
     shown: BTreeSet<NodeName>,
     /// Intended size of `shown`.
     window: usize,
-    /// Counted nodes that are offline or being updated, with the time until which that state lasts at most.
+    /// Counted nodes that are offline or being updated, with the latest time at which that state ends.
     others: BTreeMap<NodeName, (Standing, Option<Timestamp>)>,
     /// Times at which nodes in `others` have to be evaluated again.
     deadlines: BTreeSet<(Timestamp, NodeName)>,

@@ -11,8 +11,7 @@ use crate::core::images::TemplateImage;
 use crate::core::instant::later;
 use crate::core::{Fleet, InView, NodeName, Revision, RevisionState};
 
-/// Time for which all nodes remain listed after a decision needed them. To count nodes again instead, every node has to be
-/// evaluated.
+/// Time for which all nodes remain listed after a decision needed them. Going back to counting requires evaluating every node.
 const WIDE: Duration = Duration::from_secs(10);
 
 /// Last fleet that was built, and the changes since.

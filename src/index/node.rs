@@ -36,7 +36,7 @@ pub(super) struct NodeRecord {
 
 /// Tolerance for a node's clock that is ahead of the controller's.
 ///
-/// If a node became Ready further in the future, the time is ignored. Smaller differences only make waits longer.
+/// A Ready time that is further in the future is ignored. A smaller difference only makes waits longer.
 const SKEW: SignedDuration = SignedDuration::from_mins(1);
 
 impl NodeRecord {

@@ -25,10 +25,11 @@ use crate::core::{
 };
 use crate::k8s;
 
-/// Pod of a DaemonSet, read from the object. Only its revision is evaluated later.
+/// Pod of a DaemonSet, read from the object. The comparison with the current revision is made later.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PodRecord {
-    /// Pod in the form that decisions use, shared with the fleet. Its revision was evaluated when the last fleet was built.
+    /// Pod in the form that decisions use, shared with the fleet. Its `revision` is the result of the comparison for the last
+    /// fleet.
     pub(super) pod: Arc<Pod>,
     /// Time at which the pod's Ready condition became `True`, by the node's clock, in whole seconds.
     stamped: Option<NonZero<i64>>,

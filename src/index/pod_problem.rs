@@ -83,10 +83,10 @@ pub(super) fn problem(pod: &k8s::Pod, state: Option<&InPlaceState>) -> Option<Po
         })
 }
 
-/// Returns true if a container that never ran is reported with an image other than the requested one: the kubelet has not seen
-/// the change yet.
+/// Returns true if the kubelet has not yet seen a change of the image of a container that never ran.
 ///
-/// For a container that never ran, the kubelet reports the image name as requested.
+/// For such a container, the kubelet reports the image name as requested. So another name shows that it has not seen the
+/// change.
 fn is_of_former(container: &k8s::ContainerStatus, image: &str) -> bool {
     let never_ran = container.image_id.is_empty() && container.restart_count == 0;
     never_ran && !container.image.is_empty() && container.image != image

@@ -33,7 +33,7 @@ struct EventLimit {
     every: SignedDuration,
 }
 
-/// Limit for Events of one reason about one DaemonSet (client-go, `EventSourceObjectSpamFilter`).
+/// Limit for Events of one reason about one DaemonSet, as in client-go (`EventSourceObjectSpamFilter`).
 const POD_EVENTS: EventLimit = EventLimit {
     burst: 25,
     every: SignedDuration::from_mins(5),
@@ -746,7 +746,7 @@ impl Engine {
         self.publish(key, &notice);
     }
 
-    /// Returns the whole status of an Advanced DaemonSet; `None` if it need not, or must not, be written now.
+    /// Returns the whole status of an Advanced DaemonSet; `None`: the status is unchanged, or can't be written yet.
     pub(super) fn report_advanced(
         &mut self,
         key: &SetKey,

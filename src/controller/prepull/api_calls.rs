@@ -114,8 +114,8 @@ impl PullerParts {
         self.events.publish(&about, Severity::Warning, reason, note);
     }
 
-    /// Passes the result of a status write on to the engine, for a pull that the rollout requested. A pull that a node owner
-    /// requested is reported in an Event.
+    /// Passes the result of a status write on to the engine if the rollout requested the pull. If a node owner requested it,
+    /// the result is reported in an Event instead.
     fn pass_on(&self, request: &PullRequest, result: Result<(), WriteError>) {
         if request.pull.initiator == PullInitiator::Rollout {
             let (key, pod) = (request.key.clone(), request.pull.pod.clone());

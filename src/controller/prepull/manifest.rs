@@ -34,7 +34,7 @@ pub(super) struct Image {
     pub(super) policy: Policy,
 }
 
-/// `imagePullPolicy`. If a template has one image with two policies, the greater one is used.
+/// `imagePullPolicy`. If a template has one image with several policies, the greatest one in this order is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Policy {
     Never,

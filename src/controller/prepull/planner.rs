@@ -82,7 +82,8 @@ struct PullState {
     failures: u32,
     /// Time before which no step starts.
     not_before: Option<Timestamp>,
-    /// Present problem and its start. Job and pod don't record it: the time while the node was offline doesn't count.
+    /// Present problem, with its start. It is stored here because the time while the node was offline doesn't count, and the
+    /// statuses of Job and pod don't contain that time.
     problem: Option<(Problem, Timestamp)>,
 }
 
@@ -110,7 +111,7 @@ impl PullState {
         self.failures = 0;
         self.not_before = match result {
             PullStepResult::Unexplained => Some(later(now, READ_EVENTS.1)),
-            // Most often, the cache shows the result before this pause ends. Otherwise, `Create` finds it.
+            // Usually the cache shows the result before this pause ends. Otherwise, the step `Create` finds the result.
             PullStepResult::Done => Some(later(now, RETRY.0)),
             PullStepResult::Created(_) | PullStepResult::Retry => None,
         };
@@ -132,7 +133,7 @@ impl PullState {
 #[derive(Debug, Default)]
 pub(super) struct Planner {
     pulls: BTreeMap<PullKey, PullState>,
-    /// DaemonSets whose desired pulls are known. After a restart, the Jobs of other DaemonSets stay.
+    /// DaemonSets whose desired pulls are known. After a restart of the controller, the Jobs of other DaemonSets are kept.
     known: BTreeSet<SetKey>,
     count: u64,
     /// UIDs of Jobs whose deletion is in progress.

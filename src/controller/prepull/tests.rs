@@ -359,7 +359,7 @@ async fn a_request_that_only_the_cache_shows_creates_no_job() {
     };
     assert_eq!(parts.carry_out(&create).await, PullStepResult::Retry);
     assert_eq!(story.job_names().await, Vec::<String>::new());
-    // A request that the pod still has creates its Job again.
+    // If the pod still has the request, its Job is created again.
     story.kill();
     story.imagepull("n1").await;
     let result = parts.carry_out(&create).await;

@@ -26,8 +26,9 @@ pub(super) fn to_condition(
     (!plan.refused.has_no_failures()).then(to_condition)
 }
 
-/// Returns the Event about a failure that was not reported before, unless the cause is a missing permission, which has its own
-/// Event.
+/// Returns the Event about a failure that was not reported before.
+///
+/// A missing permission is skipped here, because it has its own Event.
 pub(super) fn notice(
     plan: &Plan,
     state: &RevisionState,

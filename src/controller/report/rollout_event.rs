@@ -9,9 +9,11 @@ pub(in crate::controller) struct RolloutEvent {
     pub(in crate::controller) reason: &'static str,
     /// Note of the Event.
     pub(in crate::controller) note: String,
-    /// Suffix for the name of the Event, which makes repetitions by any replica duplicates; `None`: the Event may be repeated.
+    /// Suffix of the Event's name. With it, a repetition by any replica is rejected as a duplicate; `None`: the Event may be
+    /// repeated.
     pub(in crate::controller) mark: Option<String>,
-    /// Key that identifies a published Event until the DaemonSet shows the report, even if the note has changed meanwhile.
+    /// Key that identifies a repeated Event even if its note has changed. It applies until the DaemonSet's conditions show the
+    /// report.
     pub(in crate::controller) news: Option<String>,
 }
 

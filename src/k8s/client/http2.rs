@@ -260,7 +260,7 @@ impl WatchConnection {
     }
 }
 
-/// Returns the body of a response. A body with a watch keeps the watch counted as open until the body is dropped.
+/// Returns the body of a response. If it is the body of a watch, the watch counts as open until the body is dropped.
 fn holding(
     body: Incoming,
     watch: Option<Counted>,
