@@ -108,7 +108,7 @@ impl Unmanaged {
 pub enum SetChange {
     /// Nothing to do.
     Ignored,
-    /// The pods are watched already, so only decide again.
+    /// The pods are watched already. Only the decision has to be repeated.
     Updated,
     /// Start a watch of the pods, with this label selector.
     Watch(String),
@@ -489,13 +489,13 @@ impl Index {
         }
     }
 
-    /// Resets what was reported about every DaemonSet to the content of its status, because another replica may have reported
-    /// something else.
+    /// Replaces what this replica reported about every DaemonSet by the content of its status, because another replica may have
+    /// reported something else.
     pub fn forget_reported(&mut self) {
         self.sets.values_mut().for_each(|set| set.forget_reported());
     }
 
-    /// Returns every DaemonSet that is managed, and every one that is no longer managed but still has conditions to remove.
+    /// Returns the managed DaemonSets, and the formerly managed ones whose conditions still have to be removed.
     pub fn keys(&self) -> impl Iterator<Item = &SetKey> {
         self.sets.keys()
     }

@@ -37,8 +37,8 @@ use crate::k8s::{AdvancedDaemonSet, ControllerRevision, DaemonSet, Item, Node, P
 /// Pods per page of a list.
 ///
 /// With 50,000 pods, a page costs the API server 20 ms in addition to its contents (Kubernetes 1.28). Since 1.34, a page costs
-/// three times as much, but there pods come in a streaming list. Larger pages don't help the API server, and permanently increase
-/// the memory of this process.
+/// three times as much, but pods then come in a streaming list. Larger pages don't help the API server, and permanently
+/// increase the memory of this process.
 const PODS_PAGE: u32 = 250;
 
 /// Pause before a new list when the API server no longer has the changes since the last event.

@@ -125,7 +125,7 @@ struct EngineState {
 struct SetState {
     /// Number of unanswered writes and lookups.
     under_way: usize,
-    /// Time at which the DaemonSet is decided again without an event.
+    /// Time of the next decision about the DaemonSet if no event comes first.
     wake: Option<Timestamp>,
     /// Backoff of writes to pods (`pods`) and to the status of the DaemonSet (`reports`) while the API server has problems.
     pods: WriteBackoff,
@@ -385,7 +385,7 @@ impl Engine {
         next.unwrap_or_else(|| Instant::now() + Duration::from_secs(3600))
     }
 
-    /// Decides every DaemonSet that changed or whose wake-up time has come.
+    /// Makes a decision about every DaemonSet that changed or whose wake-up time has come.
     fn pass(&mut self) {
         let now = self.parts.clock.now();
         self.state.next_pass = None;

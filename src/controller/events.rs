@@ -36,7 +36,7 @@ const ASIDES: usize = 64;
 /// Maximum number of Events per minute and replica. All DaemonSets of a large cluster can change state within this limit, and
 /// the load on the API server stays low.
 const PER_MINUTE: u32 = 240;
-/// Attempts to send an Event while the server doesn't respond, `PAUSE` apart.
+/// Maximum number of attempts to send an Event while the API server doesn't respond, with `PAUSE` in between.
 const TRIES: u32 = 3;
 const PAUSE: Duration = Duration::from_secs(2);
 /// Shortest and longest pause before rejected Events are sent again.

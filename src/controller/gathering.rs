@@ -17,7 +17,7 @@ const BRIEF: Duration = Duration::from_millis(5);
 /// longer if its pods start within a second.
 const LONG: Duration = Duration::from_millis(30);
 
-/// Sleep of the process's thread. Its duration depends on whether lists are arriving.
+/// Sleeps of the process's thread, in which messages accumulate. Their duration depends on whether lists are arriving.
 #[derive(Clone, Debug, Default)]
 pub struct WakeupBatching {
     /// True if all requested lists have arrived.

@@ -7,9 +7,9 @@
 //! ```
 //!
 //! # Guarantees
-//! - A leader measures the time until `until` from before it sends the renewal. Other replicas measure from when they see the
-//!   renewal. So a leader that stops at `until` stops at least `duration - renew_deadline` before another one starts, even if
-//!   the clocks of the two machines differ.
+//! - A leader measures `until` from the moment before it sends the renewal. Other replicas measure the expiry from the moment
+//!   at which they see the renewal. So a leader that stops at `until` stops at least `duration - renew_deadline` before another
+//!   one starts, even if the clocks of the two machines differ.
 //! - The monotonic clock stops while a virtual machine is paused. So leadership also ends when the wall clock passes the time of
 //!   `until`, and resumes with the next renewal. Turning the wall clock back doesn't extend leadership, because the monotonic
 //!   deadline also applies.

@@ -57,7 +57,7 @@ pub(super) enum FoundRevision {
     Revision(Box<ControllerRevision>),
     /// No revision has this hash, although the pod still carries it.
     Absent,
-    /// No revision has this hash, and the pod now carries another hash or is gone. So the cache lags.
+    /// No revision has this hash, and the pod now carries another hash or is gone. So the cache lags behind.
     ///
     /// This happens when the native controller finds a duplicate revision: it relabels the pods, and then deletes the duplicate.
     Late,

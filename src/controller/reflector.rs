@@ -45,7 +45,7 @@ const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 pub(super) enum Ended {
     /// The API server no longer has the changes since the requested version, so everything must be listed again.
     Expired,
-    /// The API server rejected a streaming list, didn't complete it, or broke it off, so list in pages instead.
+    /// The API server rejected, interrupted or didn't complete a streaming list, so list in pages instead.
     NoStreamingList(&'static str),
     /// A call failed.
     Failed {

@@ -1,4 +1,4 @@
-//! Classes of failed writes: whether the failure concerns one pod or all writes.
+//! Classes of failed writes. The class shows whether the failure concerns one pod or all writes.
 
 use crate::core::foreign::cut;
 use crate::core::messages::refusals::lacks_permission;

@@ -16,7 +16,8 @@ use crate::k8s::client::{CallError, Failure, WRITE_DEADLINE, within};
 /// version older than the API server (Kubernetes version skew policy).
 const IN_ORDER_SINCE: (u32, u32) = (1, 34);
 
-/// API server version since which a watch can begin with a list (`sendInitialEvents`, KEP-3157), unless that is disabled.
+/// Minimum API server version with which a watch can begin with a list (`sendInitialEvents`, KEP-3157), unless that is
+/// disabled.
 const STREAMS_SINCE: (u32, u32) = (1, 34);
 
 /// Abilities that follow from the version of Kubernetes.

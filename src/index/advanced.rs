@@ -39,7 +39,7 @@ pub struct Orphan {
 pub struct AdvancedRecord {
     /// Settings for creating the pods.
     pub scaling: Scaling,
-    /// True if the pods can be created and found. Otherwise the DaemonSet is left alone.
+    /// True if the pods can be created and found. Otherwise the controller doesn't change them.
     pub is_workable: bool,
     /// Status fields of the object except conditions.
     pub stands: AdvancedStatus,

@@ -84,7 +84,7 @@ impl CrowdIndex {
         due
     }
 
-    /// Records the state of a node as of `now`. Returns true if the node is counted, so that it must not be listed.
+    /// Records the state of a node as of `now`. Returns true if the node is counted and so must not be listed.
     pub(super) fn take(&mut self, node: &Node, now: Timestamp) -> bool {
         self.forget(&node.name);
         let bystander = Bystander::new(&self.strategy, node, self.judged_by, now);

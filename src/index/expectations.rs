@@ -74,7 +74,7 @@ enum ExpectationState {
     UnderWay,
     /// Accepted: the watch should show the write soon.
     Accepted,
-    /// Rejected because the cached pod was stale. Decided again when the cache shows another version than this one.
+    /// Rejected because the cached pod was stale. The next decision waits until the cache shows another version than this one.
     Conflict(ResourceVersion),
     /// Unanswered: the write may have happened. Repeating it is harmless.
     Unanswered,

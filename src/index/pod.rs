@@ -137,7 +137,7 @@ impl PodRecord {
         self.pod.exit.labels.get(TEMPLATE_GENERATION_LABEL)
     }
 
-    /// Returns since when the pod is Ready; `None` if it is not.
+    /// Returns the time since which the pod has been Ready; `None` if it is not Ready.
     pub(super) fn ready_since(&self) -> Option<Timestamp> {
         self.pod.ready_since
     }
@@ -193,8 +193,8 @@ fn seconds(at: Option<Timestamp>) -> Option<NonZero<i64>> {
     NonZero::new(at?.as_second())
 }
 
-/// Returns since when a Ready pod is Ready with its present containers. The time is never before the pod's creation or in the
-/// future.
+/// Returns the time since which a Ready pod has been Ready with its present containers. The time is never before the pod's
+/// creation or in the future.
 fn ready_since(
     before: Option<&PodRecord>,
     stamped: Option<Timestamp>,
@@ -252,9 +252,10 @@ fn started(
     })
 }
 
-/// Returns the start of the pod's present or last period of not being Ready; `None` for the first period after its creation.
+/// Returns the start of the last period in which the pod was not Ready; `None` for the first period after its creation.
 ///
-/// The time is by the same clock as in [`ready_since`].
+/// If the pod was Ready too briefly to be available, the earlier period continues. The time is by the same clock as in
+/// [`ready_since`].
 fn unready_since(
     before: Option<&PodRecord>,
     is_ready: bool,

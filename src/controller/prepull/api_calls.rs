@@ -31,7 +31,8 @@ use crate::k8s::client::{CallError, Failure, WRITE_DEADLINE, within};
 /// Maximum length of the failure reason in a condition, in bytes: enough for a registry's error, but not for an HTML error page.
 const LONGEST: usize = 400;
 
-/// Attempts to write a result. An attempt conflicts if the kubelet writes to the same pod's status at that moment.
+/// Maximum number of attempts to write a result. An attempt conflicts if the kubelet writes to the pod's status at the same
+/// time.
 const ATTEMPTS: usize = 4;
 
 /// Prefix that the Job controller adds to the API server's error message.
@@ -212,7 +213,7 @@ impl PullerParts {
         match deleted.await {
             Ok(()) => PullStepResult::Done,
             Err(error) => match error.failure() {
-                // The Job is gone. A conflict means that another Job has the same name.
+                // In both cases the Job is gone. A conflict means that another Job has its name.
                 Some(Failure::Gone | Failure::Conflict) => PullStepResult::Done,
                 _ => {
                     if let WriteError::Failed { error, .. } = error {

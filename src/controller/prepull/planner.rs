@@ -120,7 +120,7 @@ impl PullState {
         }
     }
 
-    /// Returns since when the pull has had this problem.
+    /// Returns the time since which the pull has had this problem.
     fn since(&mut self, problem: Problem, now: Timestamp) -> Timestamp {
         match self.problem {
             Some((known, since)) if known == problem => since,

@@ -88,7 +88,8 @@ impl SetRecord {
             advanced.end_creation(&node);
         }
         let is_spare = |known: &PodRecord| known.pod.surge;
-        // The native controller created a pod next to the surge pod. Decide soon, because the surge pod may wait for that pod.
+        // The native controller created a pod next to the surge pod. The next decision must come soon, because the surge pod
+        // may wait for that pod.
         let is_third = before.is_none() && !surge && self.pods.on(&node).iter().any(is_spare);
         let delay = match before.as_ref() {
             _ if settled || is_third || is_to_adopt => RequeueDelay::Short,
@@ -339,7 +340,7 @@ impl SetRecord {
         !is_rolled_back && generations.is_none_or(|(pod, template)| pod == template)
     }
 
-    /// Records if `node` lacks a pod. Returns since when it does.
+    /// Records if `node` lacks a pod. Returns the time since which it does; `None` if it has a pod.
     ///
     /// `podless`: `None` if the node has a pod. Otherwise true if a pod should run there. The time starts again when that
     /// changes.

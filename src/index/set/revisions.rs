@@ -250,7 +250,7 @@ impl SetRecord {
         }
     }
 
-    /// Records whether the current revision is known. If it is not, returns since when.
+    /// Records whether the current revision is known. If it is unknown, returns the time since which it is.
     pub(in crate::index) fn note_behind(
         &mut self,
         state: &RevisionState,

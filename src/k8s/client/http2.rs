@@ -337,7 +337,7 @@ mod tests {
         }
     }
 
-    /// An API server that responds to watches at once and ends them only when told to.
+    /// An API server that responds to watches at once and ends them only on request.
     struct Server {
         address: std::net::SocketAddr,
         /// Open watches: path, and number of the connection.
