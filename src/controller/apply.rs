@@ -62,9 +62,7 @@ pub(super) enum WriteError {
     NotLeader,
     /// The write was sent and failed.
     Failed {
-        /// Verb of the request.
         verb: &'static str,
-        /// Resource of the request.
         resource: &'static str,
         /// Error response, or the reason why there is no response.
         error: CallError,
@@ -102,7 +100,6 @@ impl Writer {
         self.slots.close();
     }
 
-    /// Returns the client that sends the writes.
     pub(super) fn client(&self) -> &Client {
         &self.client
     }

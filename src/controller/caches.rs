@@ -64,11 +64,8 @@ const QUEUE: usize = 512;
 /// Message of a watch to the engine.
 #[derive(Debug)]
 pub(super) enum Input {
-    /// Event about a Node.
     Node(Event<Item<Node>>),
-    /// Event about a DaemonSet.
     Set(Event<Item<DaemonSet>>),
-    /// Event about an Advanced DaemonSet.
     Advanced(Event<Item<DaemonSet>>),
     /// Advanced DaemonSets are not rolled out, for the given reason.
     NoAdvanced(Option<AdvancedAbsence>),
@@ -188,7 +185,6 @@ impl Watches {
         CacheWatch::spawn(task, None)
     }
 
-    /// Watches all Nodes.
     pub(super) fn nodes(&self) -> CacheWatch {
         self.start(
             "nodes",
@@ -199,7 +195,6 @@ impl Watches {
         )
     }
 
-    /// Watches all DaemonSets.
     pub(super) fn sets(&self) -> CacheWatch {
         let target = everything::<DaemonSet>();
         self.start("daemonsets", target, ListedBy::Pages, None, Input::Set)
@@ -274,7 +269,6 @@ impl Watches {
         )
     }
 
-    /// Watches the pods of a group.
     pub(super) fn pods(&self, group: &Group, number: u64) -> CacheWatch {
         let clock = self.parts.clock.clone();
         self.start(

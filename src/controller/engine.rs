@@ -190,7 +190,6 @@ enum TaskResult {
         Result<Option<u64>, WriteError>,
         Option<Option<String>>,
     ),
-    /// Creation of pods.
     Created(SetKey, CreatedPods),
     /// Search for the current template among the revisions, or its write to a new one.
     Revised(SetKey, Result<RevisionsRead, WriteError>),
@@ -203,7 +202,6 @@ enum TaskResult {
 }
 
 impl Engine {
-    /// Creates a loop that is not running yet.
     pub(super) fn new(parts: EngineParts) -> Self {
         Self {
             parts,

@@ -203,8 +203,8 @@ impl fmt::Debug for Events {
 impl Events {
     /// Publishes an Event about a problem that may be detected repeatedly.
     ///
-    /// The note is skipped if it equals the last note about the same object with the same reason, and that note is less than an
-    /// hour old. For changes of state, use [`record`](Self::record).
+    /// The note is skipped if the last note about the same object with the same reason is equal and less than an hour old. For
+    /// changes of state, use [`record`](Self::record).
     pub fn publish(&self, about: &Subject, severity: Severity, reason: &str, note: &str) {
         self.publish_on(about, severity, reason, "", note);
     }

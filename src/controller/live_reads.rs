@@ -47,7 +47,6 @@ pub(super) enum LookupResult {
     NotCreated(Option<String>),
     /// Messages about pods that don't become available. A pod without a message is missing here.
     NotReady(BTreeMap<PodName, String>),
-    /// The read failed.
     Failed(CallError),
 }
 
@@ -139,7 +138,7 @@ impl Lookups {
         self.doubts.insert(key.clone(), (reason, since));
         let after = |at: Timestamp, pause| at.checked_add(pause).unwrap_or(now);
         let due = match reason {
-            // Wait even if only the hash of a pod is unknown: the new label may arrive in the cache a moment after the old
+            // Wait even if only the hash of a pod is unknown. The new label may arrive in the cache a moment after the old
             // revision is gone.
             RevisionUnknown::UnknownRevision | RevisionUnknown::Mismatch => after(since, PATIENCE),
             RevisionUnknown::NotObserved | RevisionUnknown::NoRevision | RevisionUnknown::Tie => {
@@ -238,7 +237,7 @@ impl Lookups {
         self.doubts.remove(key);
     }
 
-    /// Applies the result of a lookup.
+    /// Applies the result of a lookup. Returns the DaemonSets to reconcile, and the Event to publish, if any.
     pub(super) fn take(
         &mut self,
         feed: &mut EventHandler,

@@ -19,7 +19,7 @@ const SILENCE: Duration = Duration::from_secs(30);
 #[derive(Clone, Debug, Default)]
 pub struct LogThrottle(Arc<Mutex<BTreeMap<Cause, CauseState>>>);
 
-/// Cause of a failure.
+/// Cause of failures, which is logged once for all calls that it affects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Cause {
     /// The API server doesn't respond.
@@ -37,7 +37,6 @@ impl Cause {
     }
 }
 
-/// State of one cause.
 #[derive(Clone, Copy, Debug, Default)]
 struct CauseState {
     /// Time since which calls have failed; `None`: they succeed.

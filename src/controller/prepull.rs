@@ -53,9 +53,7 @@ use crate::index::SetKey;
 /// Desired pull.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PullRequest {
-    /// DaemonSet of the pod.
     pub(super) key: SetKey,
-    /// UID of the DaemonSet.
     pub(super) set_uid: Arc<str>,
     /// Generation of the DaemonSet whose template contains the images.
     pub(super) generation: i64,
@@ -90,11 +88,9 @@ pub(super) struct PullerParts {
 /// write.
 #[derive(Debug)]
 pub(super) struct PullResultWrite {
-    /// DaemonSet of the pod.
     pub(super) key: SetKey,
     /// Pod whose status was written.
     pub(super) pod: PodRef,
-    /// Answer of the API server.
     pub(super) result: Result<(), WriteError>,
 }
 

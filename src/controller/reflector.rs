@@ -53,7 +53,6 @@ pub(super) enum Ended {
         doing: &'static str,
         /// RBAC verb: `list` or `watch`.
         verb: &'static str,
-        /// Cause of the failure.
         error: CallError,
     },
     /// No data arrived for this duration.
@@ -65,7 +64,6 @@ pub(super) enum Ended {
 }
 
 impl Ended {
-    /// Returns the class of the failure.
     pub(super) fn failure(&self) -> Failure {
         match self {
             Self::Failed { error, .. } => error.failure(),
@@ -74,7 +72,6 @@ impl Ended {
         }
     }
 
-    /// Returns a message for the log.
     pub(super) fn message(&self) -> String {
         match self {
             Self::Expired => {
@@ -492,7 +489,7 @@ impl Lines {
     }
 }
 
-/// One line of a watch.
+/// Change that one line of a watch reports.
 enum Change<K> {
     /// Addition or change of an object.
     Added(Item<K>),

@@ -35,7 +35,6 @@ pub(super) struct CrowdIndex {
 }
 
 impl CrowdIndex {
-    /// Returns an empty index for this strategy and fleet.
     pub(super) fn new(
         strategy: &Strategy,
         record: Option<&FailureRecord>,
@@ -109,7 +108,6 @@ impl CrowdIndex {
         true
     }
 
-    /// Removes a node.
     pub(super) fn forget(&mut self, name: &NodeName) {
         if self.shown.remove(name) {
             return;
@@ -129,7 +127,6 @@ impl CrowdIndex {
         self.numbers.remove(standing);
     }
 
-    /// Returns true if the node is counted.
     pub(super) fn counts(&self, name: &NodeName) -> bool {
         self.standing(name).is_some()
     }

@@ -130,8 +130,8 @@ impl Disruptions {
 
     /// Returns when the last pod of a revision other than `current` began to leave `node`.
     ///
-    /// A removal that was already in progress when the controller first saw the pod is ignored if it began before `current` was
-    /// `adopted`, because it belongs to an earlier rollout. Observed removals are dropped when the template changes.
+    /// A removal may have been in progress when the controller first saw the pod. If it began before `current` was `adopted`,
+    /// it belongs to an earlier rollout and is ignored. Observed removals are dropped when the template changes.
     pub(super) fn at(
         &self,
         node: &NodeName,

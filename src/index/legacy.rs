@@ -80,7 +80,7 @@ pub(super) fn read(conditions: &[Condition]) -> Option<RolloutState> {
     })
 }
 
-/// Returns the revision that a message is about.
+/// Returns the revision that a message names at its beginning.
 fn about(message: &str) -> Option<Revision> {
     let (head, _) = message.split_once(':')?;
     let head = head.strip_prefix(AFTER).unwrap_or(head);

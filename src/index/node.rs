@@ -1,4 +1,4 @@
-//! State of a Node.
+//! Record of a Node: the fields that decisions need, and the times that the controller observed.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -116,7 +116,6 @@ impl NodeRecord {
         is_cut_off(&self.taints)
     }
 
-    /// Returns the labels of the node.
     pub(super) fn labels(&self) -> Labels {
         self.labels.clone()
     }

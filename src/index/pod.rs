@@ -1,4 +1,4 @@
-//! State of a Pod.
+//! Record of a Pod: the fields that decisions need, and the times that the controller observed.
 
 use std::collections::BTreeSet;
 use std::num::NonZero;
@@ -132,7 +132,6 @@ impl PodRecord {
         self.pod.in_place.revision.as_ref()
     }
 
-    /// Returns the pod's label `pod-template-generation`.
     pub(super) fn generation(&self) -> Option<&str> {
         self.pod.exit.labels.get(TEMPLATE_GENERATION_LABEL)
     }
@@ -142,12 +141,10 @@ impl PodRecord {
         self.pod.ready_since
     }
 
-    /// Returns the name of the pod.
     pub(super) fn name(&self) -> &PodName {
         &self.pod.name
     }
 
-    /// Returns the UID of the pod.
     pub(super) fn uid(&self) -> &PodUid {
         &self.pod.uid
     }

@@ -273,7 +273,6 @@ fn name(revision: &k8s::ControllerRevision) -> &str {
     revision.metadata.name.as_deref().unwrap_or_default()
 }
 
-/// Returns the hash of a revision.
 fn hash(revision: &k8s::ControllerRevision, set: &str) -> String {
     let labels = revision.metadata.labels.as_ref();
     let label = labels.and_then(|labels| labels.get(REVISION_HASH_LABEL));

@@ -103,7 +103,6 @@ impl Default for AllPodEvents {
 
 /// Result of creating pods.
 pub(super) struct CreatedPods {
-    /// Revision of the pods.
     revision: Revision,
     /// Nodes of the pods, in the order of creation.
     nodes: Vec<NodeName>,
@@ -113,7 +112,6 @@ pub(super) struct CreatedPods {
 
 /// Task that manages an Advanced DaemonSet, with its result.
 pub(super) enum AdvancedTask {
-    /// Adoption of a pod.
     Adopted(Orphan, Result<(), WriteError>),
     /// Release of a pod, by name; `false`: the pod needed no release.
     Released(String, Result<bool, WriteError>),
@@ -247,7 +245,6 @@ impl Engine {
         });
     }
 
-    /// Records the results of creating pods.
     pub(super) fn note_created(
         &mut self,
         key: &SetKey,
@@ -553,7 +550,6 @@ impl Engine {
         });
     }
 
-    /// Records the result of an [`AdvancedTask`].
     pub(super) fn note_tended(&mut self, key: &SetKey, tended: AdvancedTask, now: Timestamp) {
         let refusal = match tended {
             AdvancedTask::Adopted(_, Ok(())) => {

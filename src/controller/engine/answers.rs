@@ -20,7 +20,6 @@ use crate::k8s::client::Failure;
 /// Target of a write.
 #[derive(Clone, Copy)]
 enum WrittenTo<'a> {
-    /// Existing pod.
     Pod(&'a PodRef),
     /// Node on which a surge pod is created, and the name of the old pod there.
     Node(&'a NodeName, &'a str),
@@ -218,7 +217,6 @@ impl Engine {
         }
     }
 
-    /// Records the result of creating a surge pod.
     fn note_made(
         &mut self,
         key: &SetKey,
@@ -233,7 +231,6 @@ impl Engine {
         self.remember(key, about, WriteVerb::Create, result, now);
     }
 
-    /// Records the result of a write to a pod.
     fn note_acted(
         &mut self,
         key: &SetKey,

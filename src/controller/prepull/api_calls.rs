@@ -39,7 +39,6 @@ const ATTEMPTS: usize = 4;
 const FAILED_CREATE_PREFIX: &str = "Error creating: ";
 
 impl PullerParts {
-    /// Carries out one step.
     pub(super) async fn carry_out(&self, step: &PullStep) -> PullStepResult {
         match step {
             PullStep::Create(request) => self.create(request).await,
@@ -238,7 +237,7 @@ impl PullerParts {
         Ok((set, pod))
     }
 
-    /// Reads the whole present object.
+    /// Reads the complete object from the API server.
     async fn read<K: Resource<DynamicType = ()>>(
         &self,
         request: &PullRequest,

@@ -33,13 +33,10 @@ const READ_EVENTS: (Duration, Duration) = (Duration::from_secs(5), Duration::fro
 /// Step of a pull. It takes one or a few API requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PullStep {
-    /// Creates the Job of a pull.
     Create(PullRequest),
     /// Reads why a Job has no pod, and writes that as the result of the pull.
     ExplainMissingPod(PullRequest, JobRef),
-    /// Writes the result of a pull.
     Report(PullRequest, PullOutcome),
-    /// Deletes a Job.
     Delete(JobRef),
 }
 
@@ -58,7 +55,6 @@ impl PullStep {
 /// Result of a step.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum PullStepResult {
-    /// The Job was created.
     Created(Box<Job>),
     /// The Events contain no reason for the missing pod.
     Unexplained,
@@ -76,7 +72,6 @@ struct PullState {
     desired: bool,
     /// Position in the queue.
     number: u64,
-    /// True while a step is in progress.
     busy: bool,
     /// Number of consecutive failed steps.
     failures: u32,
@@ -145,7 +140,6 @@ pub(super) struct Planner {
 }
 
 impl Planner {
-    /// Sets the desired pulls.
     pub(super) fn set_desired(&mut self, all: &DesiredPulls) {
         self.known = all.keys().cloned().collect();
         for pull in self.pulls.values_mut() {
@@ -228,7 +222,7 @@ impl Planner {
         }
     }
 
-    /// Returns the number of running pulls.
+    /// Returns the number of desired pulls that have a Job without a written result.
     pub(super) fn running(&self, job_store: &JobStore) -> usize {
         let is_desired = |key: &PullKey| self.pulls.get(key).is_some_and(|pull| pull.desired);
         let jobs = job_store.unreported();

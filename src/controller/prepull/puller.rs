@@ -137,7 +137,6 @@ impl PullerTask {
         }
     }
 
-    /// Stops all watches.
     fn stop_watching(&mut self) {
         self.watching = false;
         self.watches = futures::stream::pending().boxed();

@@ -99,7 +99,6 @@ impl Story {
         Api::namespaced(self.client.clone(), "default")
     }
 
-    /// Starts the controller.
     fn start(&mut self) {
         let (end, shutdown) = shutdown::channel();
         let config = controller::ControllerConfig {
@@ -154,7 +153,6 @@ impl Story {
         sets.items[0].metadata.name.clone().unwrap()
     }
 
-    /// Returns the DaemonSet's pod on a node.
     async fn pod(&self, node: &str) -> Pod {
         let pods = ListParams::default().labels("app=nginx");
         let pods = self.pods().list(&pods).await.unwrap();
@@ -239,7 +237,6 @@ impl Story {
             .unwrap();
     }
 
-    /// Replaces the namespace's only ResourceQuota.
     async fn quota(&self, hard: Value) {
         let quotas = Api::<k8s_openapi::api::core::v1::ResourceQuota>::namespaced(
             self.client.clone(),

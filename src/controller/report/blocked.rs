@@ -5,7 +5,7 @@ use crate::core::{Action, Plan, Progress, RevisionState, RolloutState, Verdict};
 
 /// Returns true if a rollout that was reported as blocked is probably still blocked.
 ///
-/// A rollout that only requests evictions is probably still blocked: the requests repeat earlier ones, or are the first ones
+/// A rollout that only requests evictions is probably still blocked. The requests repeat earlier ones, or are the first ones
 /// after a restart of the controller.
 pub(super) fn stays_blocked(known: &RolloutState, state: &RevisionState, plan: &Plan) -> bool {
     let asks =

@@ -5,9 +5,7 @@
 pub(in crate::controller) struct RolloutEvent {
     /// True for the Event type `Warning`, false for `Normal`.
     pub(in crate::controller) warning: bool,
-    /// Reason of the Event.
     pub(in crate::controller) reason: &'static str,
-    /// Note of the Event.
     pub(in crate::controller) note: String,
     /// Suffix of the Event's name. With it, a repetition by any replica is rejected as a duplicate; `None`: the Event may be
     /// repeated.
@@ -18,7 +16,7 @@ pub(in crate::controller) struct RolloutEvent {
 }
 
 impl RolloutEvent {
-    /// Returns true if this Event repeats `last`.
+    /// Returns true if `last` has the same content or the same `news` key.
     pub(in crate::controller) fn repeats(&self, last: &Self) -> bool {
         self == last || self.news.is_some() && self.news == last.news
     }

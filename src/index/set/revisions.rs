@@ -79,8 +79,8 @@ impl SetRecord {
         }
     }
 
-    /// Returns true if the node `name` has all of `images`: the Node lists them, or a Ready pod there runs a revision with the
-    /// same images.
+    /// Returns true if the node `name` has all of `images`. Either the Node lists them, or a Ready pod there runs a revision
+    /// with the same images.
     pub(in crate::index) fn has_images(
         &self,
         name: &NodeName,

@@ -99,7 +99,6 @@ pub(super) fn client(config: &Config, waiting: Gauge) -> Result<Client> {
     Ok(Client::new(stack, config.default_namespace.clone()))
 }
 
-/// All connections of one client.
 struct Connections {
     connector: Connector,
     calls: Http,
