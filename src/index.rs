@@ -532,7 +532,7 @@ impl Index {
 
     /// Returns the numbers for the status of an Advanced DaemonSet; `None` if the DaemonSet is unknown or native.
     ///
-    /// `handled`: true if the controller has observed the present generation.
+    /// `handled`: true if the controller has observed the current generation.
     pub fn numbers(
         &self,
         key: &SetKey,

@@ -60,7 +60,7 @@ struct GroupWatch {
 struct Watch<T> {
     number: u64,
     listing: Listing<T>,
-    /// Time at which the present list began.
+    /// Time at which the current list began.
     began: Option<Timestamp>,
     watch: CacheWatch,
 }
@@ -673,7 +673,7 @@ impl GroupWatch {
         requeued
     }
 
-    /// Updates the DaemonSets that may have owned a pod before its present owner.
+    /// Updates the DaemonSets that may have owned a pod before its current owner.
     ///
     /// Not needed for a list: there, each DaemonSet forgets the pods that the list doesn't contain.
     fn take_from_others(

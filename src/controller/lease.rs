@@ -459,7 +459,7 @@ impl Candidate {
         self.seen.as_ref().map(|seen| seen.expires)
     }
 
-    /// Returns the Lease to write: the present one, with this replica as holder.
+    /// Returns the Lease to write: the current one, with this replica as holder.
     fn claim(&self, present: Option<Lease>) -> Lease {
         let now = MicroTime(self.parts.clock.now());
         let mut lease = present.unwrap_or_default();

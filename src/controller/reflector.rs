@@ -34,7 +34,7 @@ const PAGE_SILENCE: Duration = Duration::from_secs(75);
 /// Time without data after which a streaming list is replaced by a list in pages: the API server may be unable to complete it.
 const LIST_SILENCE: Duration = Duration::from_secs(15);
 
-/// Shortest timeout that a watch asks the API server for, in seconds.
+/// Shortest timeout that a watch requests from the API server, in seconds.
 const SHORTEST_WATCH: u32 = 2;
 
 /// Annotation of the bookmark that ends the initial events of a streaming list.

@@ -49,7 +49,7 @@ const HANDED_BACK: &str = "no longer managed by yurt-ds";
 pub(super) struct Report {
     /// Desired conditions. A condition of this controller that is not among them is removed.
     pub(super) conditions: Vec<Condition>,
-    /// Events to publish when `conditions` differ from the DaemonSet's present ones in status or reason.
+    /// Events to publish when `conditions` differ from the DaemonSet's current ones in status or reason.
     pub(super) notices: Vec<RolloutEvent>,
     /// State of the rollout that `conditions` save for a restarted controller.
     pub(super) state: RolloutState,
@@ -258,7 +258,7 @@ impl Report {
         wanted.collect()
     }
 
-    /// Returns a patch with the conditions that differ from the present ones; empty: no condition differs.
+    /// Returns a patch with the conditions that differ from the current ones; empty: no condition differs.
     pub(super) fn difference(&self, present: &[Condition], now: Timestamp) -> Vec<Value> {
         let changed = self.conditions.iter().filter_map(|wanted| {
             let before = find(present, &wanted.kind);

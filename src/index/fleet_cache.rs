@@ -28,7 +28,7 @@ pub(super) struct FleetCache {
     pub(super) looked: bool,
     /// Nodes that the guard's record contains as lost after their pod was deleted.
     remembered: BTreeSet<NodeName>,
-    /// Revision that an earlier decision considered proven.
+    /// Revision that an earlier decision considered proven ([`Fleet::is_proven`]).
     proven: Option<Revision>,
 }
 
@@ -104,7 +104,7 @@ impl FleetCache {
         }
     }
 
-    /// Returns true if a decision found this revision proven.
+    /// Returns true if a decision found this revision proven ([`Fleet::is_proven`]).
     pub(super) fn is_proven(&self, revision: &Revision) -> bool {
         self.proven.as_ref() == Some(revision)
     }

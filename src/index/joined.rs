@@ -105,7 +105,7 @@ pub(super) fn fleet(
 /// The API server records both times in whole seconds, and the native controller may write to a new revision once more.
 const ADOPTED_LATER: Duration = Duration::from_secs(2);
 
-/// Returns true if the current revision needs no proof, because it was current before or a decision found it proven.
+/// Returns the value of [`Fleet::is_proven`]: true if the current revision was current before, or a decision found it proven.
 fn is_proven(set: &SetRecord, around: &Surroundings<'_>) -> bool {
     let Some(current) = around.basis.state.current() else {
         return false;

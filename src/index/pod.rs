@@ -190,7 +190,7 @@ fn seconds(at: Option<Timestamp>) -> Option<NonZero<i64>> {
     NonZero::new(at?.as_second())
 }
 
-/// Returns the time since which a Ready pod has been Ready with its present containers. The time is never before the pod's
+/// Returns the time since which a Ready pod has been Ready with its current containers. The time is never before the pod's
 /// creation or in the future.
 fn ready_since(
     before: Option<&PodRecord>,

@@ -202,9 +202,9 @@ pub enum Failure {
     Forbidden,
     /// The server rejects the request because of a quota, admission or validation.
     Refused,
-    /// A PodDisruptionBudget does not allow the eviction at present.
+    /// A PodDisruptionBudget currently does not allow the eviction.
     Blocked,
-    /// The server asks for fewer requests.
+    /// The server throttles requests.
     Throttled,
     /// No response, or an internal error of the server. A write may have been applied.
     Unreachable,

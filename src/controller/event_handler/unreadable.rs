@@ -13,7 +13,7 @@ pub(super) type WatchId = (&'static str, u64);
 /// Namespace and name of an object.
 type ObjectName = (String, String);
 
-/// Objects that are unreadable at present.
+/// Objects that are currently unreadable.
 #[derive(Debug, Default)]
 pub(super) struct UnreadableObjects(BTreeMap<WatchId, BTreeMap<ObjectName, Known>>);
 

@@ -110,7 +110,7 @@ const SINGLE: [Single; 11] = [
 #[cfg(test)]
 pub(super) const SERIES: usize = Verdict::WORDS.len() + SINGLE.len() + LACKING + 1;
 
-/// Number of reasons why an available pod is missing.
+/// Number of series of the metric `without_available_pod` for one DaemonSet: one per reason.
 const LACKING: usize = 4;
 
 impl Rollouts {

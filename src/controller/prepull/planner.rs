@@ -77,7 +77,7 @@ struct PullState {
     failures: u32,
     /// Time before which no step starts.
     not_before: Option<Timestamp>,
-    /// Present problem, with its start. It is stored here because the time while the node was offline doesn't count, and the
+    /// Current problem, with its start. It is stored here because the time while the node was offline doesn't count, and the
     /// statuses of Job and pod don't contain that time.
     problem: Option<(Problem, Timestamp)>,
 }

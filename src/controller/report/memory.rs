@@ -81,7 +81,7 @@ pub(super) fn next_state(
     }
 }
 
-/// Returns the condition that saves `state`. If a later release wrote the present condition, returns that one unchanged.
+/// Returns the condition that saves `state`. If a later release wrote the current condition, returns that one unchanged.
 pub(super) fn to_condition(set: &SetRecord, state: &RolloutState) -> Condition {
     let known = find(&set.conditions, ROLLOUT_STATE).filter(|_| set.state.is_newer());
     match known {

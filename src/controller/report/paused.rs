@@ -41,7 +41,7 @@ pub(super) fn memory(
     }
 }
 
-/// Returns the condition about a pause. `known` is the present condition, which is kept while the current revision is unknown.
+/// Returns the condition about a pause. `known` is the current condition, which is kept while the current revision is unknown.
 pub(super) fn to_condition(
     plan: &Plan,
     state: &RevisionState,

@@ -37,7 +37,7 @@ impl SetRecord {
         self.trusted = Some(generation).filter(|_| !self.is_advanced());
     }
 
-    /// Returns true if the newest revision is treated as current for the present generation without comparing templates.
+    /// Returns true if the newest revision counts as current for this generation without a comparison of templates.
     pub fn trusts_greatest(&self) -> bool {
         self.trusted == Some(self.generation)
     }
@@ -47,7 +47,7 @@ impl SetRecord {
         self.template_generation.as_deref()
     }
 
-    /// Returns true if the DaemonSet controller has observed the present generation.
+    /// Returns true if the DaemonSet controller has observed the current generation.
     ///
     /// Always true for an Advanced DaemonSet, because yurt-ds itself is its controller.
     pub fn is_observed(&self) -> bool {
@@ -196,7 +196,7 @@ impl SetRecord {
             return RollbackTargets::default();
         };
         let older = earlier(revisions, &current.hash).into_iter();
-        // Omit the generation label: that of an older template is unknown, and the present one would be wrong.
+        // Omit the generation label: that of an older template is unknown, and the current one would be wrong.
         let past = |old: &RevisionFacts| RollbackTarget {
             number: old.number,
             transition: InPlaceTransition::between(&current.shape, &old.shape, None),
