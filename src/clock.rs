@@ -45,7 +45,7 @@ impl Clock {
         }
     }
 
-    /// Steps a virtual clock and all its clones, like a wall clock that NTP corrects or that was suspended.
+    /// Moves a virtual clock and all its clones by `by`, as when NTP corrects a wall clock or a machine resumes.
     ///
     /// Timers are not affected. A [`Clock::System`] is not changed.
     pub fn step(&self, by: SignedDuration) {

@@ -1,4 +1,4 @@
-//! `yurt-ds controller`: watches objects, decides, and writes.
+//! `yurt-ds controller`: watches API objects, decides which pods to update, and writes the changes.
 //!
 //! ```text
 //!  caches ──► event_handler ──► index ──► engine ──► core::decide ──► apply   (pods)
@@ -83,10 +83,13 @@ pub struct ControllerConfig {
     pub kinds: Kinds,
 }
 
-/// Runs the controller process until `shutdown`: serves HTTP and rolls out. `gathering` determines how long its thread sleeps.
+/// Runs the controller process until `shutdown` is requested: serves HTTP and rolls out DaemonSets.
+///
+/// `gathering` determines how long the thread of the process sleeps between two checks for messages.
 ///
 /// # Errors
-/// If it cannot start: no usable credentials, a port in use, or durations that don't fit together.
+/// If the process cannot start: there are no usable credentials, a port is in use, or the durations of the Lease are
+/// inconsistent.
 pub async fn start(
     args: ControllerArgs,
     gathering: WakeupBatching,
@@ -138,7 +141,7 @@ pub async fn start(
     Ok(())
 }
 
-/// Runs until shutdown is requested. Then finishes pending writes and releases the Lease.
+/// Runs the controller until shutdown is requested. Then finishes pending writes and releases the Lease.
 pub async fn run(config: ControllerConfig, shutdown: Shutdown) {
     let ControllerConfig {
         client,
@@ -242,7 +245,7 @@ fn kinds(typed: &[KindName]) -> Kinds {
     }
 }
 
-/// Converts the flags of the Lease. If no identity is given, generates one for this process.
+/// Converts the flags of the Lease to settings. Generates an identity if none is given.
 fn settings(args: &LeaseArgs, default_namespace: &str) -> Result<Settings> {
     let namespace = args.lease_namespace.as_deref();
     let settings = Settings {
@@ -255,12 +258,13 @@ fn settings(args: &LeaseArgs, default_namespace: &str) -> Result<Settings> {
     settings.checked()
 }
 
-/// Time after which a replica that cannot become ready reports missing permissions although it doesn't lead.
+/// Time after which a replica that can't become ready reports missing permissions, even if it doesn't lead.
 const UNREADY: Duration = Duration::from_secs(30);
 
 /// Checks for missing permissions, reports them in an Event, and checks them again until they are granted.
 ///
-/// The leader reports them. If no replica can become ready, and so none can lead, any replica does.
+/// Normally the leader reports them. A replica that can't become ready can't become the leader, so it reports them after
+/// [`UNREADY`].
 async fn check_permissions(
     client: Client,
     namespace: String,
@@ -273,7 +277,8 @@ async fn check_permissions(
     let missing = permissions::missing(&client, &namespace, needs, &metrics).await;
     let leads = leadership.clone();
     let report = async {
-        // A replica that may not list objects never becomes the leader, so it reports after a while without leading.
+        // Without permission to list objects, a replica never becomes ready, so it never becomes the leader. It reports after a
+        // delay.
         let unready = async {
             if missing.keeps_unready() {
                 tokio::time::sleep(UNREADY).await

@@ -288,7 +288,7 @@ fn default_address(typed: &[&str]) -> SocketAddr {
     }
 }
 
-/// Checks this here because mutation tests run only by hand: a mutant whose source line is missing would go unnoticed.
+/// Checks that the source line of each mutant exists. Mutation tests run only by hand, so a missing line would go unnoticed.
 #[test]
 fn every_mutant_finds_its_line() {
     let list = include_str!("../tests/mutants.toml");

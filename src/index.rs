@@ -7,9 +7,9 @@
 //!
 //! No I/O and no clock: the caller passes `now`.
 //!
-//! If the controller observes a change of readiness, the time of observation is used. So a node with a wrong clock cannot shorten
-//! or lengthen any wait. A state from before the first observation has the object's own timestamp, but never one before the
-//! object's creation or in the future.
+//! If the controller observes a change of readiness, it uses the time of the observation. So the wrong clock of a node can't
+//! shorten or lengthen a wait. For a change before the first observation, it uses the object's own timestamp, but no time
+//! before the object's creation or in the future.
 
 mod advanced;
 mod crowd_index;
@@ -108,7 +108,7 @@ impl Unmanaged {
 pub enum SetChange {
     /// Nothing to do.
     Ignored,
-    /// The pods are watched already, so only decide again.
+    /// The pods are watched already. Only the decision has to be repeated.
     Updated,
     /// Start a watch of the pods, with this label selector.
     Watch(String),
@@ -117,8 +117,8 @@ pub enum SetChange {
 }
 
 impl Index {
-    /// Records whether the native controller sees changes in order ([`Fleet::in_order`]). Before the first call, it is assumed
-    /// that it doesn't.
+    /// Records whether the native controller sees changes in order ([`Fleet::in_order`]). Before the first call, the index
+    /// assumes that it may see them in any order.
     ///
     /// Returns the DaemonSets whose decision may change.
     pub fn know_order(&mut self, in_order: bool) -> Vec<SetKey> {
@@ -239,7 +239,7 @@ impl Index {
         }
     }
 
-    /// Stores a DaemonSet. Returns what that means for the watch of its pods.
+    /// Stores a DaemonSet. Returns the required change of the watch of its pods.
     pub fn apply_set(&mut self, set: &k8s::DaemonSet) -> SetChange {
         let change = self.take_set(set);
         if change != SetChange::Ignored {
@@ -350,8 +350,9 @@ impl Index {
         Some(daemonset)
     }
 
-    /// Records that a ControllerRevision of the DaemonSet with the UID `owner` is unreadable, and why. The DaemonSet is left
-    /// alone until the revision is readable.
+    /// Records that a ControllerRevision of the DaemonSet with the UID `owner` is unreadable, and why.
+    ///
+    /// Until it is readable, the settings of the DaemonSet count as invalid ([`Self::reading`]).
     pub fn note_unreadable_revision(&mut self, owner: &str, name: &str, why: &Arc<str>) {
         let owned = self.unreadable_revisions.entry(owner.into()).or_default();
         owned.insert(name.into(), why.clone());
@@ -372,7 +373,7 @@ impl Index {
 
     /// Updates the set of images whose presence is recorded for each Node.
     ///
-    /// Nodes are recorded again when their kubelets next update them, within five minutes.
+    /// The images of a Node are recorded when its kubelet next updates the Node, within five minutes.
     fn look_for_images(&mut self) {
         let sets = self.sets.values().filter(|set| set.pulls_ahead());
         let owned = sets.filter_map(|set| self.revisions.get(&set.uid));
@@ -477,7 +478,7 @@ impl Index {
 
     /// Records that a pod of a DaemonSet is unreadable, and why.
     ///
-    /// The pod's node is left alone, or the whole DaemonSet if the node is unknown.
+    /// Until the pod is readable, no pod on its node is changed. If the node is unknown, no pod of the DaemonSet is changed.
     pub fn note_unreadable_pod(&mut self, key: &SetKey, unreadable: &Unreadable) {
         let node = unreadable
             .node
@@ -488,13 +489,13 @@ impl Index {
         }
     }
 
-    /// Resets what was reported about every DaemonSet to the content of its status, because another replica may have reported
-    /// something else.
+    /// Replaces what this replica reported about every DaemonSet by the content of its status, because another replica may have
+    /// reported something else.
     pub fn forget_reported(&mut self) {
         self.sets.values_mut().for_each(|set| set.forget_reported());
     }
 
-    /// Returns every DaemonSet that is managed, and every one that is no longer managed but still has conditions to remove.
+    /// Returns the managed DaemonSets, and the formerly managed ones whose conditions still have to be removed.
     pub fn keys(&self) -> impl Iterator<Item = &SetKey> {
         self.sets.keys()
     }
@@ -531,7 +532,7 @@ impl Index {
 
     /// Returns the numbers for the status of an Advanced DaemonSet; `None` if the DaemonSet is unknown or native.
     ///
-    /// `handled`: true if the controller has observed the present generation.
+    /// `handled`: true if the controller has observed the current generation.
     pub fn numbers(
         &self,
         key: &SetKey,

@@ -1,7 +1,8 @@
 //! Kubernetes API types, parsed directly from JSON and reduced to the needed fields, and [`client`].
 //!
-//! k8s-openapi's types keep every field: a pod takes 7 KB even if pruned after parsing. The types here keep only the fields that
-//! decisions need and skip all others during parsing. They are for reads and watches, and must never be written back.
+//! k8s-openapi's types keep every field: a pod takes 7 KB even if pruned after parsing. The types here keep only the fields
+//! that decisions need and skip all others during parsing. They are only for reads and watches: a write would remove the
+//! skipped fields.
 
 mod bounds;
 pub mod client;

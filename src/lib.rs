@@ -25,9 +25,9 @@
 //! - [`demo`] is `yurt-ds sim`. It plays example rollouts on the embedded cluster.
 //! - [`manifests`] generates the CustomResourceDefinition of the Advanced DaemonSet from Rust types.
 //! - [`cli`] has the types of the command line, [`log`] the format of log lines, and [`serve`] the endpoints for probes and
-//! - [`clock`] provides the time, [`shutdown`] the request to stop the process, [`task`] tasks that are aborted when dropped, and
-//!   [`backoff`] the pauses between attempts.
-//!   the pauses between attempts.
+//!   metrics.
+//! - [`clock`] provides the time, [`shutdown`] the request to stop the process, [`task`] tasks that are aborted when dropped,
+//!   and [`backoff`] the pauses between attempts.
 //!
 //! The modules form layers. A module imports only from lower layers; a test in `src/layers.rs` checks this:
 //!

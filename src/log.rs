@@ -64,7 +64,7 @@ where
     }
 }
 
-/// Writes a field without escape sequences in its value, which could imitate the logger's own colors.
+/// Writes a field. Removes escape sequences from its value, because they could imitate the logger's own colors.
 fn field(writer: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug) -> fmt::Result {
     let value = format!("{value:?}");
     match field.name() {

@@ -60,7 +60,7 @@ const PROBE_CONNECTIONS: usize = 64;
 /// Content type of OpenMetrics text, for Prometheus.
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Set of names that must be done before the program is ready. Cheap to clone; all clones share the set.
+/// Conditions that must be met before the program is ready, by name. Cheap to clone; all clones share the set.
 #[derive(Clone, Debug, Default)]
 pub struct ReadinessHandle(watch::Sender<BTreeSet<String>>);
 
@@ -72,7 +72,7 @@ impl ReadinessHandle {
         });
     }
 
-    /// Removes a name from the set. The program is ready when the set is empty.
+    /// Records that the condition `name` is met. The program is ready when all conditions are met.
     pub fn done(&self, name: &str) {
         self.0.send_if_modified(|pending| pending.remove(name));
     }

@@ -49,9 +49,9 @@ impl Writer {
         self.send_for_version("patch", STATUS, request).await
     }
 
-    /// Makes the DaemonSet the controller of a pod, in place of a ControllerRevision if one controls the pod.
+    /// Makes the DaemonSet the controller of a pod. If a ControllerRevision controls the pod, replaces that owner reference.
     ///
-    /// First checks by a live read that the DaemonSet still exists.
+    /// Before that, reads the DaemonSet live. Writes nothing if it no longer exists.
     pub(super) async fn adopt(
         &self,
         key: &SetKey,
@@ -79,8 +79,8 @@ impl Writer {
             .await
     }
 
-    /// Releases a pod that no longer matches the selector of the DaemonSet, and that the DaemonSet or one of its
-    /// ControllerRevisions controls.
+    /// Removes the DaemonSet, or one of its ControllerRevisions, from the owner references of a pod that the selector no longer
+    /// matches.
     ///
     /// Returns true if the pod was released, and false if the pod is gone or need not be released.
     pub(super) async fn release(
@@ -129,7 +129,8 @@ impl Writer {
         self.send_briefly("patch", "pods", request).await
     }
 
-    /// Opens the readiness gate `InPlaceUpdateReady` of a pod. Before containers of the pod change, closes it instead.
+    /// Opens or closes the readiness gate `InPlaceUpdateReady` of a pod. The gate must be closed before containers of the pod
+    /// change.
     ///
     /// Returns the pod as the API server stored it.
     pub(super) async fn set_in_place_gate(
@@ -153,8 +154,9 @@ impl Writer {
         self.send("patch", "pods/status", request).await
     }
 
-    /// Deletes a ControllerRevision, which no pod may run, and never another one of the same name. Succeeds if it is already
-    /// gone.
+    /// Deletes a ControllerRevision that no pod runs. Succeeds if it is already gone.
+    ///
+    /// The UID is a precondition, so another revision of the same name is never deleted.
     pub(super) async fn delete_revision(
         &self,
         namespace: &str,
@@ -185,7 +187,7 @@ fn status(conditions: &[Value], numbers: &StatusNumbers) -> Value {
     });
     if let Some(revision) = &numbers.revision {
         status["updateRevision"] = json!(revision.as_str());
-        // Field of v1alpha1 for the same hash.
+        // v1alpha1 has this field for the same hash.
         status["daemonSetHash"] = json!(revision.as_str());
     }
     if numbers.collisions > 0 {

@@ -26,10 +26,12 @@ use crate::k8s::client::conditions::{image_request, patch_conditions, removal};
 use crate::k8s::client::eviction::{eviction, refusal};
 use crate::k8s::client::{CallError, Failure, WRITE_DEADLINE, within};
 
-/// Maximum number of requests in flight. With it, 250 deletions take a fraction of a second, and hardly burden the API server.
+/// Maximum number of requests in flight. At this limit, 250 deletions take a fraction of a second and put little load on the
+/// API server.
 pub(super) const PARALLEL: usize = 64;
 
-/// Attempts to update a pod in place. An attempt conflicts if the pod's kubelet writes to the pod at that moment (Kruise).
+/// Maximum number of attempts to update a pod in place, as in Kruise. An attempt conflicts if the kubelet writes to the pod
+/// meanwhile.
 const CONFLICTS: u32 = 5;
 
 /// Name of the status subresource of native DaemonSets in RBAC roles.
@@ -40,7 +42,7 @@ pub(super) const STATUS: &str = "daemonsets/status";
 const BRIEFLY: &str =
     "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 
-/// Maximum number of complete templates in memory. One may have a megabyte, and takes several while it is compared and written.
+/// Maximum number of complete templates in memory. A template can have a megabyte, and comparing and writing it takes several.
 const WHOLE_TEMPLATES: usize = 1;
 
 /// Sender of writes, which sends only while this replica leads.
@@ -60,9 +62,7 @@ pub(super) enum WriteError {
     NotLeader,
     /// The write was sent and failed.
     Failed {
-        /// Verb of the request.
         verb: &'static str,
-        /// Resource of the request.
         resource: &'static str,
         /// Error response, or the reason why there is no response.
         error: CallError,
@@ -100,7 +100,6 @@ impl Writer {
         self.slots.close();
     }
 
-    /// Returns the client that sends the writes.
     pub(super) fn client(&self) -> &Client {
         &self.client
     }
@@ -130,7 +129,7 @@ impl Writer {
                     None => Ok(()),
                 }
             }
-            // The old pod of a surge pod. The caller transfers ownership of the surge pod right afterwards.
+            // Deletes the old pod of a surge pod. Right afterwards, the caller transfers the surge pod to the DaemonSet.
             Action::DeleteAfterSurge {
                 pod, evict: true, ..
             } => self.evict(key, pod).await,
@@ -156,7 +155,7 @@ impl Writer {
                 }
                 let image = stale_image.map(|stale| match stale {
                     StaleImage::Drop => removal(POD_IMAGE_READY),
-                    // The transition time is kept, because the status was not `True` before either.
+                    // Keep the transition time, because the status remains `False`.
                     StaleImage::AskAgain => image_request(revision.as_str()),
                 });
                 let conditions = [condition].into_iter().chain(image).collect();
@@ -184,7 +183,7 @@ impl Writer {
 
     /// Writes the condition of a readiness gate, if the pod is unchanged since the decision.
     ///
-    /// The check is necessary because other programs keep lists in the message of this condition.
+    /// Other programs store lists in the message of this condition. The check prevents overwriting their changes.
     async fn set_gate(
         &self,
         key: &SetKey,
@@ -227,7 +226,9 @@ impl Writer {
         self.send_briefly("patch", "pods", request).await
     }
 
-    /// Deletes this pod in the version that was decided on. Never deletes another pod of the same name.
+    /// Deletes a pod if its UID and resource version are those of the decision.
+    ///
+    /// A newer pod of the same name is never deleted.
     async fn delete(&self, key: &SetKey, pod: &PodRef) -> Result<(), WriteError> {
         let parameters = DeleteParams {
             preconditions: Some(Preconditions {
@@ -240,7 +241,9 @@ impl Writer {
         self.send_briefly("delete", "pods", request).await
     }
 
-    /// Evicts this pod in the version that was decided on. Never evicts another pod of the same name.
+    /// Evicts a pod if its UID and resource version are those of the decision.
+    ///
+    /// A newer pod of the same name is never evicted.
     async fn evict(&self, key: &SetKey, pod: &PodRef) -> Result<(), WriteError> {
         let request = eviction(&key.namespace, pod);
         self.send("create", "pods/eviction", request)
@@ -248,7 +251,9 @@ impl Writer {
             .map(drop)
     }
 
-    /// Updates this pod in place in the version that was decided on. Never updates another pod of the same name.
+    /// Updates a pod in place if its UID and resource version are those of the decision.
+    ///
+    /// A newer pod of the same name is never updated.
     async fn renew(
         &self,
         key: &SetKey,
@@ -292,7 +297,8 @@ impl Writer {
         }
     }
 
-    /// Updates the pod in one write. `state` is the key of the annotation that records the update.
+    /// Updates the pod in one write, without closing its readiness gate. `state` is the key of the annotation that records the
+    /// update.
     async fn renew_as_is(
         &self,
         key: &SetKey,
@@ -396,7 +402,7 @@ impl Writer {
         Ok(version.and_then(|version| version.parse().ok()))
     }
 
-    /// Sends a request of which only success or failure matters. The response contains only the object's metadata.
+    /// Sends a request and returns only its success or failure. The response contains only the object's metadata.
     pub(super) async fn send_briefly(
         &self,
         verb: &'static str,

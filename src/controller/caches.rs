@@ -1,11 +1,11 @@
-//! Watches: each is a task that passes the API server's events to the engine as [`Input`]s.
+//! Watches of API objects. Each watch is a task that passes the API server's events to the engine as [`Input`]s.
 //!
 //! A failed watch is reopened after a pause. The pause grows to ten seconds while the watch reports nothing. Missed changes
 //! arrive as a complete list between `Init` and `InitDone`; objects that the list doesn't contain are gone. The queue of inputs
 //! is bounded: while the engine is busy, watches wait and the API server buffers.
 //!
-//! Watches of nodes and pods begin with a streaming list, where the API server supports that. There are many of these objects,
-//! and for each page of an ordinary list, the API server would walk over all remaining objects.
+//! Watches of nodes and pods begin with a streaming list, where the API server supports that. There are many of these objects.
+//! For each page of an ordinary list, the API server would walk over all remaining objects.
 
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -37,11 +37,11 @@ use crate::k8s::{AdvancedDaemonSet, ControllerRevision, DaemonSet, Item, Node, P
 /// Pods per page of a list.
 ///
 /// With 50,000 pods, a page costs the API server 20 ms in addition to its contents (Kubernetes 1.28). Since 1.34, a page costs
-/// three times as much, but there pods come in a streaming list. Larger pages don't help the API server, and permanently increase
-/// the memory of this process.
+/// three times as much, but pods then come in a streaming list. Larger pages don't help the API server, and permanently
+/// increase the memory of this process.
 const PODS_PAGE: u32 = 250;
 
-/// Pause before a new list, after the API server reported that it no longer has the missed changes.
+/// Pause before a new list when the API server no longer has the changes since the last event.
 const RELIST_PAUSE: Duration = Duration::from_millis(500);
 
 /// Interval between checks for the Advanced DaemonSet CRD.
@@ -64,13 +64,10 @@ const QUEUE: usize = 512;
 /// Message of a watch to the engine.
 #[derive(Debug)]
 pub(super) enum Input {
-    /// Event about a Node.
     Node(Event<Item<Node>>),
-    /// Event about a DaemonSet.
     Set(Event<Item<DaemonSet>>),
-    /// Event about an Advanced DaemonSet.
     Advanced(Event<Item<DaemonSet>>),
-    /// Advanced DaemonSets are not rolled out, for this reason; `None`: no reason.
+    /// Advanced DaemonSets are not rolled out, for the given reason.
     NoAdvanced(Option<AdvancedAbsence>),
     /// Event about a ControllerRevision of a group. The number identifies the watch of the group.
     Revision(u64, Event<Item<ControllerRevision>>),
@@ -188,7 +185,6 @@ impl Watches {
         CacheWatch::spawn(task, None)
     }
 
-    /// Watches all Nodes.
     pub(super) fn nodes(&self) -> CacheWatch {
         self.start(
             "nodes",
@@ -199,7 +195,6 @@ impl Watches {
         )
     }
 
-    /// Watches all DaemonSets.
     pub(super) fn sets(&self) -> CacheWatch {
         let target = everything::<DaemonSet>();
         self.start("daemonsets", target, ListedBy::Pages, None, Input::Set)
@@ -274,7 +269,6 @@ impl Watches {
         )
     }
 
-    /// Watches the pods of a group.
     pub(super) fn pods(&self, group: &Group, number: u64) -> CacheWatch {
         let clock = self.parts.clock.clone();
         self.start(

@@ -16,7 +16,7 @@ use crate::k8s;
 
 /// Shortest and longest pause after a correction. The pause doubles with each correction.
 ///
-/// A single mistake is corrected at once. Two writers that never agree cause twelve writes an hour.
+/// A single overwrite is corrected at once. If two writers never agree, the controller writes twelve times an hour.
 pub(super) const PAUSES: (Duration, Duration) =
     (Duration::from_secs(1), Duration::from_secs(5 * 60));
 
@@ -72,7 +72,7 @@ impl Writer {
 }
 
 /// Returns the other field manager that last wrote the controller's conditions. If `owns_numbers` is true, also considers the
-/// numbers.
+/// other fields of the status, such as the numbers of pods.
 fn other_writer(meta: &ObjectMeta, owns_numbers: bool) -> Option<String> {
     let is_ours = |entry: &ManagedFieldsEntry| {
         let fields = entry

@@ -5,7 +5,7 @@
 //!                                             ▲ after a short pause, so that a burst of events is one pass
 //! ```
 //!
-//! A DaemonSet is not decided again until its pending writes are answered. Time enters only through `Clock`.
+//! The loop decides about a DaemonSet again only after its pending writes are answered. It reads the time only from `Clock`.
 
 mod advanced;
 mod answers;
@@ -61,10 +61,10 @@ const LONG_DELAY: Duration = Duration::from_millis(200);
 /// It limits deciding to two percent of a core, however large the fleet is. Changes during the pause are handled together.
 const REST: u32 = 50;
 
-/// Maximum pause after a pass. Replacing a pod takes far longer.
+/// Maximum pause after a pass. It is short compared with the time that replacing a pod takes.
 const LONGEST_REST: Duration = Duration::from_millis(500);
 
-/// Time for which the native controller may be behind before the status reports it.
+/// Time for which the native controller may lag behind before the status reports it.
 const LASTING: SignedDuration = SignedDuration::from_secs(5);
 
 /// Interval between passes over all DaemonSets, in case a change didn't enqueue its DaemonSet. They read only the cache.
@@ -125,7 +125,7 @@ struct EngineState {
 struct SetState {
     /// Number of unanswered writes and lookups.
     under_way: usize,
-    /// Time at which the DaemonSet is decided again without an event.
+    /// Time of the next decision about the DaemonSet if no event comes first.
     wake: Option<Timestamp>,
     /// Backoff of writes to pods (`pods`) and to the status of the DaemonSet (`reports`) while the API server has problems.
     pods: WriteBackoff,
@@ -136,8 +136,8 @@ struct SetState {
     behind_since: Option<Timestamp>,
     /// Conditions of the DaemonSet, and the Events that were published while it had them.
     ///
-    /// An Event is not repeated until the cache shows the conditions that were reported with it. Expectations can't do that: an
-    /// Event can't be read back, and may be published again once the conditions differ.
+    /// While the cache still shows these conditions, the same Event is not published again. Expectations can't prevent
+    /// duplicates: they are fulfilled when the cache shows a write, and no watch shows Events.
     announced: (Vec<Condition>, Vec<RolloutEvent>),
     /// Revision whose pods are recreated although an update in place was requested, as reported in an Event.
     recreated: Option<Revision>,
@@ -148,7 +148,7 @@ struct SetState {
     /// Backoff after the API server rejected pods (`creations`) or revisions (`revisions`) of an Advanced DaemonSet.
     creations: WriteBackoff,
     revisions: WriteBackoff,
-    /// Revision for which all pods of the last request were created.
+    /// Revision for which all pods of the last request were created. The next request for it starts with a larger batch.
     created: Option<Revision>,
     /// Last reported failure that keeps pods of an Advanced DaemonSet from being created.
     not_created: Option<NotCreated>,
@@ -190,7 +190,6 @@ enum TaskResult {
         Result<Option<u64>, WriteError>,
         Option<Option<String>>,
     ),
-    /// Creation of pods.
     Created(SetKey, CreatedPods),
     /// Search for the current template among the revisions, or its write to a new one.
     Revised(SetKey, Result<RevisionsRead, WriteError>),
@@ -203,7 +202,6 @@ enum TaskResult {
 }
 
 impl Engine {
-    /// Creates a loop that is not running yet.
     pub(super) fn new(parts: EngineParts) -> Self {
         Self {
             parts,
@@ -385,7 +383,7 @@ impl Engine {
         next.unwrap_or_else(|| Instant::now() + Duration::from_secs(3600))
     }
 
-    /// Decides every DaemonSet that changed or whose wake-up time has come.
+    /// Makes a decision about every DaemonSet that changed or whose wake-up time has come.
     fn pass(&mut self) {
         let now = self.parts.clock.now();
         self.state.next_pass = None;
@@ -411,7 +409,8 @@ impl Engine {
 
     /// Publishes one Event about each DaemonSet that is not managed although its owner may expect it.
     ///
-    /// No field of the DaemonSet records the Event, so its name is the same for all replicas, which prevents duplicates.
+    /// The Event has the same name on all replicas, so the API server rejects duplicates. No field of the DaemonSet records the
+    /// Event.
     fn publish_unmanaged(&mut self) {
         let unmanaged = self.index.unmanaged();
         if !self.parts.writer.may_write() || unmanaged.eq(&self.state.unmanaged) {
@@ -520,7 +519,7 @@ impl Engine {
                     && !set.is_some_and(SetRecord::has_uncertain_writes);
                 let report = match set.filter(|_| !refused.has_no_failures()) {
                     Some(set) => Some(Report::of_release(set, &refused)),
-                    None => is_over.then(Report::of_nothing), // last: it ends management
+                    None => is_over.then(Report::of_nothing), // last, because it ends management
                 };
                 self.write(key, released.actions, report, now);
                 self.wake_at(key, released.wake);
@@ -529,8 +528,8 @@ impl Engine {
         self.wake_at(key, due);
     }
 
-    /// Stops writes to the pods of a DaemonSet because the cached data is too old. If its rollout would progress otherwise, the
-    /// status reports that it is stopped.
+    /// Stops writes to the pods of a DaemonSet because the cached data is too old. The status reports this if the rollout would
+    /// otherwise progress.
     fn hold(&mut self, key: &SetKey, reading: &ParsedSettings, stale: StaleWatch, now: Timestamp) {
         let ParsedSettings::Strategy { strategy, .. } = reading else {
             return;
@@ -728,7 +727,7 @@ impl Engine {
         }
     }
 
-    /// Publishes the Events of a report. Each is published once until the DaemonSet shows the report.
+    /// Publishes the Events of a report. An Event is not repeated until the conditions of the DaemonSet change in the cache.
     fn record(&mut self, key: &SetKey, notices: &[RolloutEvent]) {
         let Some(set) = self.index.set(key) else {
             return;

@@ -60,7 +60,7 @@ struct GroupWatch {
 struct Watch<T> {
     number: u64,
     listing: Listing<T>,
-    /// Time at which the present list began.
+    /// Time at which the current list began.
     began: Option<Timestamp>,
     watch: CacheWatch,
 }
@@ -673,7 +673,7 @@ impl GroupWatch {
         requeued
     }
 
-    /// Updates the DaemonSets that may have owned a pod before its present owner.
+    /// Updates the DaemonSets that may have owned a pod before its current owner.
     ///
     /// Not needed for a list: there, each DaemonSet forgets the pods that the list doesn't contain.
     fn take_from_others(
@@ -889,13 +889,13 @@ mod tests {
         );
         case(&alike, Some(of(ONE, "1")), of(TWO, "2"), &[ONE, TWO]);
         case(&alike, Some(of(ONE, "1")), ready(of(ONE, "2")), &[ONE]);
-        // Kruise's cases 72 and 73: a pod changes that has no owner, or loses its owner.
+        // Kruise's cases 72 and 73: a pod without an owner changes, or a pod loses its owner.
         case(&alike, Some(orphan("1")), orphan("2"), &[]);
         let three = [(ONE, "v1"), (TWO, "v1"), ("ds03", "v1")];
         case(&three, Some(of(ONE, "1")), orphan("2"), &[ONE, TWO, "ds03"]);
     }
 
-    /// While the list is repeated, the listed objects remain known, but some may be missing.
+    /// While objects are listed again, the objects of the previous list remain known, but newer ones may be missing.
     #[test]
     fn a_list_that_is_made_anew_is_complete_and_not_settled() {
         let state = |listing: &Listing<BTreeSet<String>>| (listing.complete, listing.is_settled());

@@ -1,8 +1,8 @@
 //! Events about changes of state, sent in the background.
 //!
-//! An Event helps a user to understand an object. So there is one for each change of state, few about single pods, and none while
-//! a state lasts. Writes never wait for an Event. Rejected Events are kept, with their original time, and sent again. Events that
-//! exceed a limit or are older than an hour are counted and dropped.
+//! Each change of state has one Event. Events about single pods are limited, and a lasting state has no repeated Events. Writes
+//! never wait for an Event. Rejected Events are kept, with their original time, and sent again. Events that exceed a limit or
+//! are older than an hour are counted and dropped.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -33,10 +33,10 @@ use crate::k8s::client::{Failure, WRITE_DEADLINE, within};
 const QUEUE: usize = 256;
 /// Maximum number of Events about single pods in their queue.
 const ASIDES: usize = 64;
-/// Maximum number of Events per minute and replica. It allows all DaemonSets of a large cluster to change state, and hardly
-/// burdens an API server.
+/// Maximum number of Events per minute and replica. All DaemonSets of a large cluster can change state within this limit, and
+/// the load on the API server stays low.
 const PER_MINUTE: u32 = 240;
-/// Attempts to send an Event while the server doesn't respond, `PAUSE` apart.
+/// Maximum number of attempts to send an Event while the API server doesn't respond, with `PAUSE` in between.
 const TRIES: u32 = 3;
 const PAUSE: Duration = Duration::from_secs(2);
 /// Shortest and longest pause before rejected Events are sent again.
@@ -47,7 +47,7 @@ const REMEMBERED: SignedDuration = SignedDuration::from_hours(1);
 const LAST_WORDS: Duration = Duration::from_secs(2);
 /// Length limit of the API for notes, in bytes.
 const NOTE_LIMIT: usize = 1024;
-/// Length limit for the object's name at the start of an Event's name. Both may have 253 bytes, so this leaves space for a
+/// Length limit for the object's name at the start of an Event's name. Names may have 253 bytes, so this leaves space for a
 /// suffix.
 const NAME_LIMIT: usize = 220;
 /// Length limit of the API for names of reporting instances.
@@ -136,7 +136,7 @@ pub enum Severity {
     Warning,
 }
 
-/// Last note about an object, with its time. The key is the object, and the reason with the topic.
+/// Last notes, each with its time. The key is the object, and the reason together with the topic.
 type LastNotes = BTreeMap<(String, String), (String, Timestamp)>;
 
 /// Queue of Events. Cloning is cheap, and no method blocks.
@@ -201,10 +201,10 @@ impl fmt::Debug for Events {
 }
 
 impl Events {
-    /// Publishes a finding that may be found again.
+    /// Publishes an Event about a problem that may be detected repeatedly.
     ///
-    /// The note is skipped if it equals the last one for the same object and reason, and that one was attempted less than an hour
-    /// ago. For changes of state, use [`record`](Self::record).
+    /// The note is skipped if the last note about the same object with the same reason is equal and less than an hour old. For
+    /// changes of state, use [`record`](Self::record).
     pub fn publish(&self, about: &Subject, severity: Severity, reason: &str, note: &str) {
         self.publish_on(about, severity, reason, "", note);
     }
@@ -265,7 +265,8 @@ impl Events {
 
     /// Sends an Event immediately, without the queue. The future completes when the Event was sent or dropped.
     ///
-    /// `mark` determines the name of the Event. So a repetition, even by another replica, is rejected as a duplicate.
+    /// `mark` determines the name of the Event. So the API server rejects a repetition as a duplicate, even from another
+    /// replica.
     pub fn said_once(
         &self,
         about: &Subject,

@@ -1,8 +1,8 @@
 //! Age of the data of watches. The controller doesn't act on data that is too old.
 //!
-//! A silent watch may be healthy, or its connection may be stalled although writes still succeed. The API server ends each watch
-//! after [`WATCH_TIMEOUT`]. So a healthy watch receives something at least that often: an event, a bookmark or its regular end.
-//! Everything that happened before has then been reported.
+//! A silent watch may be healthy, or its connection may be stalled although writes still succeed. The API server ends each
+//! watch after [`WATCH_TIMEOUT`]. So a healthy watch receives something at least that often: an event, a bookmark or its
+//! regular end. By then, the watch has reported all earlier changes.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};

@@ -1,8 +1,8 @@
 //! Batching of wake-ups: the thread of the process sleeps for a short time, in which messages accumulate.
 //!
-//! A rollout consists of thousands of small messages, with six watch events for each pod. Waking up costs more than handling one
-//! message, because all code from the socket to the engine runs with cold CPU caches. No message is urgent: everything waits for
-//! pods anyway.
+//! A rollout consists of thousands of small messages, with six watch events for each pod. Waking up costs more than handling
+//! one message, because all code from the socket to the engine runs with cold CPU caches. No message is urgent, because
+//! replacing a pod takes much longer than the sleep.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,11 +13,11 @@ const BRIEF: Duration = Duration::from_millis(5);
 
 /// Pause while no list arrives.
 ///
-/// With 5 ms, each replaced pod costs 50% more. With 50 ms it costs a sixth less, but rollouts of pods that start within a second
-/// take four percent longer.
+/// With 5 ms, each replaced pod costs 50% more CPU time. With 50 ms it costs a sixth less, but a rollout takes four percent
+/// longer if its pods start within a second.
 const LONG: Duration = Duration::from_millis(30);
 
-/// Sleep of the process's thread. Its duration depends on whether lists are arriving.
+/// Sleeps of the process's thread, in which messages accumulate. Their duration depends on whether lists are arriving.
 #[derive(Clone, Debug, Default)]
 pub struct WakeupBatching {
     /// True if all requested lists have arrived.

@@ -1,4 +1,4 @@
-//! Name of this replica for the leader election. It is recognizable for users and never used twice.
+//! Name of this replica for the leader election. Users can recognize it, and no two replicas ever have the same name.
 
 use std::fs::read_to_string;
 

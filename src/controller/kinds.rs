@@ -17,13 +17,13 @@ pub struct Kinds {
 }
 
 impl Kinds {
-    /// Both kinds, the default.
+    /// Native and Advanced DaemonSets, the default of `--controllers`.
     pub const BOTH: Self = Self {
         native: true,
         advanced: true,
     };
 
-    /// No kind.
+    /// No kind, so no DaemonSet is rolled out.
     pub const NONE: Self = Self {
         native: false,
         advanced: false,

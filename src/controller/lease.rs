@@ -7,9 +7,9 @@
 //! ```
 //!
 //! # Guarantees
-//! - A leader counts the time until `until` from before it sends the renewal. Other replicas count from when they see the
-//!   renewal. So a leader that stops at `until` stops at least `duration - renew_deadline` before another one starts, even if the
-//!   clocks of the two machines differ.
+//! - A leader measures `until` from the moment before it sends the renewal. Other replicas measure the expiry from the moment
+//!   at which they see the renewal. So a leader that stops at `until` stops at least `duration - renew_deadline` before another
+//!   one starts, even if the clocks of the two machines differ.
 //! - The monotonic clock stops while a virtual machine is paused. So leadership also ends when the wall clock passes the time of
 //!   `until`, and resumes with the next renewal. Turning the wall clock back doesn't extend leadership, because the monotonic
 //!   deadline also applies.
@@ -21,8 +21,8 @@
 //! - Every request has a deadline. Leadership ends at `until` even while a request hangs.
 //!
 //! # Caveats
-//! A write in flight at `until` may still arrive. `client::WRITE_DEADLINE` keeps it inside the 5 s margin, and UID preconditions
-//! make a late delete harmless.
+//! A write in flight at `until` may still arrive. `client::WRITE_DEADLINE` ends it within the margin of 5 s, and UID
+//! preconditions make a late delete harmless.
 
 mod others;
 
@@ -195,7 +195,7 @@ pub struct Election {
 }
 
 impl Election {
-    /// Starts the election. This replica stands for election as soon as `readiness` waits for nothing.
+    /// Starts the election. This replica stands for election once everything is ready that `readiness` waits for.
     pub fn start(client: Client, parts: ElectionParts) -> Self {
         let (sender, leadership) = watch::channel(Leadership::Standby);
         let (end, ended) = shutdown::channel();
@@ -459,7 +459,7 @@ impl Candidate {
         self.seen.as_ref().map(|seen| seen.expires)
     }
 
-    /// Returns the Lease to write: the present one, with this replica as holder.
+    /// Returns the Lease to write: the current one, with this replica as holder.
     fn claim(&self, present: Option<Lease>) -> Lease {
         let now = MicroTime(self.parts.clock.now());
         let mut lease = present.unwrap_or_default();

@@ -1,4 +1,5 @@
-//! Live reads of objects when the watches leave something unclear. They are rare and limited, and never happen in a steady state.
+//! Live reads of objects whose state is unclear from the watches. They are rare and limited, and never happen in a steady
+//! state.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -46,7 +47,6 @@ pub(super) enum LookupResult {
     NotCreated(Option<String>),
     /// Messages about pods that don't become available. A pod without a message is missing here.
     NotReady(BTreeMap<PodName, String>),
-    /// The read failed.
     Failed(CallError),
 }
 
@@ -56,7 +56,7 @@ pub(super) enum FoundRevision {
     Revision(Box<ControllerRevision>),
     /// No revision has this hash, although the pod still carries it.
     Absent,
-    /// No revision has this hash, and the pod now carries another hash or is gone. So the cache lags.
+    /// No revision has this hash, and the pod now carries another hash or is gone. So the cache lags behind.
     ///
     /// This happens when the native controller finds a duplicate revision: it relabels the pods, and then deletes the duplicate.
     Late,
@@ -70,9 +70,9 @@ pub(super) struct Lookups {
     last: BTreeMap<SetKey, Timestamp>,
     /// Reason why the current revision of a DaemonSet is unknown, with the time since which it applies.
     doubts: BTreeMap<SetKey, (RevisionUnknown, Timestamp)>,
-    /// Time of the last lookup of why pods are missing.
+    /// Time of the last lookup of the reason why pods are missing.
     missing: BTreeMap<SetKey, Timestamp>,
-    /// Time of the last lookup of why pods don't become available, with these pods.
+    /// Time of the last lookup of the reasons why pods don't become available, with these pods.
     unready: BTreeMap<SetKey, (Timestamp, Vec<PodName>)>,
     turns: Turns,
 }
@@ -138,7 +138,7 @@ impl Lookups {
         self.doubts.insert(key.clone(), (reason, since));
         let after = |at: Timestamp, pause| at.checked_add(pause).unwrap_or(now);
         let due = match reason {
-            // Wait even if only the hash of a pod is unknown: the new label may arrive in the cache a moment after the old
+            // Wait even if only the hash of a pod is unknown. The new label may arrive in the cache a moment after the old
             // revision is gone.
             RevisionUnknown::UnknownRevision | RevisionUnknown::Mismatch => after(since, PATIENCE),
             RevisionUnknown::NotObserved | RevisionUnknown::NoRevision | RevisionUnknown::Tie => {
@@ -172,8 +172,8 @@ impl Lookups {
 
     /// Looks up why pods have been missing since `since`. Returns the time of the next call, and the lookup to start now, if any.
     ///
-    /// The first lookup comes shortly before the rollout reports missing pods. It is repeated, because the reason may change:
-    /// after one quota is raised, another may be exceeded.
+    /// The first lookup comes shortly before the rollout reports missing pods. The lookup is repeated, because the reason may
+    /// change: after one quota is raised, another may be exceeded.
     pub(super) fn why_missing(
         &mut self,
         key: &SetKey,
@@ -237,7 +237,7 @@ impl Lookups {
         self.doubts.remove(key);
     }
 
-    /// Applies the result of a lookup.
+    /// Applies the result of a lookup. Returns the DaemonSets to reconcile, and the Event to publish, if any.
     pub(super) fn take(
         &mut self,
         feed: &mut EventHandler,
@@ -314,8 +314,8 @@ fn take_revision(index: &mut Index, key: &SetKey, hash: Revision, known: FoundRe
     }
 }
 
-/// Accepts the revision with the highest number as current, if even a live read shows another template in it. Returns an Event
-/// about it.
+/// Accepts the revision with the highest number as current if even a live read shows that its template differs from the
+/// DaemonSet's. Returns an Event about the difference.
 fn trust(index: &mut Index, key: &SetKey, read: &DaemonSet) -> Option<RolloutEvent> {
     let revisions = index.revisions_of(&index.set(key)?.uid);
     let set = index.set_mut(key)?;

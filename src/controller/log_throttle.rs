@@ -1,7 +1,7 @@
 //! Rate-limited log of failed API calls, which remains short while the API server is unavailable.
 //!
-//! A cause is logged at once, then at most every half minute with the number of failures, and once more when it ends. If the API
-//! server is unavailable, that is one cause for all callers. Any other failure is one cause per resource.
+//! A cause is logged at once, then at most every half minute with the number of failures, and once more when it ends. An
+//! unavailable API server is one cause for all callers. Any other failure is one cause per resource.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,7 +19,7 @@ const SILENCE: Duration = Duration::from_secs(30);
 #[derive(Clone, Debug, Default)]
 pub struct LogThrottle(Arc<Mutex<BTreeMap<Cause, CauseState>>>);
 
-/// Cause of a failure.
+/// Cause of failures, which is logged once for all calls that it affects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Cause {
     /// The API server doesn't respond.
@@ -37,7 +37,6 @@ impl Cause {
     }
 }
 
-/// State of one cause.
 #[derive(Clone, Copy, Debug, Default)]
 struct CauseState {
     /// Time since which calls have failed; `None`: they succeed.
@@ -58,7 +57,7 @@ impl LogThrottle {
         }
     }
 
-    /// Records that a call succeeded. If its failure was logged, logs that it ended.
+    /// Records that a call succeeded. If its failure was logged, also logs that the failure has ended.
     pub fn answered(&self, resource: &'static str) {
         for (cause, lasted) in self.note_answered(resource) {
             let seconds = lasted.as_secs();

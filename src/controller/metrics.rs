@@ -349,7 +349,7 @@ impl Metrics {
         self.task_failures.inc();
     }
 
-    /// Counts a failed attempt to add to the input queue because it was full.
+    /// Counts an input that had to wait because the input queue was full.
     pub fn queue_overflowed(&self) {
         self.queue_overflow.inc();
     }
@@ -423,7 +423,8 @@ fn counter(registry: &mut Registry, name: &str, help: &str) -> Counter {
     counter
 }
 
-/// Returns a histogram from 10 microseconds (a few nodes) to 160 milliseconds (100,000 nodes may take 20 milliseconds).
+/// Returns a histogram with buckets from 10 µs to 160 ms. A decision takes about 10 µs for a few nodes, and up to 20 ms for
+/// 100,000 nodes.
 fn histogram(registry: &mut Registry) -> Histogram {
     let histogram = Histogram::new(exponential_buckets(0.000_01, 4.0, 8));
     registry.register(

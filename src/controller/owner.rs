@@ -21,7 +21,6 @@ pub(super) struct DaemonSetOwner {
 }
 
 impl DaemonSetOwner {
-    /// Reads the facts of a DaemonSet from its record.
     pub(super) fn from_set(set: &SetRecord) -> Self {
         Self {
             uid: set.uid.to_string(),
@@ -32,7 +31,6 @@ impl DaemonSetOwner {
         }
     }
 
-    /// Returns true if this is an Advanced DaemonSet.
     pub(super) fn is_advanced(&self) -> bool {
         self.gates.is_some()
     }

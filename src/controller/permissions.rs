@@ -1,4 +1,4 @@
-//! Permissions of the controller, checked at the start rather than discovered during a rollout.
+//! Permissions of the controller. They are checked at the start, so that a missing one is found before a rollout needs it.
 //!
 //! After a write is rejected for a missing permission, that permission is checked again until it is granted.
 //!
@@ -143,7 +143,7 @@ pub const ADVANCED: [Permission; 11] = [
 impl Component {
     /// Returns true if a DaemonSet with this strategy needs the component.
     ///
-    /// Node owners can request image pulls without any setting. If the right is missing, they get an error then.
+    /// Node owners can request image pulls even if no setting uses them. Such a request fails if the right is missing.
     fn is_for(&self, strategy: &Strategy) -> bool {
         let is_in_place = strategy.rolling_update_type == RollingUpdateType::InPlaceIfPossible;
         match self.folder {
@@ -211,7 +211,7 @@ struct MissingComponent {
 }
 
 impl Missing {
-    /// Returns true if a right is missing without which `/ready` stays false, and so this replica never stands for election.
+    /// Returns true if a missing right keeps `/ready` false. Then this replica never stands for election.
     pub fn keeps_unready(&self) -> bool {
         let mut lacking = self.always.iter().chain(&self.advanced);
         let is_listed =

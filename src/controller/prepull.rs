@@ -5,8 +5,8 @@
 //!                                                                          └─► pod condition PodImageReady
 //! ```
 //!
-//! The interface is small, because there may be other ways to pull (by the node's agent over CRI) and other reasons to pull. The
-//! engine declares which images should be on which node (level-triggered). The puller pulls them and writes the result.
+//! The interface is small, so that other ways to pull (by the node's agent over CRI) and other reasons to pull can be added.
+//! The engine declares which images should be on which node (level-triggered). The puller pulls them and writes the result.
 //!
 //! A pull is no longer desired when the pod's condition no longer requests it, so the condition is the only state. Jobs contain
 //! the pod's UID and the revision, so a restarted controller finds them again.
@@ -16,10 +16,11 @@
 //! left (`ttlSecondsAfterFinished`). The rest needs more than the status of the Job:
 //!
 //! - A Job whose image can't be pulled never fails: its container doesn't start. So [`status`] reads the Job's pod.
-//! - A Job of an image without the program `true` fails although the image was pulled. The pod proves it, too.
-//! - A Job without a pod has no condition that says why, so the Events of the Job are read.
-//! - A Job that is no longer desired would run until its deadline, and the next pull of the same revision needs the name of the
-//!   previous Job. So this controller deletes Jobs, after it wrote the result.
+//! - A Job of an image without the program `true` fails although the image was pulled. The status of the Job's pod shows this,
+//!   too.
+//! - A Job without a pod has no condition with the reason, so the Events of the Job are read.
+//! - A Job that is no longer desired would run until its deadline. The next pull of the same revision needs the same Job name.
+//!   So this controller deletes a Job after it wrote the result.
 //!
 //! # Order
 //! [`slots`] limits concurrent pulls per namespace and DaemonSet. The pulls of one DaemonSet start in the order of their
@@ -52,9 +53,7 @@ use crate::index::SetKey;
 /// Desired pull.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PullRequest {
-    /// DaemonSet of the pod.
     pub(super) key: SetKey,
-    /// UID of the DaemonSet.
     pub(super) set_uid: Arc<str>,
     /// Generation of the DaemonSet whose template contains the images.
     pub(super) generation: i64,
@@ -89,11 +88,9 @@ pub(super) struct PullerParts {
 /// write.
 #[derive(Debug)]
 pub(super) struct PullResultWrite {
-    /// DaemonSet of the pod.
     pub(super) key: SetKey,
     /// Pod whose status was written.
     pub(super) pod: PodRef,
-    /// Answer of the API server.
     pub(super) result: Result<(), WriteError>,
 }
 

@@ -34,7 +34,7 @@ const PAGE_SILENCE: Duration = Duration::from_secs(75);
 /// Time without data after which a streaming list is replaced by a list in pages: the API server may be unable to complete it.
 const LIST_SILENCE: Duration = Duration::from_secs(15);
 
-/// Shortest timeout that a watch asks the API server for, in seconds.
+/// Shortest timeout that a watch requests from the API server, in seconds.
 const SHORTEST_WATCH: u32 = 2;
 
 /// Annotation of the bookmark that ends the initial events of a streaming list.
@@ -45,7 +45,7 @@ const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 pub(super) enum Ended {
     /// The API server no longer has the changes since the requested version, so everything must be listed again.
     Expired,
-    /// The API server rejected a streaming list, didn't complete it, or broke it off, so list in pages instead.
+    /// The API server rejected, interrupted or didn't complete a streaming list, so list in pages instead.
     NoStreamingList(&'static str),
     /// A call failed.
     Failed {
@@ -53,7 +53,6 @@ pub(super) enum Ended {
         doing: &'static str,
         /// RBAC verb: `list` or `watch`.
         verb: &'static str,
-        /// Cause of the failure.
         error: CallError,
     },
     /// No data arrived for this duration.
@@ -65,7 +64,6 @@ pub(super) enum Ended {
 }
 
 impl Ended {
-    /// Returns the class of the failure.
     pub(super) fn failure(&self) -> Failure {
         match self {
             Self::Failed { error, .. } => error.failure(),
@@ -74,7 +72,6 @@ impl Ended {
         }
     }
 
-    /// Returns a message for the log.
     pub(super) fn message(&self) -> String {
         match self {
             Self::Expired => {
@@ -458,7 +455,8 @@ struct PageMeta {
     next: Option<String>,
 }
 
-/// Buffer that splits a watch into lines. Of a longer line it keeps only [`LARGEST`] bytes, plus the rest of the last piece.
+/// Buffer that splits a watch into lines. Once it has more than [`LARGEST`] bytes of a line, it drops the further pieces of the
+/// line.
 #[derive(Default)]
 struct Lines(Vec<u8>);
 
@@ -491,7 +489,7 @@ impl Lines {
     }
 }
 
-/// One line of a watch.
+/// Change that one line of a watch reports.
 enum Change<K> {
     /// Addition or change of an object.
     Added(Item<K>),

@@ -1,4 +1,4 @@
-//! Classes of failed writes: whether the failure concerns one pod or all writes.
+//! Classes of failed writes. The class shows whether the failure concerns one pod or all writes.
 
 use crate::core::foreign::cut;
 use crate::core::messages::refusals::lacks_permission;
@@ -12,7 +12,7 @@ const LONGEST: usize = 300;
 /// Placeholder for the pod's name in a message, so that the same failure of a thousand pods has one message.
 const ITSELF: &str = "POD";
 
-/// Class of a failed write to a pod.
+/// Class of a failed write to a pod. It decides which writes are delayed, and what is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ErrorClass {
     /// The write was not sent, or the pod is gone, or a disruption budget blocks the write, which is reported elsewhere.
@@ -38,7 +38,6 @@ impl ErrorClass {
     }
 }
 
-/// Returns the class of a failed write.
 pub(super) fn class(error: &WriteError) -> ErrorClass {
     let WriteError::Failed { error: call, .. } = error else {
         return ErrorClass::Ignored;

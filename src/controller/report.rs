@@ -49,7 +49,7 @@ const HANDED_BACK: &str = "no longer managed by yurt-ds";
 pub(super) struct Report {
     /// Desired conditions. A condition of this controller that is not among them is removed.
     pub(super) conditions: Vec<Condition>,
-    /// Events to publish when `conditions` differ from the DaemonSet's present ones in status or reason.
+    /// Events to publish when `conditions` differ from the DaemonSet's current ones in status or reason.
     pub(super) notices: Vec<RolloutEvent>,
     /// State of the rollout that `conditions` save for a restarted controller.
     pub(super) state: RolloutState,
@@ -258,7 +258,7 @@ impl Report {
         wanted.collect()
     }
 
-    /// Returns a patch with the conditions that differ from the present ones; empty: no condition differs.
+    /// Returns a patch with the conditions that differ from the current ones; empty: no condition differs.
     pub(super) fn difference(&self, present: &[Condition], now: Timestamp) -> Vec<Value> {
         let changed = self.conditions.iter().filter_map(|wanted| {
             let before = find(present, &wanted.kind);
@@ -297,7 +297,7 @@ fn status_sentence(set: &SetRecord, fleet: &Fleet, plan: &Plan) -> StatusSentenc
     about.describe(plan.phase)
 }
 
-/// Returns true if the previous report is kept: a short delay of the native controller is not worth a report.
+/// Returns true if the previous report is kept, because a short delay of the native controller is not reported.
 fn stays(set: &SetRecord, state: &RevisionState, plan: &Plan, lasting: bool) -> bool {
     match plan.phase {
         Phase::RevisionUnknown(_) => {
@@ -332,7 +332,7 @@ struct News<'a> {
 }
 
 impl News<'_> {
-    /// Returns the Event about the difference, if it is worth one.
+    /// Returns the Event about the difference; `None`: the difference needs no Event.
     fn notice(&self, plan: &Plan, revision: &str, note: &str) -> Option<RolloutEvent> {
         let (known, reported) = (self.known, self.reported);
         let same_reason = known.is_some_and(|known| known.reason == reported.reason);
@@ -350,7 +350,7 @@ impl News<'_> {
             // The rollout was already complete, and only details of the message changed.
             Phase::Complete { .. } if same_reason && same_revision => return None,
             Phase::Complete { .. } if known.is_some() => (false, "RolloutComplete"),
-            // Only the nodes named in the message changed. They change often, so they are not worth an Event.
+            // Only the nodes named in the message changed. They change too often for an Event.
             Phase::Progressing if reason == "Inconclusive" && same_reason && same_revision => {
                 return None;
             }

@@ -12,11 +12,12 @@ use crate::k8s::client::{CallError, Failure, WRITE_DEADLINE, within};
 
 /// Minimum API server version (major, minor) with which the native controller certainly sees changes of several pods in order.
 ///
-/// Controller managers do since 1.33 (client-go's `InOrderInformers`), and may be one version older than the API server
-/// (Kubernetes version skew policy).
+/// Controller managers see changes in order since 1.33 (client-go's `InOrderInformers`). A controller manager may be one minor
+/// version older than the API server (Kubernetes version skew policy).
 const IN_ORDER_SINCE: (u32, u32) = (1, 34);
 
-/// API server version since which a watch can begin with a list (`sendInitialEvents`, KEP-3157), unless that is disabled.
+/// Minimum API server version with which a watch can begin with a list (`sendInitialEvents`, KEP-3157), unless that is
+/// disabled.
 const STREAMS_SINCE: (u32, u32) = (1, 34);
 
 /// Abilities that follow from the version of Kubernetes.
@@ -94,7 +95,7 @@ pub(super) async fn is_kruise_running(client: &Client) -> bool {
     look().await.is_some_and(|renewed| renewed != before)
 }
 
-/// Returns true if another attempt may succeed. The error is not logged here, because the watches report an unreachable API
+/// Returns true if another attempt may succeed. Callers don't log the error, because the watches report an unreachable API
 /// server.
 fn is_passing(error: &CallError) -> bool {
     let unreadable = matches!(error, CallError::Kube(kube::Error::SerdeError(_)));

@@ -30,11 +30,9 @@ const NAMES: usize = 5;
 /// Surge pod to be created.
 #[derive(Clone, Debug)]
 pub(super) struct SurgeRequest {
-    /// Node on which the pod is created.
     pub(super) node: NodeName,
     /// Old pod on that node.
     pub(super) beside: PodRef,
-    /// Revision of the pod.
     pub(super) revision: Revision,
 }
 

@@ -1,7 +1,7 @@
 //! Groups of DaemonSets. A group shares one watch of pods and one watch of ControllerRevisions.
 //!
-//! Each watch costs the API server and this process the state of a connection, and each list from etcd reads all pods of the
-//! namespace. If the DaemonSets of a namespace select values of the same labels (`app=a`, `app=b`), one watch with all values
+//! Each watch takes memory in the API server and in this process, and each list from etcd reads all pods of the namespace. If
+//! the DaemonSets of a namespace select values of the same labels (`app=a`, `app=b`), one watch with all values
 //! (`app in (a,b)`) suffices. Such a watch may also report other pods, so each DaemonSet's own selector is checked afterwards.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -229,7 +229,7 @@ mod tests {
             .collect();
         assert_eq!(counts, [("n: app=a", 1), ("tenant: ", 1500)]);
         assert_eq!(groups(&sets[..16]).len(), 16);
-        // One watch covers all pods of the namespace. The members' own selectors still tell their pods apart.
+        // One watch covers all pods of the namespace. The members' own selectors still separate their pods.
         let (a, b) = (SetKey::new("tenant", "a"), SetKey::new("tenant", "b"));
         let many: Vec<SetKey> = (0..20)
             .map(|number| SetKey::new("tenant", &format!("n{number}")))

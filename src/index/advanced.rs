@@ -18,7 +18,7 @@ use crate::k8s::AdvancedStatus;
 
 /// Minimum interval between status writes in which only numbers changed.
 ///
-/// A changed condition is written at once. In total, a rollout writes the status about once a second at most.
+/// A changed condition is written at once. In total, a rollout writes the status at most about once a second.
 const BETWEEN_COUNTS: SignedDuration = SignedDuration::from_millis(1250);
 
 /// Number of nodes with rejected pods after which no other node is tried, because its pod would be rejected too.
@@ -39,7 +39,7 @@ pub struct Orphan {
 pub struct AdvancedRecord {
     /// Settings for creating the pods.
     pub scaling: Scaling,
-    /// True if the pods can be created and found. Otherwise the DaemonSet is left alone.
+    /// True if the pods can be created and found. Otherwise the controller doesn't change them.
     pub is_workable: bool,
     /// Status fields of the object except conditions.
     pub stands: AdvancedStatus,
@@ -191,8 +191,8 @@ impl AdvancedRecord {
         }
     }
 
-    /// Records that the request for `node` was answered or timed out at `now`. The watch should show the pod within a certain
-    /// time from then on.
+    /// Records that the request for `node` was answered or timed out at `now`. From then on, the watch has a limited time to
+    /// show the pod.
     pub fn answer_creation(&mut self, node: &NodeName, now: Timestamp) {
         self.asked.remove(node);
         if let Some(at) = self.creating.get_mut(node) {
@@ -315,7 +315,8 @@ impl AdvancedRecord {
 
     /// Decides when to write these numbers.
     ///
-    /// If the numbers sent last are `unseen`, they are compared with those, otherwise with the status.
+    /// If the watch doesn't show the numbers sent last yet (`unseen`), compares with those, otherwise with the numbers in the
+    /// status.
     pub fn numbers_due(&self, numbers: &StatusNumbers, unseen: bool, now: Timestamp) -> NumbersDue {
         let stands = self.numbers_that_stand();
         let known = if unseen {

@@ -25,7 +25,7 @@ pub(super) struct CrowdIndex {
     shown: BTreeSet<NodeName>,
     /// Intended size of `shown`.
     window: usize,
-    /// Counted nodes that are offline or being updated, with the time until which that state lasts at most.
+    /// Counted nodes that are offline or being updated, with the latest time at which that state ends.
     others: BTreeMap<NodeName, (Standing, Option<Timestamp>)>,
     /// Times at which nodes in `others` have to be evaluated again.
     deadlines: BTreeSet<(Timestamp, NodeName)>,
@@ -35,7 +35,6 @@ pub(super) struct CrowdIndex {
 }
 
 impl CrowdIndex {
-    /// Returns an empty index for this strategy and fleet.
     pub(super) fn new(
         strategy: &Strategy,
         record: Option<&FailureRecord>,
@@ -84,7 +83,7 @@ impl CrowdIndex {
         due
     }
 
-    /// Records the state of a node as of `now`. Returns true if the node is counted, so that it must not be listed.
+    /// Records the state of a node as of `now`. Returns true if the node is counted and so must not be listed.
     pub(super) fn take(&mut self, node: &Node, now: Timestamp) -> bool {
         self.forget(&node.name);
         let bystander = Bystander::new(&self.strategy, node, self.judged_by, now);
@@ -109,7 +108,6 @@ impl CrowdIndex {
         true
     }
 
-    /// Removes a node.
     pub(super) fn forget(&mut self, name: &NodeName) {
         if self.shown.remove(name) {
             return;
@@ -129,7 +127,6 @@ impl CrowdIndex {
         self.numbers.remove(standing);
     }
 
-    /// Returns true if the node is counted.
     pub(super) fn counts(&self, name: &NodeName) -> bool {
         self.standing(name).is_some()
     }

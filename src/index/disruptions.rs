@@ -31,7 +31,7 @@ struct Disruption {
     at: Timestamp,
     /// Revision hash of that pod; `None` if the pod was outdated.
     hash: Option<Revision>,
-    /// True if the controller deleted that pod, or an earlier pod since which none was Ready.
+    /// True if the controller deleted that pod, or an earlier pod of the node and no pod has been Ready since.
     is_ours: bool,
     /// True if the pod was already terminating when it was first seen. Then `at` is by the API server's clock.
     is_read: bool,
@@ -130,8 +130,8 @@ impl Disruptions {
 
     /// Returns when the last pod of a revision other than `current` began to leave `node`.
     ///
-    /// A removal that was already in progress at first sight is ignored if it began before `current` was `adopted`: it belongs to
-    /// an earlier rollout. Observed removals are dropped when the template changes.
+    /// A removal may have been in progress when the controller first saw the pod. If it began before `current` was `adopted`,
+    /// it belongs to an earlier rollout and is ignored. Observed removals are dropped when the template changes.
     pub(super) fn at(
         &self,
         node: &NodeName,

@@ -1,6 +1,6 @@
 //! Expectations: the controller's writes that the watches don't show yet.
 //!
-//! They keep a stale cache from causing a duplicate write, and from hiding a completed one.
+//! A stale cache would cause duplicate writes, and hide writes that are complete. Expectations prevent both.
 //!
 //! ```text
 //!                  ┌── refused ─────────────────────────────────────────────► dropped: it did not happen
@@ -11,7 +11,7 @@
 //! ```
 //!
 //! All expectations expire by this rule, except the report on a DaemonSet ([`Expectations::begin_report`] explains why). So a
-//! late watch causes no duplicate write, and a lost answer blocks nothing forever.
+//! late watch causes no duplicate write, and a lost answer doesn't block anything permanently.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -74,7 +74,7 @@ enum ExpectationState {
     UnderWay,
     /// Accepted: the watch should show the write soon.
     Accepted,
-    /// Rejected because the cached pod was stale. Decided again when the cache has another version than this one.
+    /// Rejected because the cached pod was stale. The next decision waits until the cache shows another version than this one.
     Conflict(ResourceVersion),
     /// Unanswered: the write may have happened. Repeating it is harmless.
     Unanswered,
@@ -137,7 +137,8 @@ impl PodWrite {
         }
     }
 
-    /// Returns true if the write updates the pod or makes room for its successor. A rollback doesn't count, nor does a wait.
+    /// Returns true if the write updates the pod or deletes it for its successor. A rollback and the wait for a hook don't
+    /// count.
     pub fn replaces(&self) -> bool {
         matches!(
             self,

@@ -11,8 +11,7 @@ use crate::core::images::TemplateImage;
 use crate::core::instant::later;
 use crate::core::{Fleet, InView, NodeName, Revision, RevisionState};
 
-/// Time for which all nodes remain listed after a decision needed them. To count nodes again instead, every node has to be
-/// evaluated.
+/// Time for which all nodes remain listed after a decision needed them. Going back to counting requires evaluating every node.
 const WIDE: Duration = Duration::from_secs(10);
 
 /// Last fleet that was built, and the changes since.
@@ -29,7 +28,7 @@ pub(super) struct FleetCache {
     pub(super) looked: bool,
     /// Nodes that the guard's record contains as lost after their pod was deleted.
     remembered: BTreeSet<NodeName>,
-    /// Revision that an earlier decision considered proven.
+    /// Revision that an earlier decision considered proven ([`Fleet::is_proven`]).
     proven: Option<Revision>,
 }
 
@@ -105,7 +104,7 @@ impl FleetCache {
         }
     }
 
-    /// Returns true if a decision found this revision proven.
+    /// Returns true if a decision found this revision proven ([`Fleet::is_proven`]).
     pub(super) fn is_proven(&self, revision: &Revision) -> bool {
         self.proven.as_ref() == Some(revision)
     }

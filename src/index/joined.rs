@@ -1,7 +1,8 @@
 //! Builds the fleet of a DaemonSet, and keeps it between passes, so that only changed nodes are built again.
 //!
-//! A rollout consists of thousands of small events. Building a fleet of a thousand nodes for each burst of events would cost more
-//! than everything else together. A decision doesn't even need unchanged nodes as a list, so these are only counted.
+//! A rollout consists of thousands of small events. Building a fleet of a thousand nodes for each burst of events would cost
+//! more than everything else together. Decisions need only the number of unchanged nodes, so these are counted instead of
+//! listed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -98,12 +99,13 @@ pub(super) fn fleet(
     fleet
 }
 
-/// Minimum time between creation and adoption of a revision that ran before.
+/// Minimum time between the creation of a revision and its adoption as the current one. If more time passed, the revision was
+/// current before.
 ///
-/// The API server records both in whole seconds, and the native controller may write to a new revision once more.
+/// The API server records both times in whole seconds, and the native controller may write to a new revision once more.
 const ADOPTED_LATER: Duration = Duration::from_secs(2);
 
-/// Returns true if the current revision needs no proof, because it was current before or a decision found it proven.
+/// Returns the value of [`Fleet::is_proven`]: true if the current revision was current before, or a decision found it proven.
 fn is_proven(set: &SetRecord, around: &Surroundings<'_>) -> bool {
     let Some(current) = around.basis.state.current() else {
         return false;

@@ -1,4 +1,4 @@
-//! Keys of DaemonSets.
+//! Keys of DaemonSets: kind, namespace and name.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 pub use crate::core::SetKind;
 use crate::k8s::DaemonSet;
 
-/// Namespace and name of a DaemonSet, written `namespace/name`.
+/// Kind, namespace and name of a DaemonSet. Written `namespace/name` in messages.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SetKey {
     /// Kind of the DaemonSet. A native and an Advanced DaemonSet may have the same name.

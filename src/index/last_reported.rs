@@ -1,8 +1,8 @@
-//! Value that was reported last, because a write takes a moment until the watch shows it.
+//! Value that was reported last. It bridges the time until the watch shows the write of the report.
 
 /// Value that was reported last.
 ///
-/// Unlike a pending write, it is used as long as this replica leads, because no other replica reports meanwhile.
+/// Unlike a pending write, it is used as long as this replica leads, because other replicas don't report in that time.
 #[derive(Debug, Default)]
 pub(super) enum LastReported<T> {
     /// This replica has reported nothing, so the status of the DaemonSet is used.

@@ -80,7 +80,7 @@ pub(super) fn read(conditions: &[Condition]) -> Option<RolloutState> {
     })
 }
 
-/// Returns the revision that a message is about.
+/// Returns the revision that a message names at its beginning.
 fn about(message: &str) -> Option<Revision> {
     let (head, _) = message.split_once(':')?;
     let head = head.strip_prefix(AFTER).unwrap_or(head);
@@ -93,7 +93,7 @@ fn behind_since(message: &str) -> Option<Timestamp> {
     since.split_once(": ")?.0.parse().ok()
 }
 
-/// Returns the number of the revision to which a message about a stalled rollout recommends to roll back.
+/// Returns the number of the revision that a message about a stalled rollout recommends for a rollback.
 fn advised(message: &str) -> Option<i64> {
     let (_, number) = message.split_once(" --to-revision ")?;
     let end = number.find(|c: char| !c.is_ascii_digit());
@@ -156,7 +156,7 @@ const REFUSED_WRITES: [(WriteVerb, &str); 9] = [
     (WriteVerb::Tell, "patch the conditions of pods"),
 ];
 
-/// Returns the error because of which pods, or their ControllerRevision, could not be created.
+/// Returns the error that kept pods, or their ControllerRevision, from being created.
 fn not_created(message: &str) -> Option<&str> {
     if let Some((_, rest)) = message.split_once(" (the API server refuses it: ") {
         return rest.rsplit_once("; it is tried again)").map(|(why, _)| why);

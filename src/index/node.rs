@@ -1,4 +1,4 @@
-//! State of a Node.
+//! Record of a Node: the fields that decisions need, and the times that the controller observed.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ pub(super) struct NodeRecord {
 
 /// Tolerance for a node's clock that is ahead of the controller's.
 ///
-/// If a node became Ready further in the future, the time is ignored. Smaller differences only make waits longer.
+/// A Ready time that is further in the future is ignored. A smaller difference only makes waits longer.
 const SKEW: SignedDuration = SignedDuration::from_mins(1);
 
 impl NodeRecord {
@@ -116,7 +116,6 @@ impl NodeRecord {
         is_cut_off(&self.taints)
     }
 
-    /// Returns the labels of the node.
     pub(super) fn labels(&self) -> Labels {
         self.labels.clone()
     }

@@ -1,4 +1,4 @@
-//! State of a Pod.
+//! Record of a Pod: the fields that decisions need, and the times that the controller observed.
 
 use std::collections::BTreeSet;
 use std::num::NonZero;
@@ -25,10 +25,11 @@ use crate::core::{
 };
 use crate::k8s;
 
-/// Pod of a DaemonSet, read from the object. Only its revision is evaluated later.
+/// Pod of a DaemonSet, read from the object. The comparison with the current revision is made later.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PodRecord {
-    /// Pod in the form that decisions use, shared with the fleet. Its revision was evaluated when the last fleet was built.
+    /// Pod in the form that decisions use, shared with the fleet. Its `revision` is the result of the comparison for the last
+    /// fleet.
     pub(super) pod: Arc<Pod>,
     /// Time at which the pod's Ready condition became `True`, by the node's clock, in whole seconds.
     stamped: Option<NonZero<i64>>,
@@ -131,22 +132,19 @@ impl PodRecord {
         self.pod.in_place.revision.as_ref()
     }
 
-    /// Returns the pod's label `pod-template-generation`.
     pub(super) fn generation(&self) -> Option<&str> {
         self.pod.exit.labels.get(TEMPLATE_GENERATION_LABEL)
     }
 
-    /// Returns since when the pod is Ready; `None` if it is not.
+    /// Returns the time since which the pod has been Ready; `None` if it is not Ready.
     pub(super) fn ready_since(&self) -> Option<Timestamp> {
         self.pod.ready_since
     }
 
-    /// Returns the name of the pod.
     pub(super) fn name(&self) -> &PodName {
         &self.pod.name
     }
 
-    /// Returns the UID of the pod.
     pub(super) fn uid(&self) -> &PodUid {
         &self.pod.uid
     }
@@ -192,8 +190,8 @@ fn seconds(at: Option<Timestamp>) -> Option<NonZero<i64>> {
     NonZero::new(at?.as_second())
 }
 
-/// Returns since when a Ready pod is Ready with its present containers. The time is never before the pod's creation or in the
-/// future.
+/// Returns the time since which a Ready pod has been Ready with its current containers. The time is never before the pod's
+/// creation or in the future.
 fn ready_since(
     before: Option<&PodRecord>,
     stamped: Option<Timestamp>,
@@ -251,9 +249,10 @@ fn started(
     })
 }
 
-/// Returns the start of the pod's present or last period of not being Ready; `None` for the first period after its creation.
+/// Returns the start of the last period in which the pod was not Ready; `None` for the first period after its creation.
 ///
-/// The time is by the same clock as in [`ready_since`].
+/// If the pod was Ready too briefly to be available, the earlier period continues. The time is by the same clock as in
+/// [`ready_since`].
 fn unready_since(
     before: Option<&PodRecord>,
     is_ready: bool,

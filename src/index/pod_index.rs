@@ -52,13 +52,11 @@ impl Records {
 }
 
 impl PodIndex {
-    /// Returns the record of a pod.
     pub(super) fn get(&self, uid: &PodUid) -> Option<&PodRecord> {
         let pods = self.on(self.places.get(uid)?);
         pods.iter().find(|known| known.uid() == uid)
     }
 
-    /// Returns the node of a pod.
     pub(super) fn place_of(&self, uid: &PodUid) -> Option<&NodeName> {
         self.places.get(uid)
     }
@@ -73,7 +71,6 @@ impl PodIndex {
         self.nodes.get_mut(node).map_or(&mut [], Records::slice_mut)
     }
 
-    /// Returns all pods, each with its node.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&NodeName, &PodRecord)> {
         let nodes = self.nodes.iter();
         nodes.flat_map(|(node, records)| records.slice().iter().map(move |record| (node, record)))
@@ -84,7 +81,6 @@ impl PodIndex {
         self.nodes.keys()
     }
 
-    /// Returns the UIDs of all pods.
     pub(super) fn uids(&self) -> impl Iterator<Item = &PodUid> {
         self.places.keys()
     }

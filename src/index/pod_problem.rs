@@ -83,16 +83,16 @@ pub(super) fn problem(pod: &k8s::Pod, state: Option<&InPlaceState>) -> Option<Po
         })
 }
 
-/// Returns true if a container that never ran is reported with an image other than the requested one: the kubelet has not seen
-/// the change yet.
+/// Returns true if the kubelet has not yet seen a change of the image of a container that never ran.
 ///
-/// For a container that never ran, the kubelet reports the image name as requested.
+/// For such a container, the kubelet reports the image name as requested. So another name shows that it has not seen the
+/// change.
 fn is_of_former(container: &k8s::ContainerStatus, image: &str) -> bool {
     let never_ran = container.image_id.is_empty() && container.restart_count == 0;
     never_ran && !container.image.is_empty() && container.image != image
 }
 
-/// Returns true if the kubelet has seen the present version of the pod; `None`: the kubelet doesn't report that.
+/// Returns true if the kubelet has seen the current version of the pod; `None`: the kubelet doesn't report that.
 pub(super) fn is_seen(pod: &k8s::Pod) -> Option<bool> {
     let observed = pod.status.observed_generation?;
     Some(observed >= pod.metadata.generation?)
@@ -108,7 +108,7 @@ fn image_of<'a>(pod: &'a k8s::Pod, name: &str) -> &'a str {
 /// Returns the problem of a pod that cannot be scheduled.
 pub(super) fn unscheduled(condition: &k8s::Condition) -> Option<PodProblem> {
     let waits = condition.status == "False" && condition.reason == UNSCHEDULABLE;
-    // Drop the part about preemption. The cause comes before it.
+    // Drop the part about preemption. It follows the cause.
     let cause = condition.message.split(" preemption:").next();
     waits.then(|| PodProblem {
         reason: UNSCHEDULABLE.into(),

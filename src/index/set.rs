@@ -82,7 +82,7 @@ pub struct SetRecord {
     /// Pods, by UID and name, that the selector no longer matches. The controller has to release them if they still exist.
     unmanaged: BTreeSet<(PodUid, String)>,
     disruptions: Disruptions,
-    /// Error because of which the native controller could not create a pod.
+    /// Error that kept the native controller from creating a pod.
     not_created: LastReported<Arc<str>>,
     /// Reasons why pods don't become available, by pod.
     not_ready: LastReported<BTreeMap<PodName, Arc<str>>>,
@@ -119,7 +119,7 @@ struct UnreadablePod {
     why: Arc<str>,
 }
 
-/// Delay after a change until the DaemonSet is decided again.
+/// Delay between a change and the next decision about the DaemonSet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequeueDelay {
     /// No new decision.
@@ -249,7 +249,8 @@ impl SetRecord {
         }
     }
 
-    /// Counts nodes and pods for the status, as of `now`. `nodes`: all nodes, each with its native targeting.
+    /// Counts nodes and pods for the status, as of `now`. `nodes`: all nodes, each with
+    /// [`Node::native`](crate::core::Node::native).
     pub(super) fn counts<'a>(
         &self,
         nodes: impl Iterator<Item = (&'a NodeName, Targeting)>,

@@ -507,7 +507,7 @@ fn how_soon_a_change_is_looked_at_follows_from_what_it_frees() {
 }
 
 /// If the native controller sees changes late, a surge pod is transferred only after the native controller created a pod too.
-/// Until then both pods start, so decide soon.
+/// Until then both pods start, so the next decision must come soon.
 #[test]
 fn a_pod_that_the_native_controller_makes_beside_one_of_ours_is_looked_at_soon() {
     let mut index = index();

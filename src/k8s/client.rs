@@ -1,7 +1,7 @@
 //! Client of the API server: its configuration, time limits of calls, and classification of errors.
 //!
-//! Three defaults of `kube` are dangerous on slow connections, and this module changes them. Connections that accept and never
-//! respond get a `read_timeout`. Writes that could wait indefinitely get a deadline ([`within`]). Automatic retries
+//! Three defaults of `kube` are dangerous on slow connections, and this module changes them. A `read_timeout` ends connections
+//! to servers that accept and never respond. Writes that could wait indefinitely get a deadline ([`within`]). Automatic retries
 //! (`default_retry`) are turned off, because they could delay a Lease renewal until the Lease has expired.
 
 pub(crate) mod conditions;
@@ -73,8 +73,8 @@ pub struct Source {
     pub kubeconfig: Option<PathBuf>,
     /// Context to use instead of the kubeconfig's `current-context`.
     pub context: Option<String>,
-    /// Source without a kubeconfig file. True: only the pod's service account. False: like kubectl (`$KUBECONFIG`,
-    /// `~/.kube/config`), and then the service account.
+    /// Source if `kubeconfig` is not set. True: only the pod's service account. False: the files that kubectl reads
+    /// (`$KUBECONFIG`, `~/.kube/config`), or else the service account.
     pub in_cluster: bool,
 }
 
@@ -191,7 +191,7 @@ pub enum CallError {
     Kube(kube::Error),
 }
 
-/// Class of a [`CallError`]. Callers decide only by this class how to react.
+/// Class of a [`CallError`]. It alone determines how callers react.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
     /// The object does not exist or no longer exists.
@@ -202,9 +202,9 @@ pub enum Failure {
     Forbidden,
     /// The server rejects the request because of a quota, admission or validation.
     Refused,
-    /// A PodDisruptionBudget does not allow the eviction at present.
+    /// A PodDisruptionBudget currently does not allow the eviction.
     Blocked,
-    /// The server asks for fewer requests.
+    /// The server throttles requests.
     Throttled,
     /// No response, or an internal error of the server. A write may have been applied.
     Unreachable,

@@ -36,13 +36,14 @@ impl Condition {
         revision_in(&self.message).filter(|hash| !hash.is_empty())
     }
 
-    /// Returns true if both conditions name a revision, and not the same one.
+    /// Returns true if the conditions name different revisions. False if one of them names none.
     pub fn names_other_revision(&self, other: &Self) -> bool {
         let hashes = self.hash().zip(other.hash());
         hashes.is_some_and(|(own, other)| own != other)
     }
 
-    /// Returns true if this is the condition `PodNeedUpgrade` of a pod whose node would repel the new pod.
+    /// Returns true if this is the condition `PodNeedUpgrade` of a pod whose node has a taint that the new pod doesn't
+    /// tolerate.
     ///
     /// The controller reads the Node's taints and reports them as the reason of the condition.
     pub fn is_repelled(&self) -> bool {

@@ -17,8 +17,9 @@ use serde_json::value::RawValue;
 use super::{AdvancedDaemonSet, ControllerRevision, DaemonSet, Node, Pod, bounds};
 use crate::core::foreign::one_line;
 
-/// Maximum size of an object, in bytes of JSON. etcd stores up to 1.5 MiB per object, and JSON is slightly longer than its
-/// encoding in etcd.
+/// Maximum size of an object, in bytes of JSON.
+///
+/// etcd stores up to 1.5 MiB per object. JSON is slightly longer than the encoding in etcd.
 pub(crate) const LARGEST: usize = 4 << 20;
 
 /// Maximum number of values in one object. Each takes up to 100 bytes during parsing. The largest templates have a few thousand.
@@ -141,7 +142,6 @@ fn unreadable<K: Readable>(json: &[u8], reason: UnreadableReason, error: &str) -
     K::salvage(&parts, &unreadable).ok_or(Box::new(unreadable))
 }
 
-/// Size and nesting of a JSON text.
 struct JsonShape {
     /// Upper limit of the number of values.
     values: usize,

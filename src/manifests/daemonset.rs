@@ -1,6 +1,8 @@
-//! Fields of an Advanced DaemonSet. Both versions share them: there is no conversion, so each must hold all fields of the other.
+//! Fields of an Advanced DaemonSet. Both API versions use these types: there is no conversion, so each version must have all
+//! fields of the other.
 //!
-//! The doc comments are the text of `kubectl explain`. These types have no values: the controller reads slim types of its own.
+//! The doc comments are the text of `kubectl explain`. Only the schema is used: the controller parses objects into its own
+//! smaller types.
 
 use std::collections::BTreeMap;
 

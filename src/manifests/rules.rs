@@ -9,14 +9,11 @@ use serde_json::{Value, json};
 /// Maximum length of a label key: a prefix of 253 characters, a slash, and a name of 63.
 pub(super) const LABEL_KEY: usize = 317;
 
-/// Regular expression for label keys.
 pub(super) const LABEL_KEY_PATTERN: &str =
     r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$";
 
-/// Regular expression for label values.
 pub(super) const LABEL_VALUE_PATTERN: &str = r"^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$";
 
-/// Returns one rule.
 fn rule(rule: &str, message: &str) -> Value {
     json!({ "rule": rule, "message": message })
 }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 /// Schema extension for a field that is an integer or a string.
 const INT_OR_STRING: &str = "x-kubernetes-int-or-string";
 
-/// Returns the structural schema of a type.
+/// Returns the schema of a type in the form that API servers require.
 pub(super) fn structural<T: JsonSchema>() -> Value {
     let settings = SchemaSettings::default().with(|settings| {
         settings.inline_subschemas = true;

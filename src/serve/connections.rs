@@ -87,8 +87,9 @@ impl<L: Listener> Connections<L> {
         self.tasks.spawn(connection);
     }
 
-    /// Closes the listener, runs `closing`, which signals the tasks to finish, and waits for them. Aborts the remaining tasks
-    /// after `grace`.
+    /// Closes the listener, runs `closing`, and waits for the tasks. Aborts the remaining tasks after `grace`.
+    ///
+    /// `closing` must signal the tasks to finish.
     pub(crate) async fn end(self, grace: Duration, closing: impl Future<Output = ()>) {
         let Self {
             listener,

@@ -69,7 +69,6 @@ pub(crate) struct ConnectionPermit {
 }
 
 impl ConnectionPermits {
-    /// Creates permits for `limit` connections.
     pub(crate) fn new(limit: usize) -> Self {
         Self {
             limit,

@@ -36,14 +36,14 @@ pub(in crate::controller) struct RevisionSync {
     pub(in crate::controller) selector: String,
     /// Pods, by the revision hash in their label.
     pub(in crate::controller) pods: BTreeMap<Revision, Vec<PodRef>>,
-    /// Present `status.collisionCount`.
+    /// Current `status.collisionCount`.
     pub(in crate::controller) collisions: i64,
 }
 
 /// Revisions of an Advanced DaemonSet after [`Writer::sync_revisions`].
 #[derive(Debug, Default)]
 pub(in crate::controller) struct RevisionsRead {
-    /// All present revisions of the DaemonSet.
+    /// All existing revisions of the DaemonSet.
     pub(in crate::controller) revisions: Vec<k8s::ControllerRevision>,
     /// Names of the duplicates that were deleted.
     pub(in crate::controller) removed: Vec<String>,
@@ -273,7 +273,6 @@ fn name(revision: &k8s::ControllerRevision) -> &str {
     revision.metadata.name.as_deref().unwrap_or_default()
 }
 
-/// Returns the hash of a revision.
 fn hash(revision: &k8s::ControllerRevision, set: &str) -> String {
     let labels = revision.metadata.labels.as_ref();
     let label = labels.and_then(|labels| labels.get(REVISION_HASH_LABEL));

@@ -33,7 +33,7 @@ struct EventLimit {
     every: SignedDuration,
 }
 
-/// Limit for Events of one reason about one DaemonSet (client-go, `EventSourceObjectSpamFilter`).
+/// Limit for Events of one reason about one DaemonSet, as in client-go (`EventSourceObjectSpamFilter`).
 const POD_EVENTS: EventLimit = EventLimit {
     burst: 25,
     every: SignedDuration::from_mins(5),
@@ -103,7 +103,6 @@ impl Default for AllPodEvents {
 
 /// Result of creating pods.
 pub(super) struct CreatedPods {
-    /// Revision of the pods.
     revision: Revision,
     /// Nodes of the pods, in the order of creation.
     nodes: Vec<NodeName>,
@@ -113,7 +112,6 @@ pub(super) struct CreatedPods {
 
 /// Task that manages an Advanced DaemonSet, with its result.
 pub(super) enum AdvancedTask {
-    /// Adoption of a pod.
     Adopted(Orphan, Result<(), WriteError>),
     /// Release of a pod, by name; `false`: the pod needed no release.
     Released(String, Result<bool, WriteError>),
@@ -247,7 +245,6 @@ impl Engine {
         });
     }
 
-    /// Records the results of creating pods.
     pub(super) fn note_created(
         &mut self,
         key: &SetKey,
@@ -553,7 +550,6 @@ impl Engine {
         });
     }
 
-    /// Records the result of an [`AdvancedTask`].
     pub(super) fn note_tended(&mut self, key: &SetKey, tended: AdvancedTask, now: Timestamp) {
         let refusal = match tended {
             AdvancedTask::Adopted(_, Ok(())) => {
@@ -746,7 +742,7 @@ impl Engine {
         self.publish(key, &notice);
     }
 
-    /// Returns the whole status of an Advanced DaemonSet; `None` if it need not, or must not, be written now.
+    /// Returns the whole status of an Advanced DaemonSet; `None`: the status is unchanged, or can't be written yet.
     pub(super) fn report_advanced(
         &mut self,
         key: &SetKey,

@@ -20,7 +20,6 @@ use crate::k8s::client::Failure;
 /// Target of a write.
 #[derive(Clone, Copy)]
 enum WrittenTo<'a> {
-    /// Existing pod.
     Pod(&'a PodRef),
     /// Node on which a surge pod is created, and the name of the old pod there.
     Node(&'a NodeName, &'a str),
@@ -180,7 +179,7 @@ impl Engine {
 
     /// Records created surge pods. They are in the index from now on, even before the watch reports them.
     ///
-    /// The creation of a pod that may exist is requested again if the watch doesn't report the pod in time.
+    /// If it is unknown whether a pod was created, and the watch doesn't report it in time, the creation is requested again.
     fn note_surged(
         &mut self,
         key: &SetKey,
@@ -218,7 +217,6 @@ impl Engine {
         }
     }
 
-    /// Records the result of creating a surge pod.
     fn note_made(
         &mut self,
         key: &SetKey,
@@ -233,7 +231,6 @@ impl Engine {
         self.remember(key, about, WriteVerb::Create, result, now);
     }
 
-    /// Records the result of a write to a pod.
     fn note_acted(
         &mut self,
         key: &SetKey,
@@ -279,7 +276,7 @@ impl Engine {
         }
     }
 
-    /// Records the answer to a pending write. The answer may leave open whether the write happened.
+    /// Records the answer to a pending write. After some answers, it remains unknown whether the write took effect.
     fn end_write(
         &mut self,
         key: &SetKey,
@@ -306,7 +303,7 @@ impl Engine {
         self.remember(key, WrittenTo::Pod(pod), what, result, now);
     }
 
-    /// Records whether the result of an image pull could be written to its pod.
+    /// Records whether the result of an image pull was written to its pod.
     pub(super) fn note_pull_write(&mut self, write: &PullResultWrite) {
         let (now, result) = (self.parts.clock.now(), write.result.as_ref().copied());
         let about = WrittenTo::Pod(&write.pod);
@@ -442,8 +439,7 @@ impl Engine {
         self.publish(key, &notice);
     }
 
-    /// Publishes an Event that the conditions are outdated. The conditions themselves cannot say so, because they cannot be
-    /// written.
+    /// Publishes an Event that the conditions are outdated. The conditions can't report this, because they can't be written.
     fn publish_unreported(&self, key: &SetKey, error: &WriteError) {
         if !matches!(class(error), ErrorClass::Rejected | ErrorClass::Invalid) {
             return; // a missing permission is reported in an Event of its own

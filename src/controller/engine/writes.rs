@@ -265,7 +265,7 @@ impl Engine {
         }
     }
 
-    /// Reads the Events and conditions of pods that have been unavailable for nearly too long.
+    /// Reads the Events and conditions of pods that have been unavailable almost long enough to be reported.
     pub(super) fn ask_why_not_ready(
         &mut self,
         key: &SetKey,

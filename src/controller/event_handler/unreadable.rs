@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 
 use crate::k8s::{Unreadable, UnreadableReason};
 
-/// Maximum number of tracked objects per watch. Further ones are ignored without being reported by name.
+/// Maximum number of tracked objects per watch. Further unreadable objects are neither counted nor reported by name.
 const MOST: usize = 256;
 
-/// Watch, identified by its resource and number. The number of cluster-wide watches is zero.
+/// Watch, identified by its resource and number. Cluster-wide watches have the number zero.
 pub(super) type WatchId = (&'static str, u64);
 
 /// Namespace and name of an object.
 type ObjectName = (String, String);
 
-/// Objects that are unreadable at present.
+/// Objects that are currently unreadable.
 #[derive(Debug, Default)]
 pub(super) struct UnreadableObjects(BTreeMap<WatchId, BTreeMap<ObjectName, Known>>);
 
@@ -21,7 +21,7 @@ pub(super) struct UnreadableObjects(BTreeMap<WatchId, BTreeMap<ObjectName, Known
 struct Known {
     reason: UnreadableReason,
     uid: Option<String>,
-    /// True if the list in progress has contained the object.
+    /// True if the list in progress contained the object.
     is_listed: bool,
 }
 

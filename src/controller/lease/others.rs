@@ -1,12 +1,12 @@
 //! Detection of other installations by their Leases. Two installations that serve the same kinds would both replace pods,
-//! uncoordinated.
+//! without coordination.
 //!
 //! Every [`CHECK`], the leader lists the Leases of the controller's name in all namespaces, and reports the Leases that are being
 //! renewed. It only reports them: if it stopped, a user who can create a Lease in one namespace could stop all rollouts.
 //!
-//! Unreadable Leases are skipped. Otherwise a tenant who can create one could make every check fail.
+//! Unreadable Leases are skipped. Otherwise a tenant could make every check fail by creating one.
 //!
-//! If the leader may not list Leases, it skips the check. The missing right is reported by the permission check.
+//! If the leader lacks the permission to list Leases, it skips the check. The permission check reports the missing right.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

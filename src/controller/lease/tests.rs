@@ -346,7 +346,7 @@ async fn a_kind_that_the_holder_of_the_lease_does_not_serve_is_reported() {
     pass(6).await;
     let readiness = ReadinessHandle::default();
     let advanced = alone(SetKind::Advanced, "advanced", readiness.clone());
-    // A rolling update takes less time than this, so a kind that is not served yet must not be reported.
+    // A rolling update of the controller may take this long, so a kind that is not served yet must not be reported.
     pass(110).await;
     assert!(readiness.is_ready());
     pass(300).await;

@@ -1,4 +1,4 @@
-//! Tests that limit the number of metric series per DaemonSet, whatever DaemonSet and nodes contain.
+//! Tests of the maximum number of metric series per DaemonSet, for all possible contents of DaemonSet and nodes.
 
 use std::collections::BTreeMap;
 

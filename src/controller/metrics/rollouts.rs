@@ -16,7 +16,7 @@ use crate::index::SetKey;
 #[derive(Debug, Default)]
 pub(super) struct Rollouts(Mutex<BTreeMap<SetKey, Option<Box<Rollout>>>>);
 
-/// Numbers of one plan.
+/// Numbers of one plan, as exported in metrics.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rollout {
     counts: Counts,
@@ -110,7 +110,7 @@ const SINGLE: [Single; 11] = [
 #[cfg(test)]
 pub(super) const SERIES: usize = Verdict::WORDS.len() + SINGLE.len() + LACKING + 1;
 
-/// Number of reasons why an available pod is missing.
+/// Number of series of the metric `without_available_pod` for one DaemonSet: one per reason.
 const LACKING: usize = 4;
 
 impl Rollouts {
@@ -119,12 +119,10 @@ impl Rollouts {
         self.lock().insert(key, rollout.map(Box::new));
     }
 
-    /// Removes the series of a DaemonSet.
     pub(super) fn forget(&self, key: &SetKey) {
         self.lock().remove(key);
     }
 
-    /// Removes the series of all DaemonSets.
     pub(super) fn forget_all(&self) {
         self.lock().clear();
     }

@@ -79,7 +79,7 @@ fn each_component_grants_exactly_what_its_setting_needs() {
     }
 }
 
-/// With only the base rights, a stolen token must not suffice to change or create anything that runs.
+/// With only the base rights, a stolen token must not be enough to create or change running containers.
 #[test]
 fn the_base_deletes_and_evicts_pods_and_writes_status_alone() {
     let writes = NEEDED.iter().filter(|one| {
@@ -116,7 +116,7 @@ fn a_refused_write_names_the_component_of_its_feature() {
     ] {
         case(patch, native, Some(write), expected);
         case(patch, advanced, Some(write), ADVANCED_RBAC);
-        // The first write of a mark or an in-place update is a condition in the pod's status, which the base rights allow.
+        // A mark or an in-place update begins with a write to a condition in the pod's status, which the base rights allow.
         case(status, native, Some(write), BASE_RBAC);
     }
     let create = Some(WriteVerb::Create);

@@ -31,14 +31,14 @@ use crate::k8s::client::{CallError, Failure, WRITE_DEADLINE, within};
 /// Maximum length of the failure reason in a condition, in bytes: enough for a registry's error, but not for an HTML error page.
 const LONGEST: usize = 400;
 
-/// Attempts to write a result. An attempt conflicts if the kubelet writes to the same pod's status at that moment.
+/// Maximum number of attempts to write a result. An attempt conflicts if the kubelet writes to the pod's status at the same
+/// time.
 const ATTEMPTS: usize = 4;
 
 /// Prefix that the Job controller adds to the API server's error message.
 const FAILED_CREATE_PREFIX: &str = "Error creating: ";
 
 impl PullerParts {
-    /// Carries out one step.
     pub(super) async fn carry_out(&self, step: &PullStep) -> PullStepResult {
         match step {
             PullStep::Create(request) => self.create(request).await,
@@ -114,8 +114,8 @@ impl PullerParts {
         self.events.publish(&about, Severity::Warning, reason, note);
     }
 
-    /// Passes the result of a status write on to the engine, for a pull that the rollout requested. A pull that a node owner
-    /// requested is reported in an Event.
+    /// Passes the result of a status write on to the engine if the rollout requested the pull. If a node owner requested it,
+    /// the result is reported in an Event instead.
     fn pass_on(&self, request: &PullRequest, result: Result<(), WriteError>) {
         if request.pull.initiator == PullInitiator::Rollout {
             let (key, pod) = (request.key.clone(), request.pull.pod.clone());
@@ -212,7 +212,7 @@ impl PullerParts {
         match deleted.await {
             Ok(()) => PullStepResult::Done,
             Err(error) => match error.failure() {
-                // The Job is gone. A conflict means that another Job has the same name.
+                // In both cases the Job is gone. A conflict means that another Job has its name.
                 Some(Failure::Gone | Failure::Conflict) => PullStepResult::Done,
                 _ => {
                     if let WriteError::Failed { error, .. } = error {
@@ -237,7 +237,7 @@ impl PullerParts {
         Ok((set, pod))
     }
 
-    /// Reads the whole present object.
+    /// Reads the complete object from the API server.
     async fn read<K: Resource<DynamicType = ()>>(
         &self,
         request: &PullRequest,

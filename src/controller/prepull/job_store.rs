@@ -55,12 +55,10 @@ impl JobStore {
         self.jobs.complete && self.pods.complete
     }
 
-    /// Returns true if there is no Job.
     pub(super) fn is_empty(&self) -> bool {
         self.jobs.objects.is_empty()
     }
 
-    /// Applies an event about a Job.
     pub(super) fn on_job(&mut self, event: Event<Job>) {
         match event {
             Event::InitApply(job) | Event::Apply(job) => self.put(job),
@@ -75,7 +73,6 @@ impl JobStore {
         }
     }
 
-    /// Applies an event about the pod of a Job.
     pub(super) fn on_pod(&mut self, event: Event<Pod>) {
         match event {
             Event::InitApply(pod) | Event::Apply(pod) => self.pods.put(slim_pod(pod)),
@@ -172,7 +169,6 @@ impl<K: ResourceExt> Listing<K> {
         self.objects.insert(uid, object);
     }
 
-    /// Removes an object. Returns its UID.
     fn remove(&mut self, object: &K) -> String {
         let uid = uid_of(object);
         self.objects.remove(&uid);
@@ -240,7 +236,6 @@ fn pull_key(job: &Job) -> Option<PullKey> {
 }
 
 impl JobRef {
-    /// Returns the reference to a Job.
     pub(super) fn from_job(job: &Job) -> Self {
         let text = |text: &Option<String>| text.clone().unwrap_or_default();
         Self {

@@ -34,7 +34,7 @@ pub(super) struct Image {
     pub(super) policy: Policy,
 }
 
-/// `imagePullPolicy`. If a template has one image with two policies, the greater one is used.
+/// `imagePullPolicy`. If a template has one image with several policies, the greatest one in this order is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Policy {
     Never,
@@ -64,8 +64,8 @@ impl Policy {
 
 /// Returns the images of a pod template that a node has to pull before `pod` is replaced.
 ///
-/// An image that the pod already runs under the same reference is skipped, unless the policy is to ask the registry at every
-/// start. Each image is listed once, in the order of the template.
+/// An image that the pod already runs under the same reference is skipped, unless its pull policy is `Always`. Each image is
+/// listed once, in the order of the template.
 pub(super) fn images(template: &Value, pod: &Value) -> Vec<Image> {
     let present = images_of(pod);
     let mut images: Vec<Image> = Vec::new();

@@ -33,13 +33,10 @@ const READ_EVENTS: (Duration, Duration) = (Duration::from_secs(5), Duration::fro
 /// Step of a pull. It takes one or a few API requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PullStep {
-    /// Creates the Job of a pull.
     Create(PullRequest),
     /// Reads why a Job has no pod, and writes that as the result of the pull.
     ExplainMissingPod(PullRequest, JobRef),
-    /// Writes the result of a pull.
     Report(PullRequest, PullOutcome),
-    /// Deletes a Job.
     Delete(JobRef),
 }
 
@@ -58,7 +55,6 @@ impl PullStep {
 /// Result of a step.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum PullStepResult {
-    /// The Job was created.
     Created(Box<Job>),
     /// The Events contain no reason for the missing pod.
     Unexplained,
@@ -76,13 +72,13 @@ struct PullState {
     desired: bool,
     /// Position in the queue.
     number: u64,
-    /// True while a step is in progress.
     busy: bool,
     /// Number of consecutive failed steps.
     failures: u32,
     /// Time before which no step starts.
     not_before: Option<Timestamp>,
-    /// Present problem and its start. Job and pod don't record it: the time while the node was offline doesn't count.
+    /// Current problem, with its start. It is stored here because the time while the node was offline doesn't count, and the
+    /// statuses of Job and pod don't contain that time.
     problem: Option<(Problem, Timestamp)>,
 }
 
@@ -110,7 +106,7 @@ impl PullState {
         self.failures = 0;
         self.not_before = match result {
             PullStepResult::Unexplained => Some(later(now, READ_EVENTS.1)),
-            // Most often, the cache shows the result before this pause ends. Otherwise, `Create` finds it.
+            // Usually the cache shows the result before this pause ends. Otherwise, the step `Create` finds the result.
             PullStepResult::Done => Some(later(now, RETRY.0)),
             PullStepResult::Created(_) | PullStepResult::Retry => None,
         };
@@ -119,7 +115,7 @@ impl PullState {
         }
     }
 
-    /// Returns since when the pull has had this problem.
+    /// Returns the time since which the pull has had this problem.
     fn since(&mut self, problem: Problem, now: Timestamp) -> Timestamp {
         match self.problem {
             Some((known, since)) if known == problem => since,
@@ -132,7 +128,7 @@ impl PullState {
 #[derive(Debug, Default)]
 pub(super) struct Planner {
     pulls: BTreeMap<PullKey, PullState>,
-    /// DaemonSets whose desired pulls are known. After a restart, the Jobs of other DaemonSets stay.
+    /// DaemonSets whose desired pulls are known. After a restart of the controller, the Jobs of other DaemonSets are kept.
     known: BTreeSet<SetKey>,
     count: u64,
     /// UIDs of Jobs whose deletion is in progress.
@@ -144,7 +140,6 @@ pub(super) struct Planner {
 }
 
 impl Planner {
-    /// Sets the desired pulls.
     pub(super) fn set_desired(&mut self, all: &DesiredPulls) {
         self.known = all.keys().cloned().collect();
         for pull in self.pulls.values_mut() {
@@ -227,7 +222,7 @@ impl Planner {
         }
     }
 
-    /// Returns the number of running pulls.
+    /// Returns the number of desired pulls that have a Job without a written result.
     pub(super) fn running(&self, job_store: &JobStore) -> usize {
         let is_desired = |key: &PullKey| self.pulls.get(key).is_some_and(|pull| pull.desired);
         let jobs = job_store.unreported();

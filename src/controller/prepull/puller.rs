@@ -44,7 +44,7 @@ enum JobEvent {
 
 type Watches = futures::stream::BoxStream<'static, JobEvent>;
 
-/// Runs until no pull can be desired any more.
+/// Runs until the sender of desired pulls is dropped at shutdown.
 pub(super) async fn run(parts: PullerParts, mut desired: watch::Receiver<DesiredPulls>) {
     let mut leadership = parts.leadership.clone();
     let mut task = PullerTask::new(parts);
@@ -112,7 +112,8 @@ impl PullerTask {
         self.wake = self.wake.min(Instant::now() + PAUSE);
     }
 
-    /// A new leader watches, to find Jobs of the previous one. A replica that no longer leads forgets what is in progress.
+    /// Handles a change of leadership. A new leader starts watches to find Jobs of the previous leader. A former leader forgets
+    /// the pulls in progress.
     fn lead(&mut self, leads: bool, desired: &DesiredPulls) {
         if leads == self.leading {
             return;
@@ -136,7 +137,6 @@ impl PullerTask {
         }
     }
 
-    /// Stops all watches.
     fn stop_watching(&mut self) {
         self.watching = false;
         self.watches = futures::stream::pending().boxed();

@@ -1,4 +1,4 @@
-//! Status of a pull, according to its Job and the Job's pod. Pure; [`super::planner`] adds time.
+//! Status of a pull, derived from its Job and the Job's pod. It doesn't depend on time; [`super::planner`] handles durations.
 //!
 //! The exit code of a container is irrelevant, because an image without the program `true` is pulled too. What matters is the
 //! progress of the kubelet: if a container was created, ran, ended or could not be started, its image is on the node.
@@ -83,7 +83,7 @@ pub(super) enum Problem {
 }
 
 impl Problem {
-    /// Returns how long the problem may last before the pull counts as failed.
+    /// Returns the maximum duration of the problem. After that, the pull counts as failed.
     pub(super) fn patience(self) -> Duration {
         Duration::from_secs(match self {
             Self::AttemptFailed => 60,
@@ -164,7 +164,7 @@ fn of_pod(pod: &Pod) -> PullStatus {
         return worst;
     }
     if phase == "Failed" {
-        // The pod of a Job that exceeded its deadline is deleted. The condition of the Job follows.
+        // When a Job exceeds its deadline, its pod is deleted before the Job gets its condition.
         if pod.metadata.deletion_timestamp.is_some() && status.reason.is_none() {
             return PullStatus::Pulling;
         }

@@ -99,7 +99,6 @@ impl Story {
         Api::namespaced(self.client.clone(), "default")
     }
 
-    /// Starts the controller.
     fn start(&mut self) {
         let (end, shutdown) = shutdown::channel();
         let config = controller::ControllerConfig {
@@ -154,7 +153,6 @@ impl Story {
         sets.items[0].metadata.name.clone().unwrap()
     }
 
-    /// Returns the DaemonSet's pod on a node.
     async fn pod(&self, node: &str) -> Pod {
         let pods = ListParams::default().labels("app=nginx");
         let pods = self.pods().list(&pods).await.unwrap();
@@ -239,7 +237,6 @@ impl Story {
             .unwrap();
     }
 
-    /// Replaces the namespace's only ResourceQuota.
     async fn quota(&self, hard: Value) {
         let quotas = Api::<k8s_openapi::api::core::v1::ResourceQuota>::namespaced(
             self.client.clone(),
@@ -359,7 +356,7 @@ async fn a_request_that_only_the_cache_shows_creates_no_job() {
     };
     assert_eq!(parts.carry_out(&create).await, PullStepResult::Retry);
     assert_eq!(story.job_names().await, Vec::<String>::new());
-    // A request that the pod still has creates its Job again.
+    // If the pod still has the request, its Job is created again.
     story.kill();
     story.imagepull("n1").await;
     let result = parts.carry_out(&create).await;

@@ -1,4 +1,4 @@
-//! Helpers for present and desired conditions.
+//! Helpers for current and desired conditions.
 
 use crate::core::foreign::{cut, shown};
 use crate::k8s::Condition;

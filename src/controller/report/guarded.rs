@@ -25,7 +25,7 @@ pub(super) fn same_stall(known: Option<&Reported>, reported: &Reported, plan: &P
     !stops(plan) && reported.revision.is_some() && known.is_some_and(is_same)
 }
 
-/// Returns a key that is the same for all reports of one stall, whichever nodes they name.
+/// Returns a key that is the same for all reports of one stall, even if they name different nodes.
 pub(super) fn stall_news(plan: &Plan, revision: &str, reason: &str) -> String {
     let stop = if stops(plan) { "stopped" } else { "stalled" };
     format!("{revision} {stop} {reason}")

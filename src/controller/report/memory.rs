@@ -81,7 +81,7 @@ pub(super) fn next_state(
     }
 }
 
-/// Returns the condition that saves `state`. If a later release wrote the present condition, returns that one unchanged.
+/// Returns the condition that saves `state`. If a later release wrote the current condition, returns that one unchanged.
 pub(super) fn to_condition(set: &SetRecord, state: &RolloutState) -> Condition {
     let known = find(&set.conditions, ROLLOUT_STATE).filter(|_| set.state.is_newer());
     match known {
@@ -111,10 +111,10 @@ fn leads_back(stall: Stall) -> bool {
     }
 }
 
-/// Returns the nodes on which pods keep ending, by cause.
+/// Returns the nodes on which pods keep failing, by cause.
 ///
-/// Of each cause, only the first node's message is saved, because the messages differ only in numbers. After a restart, existing
-/// pods report their failures themselves.
+/// For each cause, only the first node's message is saved, because the messages differ only in numbers. After a restart of the
+/// controller, the statuses of the existing pods show their own messages again.
 fn failing(fleet: &Fleet) -> Vec<FailingPods> {
     let mut causes: BTreeMap<&str, FailingPods> = BTreeMap::new();
     for node in &fleet.nodes {

@@ -10,7 +10,7 @@ use crate::core::{NodeName, Plan, RevisionState, instant};
 use crate::k8s::Condition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-/// Reason of the Event that reminds of a pause.
+/// Reason of the Event that reminds operators of a pause.
 const REMINDER: &str = "StillPaused";
 
 /// Returns the state of a pause to save. `known` is the state saved before.
@@ -24,7 +24,7 @@ pub(super) fn memory(
 ) -> Option<ReportedPause> {
     let stand = plan.pause.as_ref()?;
     let record = stand.record;
-    // While the current revision is unknown, no node counts as running it. Keep the saved nodes then.
+    // While the current revision is unknown, no node counts as running it. In that case, keep the saved nodes.
     let is_behind = matches!(state, RevisionState::Unknown(_)) && !stand.reminds;
     let covers = |known: &ReportedPause| {
         let mut newcomers = stand.newcomers.iter();
@@ -41,7 +41,7 @@ pub(super) fn memory(
     }
 }
 
-/// Returns the condition about a pause. `known` is the present condition, which is kept while the current revision is unknown.
+/// Returns the condition about a pause. `known` is the current condition, which is kept while the current revision is unknown.
 pub(super) fn to_condition(
     plan: &Plan,
     state: &RevisionState,
@@ -77,7 +77,7 @@ pub(super) fn to_condition(
     }
 }
 
-/// Returns the Event that reminds of a pause, if it is time for one.
+/// Returns the Event that reminds operators of a pause, if it is due.
 pub(super) fn reminder(plan: &Plan, revision: &str) -> Option<RolloutEvent> {
     let stand = plan.pause.as_ref().filter(|stand| stand.reminds)?;
     let days = stand.record.reminded;

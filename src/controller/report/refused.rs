@@ -11,7 +11,7 @@ use crate::k8s::Condition;
 /// Reason of the Event and of the condition about rejected writes.
 pub(in crate::controller) const WRITE_REFUSED: &str = "WriteRefused";
 
-/// Returns the condition about rejected writes, if there are any. `known` is the present condition, which is kept while the
+/// Returns the condition about rejected writes, if there are any. `known` is the current condition, which is kept while the
 /// current revision is unknown.
 pub(super) fn to_condition(
     plan: &Plan,
@@ -26,8 +26,9 @@ pub(super) fn to_condition(
     (!plan.refused.has_no_failures()).then(to_condition)
 }
 
-/// Returns the Event about a failure that was not reported before, unless the cause is a missing permission, which has its own
-/// Event.
+/// Returns the Event about a failure that was not reported before.
+///
+/// A missing permission is skipped here, because it has its own Event.
 pub(super) fn notice(
     plan: &Plan,
     state: &RevisionState,

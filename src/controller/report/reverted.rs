@@ -9,7 +9,7 @@ use crate::core::rollout_state::Reported;
 use crate::core::words::{joined, named};
 use crate::core::{Fleet, NodeName, Phase, Plan, ReversalStage};
 
-/// Returns the Event about a new stage of the rollback since the report `known`. It names the nodes.
+/// Returns the Event about a stage of the rollback that the report `known` doesn't contain yet. The Event names the nodes.
 pub(super) fn reversal(
     known: &Reported,
     fleet: &Fleet,

@@ -5,18 +5,18 @@
 pub(in crate::controller) struct RolloutEvent {
     /// True for the Event type `Warning`, false for `Normal`.
     pub(in crate::controller) warning: bool,
-    /// Reason of the Event.
     pub(in crate::controller) reason: &'static str,
-    /// Note of the Event.
     pub(in crate::controller) note: String,
-    /// Suffix for the name of the Event, which makes repetitions by any replica duplicates; `None`: the Event may be repeated.
+    /// Suffix of the Event's name. With it, a repetition by any replica is rejected as a duplicate; `None`: the Event may be
+    /// repeated.
     pub(in crate::controller) mark: Option<String>,
-    /// Key that identifies a published Event until the DaemonSet shows the report, even if the note has changed meanwhile.
+    /// Key that identifies a repeated Event even if its note has changed. It applies until the DaemonSet's conditions show the
+    /// report.
     pub(in crate::controller) news: Option<String>,
 }
 
 impl RolloutEvent {
-    /// Returns true if this Event repeats `last`.
+    /// Returns true if `last` has the same content or the same `news` key.
     pub(in crate::controller) fn repeats(&self, last: &Self) -> bool {
         self == last || self.news.is_some() && self.news == last.news
     }

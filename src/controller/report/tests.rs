@@ -310,8 +310,8 @@ fn another_revision_in_the_middle_of_a_rollout_is_a_new_start() {
     );
 }
 
-/// The rollout pauses to wait for images, and while the native controller is behind. Afterwards it must not be reported as
-/// started again.
+/// The rollout waits for images, and then for the native controller. When it continues, it must not be reported as started
+/// again.
 #[test]
 fn a_rollout_that_waits_in_between_began_once() {
     let fleet = fleet(&["n1", "n2"], None);
@@ -544,7 +544,7 @@ fn a_daemonset_that_left_keeps_nothing_of_ours() {
     assert_eq!(Report::of_nothing().difference(&before, at(0)).len(), 2);
 }
 
-/// Checks the reasons and the last words of Events. Each Event is published once.
+/// Checks the reasons of Events and the last words of their notes. Each Event is published once.
 #[test]
 fn what_is_taken_back_is_told_when_it_begins_and_ends_with_the_names_of_nodes() {
     let fleet = fleet(&["a", "b"], None);

@@ -357,8 +357,8 @@ mod tests {
         }
     }
 
-    /// Returns true if the API server accepts the name: its parts consist of lower-case letters, digits and hyphens, and don't
-    /// begin or end with a hyphen.
+    /// Returns true if the API server accepts the name. Its parts must consist of lower-case letters, digits and hyphens, and
+    /// must not begin or end with a hyphen.
     fn is_dns_1123(name: &str) -> bool {
         let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
         name.split('.').all(|part| {

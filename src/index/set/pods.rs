@@ -23,7 +23,7 @@ impl SetRecord {
         self.pods.on(node).iter().map(|record| &*record.pod)
     }
 
-    /// Stores a pod. Removes the pod if it is neither controlled by this DaemonSet nor one of its surge pods.
+    /// Stores a pod, or removes it if it is neither controlled by this DaemonSet nor one of its surge pods.
     pub(in crate::index) fn apply_pod(
         &mut self,
         pod: &k8s::Pod,
@@ -54,8 +54,8 @@ impl SetRecord {
                 }
             });
         let before = self.pods.get(&uid).cloned();
-        // A surge pod of an Advanced DaemonSet has no mark. It is recognized when another pod runs on the node, so keep the last
-        // finding.
+        // No field marks a surge pod of an Advanced DaemonSet. It is recognized by another pod on its node, so keep the last
+        // result.
         let paired = || before.as_ref().is_some_and(|before| before.pod.surge);
         let surge = by_revision || self.is_advanced() && paired();
         let record = PodRecord::read(
@@ -88,7 +88,8 @@ impl SetRecord {
             advanced.end_creation(&node);
         }
         let is_spare = |known: &PodRecord| known.pod.surge;
-        // The native controller created a pod next to the surge pod. Decide soon, because the surge pod may wait for that pod.
+        // The native controller created a pod next to the surge pod. The next decision must come soon, because the surge pod
+        // may wait for that pod.
         let is_third = before.is_none() && !surge && self.pods.on(&node).iter().any(is_spare);
         let delay = match before.as_ref() {
             _ if settled || is_third || is_to_adopt => RequeueDelay::Short,
@@ -112,7 +113,7 @@ impl SetRecord {
         delay
     }
 
-    /// Records an unreadable pod. Its node is left alone, or the whole DaemonSet if the node is unknown.
+    /// Records an unreadable pod. No pod on its node is changed, or no pod of the DaemonSet if the node is unknown.
     pub(in crate::index) fn note_unreadable_pod(
         &mut self,
         unreadable: &k8s::Unreadable,
@@ -199,7 +200,7 @@ impl SetRecord {
 
     /// Removes the pods that a complete list doesn't contain, and the expectations from before the list began.
     ///
-    /// The list shows the truth even if events or answers were lost.
+    /// The list is complete even if events or answers were lost.
     pub fn retain_pods(&mut self, seen: &BTreeSet<PodUid>, began: Option<Timestamp>) {
         let gone: Vec<PodUid> = self
             .pods
@@ -339,7 +340,10 @@ impl SetRecord {
         !is_rolled_back && generations.is_none_or(|(pod, template)| pod == template)
     }
 
-    /// Records whether `node` has no pod (`Some`), and then, whether a pod belongs there. Returns since when this state lasts.
+    /// Records if `node` lacks a pod. Returns the time since which it does; `None` if it has a pod.
+    ///
+    /// `podless`: `None` if the node has a pod. Otherwise true if a pod should run there. The time starts again when that
+    /// changes.
     pub(in crate::index) fn note_podless(
         &mut self,
         node: &NodeName,
@@ -373,9 +377,9 @@ impl SetRecord {
         }
     }
 
-    /// Returns a time at which pods were missing already, according to the saved state; `None` if they were not.
+    /// Returns a time at which, according to the saved state, pods were already missing; `None` if they were not.
     ///
-    /// The exact time is unknown after a restart.
+    /// A restart loses the exact time.
     pub(super) fn missing_since(&self) -> Option<Timestamp> {
         let stalls = [Stall::PodsNotCreated, Stall::PodsKeptAway].into_iter();
         let since = stalls.filter_map(|stall| self.state.stalled_since(stall.reason()));

@@ -23,12 +23,12 @@ impl SetRecord {
         self.guard.set_last_reported(record);
     }
 
-    /// Returns the error because of which the native controller could not create a pod, if known.
+    /// Returns the error that kept the native controller from creating a pod, if known.
     pub(in crate::index) fn not_created(&self) -> Option<Arc<str>> {
         self.not_created.or(|| self.state.not_created.clone())
     }
 
-    /// Sets the error because of which the native controller could not create a pod.
+    /// Sets the error that kept the native controller from creating a pod.
     pub fn set_not_created(&mut self, why: Option<Arc<str>>) {
         self.not_created = LastReported::Reported(why);
     }
@@ -55,7 +55,7 @@ impl SetRecord {
         self.pause = LastReported::Reported(record);
     }
 
-    /// Resets what was reported to the content of the DaemonSet's status, because another replica may have reported something
+    /// Replaces what was reported by the content of the DaemonSet's status, because another replica may have reported something
     /// else.
     pub fn forget_reported(&mut self) {
         self.lose_report();

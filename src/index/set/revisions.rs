@@ -37,7 +37,7 @@ impl SetRecord {
         self.trusted = Some(generation).filter(|_| !self.is_advanced());
     }
 
-    /// Returns true if the newest revision is treated as current for the present generation without comparing templates.
+    /// Returns true if the newest revision counts as current for this generation without a comparison of templates.
     pub fn trusts_greatest(&self) -> bool {
         self.trusted == Some(self.generation)
     }
@@ -47,7 +47,7 @@ impl SetRecord {
         self.template_generation.as_deref()
     }
 
-    /// Returns true if the DaemonSet controller has observed the present generation.
+    /// Returns true if the DaemonSet controller has observed the current generation.
     ///
     /// Always true for an Advanced DaemonSet, because yurt-ds itself is its controller.
     pub fn is_observed(&self) -> bool {
@@ -79,8 +79,8 @@ impl SetRecord {
         }
     }
 
-    /// Returns true if the node `name` has all of `images`: the Node lists them, or a Ready pod there runs a revision with the
-    /// same images.
+    /// Returns true if the node `name` has all of `images`. Either the Node lists them, or a Ready pod there runs a revision
+    /// with the same images.
     pub(in crate::index) fn has_images(
         &self,
         name: &NodeName,
@@ -196,7 +196,7 @@ impl SetRecord {
             return RollbackTargets::default();
         };
         let older = earlier(revisions, &current.hash).into_iter();
-        // Omit the generation label: that of an older template is unknown, and the present one would be wrong.
+        // Omit the generation label: that of an older template is unknown, and the current one would be wrong.
         let past = |old: &RevisionFacts| RollbackTarget {
             number: old.number,
             transition: InPlaceTransition::between(&current.shape, &old.shape, None),
@@ -250,7 +250,7 @@ impl SetRecord {
         }
     }
 
-    /// Records whether the current revision is known. If it is not, returns since when.
+    /// Records whether the current revision is known. If it is unknown, returns the time since which it is.
     pub(in crate::index) fn note_behind(
         &mut self,
         state: &RevisionState,

@@ -103,8 +103,8 @@ impl SetRecord {
         self.evictions = evictions;
     }
 
-    /// Returns the rejected and failed writes other than evictions, only for `revision` if it is known. Drops those for pods that
-    /// are gone.
+    /// Returns the rejected and failed writes other than evictions. If `revision` is known, returns only those for it. Drops
+    /// those for pods that are gone.
     pub(in crate::index) fn refusals(
         &mut self,
         revision: Option<&Revision>,

@@ -203,7 +203,7 @@ impl<'a> World<'a> {
         at(self.now)
     }
 
-    /// Applies an event. Returns false if the event is impossible in the present state.
+    /// Applies an event. Returns false if the event is impossible in the current state.
     fn happens(&mut self, event: Event) -> bool {
         self.history.push(event);
         self.now += 1;

@@ -248,7 +248,8 @@ fn what_an_update_in_place_brought_counts_from_its_start_though_the_pod_stayed_r
     assert_eq!(ready_since(&mut index), Some(at(230)));
     feed(&mut index, &done("4"), 240);
     assert_eq!(ready_since(&mut index), Some(at(230)));
-    // If the controller first sees the pod after the restart, the node's time counts, limited to between the update and now.
+    // If the controller first sees the pod after the restart, the node's time counts, but no time before the update or in the
+    // future.
     let first_seen = |since: i64| {
         let mut index = index_in_place();
         index.set_mut(&key()).unwrap().delete_pod("uid-n1");

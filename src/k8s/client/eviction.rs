@@ -25,8 +25,10 @@ const SEVERAL: &str = "more than one PodDisruptionBudget";
 /// Creates a request to evict exactly the pod with this UID.
 ///
 /// The body is built here, because `kube` writes a field `delete_options`, which the API server ignores along with the
-/// preconditions in it. The API server checks preconditions after the budget: if the pod was replaced just before, the request
-/// fails, but uses up one allowed disruption for two minutes. This is rare and harmless.
+/// preconditions in it.
+///
+/// The API server checks preconditions after the budget. If the pod was replaced just before, the request fails, but uses up
+/// one allowed disruption for two minutes. This is rare and harmless.
 ///
 /// # Errors
 /// If the namespace or the name is not valid in a URL path.

@@ -99,7 +99,6 @@ pub(super) fn client(config: &Config, waiting: Gauge) -> Result<Client> {
     Ok(Client::new(stack, config.default_namespace.clone()))
 }
 
-/// All connections of one client.
 struct Connections {
     connector: Connector,
     calls: Http,
@@ -260,7 +259,7 @@ impl WatchConnection {
     }
 }
 
-/// Returns the body of a response. A body with a watch keeps the watch counted as open until the body is dropped.
+/// Returns the body of a response. If it is the body of a watch, the watch counts as open until the body is dropped.
 fn holding(
     body: Incoming,
     watch: Option<Counted>,
@@ -337,7 +336,7 @@ mod tests {
         }
     }
 
-    /// An API server that responds to watches at once and ends them only when told to.
+    /// An API server that responds to watches at once and ends them only on request.
     struct Server {
         address: std::net::SocketAddr,
         /// Open watches: path, and number of the connection.

@@ -233,7 +233,7 @@ fn a_result_is_written_once_and_then_the_job_is_deleted() {
     job_store.note_deleted(deleted);
     job_store.put(job("a", &pull)); // a late event about the deleted Job
     assert_eq!(planner.next(&job_store, at(1)), (vec![], Some(at(2))));
-    // The pod still or again requests the pull. The step reads which, before it creates a Job.
+    // According to the cache, the pod still or again requests the pull. Before the step creates a Job, it reads the pod live.
     assert_eq!(begun(&planner.next(&job_store, at(2)).0), ["a"]);
 }
 
