@@ -1,8 +1,6 @@
 //! `yurt-ds ctl`: reports on rollouts and controls them from the command line.
 //!
-//! ```text
-//! typed ─lookup─► view (LIST, WATCH → Index) ─decide─► snapshot ─core::messages─► rows ─► table, JSON, YAML
-//! ```
+//! ```text typed ─lookup─► view (LIST, WATCH → Index) ─decide─► snapshot ─core::messages─► rows ─► table, JSON, YAML ```
 //!
 //! Verdicts are the same as the controller's, because `ctl` uses the same index and the same `decide`. Every outcome has its own
 //! exit code, [`Code`].
@@ -12,7 +10,7 @@
 //! - `pause`, `resume`, `approve` and `start-now` set one annotation or field.
 //! - `undo` restores a pod template.
 //! - `eject` returns a DaemonSet to Kubernetes.
-//! - `migrate` replaces a DaemonSet by one of the other kind.
+//! - `migrate` converts a native DaemonSet to an Advanced one, or the reverse.
 //!
 //! On a node, [`node`] sends requests to the node's own server instead, and needs no access to the cluster.
 

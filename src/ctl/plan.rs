@@ -1,13 +1,9 @@
 //! `ctl plan`: simulates a rollout on the live fleet without writing to the cluster.
 //!
-//! ```text
-//! typed ─change─┐
-//!               ├─► planned ─► core::forecast ─► row ─► table, JSON, YAML
-//! API ─index────┘                ▲
-//!         └─measure──────────────┘
-//! ```
+//! ```text typed ─change─┐ ├─► planned ─► core::forecast ─► row ─► table, JSON, YAML API ─index────┘                ▲
+//! └─measure──────────────┘ ```
 //!
-//! The simulation calls the controller's own `decide` in virtual time. The durations of pods are measured on the present pods,
+//! The simulation calls the controller's own `decide` in virtual time. It takes the duration of pod starts from the current pods,
 //! node by node.
 
 mod change;
@@ -68,7 +64,7 @@ pub(super) async fn plan(
     Ok(code)
 }
 
-/// Simulates the rollout and builds the answer.
+/// Simulates the rollout, and returns the plan with its exit code.
 fn answer(planned: PlannedRollout, change: &PlannedChange, args: &PlanArgs) -> (PlanRow, Code) {
     let PlannedRollout {
         snapshot,

@@ -25,11 +25,11 @@ pub(super) struct OldNodes {
     pub(super) nodes: usize,
     /// Number of these nodes that are offline.
     pub(super) offline: usize,
-    /// Number of these nodes that keep their revision because of a setting: a hold, a selector or a partition.
+    /// Number of these nodes that a hold, a selector or a partition keeps on their revision.
     pub(super) kept: usize,
     /// Number of nodes whose outdated pods are all terminating; not included in `nodes`.
     pub(super) ending: usize,
-    /// True if the present revision is known. Otherwise it is unknown which pods are outdated.
+    /// True if the current revision is known. Otherwise it is unknown which pods are outdated.
     pub(super) known: bool,
 }
 

@@ -1,7 +1,6 @@
 //! Plan for a caller without the right to list nodes: the changes, and the number of affected pods.
 //!
-//! The rollout is not simulated. Without nodes it is unknown which nodes are online, to which wave they belong, and which of them
-//! need a pod.
+//! The rollout is not simulated. Without nodes, it is unknown which of them are online, need a pod, or belong to a wave.
 
 use serde::Serialize;
 
@@ -24,7 +23,7 @@ pub(super) struct PlanWithoutNodes {
     name: String,
     /// Planned changes in words.
     change: Vec<String>,
-    /// Hash of the present revision; `null` if it does not exist yet.
+    /// Hash of the revision before the change; `null` if it does not exist yet.
     from: Option<String>,
     /// Hash of the revision that pods would get; `null` if it does not exist yet.
     to: Option<String>,
