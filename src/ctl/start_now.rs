@@ -57,7 +57,7 @@ pub(super) async fn start_now(
     Ok(())
 }
 
-/// Returns the current revision, or an error if `start-now` would have no effect.
+/// Returns the current revision. Fails if it is not known, or if the controller does not replace pods.
 fn judge(look: &Look) -> Result<&Revision, CliError> {
     if look.rolling_strategy()?.is_none() {
         let key = look.key();
@@ -94,7 +94,7 @@ fn others(look: &Look) -> String {
     }
 }
 
-/// Returns true if a node waits for a maintenance window, or all nodes for the end of `min-interval`.
+/// Returns true if the rollout waits for a window or for `min-interval`, or a node for its window.
 fn is_held(snapshot: &RolloutSnapshot) -> bool {
     let mut verdicts = snapshot.plan.verdicts.iter();
     snapshot.plan.opens.is_some()
