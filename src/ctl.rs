@@ -1,6 +1,8 @@
 //! `yurt-ds ctl`: reports on rollouts and controls them from the command line.
 //!
-//! ```text typed ─lookup─► view (LIST, WATCH → Index) ─decide─► snapshot ─core::messages─► rows ─► table, JSON, YAML ```
+//! ```text
+//! typed ─lookup─► view (LIST, WATCH → Index) ─decide─► snapshot ─core::messages─► rows ─► table, JSON, YAML
+//! ```
 //!
 //! Verdicts are the same as the controller's, because `ctl` uses the same index and the same `decide`. Every outcome has its own
 //! exit code, [`Code`].

@@ -1,7 +1,9 @@
 //! `yurt-ds sim`: plays rollouts on the embedded cluster with the real controller, as a live view or for scripts.
 //!
-//! ```text args ─► scenario ─► run (world + steps) ─► monitor ─► summary ─► report └─ picture ─► frame ─► screen   (drawn during
-//! the play) ```
+//! ```text
+//! args ─► scenario ─► run (world + steps) ─► monitor ─► summary ─► report
+//!                              └─ picture ─► frame ─► screen   (drawn during the play)
+//! ```
 //!
 //! Time is virtual. Between two frames, the thread sleeps while virtual time is stopped. So the speed of a play doesn't affect its
 //! results.

@@ -1,7 +1,11 @@
 //! `yurt-ds ota-server`: the agent with which a node owner lists updates, pre-pulls images and confirms upgrades.
 //!
-//! ```text ┌─ watch ──► cache ───► document (GET /pods, ETag)     state (disk) API server ◄───────────┤              │ └─ actions
-//! ◄───┴──── route ◄── origin ◄── listen ◄──── owner (loopback, Unix socket) (upgrade, imagepull) ```
+//! ```text
+//!                        ┌─ watch ──► cache ───► document (GET /pods, ETag)     state (disk)
+//! API server ◄───────────┤              │
+//!                        └─ actions ◄───┴──── route ◄── origin ◄── listen ◄──── owner (loopback, Unix socket)
+//!                           (upgrade, imagepull)
+//! ```
 //!
 //! The agent answers reads from its cache, so they work without the cloud. It also uses the cache to reject requests for pods of
 //! other nodes. Only a request that could succeed reaches the API server.

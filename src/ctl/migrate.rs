@@ -1,8 +1,10 @@
 //! `ctl migrate`: converts a DaemonSet to the other kind under the same name, without restarting pods.
 //!
-//! ```text look ─check, translate, try (dry run)─► refused, or: save the new object (journal) ─► delete the old one, orphaning;
-//! write revisions as Kubernetes does ─► create the new one ─► its controller adopts pods and revisions ─► check ─► delete the
-//! journal ```
+//! ```text
+//! look ─check, translate, try (dry run)─► refused, or:
+//!   save the new object (journal) ─► delete the old one, orphaning; write revisions as Kubernetes does ─► create the new one
+//!   ─► its controller adopts pods and revisions ─► check ─► delete the journal
+//! ```
 //!
 //! Before the deletion, nothing has changed. After it, the same command finishes an interrupted migration, because the journal is
 //! stored in the cluster. The deletion fails if the DaemonSet has changed since it was read. A native DaemonSet is created paused.

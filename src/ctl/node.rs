@@ -1,7 +1,10 @@
 //! `yurt-ds ctl pods`, `upgrade` and `imagepull`: commands for node owners on their node.
 //!
-//! ```text typed ─find─► pod ─── POST ──► answer ─follow─► (GET /pods, once a second) ─► outcome │ GET /pods ─────┴─► rows ─►
-//! table, JSON, YAML ```
+//! ```text
+//! typed ─find─► pod ─── POST ──► answer ─follow─► (GET /pods, once a second) ─► outcome
+//!                │
+//! GET /pods ─────┴─► rows ─► table, JSON, YAML
+//! ```
 //!
 //! The commands send requests to the server on the node itself: `yurt-ds ota-server`, or OpenYurt's YurtHub. They use routes that
 //! both servers have, and one optional route of yurt-ds. They need no cluster access and no kubeconfig. Responses are escaped

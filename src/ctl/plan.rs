@@ -1,7 +1,11 @@
 //! `ctl plan`: simulates a rollout on the live fleet without writing to the cluster.
 //!
-//! ```text typed ─change─┐ ├─► planned ─► core::forecast ─► row ─► table, JSON, YAML API ─index────┘                ▲
-//! └─measure──────────────┘ ```
+//! ```text
+//! typed ─change─┐
+//!               ├─► planned ─► core::forecast ─► row ─► table, JSON, YAML
+//! API ─index────┘                ▲
+//!         └─measure──────────────┘
+//! ```
 //!
 //! The simulation calls the controller's own `decide` in virtual time. It takes the duration of pod starts from the current pods,
 //! node by node.

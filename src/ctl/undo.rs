@@ -1,7 +1,10 @@
 //! `ctl undo`: restores an older template from the ControllerRevisions of the DaemonSet.
 //!
-//! ```text look (GET, LIST ControllerRevisions) ─choose─► report what it restores ──► ONE conditional write of spec.template ▲
-//! │ the DaemonSet changed meanwhile └────────────────────────────────────────────────────────────────────────┘ ```
+//! ```text
+//! look (GET, LIST ControllerRevisions) ─choose─► report what it restores ──► ONE conditional write of spec.template
+//!    ▲                                                                        │ the DaemonSet changed meanwhile
+//!    └────────────────────────────────────────────────────────────────────────┘
+//! ```
 //!
 //! Waves, budgets and windows apply to a rollback as to every rollout. The write also removes the annotations `resume` and
 //! `start-now`, and approvals of waves for other revisions. It needs only the rights to read the DaemonSet and its
@@ -101,7 +104,7 @@ struct RevisionRow {
     hash: String,
     /// Time when the revision was created.
     made: Option<String>,
-    /// Time since which the revision was last the current one.
+    /// Time when the revision last became the current one.
     last_rolled_out: Option<String>,
 }
 

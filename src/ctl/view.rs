@@ -1,7 +1,9 @@
 //! DaemonSets, their pods and the nodes as the API server reports them. They are listed once, and watched while the command keeps
 //! running.
 //!
-//! ```text load ──LIST──► Index ◄──WATCH── changed ```
+//! ```text
+//! load ──LIST──► Index ◄──WATCH── changed
+//! ```
 //!
 //! Pods are listed before revisions, so the list of revisions has the revision of each listed pod. A watch that reaches its timeout
 //! resumes where it ended. If it ends for another reason, everything is loaded again.

@@ -1,7 +1,10 @@
 //! Actions of a node owner on a pod: replace it, or pull its new images in advance.
 //!
-//! ```text request ─► admit (cache: checks 1-9, no API request) ─► lock (one call per pod) ─► live (checks 1-9 again, the DaemonSet
-//! and its revisions) DELETE / PATCH / manifest ◄────────────────────┘ ```
+//! ```text
+//! request ─► admit (cache: checks 1-9, no API request) ─► lock (one call per pod) ─► live (checks 1-9 again, the
+//!                                                                                    DaemonSet and its revisions)
+//!                                        DELETE / PATCH / manifest ◄────────────────────┘
+//! ```
 //!
 //! docs/reference/node-api.md lists the checks with their order, statuses and texts. A call writes only once, after the API server
 //! has answered a read of the same call.

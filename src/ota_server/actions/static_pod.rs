@@ -1,7 +1,10 @@
 //! Static pods. The kubelet creates them from manifest files, so an upgrade replaces the file (docs/reference/node-api.md).
 //!
-//! ```text ConfigMap yurt-static-set-NAME ─► manifest (of that pod?) ─► folder (backup, note, rename) ─► kubelet ▲ guard (new pod
-//! not Ready in time?) ──────┘ restores the backup ```
+//! ```text
+//! ConfigMap yurt-static-set-NAME ─► manifest (of that pod?) ─► folder (backup, note, rename) ─► kubelet
+//!                                                                    ▲
+//!                           guard (new pod not Ready in time?) ──────┘ restores the backup
+//! ```
 //!
 //! OpenYurt's YurtStaticSet controller sets `PodNeedUpgrade` on static pods, and writes the ConfigMap with the new manifest.
 

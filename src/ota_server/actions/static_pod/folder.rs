@@ -3,8 +3,11 @@
 //! When a file changes, the kubelet reads every file whose name doesn't start with a dot. So files are written under a hidden name
 //! and then renamed. The kubelet never sees an incomplete manifest, or two manifests of one pod.
 //!
-//! ```text nginx.yaml             the manifest .nginx.yaml.backup     the previous manifest, until the next backup
-//! .nginx.yaml.pending    the expected pod of the new manifest; survives a restart of the agent ```
+//! ```text
+//! nginx.yaml             the manifest
+//! .nginx.yaml.backup     the previous manifest, until the next backup
+//! .nginx.yaml.pending    the expected pod of the new manifest; survives a restart of the agent
+//! ```
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
