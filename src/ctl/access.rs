@@ -144,7 +144,7 @@ impl Access {
             .map_err(|error| self.explain(doing, &error))
     }
 
-    /// Explains an API error to the user.
+    /// Converts an error of the API server to an error for the user, with cause and next step.
     pub(super) fn explain(&self, doing: &str, error: &CallError) -> CliError {
         let (server, origin) = (&self.server, &self.origin);
         let unauthorized =

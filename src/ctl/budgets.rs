@@ -52,7 +52,6 @@ struct KnownBudget {
 }
 
 impl Budgets {
-    /// Adds or replaces a budget.
     pub(super) fn apply(&mut self, budget: PodDisruptionBudget) {
         let selector = selector(&budget);
         self.0
@@ -132,7 +131,6 @@ impl Budgets {
         })
     }
 
-    /// Returns the budgets that select a pod.
     fn selecting(&self, namespace: &str, pod: &Pod) -> impl Iterator<Item = &KnownBudget> {
         self.0.values().filter(move |known| {
             let selector = known.selector.as_ref();

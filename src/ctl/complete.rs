@@ -175,7 +175,6 @@ struct TypedLine {
 }
 
 impl TypedLine {
-    /// Reads the command line from this process's arguments.
     fn read() -> Self {
         let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
         Self::new(&words.collect::<Vec<_>>(), |name| std::env::var(name).ok())

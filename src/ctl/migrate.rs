@@ -38,7 +38,6 @@ use crate::cli::ctl::MigrateArgs;
 use crate::core::SetKind;
 use crate::index::SetKey;
 
-/// Purpose of a migration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     /// `ctl migrate`: yurt-ds continues to roll out the new DaemonSet.

@@ -38,7 +38,6 @@ use row::PlanRow;
 
 pub(crate) use row::FIELDS;
 
-/// Plans a rollout and prints the result.
 pub(super) async fn plan(
     context: &Context,
     args: &PlanArgs,

@@ -32,7 +32,6 @@ pub(super) const NODES_UNKNOWN: &str = "node readiness is not known, because you
 /// State of a managed DaemonSet that is known without nodes.
 #[derive(Clone, Debug)]
 pub(super) struct ReportedRollout {
-    /// Namespace, name and kind.
     pub(super) key: SetKey,
     /// Settings; `None` if they are invalid.
     pub(super) strategy: Option<Strategy>,
@@ -60,7 +59,6 @@ pub(super) struct ReportedRollout {
     pub(super) is_of_kruise: bool,
     /// Sentence about resources other than nodes that the caller may not read; `None` if there are none.
     pub(super) unread: Option<String>,
-    /// Current time.
     pub(super) now: Timestamp,
 }
 
@@ -69,7 +67,6 @@ pub(super) struct ReportedRollout {
 pub(super) struct ReportedPhase {
     /// Name of the phase; [`UNKNOWN`] if the controller has not reported on the current revision.
     pub(super) word: &'static str,
-    /// Exit code.
     code: Code,
     /// Sentence about the phase.
     pub(super) message: String,
@@ -80,7 +77,6 @@ pub(super) struct ReportedPhase {
 /// Numbers of pods of a DaemonSet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct PodCounts {
-    /// Number of all pods.
     pub(super) pods: usize,
     /// Number of pods of the current revision.
     pub(super) current: usize,

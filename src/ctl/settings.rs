@@ -56,7 +56,6 @@ struct ValueRow {
     message: Option<String>,
 }
 
-/// Settings of a DaemonSet.
 #[derive(Clone, Debug, Serialize)]
 struct SettingsAnswer {
     #[serde(serialize_with = "api_version")]

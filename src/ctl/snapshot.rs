@@ -23,7 +23,6 @@ use crate::k8s::Condition;
 /// Evaluated state of a DaemonSet.
 #[derive(Clone, Debug)]
 pub(super) struct RolloutSnapshot {
-    /// Namespace, name and kind.
     pub(super) key: SetKey,
     /// Settings. Invalid ones are replaced by defaults and a pause.
     pub(super) strategy: Strategy,
@@ -33,7 +32,6 @@ pub(super) struct RolloutSnapshot {
     pub(super) notes: Vec<Note>,
     /// State of nodes and pods.
     pub(super) fleet: Fleet,
-    /// Result of `decide`.
     pub(super) plan: Plan,
     /// Conditions from the controller.
     pub(super) conditions: Vec<Condition>,
@@ -47,7 +45,6 @@ pub(super) struct RolloutSnapshot {
     pub(super) unread: Option<String>,
     /// Time of the first read. A state that `ctl` found at this time may have begun earlier.
     pub(super) first_look: Timestamp,
-    /// Current time.
     pub(super) now: Timestamp,
 }
 

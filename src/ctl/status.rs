@@ -42,7 +42,6 @@ const FIT: usize = 8;
 /// Minimum interval between progress lines on an output that is not a terminal.
 const TELL: Duration = Duration::from_secs(5);
 
-/// Shows the state of rollouts.
 pub(super) async fn status(
     context: &Context,
     args: &StatusArgs,

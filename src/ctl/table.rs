@@ -9,7 +9,6 @@ use crate::core::foreign::{TEXT, cut};
 /// Style of a cell on a terminal with colour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum CellStyle {
-    /// No style.
     #[default]
     Plain,
     /// The state is good.
@@ -78,7 +77,6 @@ impl CellStyle {
     }
 }
 
-/// A table.
 #[derive(Debug, Default)]
 pub(super) struct Table {
     rows: Vec<Vec<(String, CellStyle)>>,

@@ -68,9 +68,7 @@ struct UndoAnswer {
     /// Kind of the DaemonSet, serialized as its API version.
     #[serde(serialize_with = "api_version")]
     kind: SetKind,
-    /// Namespace of the DaemonSet.
     namespace: String,
-    /// Name of the DaemonSet.
     name: String,
     /// True if the template was written.
     changed: bool,
@@ -112,7 +110,6 @@ struct RevisionRow {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ImageChange {
-    /// Name of the container.
     container: String,
     /// Image before; `null` if the container is new.
     from: Option<String>,

@@ -5,8 +5,8 @@
 //! load ──LIST──► Index ◄──WATCH── changed
 //! ```
 //!
-//! Pods are listed before revisions, so the list of revisions has the revision of each listed pod. A watch that reaches its timeout
-//! resumes where it ended. If it ends for another reason, everything is loaded again.
+//! Pods are listed before revisions, so no listed pod has a revision that is newer than the listed ones. A watch that reaches its
+//! timeout resumes where it ended. If it ends for another reason, everything is loaded again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -47,11 +47,8 @@ const SHORTEST: Duration = Duration::from_secs(30);
 /// DaemonSets that a command reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ListScope {
-    /// A single DaemonSet.
     One(SetKey),
-    /// DaemonSets of one namespace.
     Namespace(String),
-    /// All DaemonSets.
     Everywhere,
 }
 
@@ -82,7 +79,6 @@ pub(super) struct ClusterView {
     watches: Mutex<SelectAll<BoxStream<'static, ListedChange>>>,
 }
 
-/// A listed DaemonSet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ListedDaemonSet {
     /// True if it is being deleted.
@@ -636,7 +632,6 @@ fn try_one_namespace(error: CliError) -> CliError {
     }
 }
 
-/// Returns the resource version of an event.
 fn version<K: Resource>(event: &WatchEvent<K>) -> Option<String> {
     match event {
         WatchEvent::Added(object) | WatchEvent::Modified(object) | WatchEvent::Deleted(object) => {

@@ -128,7 +128,6 @@ pub(super) fn domains(snapshot: &RolloutSnapshot) -> Vec<DomainRow> {
     named.collect()
 }
 
-/// Renders a table of failure domains.
 pub(super) fn domain_table(rows: &[DomainRow], colour: bool) -> String {
     let mut table = Table::new(&["DOMAIN", "NODES", "DONE", "IN FLIGHT", "TURN"]);
     for row in rows {

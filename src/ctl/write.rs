@@ -31,7 +31,6 @@ pub(super) enum Annotation {
     Kept(String),
     /// The annotation is written.
     Set {
-        /// New value.
         value: String,
         /// Message for the caller after the write.
         message: String,

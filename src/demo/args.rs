@@ -12,7 +12,6 @@ use crate::sim::kubelet::Behaviour;
 const NODES: u32 = 200;
 
 impl Story {
-    /// Returns the scenario of the story.
     pub(super) fn scenario(self) -> Scenario {
         match self {
             Self::Offline => scenario::three_nodes(),

@@ -26,7 +26,6 @@ pub(super) enum Cell {
     Owner,
     /// The node returned a moment ago.
     Settling,
-    /// The node is offline.
     Offline,
     /// The node failed because of the new image.
     Failed,

@@ -57,7 +57,6 @@ pub(super) struct MonitorRecord {
 /// Pod as the monitor observed it.
 #[derive(Clone, Debug)]
 pub(super) struct MonitoredPod {
-    /// Name of the pod.
     pub(super) name: String,
     /// True if the pod has the new image.
     pub(super) new: bool,
@@ -153,7 +152,6 @@ impl Monitor {
         }
     }
 
-    /// Returns the observations so far.
     pub(super) fn record(&self) -> MutexGuard<'_, MonitorRecord> {
         lock(&self.record)
     }

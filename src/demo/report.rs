@@ -214,7 +214,6 @@ impl std::fmt::Display for Time {
 }
 
 impl Time {
-    /// Returns the time in seconds.
     fn seconds(self) -> f64 {
         Duration::from(self).as_secs_f64()
     }

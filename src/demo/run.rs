@@ -281,7 +281,6 @@ impl DemoRun {
         shell.type_in(&typing.node, line, typing.aim)
     }
 
-    /// Returns all commands that were typed so far.
     pub(super) fn typed(&self) -> Vec<CommandRecord> {
         self.shell.as_ref().map(Shell::typed).unwrap_or_default()
     }
@@ -291,12 +290,10 @@ impl DemoRun {
         self.picture.look()
     }
 
-    /// Returns a copy of the monitor's observations.
     pub(super) fn record(&self) -> MonitorRecord {
         self.monitor.record().clone()
     }
 
-    /// Returns the current frame of the live view.
     pub(super) fn frame(&self) -> Frame {
         let record = self.monitor.record();
         let rollout = &self.scenario.rollout;

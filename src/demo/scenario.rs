@@ -14,7 +14,6 @@ use crate::sim::kubelet::Behaviour;
 /// Scenario of a play: the fleet, the DaemonSet and the steps.
 #[derive(Clone, Debug)]
 pub(super) struct Scenario {
-    /// Title line of the play.
     pub(super) title: String,
     /// Names of the nodes, in order.
     pub(super) nodes: Vec<String>,
@@ -81,7 +80,6 @@ pub(super) struct ScenarioStep {
 pub(super) enum ScenarioEvent {
     /// These nodes go offline.
     Leave(Vec<String>),
-    /// These nodes return.
     Return(Vec<String>),
     /// These nodes repeatedly go offline and return. The durations are the time online and the time offline.
     Flap(Vec<String>, Duration, Duration),
@@ -101,7 +99,6 @@ pub(super) enum ScenarioEvent {
 /// Command that a node owner types on the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct OwnerCommand {
-    /// Name of the node.
     pub(super) node: String,
     /// Command line. `{NODE}` stands for the name of the pod on node `NODE`.
     pub(super) line: String,

@@ -24,9 +24,7 @@ use crate::task::Task;
 pub(super) struct CommandRecord {
     /// Node on which the command was typed.
     pub(super) node: String,
-    /// Command line.
     pub(super) line: String,
-    /// Purpose of the command.
     pub(super) aim: CommandPurpose,
     /// Time at which the command started.
     pub(super) began: Duration,
@@ -150,7 +148,6 @@ impl Shell {
         news
     }
 
-    /// Returns true while a command is running.
     pub(super) fn is_busy(&self) -> bool {
         self.running.is_some()
     }

@@ -52,15 +52,11 @@ use crate::k8s::client::{CallError, Failure};
 /// Dependencies of the actions.
 #[derive(Clone)]
 pub(super) struct Setup {
-    /// Client of the API server.
     pub(super) client: Client,
     /// Pods of this node.
     pub(super) pod_cache: PodCache,
-    /// Connection state of the API server.
     pub(super) cloud: Cloud,
-    /// Name of this node.
     pub(super) node: String,
-    /// Source of time.
     pub(super) clock: Clock,
     /// Directory from which the kubelet reads static pods.
     pub(super) manifest_dir: PathBuf,

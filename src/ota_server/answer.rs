@@ -8,7 +8,6 @@ use http::StatusCode;
 /// Answer that is a text. `GET /pods` has another type of answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Answer {
-    /// HTTP status.
     pub(super) status: StatusCode,
     /// Text without a trailing newline.
     pub(super) text: String,

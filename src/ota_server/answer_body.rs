@@ -20,7 +20,6 @@ pub enum AnswerBody {
 }
 
 impl AnswerBody {
-    /// Creates a body with a text.
     pub(super) fn words(text: impl Into<Bytes>) -> Self {
         Self::Words(Full::new(text.into()))
     }

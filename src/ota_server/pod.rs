@@ -15,9 +15,7 @@ use crate::k8s::{Condition, Pod};
 /// Namespace and name of a pod, written `namespace/name`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct PodKey {
-    /// Namespace of the pod.
     pub(super) namespace: String,
-    /// Name of the pod.
     pub(super) name: String,
 }
 
@@ -76,9 +74,7 @@ const NEEDED: [&str; 8] = [
 /// Fields of a pod that decisions need.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PodDetails {
-    /// UID of the pod.
     pub(super) uid: String,
-    /// resourceVersion of the pod.
     pub(super) resource_version: String,
     /// Name of the node to which the pod is bound.
     pub(super) node: String,
@@ -117,7 +113,6 @@ impl PodDetails {
 }
 
 impl NodePod {
-    /// Returns namespace and name of the pod.
     pub(super) fn key(&self) -> &PodKey {
         &self.0.key
     }
@@ -165,7 +160,7 @@ impl NodePod {
         Arc::as_ptr(&self.0).addr()
     }
 
-    /// Returns the owner reference with `controller: true`.
+    /// Returns the owner with `controller: true`; `None` if there is none.
     pub(super) fn controller(&self) -> Option<&OwnerReference> {
         let owner = self.0.facts.owner.as_ref();
         owner.filter(|owner| owner.controller == Some(true))

@@ -37,13 +37,12 @@ pub(super) fn words(answer: &Answer) -> Reply {
     reply
 }
 
-/// Returns a JSON response.
 pub(super) fn json(value: &serde_json::Value) -> Reply {
     let text = foreign::json(&value.to_string()).into_owned();
     plain(StatusCode::OK, JSON, text)
 }
 
-/// Returns a text response with a content type.
+/// Returns a text response that no cache may store.
 pub(super) fn plain(status: StatusCode, kind: &'static str, text: String) -> Reply {
     let mut reply = Response::new(AnswerBody::words(text));
     *reply.status_mut() = status;

@@ -32,7 +32,6 @@ pub(super) enum Route {
 /// Reason for which a request has no route.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Reject {
-    /// The path is unknown.
     NotFound,
     /// The path exists, but supports only these methods.
     Method(&'static str),
@@ -41,7 +40,6 @@ pub(super) enum Reject {
 }
 
 impl Reject {
-    /// Returns the HTTP status.
     pub(super) fn status(&self) -> StatusCode {
         match self {
             Self::NotFound => StatusCode::NOT_FOUND,

@@ -43,9 +43,7 @@ const LAST_WRITE: Duration = Duration::from_secs(3);
 /// Store on disk for the pods of one node.
 #[derive(Clone)]
 pub(super) struct StateStore {
-    /// Directory of the state file.
     pub(super) directory: PathBuf,
-    /// Name of the node.
     pub(super) node: String,
     /// Cache of the pods that are saved.
     pub(super) pod_cache: PodCache,

@@ -49,15 +49,11 @@ const PATH: &str = "/api/v1/pods";
 
 /// Dependencies of the watch.
 pub(super) struct NodeWatch {
-    /// Client of the API server.
     pub(super) client: Client,
-    /// Name of this node.
     pub(super) node: String,
-    /// Cache of the pods.
     pub(super) pod_cache: PodCache,
     /// Time of the last confirmation by the API server.
     pub(super) last_sync: LastSync,
-    /// Connection state of the API server.
     pub(super) cloud: Cloud,
 }
 

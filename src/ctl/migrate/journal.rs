@@ -28,7 +28,6 @@ const EJECT: &str = "eject";
 pub(super) struct Journal {
     /// UID of the old DaemonSet.
     pub(super) from: String,
-    /// Purpose of the migration.
     pub(super) purpose: Purpose,
     /// True if the migration created `object` paused. It removes this pause at its end.
     pub(super) held: bool,

@@ -111,7 +111,6 @@ pub(super) fn unreadable(source: &SetKey, error: &serde_json::Error) -> String {
     not_migrated(source, &format!("it cannot be decoded: {error}."))
 }
 
-/// Says that the settings are invalid.
 pub(super) fn invalid(source: &SetKey, invalid: &Invalid) -> String {
     let why = format!("its settings are invalid: {invalid}. Correct or remove them first.");
     not_migrated(source, &why)

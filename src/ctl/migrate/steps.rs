@@ -357,7 +357,6 @@ impl<'a> Migration<'a> {
         Ok(())
     }
 
-    /// Creates the new DaemonSet.
     pub(super) async fn create(&self, journal: &Journal) -> Result<Value, CliError> {
         let access = &self.context.access;
         let doing = format!("create DaemonSet {}", self.target);

@@ -20,7 +20,7 @@ const COMMON: [&str; 4] = [
 /// A DaemonSet translated to the other kind.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Translation {
-    /// Manifest of the DaemonSet.
+    /// Manifest of the translated DaemonSet.
     pub(super) object: Value,
     /// Sentences about settings that moved to another field or annotation: "OLD: VALUE becomes NEW: VALUE".
     pub(super) moved: Vec<String>,

@@ -24,14 +24,11 @@ pub(super) enum NodeAct {
     ImagePull,
 }
 
-/// Result of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ActOutcome {
-    /// Exit code.
     pub(super) code: Code,
     /// Result in one word.
     pub(super) word: &'static str,
-    /// Message for the user.
     pub(super) message: String,
     /// New pod, or the pod whose images were pulled.
     pub(super) pod: Option<NodePodRow>,

@@ -102,7 +102,6 @@ impl Pods {
 /// Response to a POST.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ActReply {
-    /// HTTP status.
     pub(super) status: StatusCode,
     /// Response body, on one line.
     pub(super) text: String,
@@ -111,7 +110,6 @@ pub(super) struct ActReply {
 }
 
 impl ActReply {
-    /// Reads a response to a POST.
     pub(super) fn read(response: &Response<Bytes>) -> Self {
         Self {
             status: response.status(),

@@ -40,7 +40,6 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 /// Function that opens a new connection.
 pub type Connector = Arc<dyn Fn() -> BoxFuture<'static, io::Result<Box<dyn Stream>>> + Send + Sync>;
 
-/// Returns a connector for TCP.
 pub(super) fn tcp(host: String, port: u16) -> Connector {
     Arc::new(move || {
         let host = host.clone();
@@ -52,7 +51,6 @@ pub(super) fn tcp(host: String, port: u16) -> Connector {
     })
 }
 
-/// Returns a connector for a Unix socket.
 pub(super) fn unix(path: PathBuf) -> Connector {
     Arc::new(move || {
         let path = path.clone();
@@ -77,7 +75,7 @@ fn explained(error: io::Error, path: &Path) -> io::Error {
     io::Error::new(error.kind(), text)
 }
 
-/// Returns the users that may connect, according to the permissions of the socket. If its directory is not readable, returns the
+/// Returns the users that may connect, according to the permissions of the socket. If a directory hides the socket, uses the
 /// permissions of that directory.
 fn access(path: &Path) -> String {
     let mut visible = path.ancestors();

@@ -66,7 +66,7 @@ impl<'a, 'b> Follow<'a, 'b> {
         self.begun.elapsed()
     }
 
-    /// Returns the time since the request as text.
+    /// Returns the time since the request as text, such as `5m`.
     pub(super) fn after(&self) -> String {
         instant::seconds(self.passed().as_secs())
     }
@@ -102,7 +102,6 @@ impl<'a, 'b> Follow<'a, 'b> {
         Ok(FollowStep::Look)
     }
 
-    /// Shows the progress.
     pub(super) fn show(&mut self, step: &str, pods: &Pods) {
         if self.quiet {
             return;

@@ -20,7 +20,6 @@ use crate::ctl::table::{CellStyle, Table};
 /// First table column whose cells may have a reason after the state, as in "failed: …".
 const UPDATE: usize = 4;
 
-/// Shows the pods of the node.
 pub(super) async fn pods(
     client: &NodeClient,
     args: &PodsArgs,

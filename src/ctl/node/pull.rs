@@ -19,7 +19,6 @@ pub(super) struct AwaitedPull {
     before: Option<PulledImages>,
 }
 
-/// Progress of a pull.
 #[derive(Clone, Debug)]
 pub(super) enum PullProgress<'a> {
     /// The pull was requested.

@@ -29,14 +29,11 @@ pub(super) struct NodeServer {
 /// A TCP port or a Unix socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// A TCP port.
     Port {
         /// Host name or IP address.
         host: String,
-        /// Port number.
         port: u16,
     },
-    /// A Unix socket.
     Socket(PathBuf),
 }
 

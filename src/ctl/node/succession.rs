@@ -72,7 +72,6 @@ impl PodSuccession {
         self.revision.as_deref()
     }
 
-    /// Returns the stage of the replacement.
     pub(super) fn stage<'a>(&self, pods: &'a Pods) -> SuccessionStage<'a> {
         let new = pods.items.iter().filter(|pod| self.is_succeeded_by(pod));
         if let Some(new) = new.max_by_key(|pod| (&pod.metadata.creation_timestamp, pod.name())) {

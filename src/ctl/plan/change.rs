@@ -22,7 +22,6 @@ const RESTARTED: &str = "kubectl.kubernetes.io/restartedAt";
 /// Maximum length of an image reference in bytes. Its name has at most 255, its tag 128, and a digest 135.
 const LONGEST_IMAGE: usize = 600;
 
-/// Change to plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct PlannedChange {
     /// New values by annotation; `None` if the change removes the annotation.

@@ -100,7 +100,6 @@ pub(super) struct Measured {
 /// Rollout of the current revision, which is measured.
 #[derive(Clone, Debug)]
 pub(super) struct LastRollout {
-    /// Hash of the revision.
     pub(super) revision: Revision,
     /// Number of nodes that were updated at the same time.
     pub(super) width: usize,
@@ -152,7 +151,6 @@ impl Measured {
         }
     }
 
-    /// Returns the durations that a plan reports.
     pub(super) fn pace(&self) -> MeasuredPace {
         let starts = self.starts();
         MeasuredPace {

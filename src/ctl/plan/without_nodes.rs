@@ -29,7 +29,6 @@ pub(super) struct PlanWithoutNodes {
     to: Option<String>,
     /// Resources that the simulation needs and the caller may not read.
     unknown: Vec<&'static str>,
-    /// Number of pods of the DaemonSet.
     pods: usize,
     /// Number of pods whose revision is not `to`.
     outdated: usize,
@@ -70,7 +69,6 @@ impl PlanWithoutNodes {
         }
     }
 
-    /// Renders the answer as text.
     pub(super) fn text(&self) -> String {
         let revision = match &self.to {
             Some(hash) => format!("revision {hash}"),

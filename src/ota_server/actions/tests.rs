@@ -144,7 +144,6 @@ impl World {
         PodKey::new("default", name)
     }
 
-    /// Writes a condition of a pod.
     async fn set_condition(&self, key: &PodKey, condition: Value) {
         let patch = Patch::Strategic(json!({ "status": { "conditions": [condition] } }));
         let api = self.api::<core_v1::Pod>();

@@ -20,7 +20,6 @@ pub(super) struct Port {
 }
 
 impl Port {
-    /// Wraps a listener.
     pub(super) fn on(listener: TcpListener) -> Self {
         Self {
             listener,

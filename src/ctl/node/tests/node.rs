@@ -29,7 +29,6 @@ pub(super) struct Node(Arc<Mutex<State>>);
 
 /// Data of the server, and its responses.
 pub(super) struct State {
-    /// Pods on the node.
     pub(super) pods: Vec<Value>,
     /// Age of the data in seconds, as the server reports it.
     pub(super) age: Option<u64>,
@@ -51,7 +50,6 @@ pub(super) struct State {
 }
 
 impl Node {
-    /// Creates a node with the given pods.
     pub(super) fn with(pods: impl IntoIterator<Item = Value>) -> Self {
         Self(Arc::new(Mutex::new(State {
             pods: pods.into_iter().collect(),
@@ -274,7 +272,6 @@ pub(super) fn condition(
     pod
 }
 
-/// Moves the pod to another namespace.
 pub(super) fn of_namespace(mut pod: Value, namespace: &str) -> Value {
     pod["metadata"]["namespace"] = json!(namespace);
     pod
@@ -285,7 +282,7 @@ pub(super) fn deleting(mut pod: Value) -> Value {
     pod
 }
 
-/// Sets the revision of the pod.
+/// Sets the revision of the pod, and reports it as up to date.
 pub(super) fn revision(mut pod: Value, hash: &str) -> Value {
     pod["metadata"]["labels"]["controller-revision-hash"] = json!(hash);
     condition(

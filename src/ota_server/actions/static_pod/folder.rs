@@ -40,7 +40,6 @@ pub(super) struct ManifestFolder {
 /// Pod that the kubelet should create from a replaced manifest.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Pending {
-    /// Namespace of the pod.
     pub(super) namespace: String,
     /// Name of the mirror pod.
     pub(super) pod: String,

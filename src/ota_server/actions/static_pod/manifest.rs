@@ -4,10 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// Manifest of one static pod.
 #[derive(Clone, Debug)]
 pub(super) struct Manifest {
-    /// Namespace of the pod.
     pub(super) namespace: String,
     /// Name of the pod, without the name of the node.
     pub(super) name: String,

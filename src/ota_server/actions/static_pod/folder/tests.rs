@@ -33,7 +33,6 @@ struct Manifests {
 }
 
 impl Manifests {
-    /// Creates a folder with these files.
     fn with(files: &[(&str, &str)]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         for (name, text) in files {
