@@ -175,7 +175,7 @@ struct RevisionHistory {
     current: Option<Revision>,
     /// Number of the revision that the DaemonSet's conditions recommend for a rollback.
     advised: Option<i64>,
-    /// Other revisions that the guard stopped, as far as the record has them.
+    /// Revisions other than the current one that the guard stopped, according to its record.
     stopped: Vec<Revision>,
     /// True if pods are still being updated to the current revision and its rollout is not stalled.
     is_under_way: bool,

@@ -23,7 +23,7 @@ const OTHER: &str = "edge-2";
 /// Time that a node needs to pull the new image. During it, the node should not be without a pod, so it pulls in advance.
 const PULL: Duration = seconds(12);
 
-/// Returns the OTA play: a new version is released, and one of three node owners confirms the upgrade.
+/// Returns the OTA play: a new image is released, and one of three node owners confirms the upgrade.
 pub(super) fn story() -> Scenario {
     let new = Behaviour {
         pull: PULL,

@@ -113,7 +113,7 @@ pub(super) enum CommandPurpose {
     Read,
     /// List the available upgrades.
     Ask,
-    /// Pull the images of a new version in advance.
+    /// Pull the images of a new revision in advance.
     Pull,
     /// Name a pod of another node by mistake. The command must be rejected.
     Slip,

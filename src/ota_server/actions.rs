@@ -100,7 +100,7 @@ impl Actions {
             .unwrap_or_else(|refusal| refusal)
     }
 
-    /// Requests a pull of the images of a pod's new version.
+    /// Requests a pull of the images of a pod's newer revision.
     pub(super) async fn image_pull(&self, key: &PodKey) -> Answer {
         self.request_pull(key)
             .await

@@ -18,7 +18,7 @@ pub(super) struct EjectCandidate {
     pub(super) old: OldNodes,
 }
 
-/// Numbers of nodes whose pods the native RollingUpdate would replace at once.
+/// Numbers of nodes whose pods the native RollingUpdate would replace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct OldNodes {
     /// Number of nodes with an outdated pod that is not terminating.

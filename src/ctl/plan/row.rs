@@ -28,14 +28,14 @@ Fields of -o json and -o yaml (fields may be added, but not renamed; null if unk
   without nodes   kind, namespace, name, change, from, to, unknown (nodes), pods, outdated (of another revision than to),
                   message; nothing is predicted, and the exit code is 7";
 
-/// Gap between the starts of two steps after which a new batch begins, even if no pod of the old batch is Ready.
+/// Gap between the starts of two steps after which a new batch begins if no pod of the old batch becomes Ready.
 const PAUSE: SignedDuration = SignedDuration::from_secs(1);
 
 /// Simulated rollout.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct PlanRow {
-    /// Kind of the DaemonSet, as API version.
+    /// Kind of the DaemonSet, serialized as its API version.
     #[serde(serialize_with = "api_version")]
     pub(super) kind: SetKind,
     pub(super) namespace: String,

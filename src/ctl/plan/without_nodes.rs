@@ -16,7 +16,7 @@ use crate::index::SetKey;
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct PlanWithoutNodes {
-    /// Kind of the DaemonSet, as API version.
+    /// Kind of the DaemonSet, serialized as its API version.
     #[serde(serialize_with = "api_version")]
     kind: SetKind,
     namespace: String,

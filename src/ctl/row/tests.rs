@@ -658,7 +658,8 @@ fn a_node_whose_wave_is_full_is_told_of_that_wave() {
         next.ends_with("the wave in the annotation apps.openyurt.io/waves."),
         "{next}"
     );
-    // Now max-unavailable allows only one of all nodes. So this budget is used up, and so is the budget of the wave.
+    // Now max-unavailable allows only one of all nodes. So the budget of the DaemonSet is used up, and so is the budget of the
+    // wave.
     let (because, next) = said(Some(IntOrPercent::Number(1)), 1);
     assert!(because.ends_with(": 1 of 1 used"), "{because}");
     assert!(

@@ -133,7 +133,7 @@ async fn a_revision_that_kubernetes_makes_itself_ends_the_migration_and_keeps_th
     let error = cluster.fails("migrate web --to native").await;
     assert_eq!(error.code, Code::Failed, "{error}");
     drop(guard);
-    // Change the revisions in the journal so that they differ from those of Kubernetes.
+    // Change the revisions in the journal so that they are not in Kubernetes' form.
     let mut journal = cluster.journal().await.unwrap();
     let data = journal.data.as_mut().unwrap();
     for item in data.0["items"].as_array_mut().unwrap() {
