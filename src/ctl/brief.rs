@@ -1,5 +1,4 @@
-//! Report on one DaemonSet that fits on a screen of 80 columns and 24 lines: a headline, a line of numbers, groups of nodes, and
-//! next steps.
+//! Report on one DaemonSet for a screen of 80 columns and 24 lines: a headline, a line of numbers, groups of nodes, and next steps.
 
 use super::row::{NodeRow, SetRow};
 use super::table::CellStyle;

@@ -244,7 +244,8 @@ fn apply(
     let hash = to.map_or(PLANNED, Revision::as_str);
     let name = to.and_then(|to| view.index.revision_name(&uid, to));
     let name = name.map_or_else(|| format!("{}-{PLANNED}", key.name), str::to_owned);
-    // Keep the creation time of a restored revision. It marks the rollout as a rollback, which may skip the proof of the revision.
+    // Keep the creation time of a restored revision. It marks the rollout as a rollback, which needs no proof that the revision
+    // works.
     let same = known.iter().find(|known| Some(&known.hash) == to);
     let made = same.and_then(|known| known.made).unwrap_or(now);
     let revision = json!({

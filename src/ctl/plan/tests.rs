@@ -230,8 +230,8 @@ async fn an_update_in_place_is_planned_as_one() {
     assert_eq!(manners(&plan), ["delete"; 3], "{plan}");
 }
 
-/// Found by a reader of the documentation: the plan of a rollback kept nodes on the old revision because of `partition`, and waited
-/// for a proof of a revision that had been rolled out before.
+/// Found by a reader of the documentation: the plan of a rollback kept nodes on the old revision because of `partition`. It also
+/// waited for a proof that the restored revision works, although that revision had been rolled out before.
 #[tokio::test(start_paused = true)]
 async fn a_way_back_is_planned_as_one() {
     let world = CtlWorld::with_nodes(4).await;
