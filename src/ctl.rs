@@ -12,7 +12,7 @@
 //! - `pause`, `resume`, `approve` and `start-now` set one annotation or field.
 //! - `undo` restores a pod template.
 //! - `eject` returns a DaemonSet to Kubernetes.
-//! - `migrate` replaces a DaemonSet by one of the other kind.
+//! - `migrate` converts a native DaemonSet to an Advanced one, or the reverse.
 //!
 //! On a node, [`node`] sends requests to the node's own server instead, and needs no access to the cluster.
 

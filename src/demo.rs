@@ -1,12 +1,12 @@
-//! `yurt-ds sim`: plays rollouts on the embedded cluster with the real controller, either as a live view or for scripts.
+//! `yurt-ds sim`: plays rollouts on the embedded cluster with the real controller, as a live view or for scripts.
 //!
 //! ```text
 //! args ─► scenario ─► run (world + steps) ─► monitor ─► summary ─► report
 //!                              └─ picture ─► frame ─► screen   (drawn during the play)
 //! ```
 //!
-//! Time is virtual. Between two frames the thread sleeps while virtual time stands still, so the speed of a play doesn't affect
-//! its results.
+//! Time is virtual. Between two frames, the thread sleeps while virtual time is stopped. So the speed of a play doesn't affect its
+//! results.
 
 pub mod agents;
 mod args;
@@ -46,7 +46,7 @@ use crate::sim::dice::mix;
 const FRAME: Duration = Duration::from_millis(500);
 /// Virtual time between two progress lines, for output that is not a terminal.
 const LINE: Duration = Duration::from_secs(15);
-/// Virtual time without a change after which the play continues at a higher speed.
+/// Virtual time without a change after which the play runs at a higher speed.
 const DULL: Duration = Duration::from_secs(35);
 /// Exit code for invalid flags.
 const USAGE: u8 = 2;
@@ -81,7 +81,7 @@ pub async fn run(args: SimArgs, shutdown: Shutdown) -> Result<ExitCode> {
     }
 }
 
-/// Returns the DaemonSet of the play with offline nodes, with the image that it has before the change.
+/// Returns the DaemonSet of the play with offline nodes, before its image changes.
 pub(crate) fn first_daemonset() -> serde_json::Value {
     scenario::three_nodes().rollout.object()
 }
@@ -89,9 +89,9 @@ pub(crate) fn first_daemonset() -> serde_json::Value {
 /// Speed at which virtual time advances.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Pace {
-    /// As fast as possible.
+    /// As fast as the machine allows.
     Unpaced,
-    /// This number of virtual seconds per real second.
+    /// Number of virtual seconds per real second.
     Times(f64),
     /// Real time instead of virtual time.
     Real,
@@ -105,21 +105,21 @@ struct Document<'a> {
     plays: &'a [DemoReport],
 }
 
-/// Creates a runtime. Unless it runs in real time, its time is paused from the start.
+/// Creates a runtime. Except in real time, its time is paused from the start.
 ///
-/// Timers are rounded to milliseconds since the runtime's start. If time were paused later, each run would differ.
+/// Timers are rounded to milliseconds since the runtime's start. If time were paused later, no two runs would be equal.
 fn own_runtime(real_time: bool) -> std::io::Result<Runtime> {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     builder.enable_all().start_paused(!real_time).build()
 }
 
-/// Runs the plays in a separate thread with its own runtime, because that runtime's time is virtual.
+/// Runs the plays in a thread of their own, because its runtime has virtual time.
 async fn in_own_time(args: PlayArgs, shutdown: Shutdown) -> Result<ExitCode> {
     let (ended, end) = tokio::sync::oneshot::channel();
     std::thread::spawn(move || {
         let runtime = own_runtime(args.real_time).context("cannot start the runtime");
         let code = runtime.and_then(|runtime| runtime.block_on(show(&args, shutdown)));
-        // Ignore the error: the receiver is dropped if the caller no longer waits.
+        // Ignore the error: it means that the caller no longer waits.
         let _ = ended.send(code);
     });
     end.await.context("the simulation ended early")?
@@ -168,14 +168,14 @@ async fn show(args: &PlayArgs, shutdown: Shutdown) -> Result<ExitCode> {
     })
 }
 
-/// Returns a random seed with at most five digits, so that it is easy to type.
+/// Returns a random seed with at most five digits, which is easy to type.
 fn any_seed() -> u64 {
     let nanoseconds = Clock::System.now().as_nanosecond();
     mix(u64::try_from(nanoseconds).unwrap_or_default()) % 100_000
 }
 
-/// Returns the scenarios that the flags select: a custom fleet, or one story. The default is both stories, then the same fleet with
-/// yurt-ds and with the native controller.
+/// Returns the scenarios that the flags select: a custom fleet, or one story. The default is both stories, followed by the same
+/// fleet with yurt-ds and with the native controller.
 fn scenarios(args: &PlayArgs, seed: u64) -> Result<Vec<Scenario>, String> {
     let fleet = args.fleet(seed)?;
     if let Some(story) = args.story {
@@ -230,7 +230,7 @@ impl StoryPlayer<'_> {
         }
     }
 
-    /// Plays a scenario to its end; returns `None` if it is interrupted.
+    /// Plays a scenario to its end. Returns `None` if it is interrupted.
     async fn play(&mut self, scenario: Scenario, seed: u64) -> Result<Option<DemoReport>> {
         let pace = self.pace(&scenario);
         let live = self.screen.as_ref().is_some_and(DemoScreen::is_live);
@@ -242,7 +242,7 @@ impl StoryPlayer<'_> {
             self.print("\n");
             self.draw_over(&format!(" {}: starting …\n", scenario.title));
         }
-        // Without a live view, the timeline was already printed line by line, so the report omits it.
+        // Without a live view, the timeline has already been printed, so the report omits it.
         let in_full = scenario.in_full && live;
         let Some(report) = self.perform(scenario, seed, pace).await? else {
             return Ok(None);
@@ -304,14 +304,14 @@ impl StoryPlayer<'_> {
     }
 }
 
-/// Output of the current play that was already printed.
+/// Output that was already printed for the current play.
 #[derive(Default)]
 struct PrintedSoFar {
     lines: usize,
     next: Duration,
 }
 
-/// Returns the real time, which also advances while virtual time is paused.
+/// Returns the real time, which advances even while virtual time is paused.
 #[expect(
     clippy::disallowed_methods,
     reason = "pictures are paced by real time while virtual time stands still"
@@ -320,7 +320,7 @@ fn wall_clock() -> std::time::Instant {
     std::time::Instant::now()
 }
 
-/// Sleeps for the real duration of a frame. This blocks the whole runtime, so virtual time stands still.
+/// Sleeps for the real duration of a frame. This blocks the runtime, so virtual time does not advance.
 fn wait(pace: Pace, quiet: Duration, began: std::time::Instant) {
     if let Pace::Times(speed) = pace {
         let speed = if quiet > DULL { speed * 6.0 } else { speed };

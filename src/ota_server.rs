@@ -7,8 +7,8 @@
 //!                           (upgrade, imagepull)
 //! ```
 //!
-//! Reads are answered from the cache and work without the cloud. Requests for pods that are not on this node are rejected from
-//! the cache. Only a request that could succeed reaches the API server.
+//! The agent answers reads from its cache, so they work without the cloud. It also uses the cache to reject requests for pods of
+//! other nodes. Only a request that could succeed reaches the API server.
 
 mod actions;
 mod agent;
@@ -52,7 +52,7 @@ use crate::shutdown::Shutdown;
 /// Runs the agent until shutdown is requested.
 ///
 /// # Errors
-/// If the agent cannot start: no usable credentials, a port or socket in use, or an invalid name.
+/// Fails if there are no usable credentials, a port or socket is in use, or a name is invalid.
 pub async fn start(args: OtaServerArgs, shutdown: Shutdown) -> Result<()> {
     let source = Source {
         kubeconfig: args.kubeconfig.clone(),

@@ -12,7 +12,7 @@ use super::error::CliError;
 use crate::core::instant;
 use crate::k8s::client::{self, CallError, Failure, Role, Source};
 
-/// Timeout of a call. The user is waiting, and an API server that needs longer has a problem.
+/// Timeout of a call to the API server. The user is waiting, and a healthy API server answers sooner.
 pub(super) const CALL_DEADLINE: Duration = Duration::from_secs(30);
 /// Interval between reads of an object that another component is about to change.
 pub(super) const GLANCE: Duration = Duration::from_millis(500);
@@ -30,15 +30,15 @@ pub struct Access {
     pub origin: String,
     /// Namespace for names that were entered without a namespace.
     pub namespace: String,
-    /// True once the user has been text that the API server is slow, so that the message is printed only once.
+    /// True after the warning about a slow API server was printed. It is printed only once.
     pub is_warned: Arc<AtomicBool>,
 }
 
 impl Access {
-    /// Reads the kubeconfig. No request is sent.
+    /// Reads the kubeconfig. Sends no request.
     ///
     /// # Errors
-    /// Fails with the name of the kubeconfig if it is missing or invalid.
+    /// Returns an error that names the kubeconfig if it is missing or invalid.
     pub async fn connect(source: &Source) -> Result<Self, CliError> {
         let origin = origin(source);
         let unusable = |error: anyhow::Error| {
@@ -62,7 +62,7 @@ impl Access {
         })
     }
 
-    /// Returns the message that the API server has not answered for the given time.
+    /// Returns the message for an API server that has not answered for the time `passed`.
     pub(super) fn unanswered(&self, passed: Duration) -> String {
         format!(
             "The API server {} has not answered for {}.",
@@ -144,7 +144,7 @@ impl Access {
             .map_err(|error| self.explain(doing, &error))
     }
 
-    /// Explains an API error to the user.
+    /// Converts an error of the API server to an error for the user, with cause and next step.
     pub(super) fn explain(&self, doing: &str, error: &CallError) -> CliError {
         let (server, origin) = (&self.server, &self.origin);
         let unauthorized =
@@ -178,8 +178,8 @@ impl Access {
                      Renew them, or select others with --kubeconfig or --context."
                 ),
             ),
-            // Admission (a quota, a policy, a terminating namespace) rejected the request. Don't suggest more rights: they would
-            // not help.
+            // Admission (a quota, a policy, a terminating namespace) rejected the request. Don't suggest that the user ask for more
+            // rights: they would not help.
             Failure::Forbidden if is_by_admission(error) => (
                 Code::Failed,
                 format!("Cannot {doing}: the API server {server} rejects the request: {error}."),
@@ -221,16 +221,16 @@ fn is_by_conversion(error: &CallError) -> bool {
         .contains("conversion webhook for apps.kruise.io")
 }
 
-/// Returns true if admission rejected the request, whatever the caller's rights.
+/// Returns true if admission rejected the request. More rights would not help the caller.
 fn is_by_admission(error: &CallError) -> bool {
     error.refused_by_admission().is_some()
 }
 
-/// Returns the causes of an error without duplicates, and without the first one, which only says what was tried.
+/// Returns the distinct causes of an error. Skips the first of several causes.
 fn cause(error: &anyhow::Error) -> String {
     let mut causes: Vec<String> = error.chain().map(ToString::to_string).collect();
     if causes.len() > 1 {
-        causes.remove(0); // The first cause only repeats what was tried. The caller's message already says it.
+        causes.remove(0); // The caller's message already says what was tried.
     }
     let mut text = String::new();
     for cause in causes.iter().filter(|cause| !cause.is_empty()) {
@@ -243,7 +243,7 @@ fn cause(error: &anyhow::Error) -> String {
     text
 }
 
-/// Returns where kube finds address and credentials, for messages.
+/// Returns the file or environment that kube reads the API server's address and credentials from, for messages.
 fn origin(source: &Source) -> String {
     if let Some(path) = &source.kubeconfig {
         return format!("kubeconfig {}", path.display());

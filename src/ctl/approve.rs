@@ -1,4 +1,4 @@
-//! `ctl approve`: permits a wave to open, only for the revision that is being rolled out.
+//! `ctl approve`: allows a wave to open, for the current revision only.
 
 use super::code::Code;
 use super::context::Context;
@@ -15,7 +15,7 @@ use crate::core::settings::waves::WAVES;
 use crate::core::settings::{Approval, REST, Waves};
 use crate::index::SetKey;
 
-/// Approves a wave.
+/// Approves a wave for the current revision: updates the annotation `approved-waves`.
 pub(super) async fn approve(
     context: &Context,
     args: &ApproveArgs,
@@ -100,7 +100,7 @@ fn value(waves: &Waves, wave: &str, revision: &Revision) -> String {
 }
 
 fn message(look: &Look, wave: &str, revision: &Revision) -> String {
-    // Which waves are open is unknown if the caller may not list nodes.
+    // Without the right to list nodes, the caller cannot know which waves are open.
     let waves = match look {
         Look::Judged(snapshot) => snapshot.plan.waves.as_slice(),
         Look::Reported(_) => &[],
@@ -133,7 +133,7 @@ mod tests {
     use crate::ctl::tests::CtlWorld;
     use crate::ctl::{CliError, Code};
 
-    /// Waves of the tests. `canary` matches no nodes, and all nodes wait for an approval of `field`.
+    /// Waves for the tests: `canary` matches no nodes, and `field` matches all nodes and needs an approval.
     const WAVES: &str = "[{name: canary, selector: pool=canary, allowEmpty: true}, {name: field, selector: {}, approve: manual}]";
 
     #[tokio::test(start_paused = true)]

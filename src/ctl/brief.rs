@@ -1,5 +1,4 @@
-//! Report on one DaemonSet that fits on a screen of 80 columns and 24 lines: a headline, a line of numbers, groups of nodes, and
-//! next steps.
+//! Report on one DaemonSet for a screen of 80 columns and 24 lines: a headline, a line of numbers, groups of nodes, and next steps.
 
 use super::row::{NodeRow, SetRow};
 use super::table::CellStyle;
@@ -20,7 +19,7 @@ const GROUPS: usize = 5;
 const NAMED: usize = 3;
 /// Maximum number of notes.
 const NOTES: usize = 2;
-/// Maximum number of rows shown of a table of waves or failure domains.
+/// Maximum number of rows shown in a table of waves or failure domains.
 const ROWS: usize = 4;
 /// Label before the list of next steps.
 const LABEL: &str = "Next:";
@@ -31,7 +30,7 @@ const BAR: usize = 20;
 struct Group<'a> {
     verdict: &'static str,
     reason: Option<&'a str>,
-    /// Cause as text, the same for all nodes of the group.
+    /// Text of the cause, the same for all nodes of the group.
     cause: &'a str,
     urgency: Option<u8>,
     nodes: Vec<&'a str>,
@@ -183,7 +182,7 @@ impl<'a> Group<'a> {
     }
 }
 
-/// Returns as many names as fit in the line, and the number of the others.
+/// Returns the node names that fit into `room` columns, followed by the number of omitted nodes.
 fn names(nodes: &[&str], room: usize) -> String {
     let with = |count: usize| {
         let named = nodes[..count].join(", ");

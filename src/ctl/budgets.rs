@@ -1,7 +1,7 @@
 //! PodDisruptionBudgets: determines which pods Kubernetes would not evict now.
 //!
-//! The controller learns this by trying to evict pods. A command must not evict pods, so it reads the budgets instead. A caller
-//! without the right to read budgets gets an answer without them.
+//! The controller tries to evict pods and sees the result. `ctl` must not evict pods, so it reads the budgets instead. If the
+//! caller may not read budgets, they are ignored.
 
 use std::collections::BTreeMap;
 
@@ -20,14 +20,14 @@ use crate::core::selector::Selector;
 use crate::core::{Evictions, Fleet, Obstruction, Pod, Refusal};
 use crate::index::SetRecord;
 
-/// Type of the budget condition that says whether a disruption is allowed (Kubernetes).
+/// Kubernetes' type of the budget condition that reports if a disruption is allowed.
 const ALLOWED: &str = "DisruptionAllowed";
-/// Reason of the condition [`ALLOWED`] if Kubernetes cannot compute the budget (Kubernetes).
+/// Kubernetes' reason of the condition [`ALLOWED`] for a budget that it cannot compute.
 const SYNC_FAILED: &str = "SyncFailed";
-/// Policy that always allows evicting pods that are not Ready (Kubernetes).
+/// Kubernetes' eviction policy that always allows the eviction of pods that are not Ready.
 const ALWAYS_ALLOW: &str = "AlwaysAllow";
 
-/// Margin by which the reported duration of a blocked eviction stays below the limit.
+/// Without a report of the controller, the assumed duration of a blocked eviction stays below `BUDGET_PATIENCE` by this margin.
 const A_MOMENT: SignedDuration = SignedDuration::from_secs(1);
 
 /// Lists the budgets of a namespace, and returns the resource version of the list.
@@ -52,22 +52,20 @@ struct KnownBudget {
 }
 
 impl Budgets {
-    /// Adds or replaces a budget.
     pub(super) fn apply(&mut self, budget: PodDisruptionBudget) {
         let selector = selector(&budget);
         self.0
             .insert(key(&budget), KnownBudget { budget, selector });
     }
 
-    /// Removes a budget.
     pub(super) fn delete(&mut self, budget: &PodDisruptionBudget) {
         self.0.remove(&key(budget));
     }
 
-    /// Records in a DaemonSet which of its pods the budgets would protect from eviction at `now`.
+    /// Marks the pods of a DaemonSet that the budgets would protect from eviction at `now`.
     ///
-    /// `lasts` returns the time since which evictions are assumed to be rejected. Its argument is the time since which the budget
-    /// has allowed no disruption.
+    /// `lasts` returns the time since which evictions are assumed to be rejected. Its first argument is the time since which the
+    /// budget has allowed no disruption.
     pub(super) fn weigh(
         &self,
         namespace: &str,
@@ -133,7 +131,6 @@ impl Budgets {
         })
     }
 
-    /// Returns the budgets that select a pod.
     fn selecting(&self, namespace: &str, pod: &Pod) -> impl Iterator<Item = &KnownBudget> {
         self.0.values().filter(move |known| {
             let selector = known.selector.as_ref();
@@ -142,8 +139,8 @@ impl Budgets {
         })
     }
 
-    /// Returns why a pod could not be evicted now. The second value is the time since which the budget has allowed no disruption,
-    /// if known.
+    /// Returns the reason why a pod could not be evicted now, and the time since which the budget has allowed no disruption, if
+    /// known.
     fn refusal(&self, namespace: &str, pod: &Pod) -> Option<(Refusal, Option<Timestamp>)> {
         let found = self.selecting(namespace, pod).map(|known| &known.budget);
         let found: Vec<&PodDisruptionBudget> = found.collect();
@@ -170,11 +167,12 @@ impl Budgets {
     }
 }
 
-/// Returns the time since which evictions are assumed to be rejected, if the budget has allowed no disruption since `since`.
+/// Returns the time since which evictions are assumed to be rejected. `since` is the time since which the budget has allowed no
+/// disruption.
 ///
-/// A budget may have allowed none for days before the first eviction was tried, and only the controller knows when that was.
-/// `reported` is the time when the controller reported that the limit was exceeded. Without this report, the result stays within the
-/// limit. It is never earlier than the start of the rollout (`began`).
+/// The budget may have allowed no disruption for days before the controller tried the first eviction, and `ctl` doesn't know when
+/// that was. `reported` is the time when the controller reported blocked evictions, which it does after `BUDGET_PATIENCE`. Without
+/// this report, the assumed duration stays below `BUDGET_PATIENCE`, and does not begin before the rollout (`began`).
 pub(super) fn counts_since(
     reported: Option<Timestamp>,
     began: Option<Timestamp>,
@@ -182,7 +180,7 @@ pub(super) fn counts_since(
     now: Timestamp,
     obstruction: Obstruction,
 ) -> Timestamp {
-    // A budget with a mistake never allows evictions, so it is reported without waiting for the limit.
+    // A misconfigured budget never allows evictions, so the controller reports it immediately, not after `BUDGET_PATIENCE`.
     if obstruction.is_mistake() {
         return reported.unwrap_or_else(|| since.max(began.unwrap_or(Timestamp::MIN)));
     }
@@ -204,7 +202,7 @@ fn key(budget: &PodDisruptionBudget) -> (String, String) {
     )
 }
 
-/// Returns the selector of a budget; `None` without a selector or with an empty one, because such a budget affects no evictions.
+/// Returns the selector of a budget. `None` without a selector or with an empty one: the eviction API ignores such a budget.
 fn selector(budget: &PodDisruptionBudget) -> Option<Selector> {
     let selector = budget.spec.as_ref()?.selector.as_ref()?;
     let labels = selector.match_labels.iter().flatten().count();
@@ -215,7 +213,7 @@ fn selector(budget: &PodDisruptionBudget) -> Option<Selector> {
         .filter(|_| labels + expressions > 0)
 }
 
-/// Returns the reason why the budget would not allow to evict a pod, which is Ready if `ready` is true. `None` if it would.
+/// Returns the reason why the budget would block the eviction of a pod; `None` if it would not. `ready` is true for a Ready pod.
 fn obstruction(budget: &PodDisruptionBudget, ready: bool) -> Option<Obstruction> {
     let status = budget.status.as_ref();
     let policy = budget.spec.as_ref();
@@ -320,7 +318,8 @@ mod tests {
     fn a_refusal_has_lasted_too_long_when_the_controller_says_so_and_not_before() {
         let at = |second| Timestamp::from_second(second).unwrap();
         let now = at(100_000);
-        // The budget has allowed no disruption for a day, but no eviction was tried: the result is one second below the limit.
+        // The budget has allowed no disruption for a day, but the controller reported nothing: the assumed duration is one second
+        // below the limit.
         let exhausted = Obstruction::Exhausted;
         assert_eq!(
             counts_since(None, None, at(13_600), now, exhausted),

@@ -23,15 +23,15 @@ pub enum Code {
     Unreachable,
     /// No object has this name, or the DaemonSet is not managed.
     NotFound,
-    /// The command was refused: by the node's server, or because it would restart pods.
+    /// The request was refused: by the node's server, or because it would restart pods.
     Refused,
     /// The node has no contact with the cloud, so its server does not replace the pod.
     Disconnected,
-    /// The images of a new revision could not be pulled ahead.
+    /// The node could not pull the images of a new revision in advance.
     PullFailed,
     /// The rollout is incomplete, and no controller is running.
     Silent,
-    /// The revision or DaemonSet that the command waited for was replaced by another one.
+    /// Another revision or DaemonSet replaced the one that the command waited for.
     Superseded,
 }
 
@@ -125,7 +125,7 @@ impl Code {
         }
     }
 
-    /// Returns the severity of the code. A list of DaemonSets ends with the most severe code.
+    /// Returns the severity of the code. `status` of several DaemonSets exits with the most severe code.
     fn gravity(self) -> u8 {
         match self {
             Self::Complete => 0,

@@ -1,4 +1,4 @@
-//! Complete command line: that of [`crate::cli`], with `ctl`'s examples below `--help` and its completion of names.
+//! Complete command line: [`crate::cli`] with `ctl`'s examples in `--help` and completion of names.
 
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, Command, CommandFactory as _, Error};
@@ -51,7 +51,7 @@ fn with_names(argument: Arg) -> Arg {
     argument.add(ArgValueCompleter::new(names))
 }
 
-/// Returns the valid command that the user probably meant by an invalid one.
+/// Returns a valid command line that the user probably meant; `None` if there is no suggestion.
 ///
 /// `typed` has the words after the program name.
 pub fn meant(error: &Error, typed: &[String]) -> Option<String> {

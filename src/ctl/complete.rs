@@ -1,8 +1,7 @@
 //! Shell completion: current names of DaemonSets, nodes and pods.
 //!
-//! The shell calls this program, which completes verbs, flags and values with the engine of `clap_complete`. Names are read from
-//! the cluster that the flags on the command line select. The user is waiting, so a query that fails or takes too long yields no
-//! names.
+//! The shell runs this program, in which `clap_complete` completes verbs, flags and values. Names come from the cluster that the
+//! flags on the command line select. The user is waiting, so a query that fails or takes too long yields no names.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -27,9 +26,9 @@ use crate::core::settings::update_strategy::UPDATE_STRATEGY;
 use crate::k8s::client::Source;
 use crate::k8s::{AdvancedDaemonSet, DaemonSet, Node};
 
-/// Timeout of a query, because the user is waiting.
+/// Timeout of a query. The user is waiting.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Maximum number of names. More names would not help the user.
+/// Maximum number of names. A longer list would not help the user.
 const MOST: u32 = 500;
 /// Environment variable that a shell sets to request completions.
 pub(super) const ASKED: &str = "YURT_DS_COMPLETE";
@@ -63,8 +62,7 @@ pub(super) fn daemonsets(current: &OsStr) -> Vec<CompletionCandidate> {
     })
 }
 
-/// Returns namespace and name of every readable DaemonSet of a kind. The value is true if the DaemonSet has the annotation that
-/// makes it managed.
+/// Returns namespace and name of each DaemonSet of the kind `K` that the caller may read. The value is true for managed DaemonSets.
 async fn names<K>(
     access: &Access,
     namespace: Option<&str>,
@@ -94,7 +92,7 @@ where
     Some(found.items.into_iter().map(name).collect())
 }
 
-/// Returns the names to offer: with their namespace and, in the caller's namespace, also without.
+/// Returns the names to offer, in the form `namespace/name`. DaemonSets in the caller's namespace are also offered without it.
 ///
 /// If DaemonSets of both kinds have the same name, each is prefixed with its kind.
 fn offered(
@@ -177,7 +175,6 @@ struct TypedLine {
 }
 
 impl TypedLine {
-    /// Reads the command line from this process's arguments.
     fn read() -> Self {
         let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
         Self::new(&words.collect::<Vec<_>>(), |name| std::env::var(name).ok())

@@ -9,7 +9,8 @@ use crate::k8s::Condition;
 /// Time after its last Lease renewal during which a leader may still write conditions.
 const HANDING_OVER: SignedDuration = SignedDuration::from_secs(30);
 
-/// Returns true if one of the conditions changed later than a leader can write after its last Lease renewal (`since`).
+/// Returns true if a condition changed more than [`HANDING_OVER`] after `since`, the last renewal of the Lease. Only a controller
+/// without leader election can have written it.
 pub(super) fn wrote_after(conditions: &[Condition], since: Timestamp) -> bool {
     conditions.iter().any(|condition| {
         let at = condition.last_transition.as_ref().map(|time| time.0);

@@ -1,9 +1,9 @@
-//! What every `ctl` command needs to run.
+//! Context of a `ctl` command.
 
 use super::access::Access;
 use crate::clock::Clock;
 
-/// Everything that a `ctl` command needs to run.
+/// Access, namespace and clock that a `ctl` command uses.
 pub struct Context {
     /// Access to the cluster.
     pub access: Access,

@@ -1,4 +1,4 @@
-//! The two kinds of DaemonSets, native and Advanced: how users name them, and how they are requested.
+//! The two kinds of DaemonSets, native and Advanced: their names on the command line, and requests for them.
 
 use kube::api::{ApiResource, DynamicObject, ListParams};
 use kube::core::WatchEvent;
@@ -13,7 +13,7 @@ use crate::core::names::KRUISE_GROUP;
 use crate::index::SetKey;
 use crate::k8s::{AdvancedDaemonSet, DaemonSet, Listed};
 
-/// Parses the kind before a name, as kubectl does; `None` if the word is neither of the two kinds.
+/// Returns the kind that a word such as `ds` or `daemonsets.apps` names, as in kubectl; `None` if it names neither kind.
 pub(super) fn kind_of(word: &str) -> Option<SetKind> {
     let word = word.to_ascii_lowercase();
     let (name, group) = match word.split_once('.') {
@@ -40,7 +40,7 @@ pub(super) fn kind_of(word: &str) -> Option<SetKind> {
     }
 }
 
-/// Returns the name of a DaemonSet with its kind as prefix, so that it is unambiguous.
+/// Returns the name of a DaemonSet with its kind, as in `ds/shop/web`, so that it is unambiguous.
 pub(super) fn qualified_name(key: &SetKey) -> String {
     match key.kind {
         SetKind::Native => format!("ds/{key}"),
@@ -48,7 +48,7 @@ pub(super) fn qualified_name(key: &SetKey) -> String {
     }
 }
 
-/// Returns the API for DaemonSets of the given kind with all their fields.
+/// Returns an API for DaemonSets of the given kind that reads all their fields.
 pub(super) fn whole(client: &Client, key: &SetKey) -> Api<DynamicObject> {
     let kind = match key.kind {
         SetKind::Native => ApiResource::erase::<DaemonSet>(&()),
@@ -57,7 +57,7 @@ pub(super) fn whole(client: &Client, key: &SetKey) -> Api<DynamicObject> {
     Api::namespaced_with(client.clone(), &key.namespace, &kind)
 }
 
-/// Decodes a DaemonSet of either kind into the form that decisions are made from; `None` if it cannot be decoded.
+/// Decodes a DaemonSet of either kind into the common type; `None` if it cannot be decoded.
 pub(super) fn decode(kind: SetKind, whole: Value) -> Option<DaemonSet> {
     match kind {
         SetKind::Native => serde_json::from_value(whole).ok(),
@@ -121,7 +121,7 @@ pub(super) async fn list_advanced(
     Ok(found.await?.map(readable))
 }
 
-/// Returns true if the cluster serves Advanced DaemonSets. If the caller may not know, returns false.
+/// Returns true if the cluster serves Advanced DaemonSets, and false if the caller may not read that.
 pub(super) async fn is_advanced_served(access: &Access) -> bool {
     let version = SetKind::Advanced.api_version();
     let asked = access.client.list_api_group_resources(version);
@@ -146,7 +146,7 @@ pub(super) async fn list_native(
     ))
 }
 
-/// Returns the DaemonSets of a list. Those whose metadata cannot be decoded are left out.
+/// Returns the DaemonSets of a list, without the DaemonSets whose metadata cannot be decoded.
 fn readable<K: Into<DaemonSet>>(
     (sets, version): (Vec<Listed<K>>, String),
 ) -> (Vec<DaemonSet>, String) {
@@ -154,7 +154,7 @@ fn readable<K: Into<DaemonSet>>(
     (sets.map(Into::into).collect(), version)
 }
 
-/// Converts an event about a DaemonSet of either kind; `None` if its metadata cannot be decoded.
+/// Converts a watch event of either kind; `None` if the metadata of its DaemonSet cannot be decoded.
 pub(super) fn of_set<K: Into<DaemonSet>>(
     event: WatchEvent<Listed<K>>,
 ) -> Option<WatchEvent<DaemonSet>> {

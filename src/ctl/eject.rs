@@ -48,12 +48,12 @@ use crate::index::{OWN_CONDITIONS, SetKey};
 use crate::k8s::client::conditions::{patch_conditions, removal};
 use crate::k8s::client::{Failure, within};
 
-/// Number of attempts to write a DaemonSet that changes between the read and the write.
+/// Maximum number of attempts to write a DaemonSet that changes between the read and the write.
 const ATTEMPTS: usize = 5;
 /// Time for a running controller to react to a pause or to the hand-over.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Returns a DaemonSet to Kubernetes.
+/// Returns a DaemonSet of either kind to Kubernetes.
 pub(super) async fn eject(
     context: &Context,
     args: &EjectArgs,
@@ -95,7 +95,7 @@ pub(super) async fn eject(
     Ok(())
 }
 
-/// Returns a native DaemonSet to Kubernetes. The result is its state before that; `None` with `--dry-run`.
+/// Returns a native DaemonSet to Kubernetes. The result is the DaemonSet's state before the write; `None` with `--dry-run`.
 ///
 /// # Errors
 /// Fails with the reason for a refusal, before anything is changed.
@@ -147,7 +147,7 @@ impl EjectCandidate {
         let doing = format!("read DaemonSet {key}");
         let api = sets(context, key);
         let set = access.find(&doing, api.get(&key.name)).await?;
-        let set = set.unwrap_or_default(); // If the DaemonSet is missing, the next call returns the error for that.
+        let set = set.unwrap_or_default(); // For a missing DaemonSet, the next call returns the error.
         let (_, snapshot) = lookup::snapshot(access, key, now).await?;
         let settings = set.metadata.annotations.iter().flatten();
         let settings = settings.filter(|(key, _)| is_setting(key) || *key == ROLLED_BACK_FROM);
@@ -170,10 +170,10 @@ impl EjectCandidate {
         }
     }
 
-    /// Refuses if pods are outdated: with RollingUpdate, the native controller would replace all of them, on every node.
+    /// Refuses if pods are outdated: with RollingUpdate, the native controller would replace all of them.
     fn refuse_unfinished(&self) -> Result<(), CliError> {
         let is_over = self.old.known && self.old.nodes + self.old.ending == 0;
-        // Without OnDelete, Kubernetes already replaces outdated pods, and eject changes nothing about it.
+        // Without OnDelete, Kubernetes already replaces outdated pods, and `eject` does not change that.
         let acts_already = !self.is_on_delete() && !self.key.is_advanced();
         if acts_already || is_over {
             return Ok(());
@@ -210,7 +210,7 @@ impl EjectCandidate {
         self.await_until(context, paused).await.map(drop)
     }
 
-    /// Writes the DaemonSet as the native controller needs it; returns false if the DaemonSet has changed since it was read.
+    /// Writes the DaemonSet with RollingUpdate and without yurt-ds settings. Returns false if it has changed since it was read.
     async fn hand_over(&self, context: &Context) -> Result<bool, CliError> {
         let settings = self.settings.keys();
         let removed = settings.map(|key| remove(&["metadata", "annotations", key]));
@@ -242,7 +242,7 @@ impl EjectCandidate {
         }
     }
 
-    /// Checks that no tool has applied the removed settings again.
+    /// Returns an error if the removed settings exist again, for example because a GitOps tool applied the old manifest.
     async fn refuse_applied_again(&self, context: &Context) -> Result<(), CliError> {
         let set = self.read(context).await?.unwrap_or_default();
         let again = set.metadata.annotations.unwrap_or_default();
@@ -266,7 +266,7 @@ impl EjectCandidate {
         context.access.find(&doing, sets.get(&self.key.name)).await
     }
 
-    /// Ensures that the conditions of yurt-ds are removed. A running controller removes them; otherwise this command does.
+    /// Ensures that the conditions of yurt-ds are removed. If no controller removes them, this command does.
     async fn clean(&self, context: &Context) -> Result<String, CliError> {
         let announced = self.announced().count();
         if announced == 0 && !self.snapshot.is_reported() {
@@ -303,7 +303,7 @@ impl EjectCandidate {
             let call = context.access.client.request::<Value>(patch);
             match within(CALL_DEADLINE, call).await {
                 Ok(_) => {}
-                // Nothing to remove: the object was deleted, together with its conditions.
+                // The object was deleted, together with its conditions.
                 Err(error) if error.failure() == Failure::Gone => {}
                 Err(error) => return Err(missing(&error)),
             }
@@ -311,7 +311,7 @@ impl EjectCandidate {
         Ok(messages::released(announced, false))
     }
 
-    /// Returns the pods that still announce an upgrade to node owners (OTA).
+    /// Returns the pods with a condition that announces an upgrade to their node owners (OTA).
     fn announced(&self) -> impl Iterator<Item = &crate::core::Pod> {
         let pods = self.snapshot.fleet.nodes.iter().flat_map(|node| &node.pods);
         pods.filter(|pod| pod.need_upgrade.is_some() || pod.image_ready.is_some())
@@ -354,7 +354,7 @@ fn holds(set: &DaemonSet, kind: &str) -> bool {
     conditions(set).any(|condition| condition == (kind, "True"))
 }
 
-/// Returns true if the controller reports that it lacks the right to remove what it created.
+/// Returns true if the controller reports that it may not remove what it created.
 fn is_withheld(set: &DaemonSet) -> bool {
     let rolls = conditions(set).any(|(kind, _)| kind == ROLLOUT_COMPLETE);
     holds(set, REFUSED) && !rolls

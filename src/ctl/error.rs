@@ -1,4 +1,4 @@
-//! Error with which a `ctl` command ends.
+//! Error type of `ctl` commands.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Examples that the help of each verb ends with. All other documentation is in `docs/reference/cli.md`.
+//! Examples at the end of each verb's help. All other documentation is in `docs/reference/cli.md`.
 
 /// Line that refers to the full documentation.
 pub(super) const MORE: &str = "More: docs/reference/cli.md, or yurt-ds manifests man";

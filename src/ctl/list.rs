@@ -14,8 +14,8 @@ use super::error::CliError;
 /// Number of objects per page, as in Kubernetes' own clients.
 const PAGE: u32 = 500;
 
-/// Lists all objects page by page, and returns the resource version of the list. If the list expires in between, it is read again
-/// as a whole.
+/// Lists all objects page by page, and returns the resource version of the list. If the list expires between two pages, all objects
+/// are read again with one request.
 pub(super) async fn list<K>(
     access: &Access,
     doing: &str,
@@ -30,8 +30,8 @@ where
     follow(access, doing, api, params, first).await
 }
 
-/// Lists a kind that the cluster may not serve. `None` if it does not, or if `is_optional` is true and the caller may not list
-/// it.
+/// Lists a kind that the cluster may not serve. Returns `None` if the cluster does not serve it, or if `is_optional` is true and
+/// the caller may not list it.
 pub(super) async fn list_where_served<K>(
     access: &Access,
     doing: &str,
@@ -54,7 +54,7 @@ where
     }
 }
 
-/// Reads the pages after `found`. `None` means that the list has expired: it is then read again without pages.
+/// Reads the pages after `found`. If a page is `None`, the list has expired, and all objects are read again with one request.
 async fn follow<K>(
     access: &Access,
     doing: &str,

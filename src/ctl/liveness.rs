@@ -33,10 +33,10 @@ use crate::k8s::client::{CallError, Failure, within};
 use crate::k8s::object::Listed;
 use crate::task::Task;
 
-/// Age of the last Lease renewal after which the controller is assumed to have stopped: twelve times as long as a leader may go
-/// without renewing it.
+/// Age of the last Lease renewal after which the controller is assumed to have stopped. It is twelve times the interval in which a
+/// leader has to renew the Lease.
 const SILENCE: SignedDuration = SignedDuration::from_mins(3);
-/// Timeout of a read of the Lease. An API server that needs longer has a problem.
+/// Timeout of a read of the Lease. A healthy API server answers sooner.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// Interval between reads of the Lease for a waiting command.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
@@ -63,11 +63,11 @@ pub(super) enum ControllerLiveness {
         /// Namespace of the Lease.
         namespace: String,
     },
-    /// There is no Lease. A command waited for three minutes, and none of the rollout's next actions happened.
+    /// There is no Lease. A command waited for three minutes, and no controller took any of the rollout's next actions.
     Idle {
-        /// Time when the actions became the next ones.
+        /// Time since which the rollout's next actions have been the same.
         since: Timestamp,
-        /// Time since then.
+        /// Time passed since `since`.
         passed: SignedDuration,
     },
     /// There is no Lease: a controller never ran, or it runs without leader election.
@@ -97,7 +97,7 @@ impl ControllerLiveness {
         }
     }
 
-    /// Corrects the result for cases in which an old Lease does not matter.
+    /// Corrects the result in two cases in which an old Lease has no meaning.
     ///
     /// A controller without leader election does not renew the Lease, but it writes conditions. If Kruise's manager creates the
     /// pods, yurt-ds is not needed.
@@ -115,7 +115,7 @@ impl ControllerLiveness {
         }
     }
 
-    /// Returns a warning to show with a rollout that is not complete; `None` if there is no reason to warn.
+    /// Returns a warning for a rollout that is not complete; `None` if no warning is needed.
     pub(super) fn message(&self) -> Option<String> {
         match self {
             Self::Silent { namespace, .. } => Some(format!(
@@ -191,9 +191,9 @@ pub(super) async fn liveness_of(access: &Access, now: Timestamp) -> ControllerLi
     }
 }
 
-/// Returns true if Kruise's manager is running. It creates the pods of Advanced DaemonSets.
+/// Returns true if Kruise's manager is running, which creates the pods of Advanced DaemonSets.
 ///
-/// The result depends on one read and the clock, because the caller cannot wait. The controller reads the Lease twice instead and
+/// The result depends on one read and the clock, because the user is waiting. The controller reads the Lease twice instead and
 /// needs no clock.
 ///
 /// # Errors
@@ -223,7 +223,7 @@ fn renews(leases: &[Lease], now: Timestamp) -> bool {
         })
 }
 
-/// Returns the time of the last renewal; `None` if it is in the future by more than [`SILENCE`].
+/// Returns the time of the last renewal; `None` if it is at least [`SILENCE`] in the future.
 fn renewed(lease: &Lease, now: Timestamp) -> Option<Timestamp> {
     let at = lease.spec.as_ref()?.renew_time.as_ref()?.0;
     (at.duration_since(now) < SILENCE).then_some(at)
@@ -235,8 +235,8 @@ fn kinds_of(lease: &Lease) -> Kinds {
 
 /// Evaluates the controllers' Leases at `now`. There may be several installations.
 ///
-/// A tenant who can create Leases in one namespace could pretend that a controller is running there. So if there is a Lease in
-/// the manifests' namespace, Leases in other namespaces are ignored for the kinds that it serves.
+/// A tenant that may create Leases in one namespace could fake a running controller. So a Lease in the namespace of the manifests
+/// takes precedence: for the kinds that it serves, Leases in other namespaces are ignored.
 fn judge(leases: &[Lease], now: Timestamp) -> ControllerLiveness {
     let leases = leases.iter().filter(|lease| renewed(lease, now).is_some());
     let is_home = |lease: &Lease| lease.metadata.namespace.as_deref() == Some(HOME);
@@ -303,9 +303,9 @@ async fn leases(
     .await
 }
 
-/// Next actions of each rollout that a command waits for, and the time since which they have been unchanged.
+/// Next actions of each rollout that a command waits for, and the time since which they have been the same.
 ///
-/// If there is no Lease, only changes of these actions show that a controller is running.
+/// Without a Lease, only a change of these actions shows that a controller is running.
 #[derive(Default)]
 pub(super) struct PendingActions(BTreeMap<SetKey, (Vec<Action>, Timestamp)>);
 
@@ -385,7 +385,7 @@ impl LivenessWatch {
 }
 
 impl LivenessReport {
-    /// Records the result of a read that began at `begun`. Without an answer, the last result is kept.
+    /// Records the result of a read that began at `begun`. If the API server did not answer, keeps the previous result.
     fn take(&mut self, liveness: ControllerLiveness, begun: Instant) {
         match liveness {
             ControllerLiveness::NoAnswer => drop(self.unanswered.get_or_insert(begun)),
@@ -514,7 +514,7 @@ mod tests {
         assert_eq!(since(ControllerLiveness::NoLease, &first, 179), None);
         assert_eq!(since(ControllerLiveness::Lately, &first, 180), None);
         assert_eq!(since(ControllerLiveness::NoLease, &first, 180), Some(at(0)));
-        // The next actions are others than before, so a controller has carried out the first ones.
+        // The next actions have changed, so a controller is running.
         assert_eq!(since(ControllerLiveness::NoLease, &second, 181), None);
         assert_eq!(since(ControllerLiveness::NoLease, &[], 200), None);
         assert_eq!(since(ControllerLiveness::NoLease, &[], 2000), None);

@@ -1,4 +1,4 @@
-//! State of a managed DaemonSet: evaluated by `ctl` or, if the caller may not list nodes, as the controller reported it.
+//! State of a managed DaemonSet. If the caller may list nodes, `ctl` evaluates it; otherwise `ctl` uses the controller's report.
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -11,12 +11,12 @@ use super::view::ClusterView;
 use crate::core::{Invalid, Mode, Phase, Revision, Stall, Strategy};
 use crate::index::SetKey;
 
-/// State of a managed DaemonSet, depending on the caller's rights.
+/// State of a managed DaemonSet, from a source that depends on the caller's rights.
 #[derive(Clone, Debug)]
 pub(super) enum Look {
-    /// State evaluated with the same rules as in the controller.
+    /// State that `ctl` evaluated with the same rules as the controller.
     Judged(Box<RolloutSnapshot>),
-    /// State reported by the controller, for a caller without the right to list nodes.
+    /// State that the controller reported, for a caller without the right to list nodes.
     Reported(Box<ReportedRollout>),
 }
 
@@ -34,7 +34,6 @@ impl Look {
         matches!(self, Self::Reported(_))
     }
 
-    /// Returns the key of the DaemonSet.
     pub(super) fn key(&self) -> &SetKey {
         match self {
             Self::Judged(snapshot) => &snapshot.key,
@@ -60,7 +59,7 @@ impl Look {
         }
     }
 
-    /// Returns the revision that nodes should run; `None` if it is not known yet.
+    /// Returns the current revision; `None` if it is not known yet.
     pub(super) fn revision(&self) -> Option<&Revision> {
         match self {
             Self::Judged(snapshot) => snapshot.revision(),
@@ -68,7 +67,7 @@ impl Look {
         }
     }
 
-    /// Returns the settings of a rolling update; `None` in another mode.
+    /// Returns the settings of a rolling update; `None` with another strategy.
     ///
     /// # Errors
     /// Fails if the settings are invalid.
@@ -84,7 +83,7 @@ impl Look {
         Ok(strategy.filter(|strategy| strategy.mode == Mode::AdvancedRollingUpdate))
     }
 
-    /// Returns the revision that nodes should run.
+    /// Returns the current revision.
     ///
     /// # Errors
     /// Fails if it is not known yet.
@@ -100,7 +99,7 @@ impl Look {
         })
     }
 
-    /// Records whether a controller is running, according to its Lease.
+    /// Records the liveness of the controller according to its Lease.
     pub(super) fn note_liveness(&mut self, liveness: ControllerLiveness) {
         match self {
             Self::Judged(snapshot) => snapshot.note_liveness(liveness),
@@ -124,7 +123,7 @@ impl Look {
         }
     }
 
-    /// Returns the number of nodes without an available pod that may recover soon; 0 if nodes are not known.
+    /// Returns the number of nodes without an available pod that may recover soon; 0 without the right to list nodes.
     pub(super) fn recovering(&self) -> usize {
         match self {
             Self::Judged(snapshot) if snapshot.is_recovering() => snapshot.rollout().unavailable(),
@@ -132,7 +131,7 @@ impl Look {
         }
     }
 
-    /// Returns true if the guard stopped the present revision.
+    /// Returns true if the guard stopped the current revision.
     pub(super) fn is_stopped(&self) -> bool {
         match self {
             Self::Judged(snapshot) => {

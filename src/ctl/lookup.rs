@@ -33,8 +33,8 @@ pub(super) struct TypedName {
 }
 
 impl TypedName {
-    /// Parses `NAMESPACE/NAME`, or a name in the namespace of `-n` or of the kubeconfig context. Both may have the prefix
-    /// `KIND/`, as in kubectl.
+    /// Parses `NAMESPACE/NAME` or `NAME`, optionally after `KIND/` as in kubectl. A name without a namespace is in the namespace of
+    /// `-n` or of the kubeconfig context.
     ///
     /// # Errors
     /// Fails if the text is not a valid name.
@@ -80,16 +80,15 @@ impl TypedName {
         }
     }
 
-    /// Returns namespace and name.
     pub(super) fn key(&self) -> &SetKey {
         &self.key
     }
 
-    /// Returns the DaemonSet that the user named. A name without a kind means the native DaemonSet, unless only an Advanced
-    /// DaemonSet has this name.
+    /// Returns the key of the DaemonSet that the user named. A name without a kind means the native DaemonSet, or the Advanced
+    /// DaemonSet if there is no native one.
     ///
     /// # Errors
-    /// Fails if the name is ambiguous; the message says how to choose.
+    /// Fails if the name is ambiguous. The message says how to choose.
     pub(super) async fn resolve(&self, access: &Access) -> Result<SetKey, CliError> {
         match (self.kind, &self.or) {
             (Some(kind), None) => Ok(self.key.as_kind(kind)),
@@ -101,7 +100,7 @@ impl TypedName {
         }
     }
 
-    /// Resolves `A/B` where A is a kind and may also be a namespace.
+    /// Resolves `A/B` where A is the name of a kind, and may also be a namespace.
     async fn resolve_word(
         &self,
         access: &Access,
@@ -172,7 +171,7 @@ pub(super) async fn target(context: &Context, typed: &str) -> Result<SetKey, Cli
     name.resolve(&context.access).await
 }
 
-/// Rejects characters that names must not have and that have another meaning in a request: a space, `?`, `=`, `,`, a line break.
+/// Rejects characters that a name cannot have and that have a special meaning in a request: a space, `?`, `=`, `,`, a line break.
 ///
 /// # Errors
 /// Fails if the name has such a character.
@@ -294,7 +293,7 @@ async fn missing(access: &Access, key: &SetKey) -> CliError {
         let list = list_advanced(access, namespace).await.ok().flatten();
         list.map(|(sets, _)| sets)
     };
-    // Search all namespaces for similar names, or only this one if the caller may not list all.
+    // Search all namespaces for similar names. If the caller may not list all of them, search only this namespace.
     let home = Some(&*key.namespace);
     let mut known = match native(None).await {
         Some(everywhere) => everywhere,
@@ -326,8 +325,8 @@ async fn missing(access: &Access, key: &SetKey) -> CliError {
     )
 }
 
-/// Returns similar names, the most similar first: other spellings of the name, the namespace or both, and the same name in
-/// another namespace.
+/// Returns similar names, the most similar first. The name, the namespace or both may be spelled differently, or the same name
+/// exists in another namespace.
 fn alike(key: &SetKey, keys: &[SetKey]) -> Vec<String> {
     let score = |other: &SetKey| {
         let namespace = distance(&key.namespace, &other.namespace).min(ELSEWHERE);
@@ -362,7 +361,7 @@ const ELSEWHERE: usize = 4;
 /// Fails if the namespace does not exist; the message suggests similar names. Without the right to read it, there is no error.
 pub(super) async fn namespace(access: &Access, name: &str) -> Result<(), CliError> {
     let api: Api<Namespace> = Api::all(access.client.clone());
-    // Only a certain "not found" is an error: the caller may lack the right to read namespaces.
+    // Only "not found" is an error here: the caller may lack the right to read namespaces.
     let Ok(None) = access
         .find("read the namespace", api.get_metadata(name))
         .await

@@ -6,9 +6,9 @@
 //!   ─► its controller adopts pods and revisions ─► check ─► delete the journal
 //! ```
 //!
-//! Before the deletion nothing has changed. After it, running the same command again finishes the migration, because the journal
-//! is stored in the cluster. The deletion fails if the DaemonSet was changed since it was read. A native DaemonSet is created
-//! paused. The pause ends once Kubernetes has adopted the revision of its pods.
+//! Before the deletion, nothing has changed. After it, the same command finishes an interrupted migration, because the journal is
+//! stored in the cluster. The deletion fails if the DaemonSet has changed since it was read. A native DaemonSet is created paused.
+//! The pause ends once Kubernetes has adopted the revision of the pods.
 
 mod adoption;
 mod advanced;
@@ -38,7 +38,6 @@ use crate::cli::ctl::MigrateArgs;
 use crate::core::SetKind;
 use crate::index::SetKey;
 
-/// Purpose of a migration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     /// `ctl migrate`: yurt-ds continues to roll out the new DaemonSet.
@@ -61,10 +60,10 @@ pub(super) async fn migrate(
     carry_over(context, &key, kind, Purpose::GoOn, args.dry_run, screen).await
 }
 
-/// Converts the DaemonSet with the given key to the kind `to`, or finishes a conversion that was interrupted.
+/// Converts the DaemonSet `key` to the kind `to`, or finishes an interrupted conversion.
 ///
 /// # Errors
-/// Fails with what went wrong, what was done, and how to finish.
+/// Fails with the cause, the steps that were done, and the command that finishes the migration.
 pub(super) async fn carry_over(
     context: &Context,
     key: &SetKey,
@@ -76,7 +75,7 @@ pub(super) async fn carry_over(
     let migration = Migration::new(context, key, to, purpose);
     let (source, target) = migration.look().await?;
     let journal = Journal::find(&context.access, key).await?;
-    // A journal is void if its old DaemonSet still exists and is not being deleted: the deletion did not take effect.
+    // Ignore a journal whose old DaemonSet still exists and is not being deleted: that migration has not begun.
     let is_void = |journal: &Journal| {
         target
             .as_ref()
@@ -90,7 +89,7 @@ pub(super) async fn carry_over(
             migration.may_finish(dry_run, screen)?;
             Box::pin(migration.finish(&journal, screen)).await
         }
-        // The DaemonSet that the caller named already has the target kind: only check that it is managed.
+        // The DaemonSet already has the target kind: only check that it is managed.
         (Some(_), None, None) if key.kind == to => {
             let found = lookup::find(&context.access, key, context.clock.now()).await;
             found.map(drop)
@@ -129,8 +128,8 @@ pub(super) async fn begun(context: &Context, typed: &str) -> Result<Option<SetKe
     Ok(found.map(|(migration, _)| migration.target.as_kind(SetKind::Native)))
 }
 
-/// Returns the error for a DaemonSet that is missing because its migration is unfinished; the message has the command to finish
-/// it.
+/// Returns the error for a DaemonSet that is missing because its migration is unfinished. The message has the command that finishes
+/// the migration.
 ///
 /// `None` if no migration is found, or the caller may not see it.
 pub(super) async fn on_its_way(context: &Context, typed: &str) -> Option<CliError> {
@@ -186,7 +185,7 @@ impl Migration<'_> {
         }
     }
 
-    /// Prints that an interrupted migration continues; returns an error with `--dry-run`.
+    /// Prints that an interrupted migration continues. With `--dry-run`, returns an error instead.
     fn may_finish(&self, dry_run: bool, screen: &mut Screen<'_>) -> Result<(), CliError> {
         if dry_run {
             return Err(self.refused(messages::unfinished(&self.target, self.purpose)));
@@ -234,7 +233,7 @@ impl Migration<'_> {
         Box::pin(self.finish(&journal, screen)).await
     }
 
-    /// Deletes the old DaemonSet, unless an update of its pods began during the dry run.
+    /// Deletes the old DaemonSet, unless pods have changed so that the new one would not adopt them.
     async fn delete(&self, source: &Value) -> Result<(), Undeleted> {
         let (strategy, _) = self.settings(source).map_err(Undeleted::Certainly)?;
         let checked = self.check_pods(source, strategy.as_ref()).await;
@@ -253,7 +252,7 @@ impl Migration<'_> {
     /// Performs all steps that follow the deletion of the old DaemonSet.
     async fn finish(&self, journal: &Journal, screen: &mut Screen<'_>) -> Result<(), CliError> {
         let made = async {
-            // Rewrite the revisions now: while the DaemonSet is being deleted, its controller creates no revisions.
+            // Rewrite the revisions now: the controller creates no revisions for a DaemonSet that is being deleted.
             self.write_revisions(journal).await?;
             match self.await_gone(&journal.from, screen).await? {
                 Some(_) => Ok(None),
@@ -267,7 +266,7 @@ impl Migration<'_> {
         match made {
             Some(made) => self.conclude(journal, &made, screen).await,
             None => {
-                // A user applied the old manifest again, and the DaemonSet from it owns the pods. The journal is obsolete. If it
+                // A user applied the old manifest again, and that DaemonSet owns the pods now. So the journal is obsolete. If it
                 // cannot be deleted, the next attempt replaces it.
                 let _ = journal.forget(&self.context.access, &self.target).await;
                 let text = messages::applied_instead(&self.source, &self.target, self.purpose);
@@ -276,7 +275,8 @@ impl Migration<'_> {
         }
     }
 
-    /// Waits until the new DaemonSet has adopted its revision, and ends the migration. Returns an error if the adoption failed.
+    /// Waits until the new DaemonSet has adopted its revision, and then ends the migration. Returns an error if the adoption
+    /// failed.
     async fn conclude(
         &self,
         journal: &Journal,
@@ -295,13 +295,13 @@ impl Migration<'_> {
         alone.map_err(|error| unfinished(error, is_paused))?;
         let is_over = match adoption {
             Adoption::Known => true,
-            // Continue without adoption: the controller of an Advanced DaemonSet restarts no pods when it adopts them later.
+            // An Advanced DaemonSet needs no adoption now: its controller restarts no pods when it adopts them later.
             Adoption::Unseen | Adoption::Foreign { .. } => self.target.kind == SetKind::Advanced,
             Adoption::Replaced => false,
         };
         if !is_over {
             if let Adoption::Foreign { .. } = adoption {
-                // Delete the journal: all objects in it have been created.
+                // Delete the journal: all its objects have been created.
                 let forgotten = journal.forget(access, &self.target).await;
                 forgotten.map_err(|error| unfinished(error, is_paused))?;
             }

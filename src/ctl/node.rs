@@ -6,9 +6,9 @@
 //! GET /pods ─────┴─► rows ─► table, JSON, YAML
 //! ```
 //!
-//! The commands send requests to the server on the node itself: `yurt-ds ota-server`, or OpenYurt's YurtHub. They use only routes
-//! that both servers have, and one optional route of yurt-ds. They need no cluster access and no kubeconfig. A response is shown
-//! safely whatever its content.
+//! The commands send requests to the server on the node itself: `yurt-ds ota-server`, or OpenYurt's YurtHub. They use routes that
+//! both servers have, and one optional route of yurt-ds. They need no cluster access and no kubeconfig. Responses are escaped
+//! before they are shown.
 
 mod act;
 mod answer;

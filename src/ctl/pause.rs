@@ -26,7 +26,6 @@ use crate::core::{
 };
 use crate::index::{SetKey, SetRecord};
 
-/// Pauses a rollout.
 pub(super) async fn pause(
     context: &Context,
     args: &PauseArgs,
@@ -72,10 +71,10 @@ fn keep_longer(
     ))
 }
 
-/// Checks that yurt-ds replaces the pods. If the native controller does, a pause would have no effect.
+/// Checks that yurt-ds replaces the pods. A pause has no effect on the native controller.
 ///
 /// # Errors
-/// Fails if the native controller replaces the pods; the message says what to do instead.
+/// Fails if the native controller replaces the pods. The message says what to do instead.
 fn native_replaces(view: &ClusterView, key: &SetKey) -> Result<(), CliError> {
     match view.index.reading(key).as_deref() {
         Some(ParsedSettings::Invalid(invalid, _))
@@ -97,7 +96,7 @@ fn native_replaces(view: &ClusterView, key: &SetKey) -> Result<(), CliError> {
     }
 }
 
-/// Ends a pause, or releases a revision that the guard stopped.
+/// Ends a pause. Without a pause, releases a revision that the guard stopped.
 pub(super) async fn resume(
     context: &Context,
     args: &ResumeArgs,
@@ -107,11 +106,11 @@ pub(super) async fn resume(
     let view = lookup::find(&context.access, &key, context.clock.now()).await?;
     let set = view.index.set(&key);
     let paused = !is_off(present(&view, &key).as_deref(), view.loaded);
-    // While the rollout is paused, only end the pause: a stopped revision is released by another `resume`.
+    // During a pause, `resume` only ends the pause. A second `resume` releases a stopped revision.
     let record = set.and_then(SetRecord::last_record).filter(|_| !paused);
     let stands = match &record {
         Some(record) if record.stopped.is_some() => true,
-        // Evaluate the rollout: the guard can also stop only one wave, and the stored record does not show that.
+        // Evaluate the rollout: the stored record does not show that the guard stopped only one wave.
         Some(record) if record.failures() > 0 => {
             let snapshot = look_again(context, &key).await;
             snapshot.is_some_and(|look| look.is_stopped())
@@ -132,7 +131,7 @@ pub(super) async fn resume(
     Ok(())
 }
 
-/// Releases a revision that the guard stopped; returns false if it was released before and nothing was written.
+/// Releases a revision that the guard stopped. Returns false if it was released before, so that nothing was written.
 async fn release(
     context: &Context,
     view: &ClusterView,
@@ -149,7 +148,7 @@ async fn release(
     Ok(true)
 }
 
-/// Returns the time when the pause ends automatically; `None` if it lasts until a command ends it.
+/// Returns the end of the pause; `None` for a pause without an end.
 fn end(args: &PauseArgs, now: Timestamp) -> Result<Option<Timestamp>, CliError> {
     let usage = |text: String| CliError::new(Code::Usage, text);
     match (args.for_, args.until) {
@@ -174,7 +173,7 @@ fn end(args: &PauseArgs, now: Timestamp) -> Result<Option<Timestamp>, CliError> 
     }
 }
 
-/// Sets or removes the pause; returns false if nothing had to be written.
+/// Sets or removes the pause. Returns false if it already had this value.
 async fn write(
     context: &Context,
     view: &ClusterView,
@@ -197,8 +196,8 @@ async fn write(
 
 /// Returns the patch that pauses an Advanced DaemonSet or ends its pause.
 ///
-/// The field is a boolean that overrides the annotation. So an indefinite pause is set in the field only, and a pause with an end
-/// in the annotation only.
+/// The boolean field overrides the annotation. So a pause without an end is set only in the field, and a pause with an end only in
+/// the annotation.
 fn in_field(uid: &str, listed: &ListedDaemonSet, value: Option<&str>) -> Value {
     let is_lasting = value == Some("true");
     let mut patch = json!({ "metadata": { "uid": uid } });
@@ -220,7 +219,7 @@ fn uid<'a>(view: &'a ClusterView, key: &SetKey) -> Result<&'a str, CliError> {
         .ok_or_else(|| lookup::unmanaged(key))
 }
 
-/// Returns the present value of the field `paused`, or of the annotation if the field is not set.
+/// Returns the value of the field `paused`. If the field is not set, returns the value of the annotation.
 fn present(view: &ClusterView, key: &SetKey) -> Option<String> {
     let present = view.present.get(key)?;
     match &present.paused_field {
@@ -240,7 +239,7 @@ pub(super) async fn annotate(
     patch(context, key, annotation(uid, name, value)).await
 }
 
-/// Returns the patch for an annotation. The UID in it makes the patch fail for a new DaemonSet of the same name.
+/// Returns the patch for an annotation. It has a UID, so that it fails for a new DaemonSet of the same name.
 fn annotation(uid: &str, name: &str, value: Option<&str>) -> Value {
     json!({ "metadata": { "uid": uid, "annotations": { name: value } } })
 }
@@ -263,7 +262,7 @@ async fn patch(context: &Context, key: &SetKey, patch: Value) -> Result<(), CliE
     Ok(())
 }
 
-/// Returns true if the present value of the annotation or field does not pause the rollout.
+/// Returns true if the value of the annotation or field does not pause the rollout now.
 fn is_off(present: Option<&str>, now: Timestamp) -> bool {
     match present.map(Pause::parse) {
         None | Some(Ok(None)) => true,
@@ -333,7 +332,7 @@ fn after_pause_reported(reported: &ReportedRollout) -> String {
     })
 }
 
-/// Returns clauses about the nodes that keep an outdated pod in a complete rollout.
+/// Returns clauses about the nodes that keep an outdated pod although the rollout is complete, joined by `between`.
 fn exceptions(snapshot: &RolloutSnapshot, between: &str) -> String {
     let clauses = snapshot
         .plan
@@ -473,7 +472,7 @@ fn after_resume(snapshot: &RolloutSnapshot) -> String {
     }
 }
 
-/// Returns which nodes are updated next in a running rollout, or why none is.
+/// Returns a text about the nodes that are updated next in a running rollout, or the reason why there are none.
 fn next_nodes(snapshot: &RolloutSnapshot) -> String {
     let (rollout, counts) = (snapshot.rollout(), &snapshot.plan.counts);
     let key = &snapshot.key;
@@ -595,7 +594,7 @@ mod tests {
             Some(time),
             (annotated(json!(time)), none.clone()),
         );
-        // The field would override the annotation, so the patch removes the field.
+        // The field would override the annotation, so the patch removes it.
         case(
             None,
             Some(true),

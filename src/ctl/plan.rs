@@ -7,7 +7,7 @@
 //!         └─measure──────────────┘
 //! ```
 //!
-//! The simulation calls the controller's own `decide` in virtual time. The durations of pods are measured on the present pods,
+//! The simulation calls the controller's own `decide` in virtual time. It takes the duration of pod starts from the current pods,
 //! node by node.
 
 mod change;
@@ -38,7 +38,6 @@ use row::PlanRow;
 
 pub(crate) use row::FIELDS;
 
-/// Plans a rollout and prints the result.
 pub(super) async fn plan(
     context: &Context,
     args: &PlanArgs,
@@ -68,7 +67,7 @@ pub(super) async fn plan(
     Ok(code)
 }
 
-/// Simulates the rollout and builds the answer.
+/// Simulates the rollout, and returns the plan with its exit code.
 fn answer(planned: PlannedRollout, change: &PlannedChange, args: &PlanArgs) -> (PlanRow, Code) {
     let PlannedRollout {
         snapshot,

@@ -1,4 +1,4 @@
-//! Text output: rows as a table, as a report on one DaemonSet, or as a document for programs.
+//! Output as text: rows as a table, as a report on one DaemonSet, or as JSON or YAML.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -18,7 +18,7 @@ use crate::core::words::plural;
 use crate::core::{SetKind, foreign, instant};
 use k8s_openapi::jiff::Timestamp;
 
-/// Maximum number of node names in a table. For more, the table refers to `-o wide`.
+/// Maximum number of node names in a table. If there are more, the table refers to `-o wide`.
 const NAMED: usize = 15;
 
 /// Renders a JSON or YAML document.
@@ -41,7 +41,7 @@ fn yaml<T: Serialize>(rows: &T) -> anyhow::Result<String> {
     Ok(foreign::yaml(&quoted).into_owned())
 }
 
-/// A value for YAML output. Foreign strings are double-quoted, because YAML allows escapes only in double quotes.
+/// A value in YAML output. Strings from the cluster are double-quoted, because YAML allows escapes only in double quotes.
 struct Quoted<'a>(&'a Value);
 
 impl Serialize for Quoted<'_> {
@@ -83,7 +83,7 @@ pub(super) fn list(
         heading.extend(["REVISION", "STRATEGY", "MESSAGE"]);
     }
     let mut table = Table::new(&heading);
-    // Allow twice as many lines as for one kind of rows in a report, because this table has the screen for itself.
+    // Allow twice as many lines as for a table in a report, because this table is the only one on the screen.
     let limit = limit.saturating_mul(2);
     for row in rows.iter().take(limit) {
         let plain = |text: String| (text, CellStyle::Plain);
@@ -133,7 +133,7 @@ fn number(known: Option<usize>) -> String {
     known.map_or_else(|| "-".to_owned(), |number| number.to_string())
 }
 
-/// Renders each distinct warning once, with the DaemonSets that it applies to. Leaves out warnings that a row already shows.
+/// Renders each distinct warning once, with the DaemonSets that it applies to. Omits warnings that a row already shows.
 pub(super) fn warnings(rows: &[SetRow], is_shown: impl Fn(&SetRow, &String) -> bool) -> String {
     let warns = |row: &SetRow, note: &String| row.warnings.contains(note) && !is_shown(row, note);
     let all = rows.iter().flat_map(|row| &row.warnings);
@@ -240,7 +240,7 @@ fn phase(row: &SetRow, colour: bool, now: Timestamp) -> String {
     format!("{word}{since}{revision}:")
 }
 
-/// Renders the pods for a caller without the right to list nodes: their numbers, and the pods that are outdated or not Ready.
+/// Renders the pods for a caller without the right to list nodes: the counts, and the pods that are outdated or not Ready.
 fn pods(row: &SetRow, counts: &PodCountsRow, wide: bool, colour: bool, limit: usize) -> String {
     let mut text = format!(
         "  {} {}: {} current, {} outdated; {} Ready\n",
@@ -304,7 +304,7 @@ fn table_of(nodes: &[&NodeRow], colour: bool) -> String {
     table.print(colour)
 }
 
-/// Renders the state of a DaemonSet on one line, as the progress of a waiting command.
+/// Renders the state of a DaemonSet on one line, for the progress of a waiting command.
 pub(super) fn line(row: &SetRow, colour: bool) -> String {
     let revision = row
         .revision

@@ -7,10 +7,10 @@ use super::code::Code;
 use super::command_line::described;
 use super::{node, plan, rights, row, settings};
 
-/// Text before the table of exit codes.
+/// Text above the table of exit codes.
 const CODES: &str = "For a list, the exit code is that of the DaemonSet in the worst state.";
 
-/// Returns the sections after the exit codes: heading and text.
+/// Returns heading and text of each section after the exit codes.
 fn texts() -> [(&'static str, &'static str); 5] {
     [
         ("Fields of status, why, undo", row::FIELDS),

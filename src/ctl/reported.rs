@@ -1,7 +1,7 @@
 //! State of a rollout for a caller without the right to list nodes: the controller's report, and the pods.
 //!
-//! The rollout is not evaluated by [`decide`](crate::core::decide). Without nodes its result would be wrong: an unlisted node
-//! would be treated as deleted, and a rollout could be reported as complete.
+//! The rollout is not evaluated by [`decide`](crate::core::decide), because the result would be wrong without nodes: `decide` would
+//! treat them as deleted, and could regard the rollout as complete.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,17 +22,16 @@ use crate::core::{
 use crate::index::SetKey;
 use crate::k8s::Condition;
 
-/// Word for an unknown phase or verdict.
+/// Value for an unknown phase or verdict.
 pub(super) const UNKNOWN: &str = "Unknown";
 
-/// Note in every answer that is based on the controller's report.
+/// Note in each answer that is based on the controller's report.
 pub(super) const NODES_UNKNOWN: &str = "node readiness is not known, because you may not list nodes; the phase is \
     the last one that the controller reported (needed: the ClusterRole yurt-ds-viewer with a ClusterRoleBinding)";
 
-/// A managed DaemonSet, as far as it is known without nodes.
+/// State of a managed DaemonSet that is known without nodes.
 #[derive(Clone, Debug)]
 pub(super) struct ReportedRollout {
-    /// Namespace, name and kind.
     pub(super) key: SetKey,
     /// Settings; `None` if they are invalid.
     pub(super) strategy: Option<Strategy>,
@@ -40,36 +39,34 @@ pub(super) struct ReportedRollout {
     pub(super) invalid: Option<Invalid>,
     /// Notes about the settings for the person who maintains the DaemonSet.
     pub(super) notes: Vec<Note>,
-    /// Revision that nodes should run.
+    /// Current revision, if it is known.
     pub(super) revision: RevisionState,
     /// Conditions from the controller.
     pub(super) conditions: Vec<Condition>,
     /// State that the controller saved.
     pub(super) state: Arc<RolloutState>,
-    /// Guard's record of the present revision.
+    /// Guard's record of the current revision.
     pub(super) record: Option<FailureRecord>,
     /// Start of the pause, as the controller reported it.
     pub(super) paused: Option<PauseRecord>,
     /// Pods by node.
     pub(super) pods: BTreeMap<NodeName, Vec<Pod>>,
-    /// Number of nodes that should run a pod, from the DaemonSet's status.
+    /// Number of targeted nodes in the DaemonSet's status.
     pub(super) desired: Option<usize>,
     /// Liveness of the controller according to its Lease, if it was read.
     pub(super) liveness: ControllerLiveness,
     /// True if Kruise's manager creates the DaemonSet's pods, according to its Lease.
     pub(super) is_of_kruise: bool,
-    /// Sentence about other resources that the caller may not read; `None` if there are none.
+    /// Sentence about resources other than nodes that the caller may not read; `None` if there are none.
     pub(super) unread: Option<String>,
-    /// Current time.
     pub(super) now: Timestamp,
 }
 
-/// Phase from the controller's report, or from the DaemonSet's settings if they are invalid.
+/// Phase in the controller's report, or `Invalid` if the settings are invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ReportedPhase {
-    /// Word for the phase; [`UNKNOWN`] if the controller has not reported on the present revision.
+    /// Name of the phase; [`UNKNOWN`] if the controller has not reported on the current revision.
     pub(super) word: &'static str,
-    /// Exit code.
     code: Code,
     /// Sentence about the phase.
     pub(super) message: String,
@@ -77,12 +74,11 @@ pub(super) struct ReportedPhase {
     pub(super) since: Option<Timestamp>,
 }
 
-/// Numbers of pods.
+/// Numbers of pods of a DaemonSet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct PodCounts {
-    /// Number of all pods.
     pub(super) pods: usize,
-    /// Number of pods of the present revision.
+    /// Number of pods of the current revision.
     pub(super) current: usize,
     /// Number of pods of other revisions.
     pub(super) outdated: usize,
@@ -100,7 +96,7 @@ impl ReportedRollout {
                 (Some(Strategy::clone(strategy)), None, notes.clone())
             }
         };
-        // Use the fleet only for the revision of each pod. It has no nodes, because they could not be listed.
+        // The fleet has no nodes, because the caller may not list them. Use it only for the revisions of pods.
         let revision = view.index.fleet(key, now)?.revision.clone();
         let set = view.index.set(key)?;
         let mut pods: BTreeMap<NodeName, Vec<Pod>> = BTreeMap::new();
@@ -128,18 +124,18 @@ impl ReportedRollout {
         })
     }
 
-    /// Records whether a controller is running, according to its Lease.
+    /// Records the liveness of the controller according to its Lease.
     pub(super) fn note_liveness(&mut self, liveness: ControllerLiveness) {
         let kind = self.key.kind;
         self.liveness = liveness.with_signs(kind, &self.conditions, self.is_of_kruise);
     }
 
-    /// Returns the revision that nodes should run; `None` if it is not known yet.
+    /// Returns the current revision; `None` if it is not known yet.
     pub(super) fn revision(&self) -> Option<&Revision> {
         self.revision.current()
     }
 
-    /// Returns the pause in the settings; `None` if there is none or its end has passed.
+    /// Returns the pause in the settings; `None` if there is none or it has ended.
     pub(super) fn pause(&self) -> Option<Pause> {
         let strategy = self.strategy.as_ref();
         strategy.filter(|all| is_paused(all, self.now))?.pause
@@ -151,7 +147,7 @@ impl ReportedRollout {
             let since = self.holding(INVALID_SETTINGS).and_then(since);
             return ReportedPhase::new(Phase::Invalid.word(), Code::Invalid, invalid, since);
         }
-        // Use the condition: only the controller can detect settings that match no node.
+        // Use the condition, because only the controller can detect settings that match no node.
         if let Some(condition) = self.holding(INVALID_SETTINGS) {
             return ReportedPhase::new(
                 Phase::Invalid.word(),
@@ -199,8 +195,8 @@ impl ReportedRollout {
         ReportedPhase::new(word, code, &message, since)
     }
 
-    /// Returns the exit code for the rollout. With `strict`, a rollout with outdated pods is not complete, because the pods may
-    /// be on offline nodes.
+    /// Returns the exit code for the rollout. With `strict`, outdated pods make the rollout incomplete, because their nodes may be
+    /// offline.
     pub(super) fn code(&self, strict: bool) -> Code {
         match self.phase().code {
             Code::Complete if strict && self.counts().outdated > 0 => Code::Progressing,
@@ -218,13 +214,12 @@ impl ReportedRollout {
         }
     }
 
-    /// Returns true if the controller reports that the guard stopped the present revision.
+    /// Returns true if the controller reports that the guard stopped the current revision.
     pub(super) fn is_stopped(&self) -> bool {
         let stalled = self.holding(STALLED);
         stalled.is_some_and(|condition| condition.reason == Stall::FailedByRevision.reason())
     }
 
-    /// Returns the numbers of pods.
     pub(super) fn counts(&self) -> PodCounts {
         let mut counts = PodCounts::default();
         for pod in self.pods.values().flatten() {

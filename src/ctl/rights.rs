@@ -1,6 +1,6 @@
 //! Rights that the caller of a command needs, for the reference. The roles in the manifests grant them.
 
-/// Text of the reference.
+/// Section of the reference about rights.
 pub(super) const RIGHTS: &str = "\
 Permissions (manifests/base/rbac/people.yaml grants them by the ClusterRoles yurt-ds-viewer and yurt-ds-operator;
 Kubernetes' ClusterRole view does not include nodes). For one namespace, a RoleBinding is enough. Without nodes, status
@@ -31,7 +31,7 @@ mod tests {
 
     type Granted = BTreeSet<(String, String)>;
 
-    /// Returns the rights that a role of the manifests grants: verbs with resources.
+    /// Returns the verbs and resources that a role in the manifests grants.
     fn granted(name: &str) -> Granted {
         granted_by(include_str!("../../manifests/base/rbac/people.yaml"), name)
     }
@@ -48,8 +48,8 @@ mod tests {
 
     const ADVANCED: &str = include_str!("../../manifests/components/advanced/people.yaml");
 
-    /// Checks that the roles for Advanced DaemonSets grant the same rights as those for native ones. Both roles may also list
-    /// Leases, and operators have the rights that `ctl migrate` needs. `ctl eject` need for them.
+    /// Checks that the roles for Advanced DaemonSets grant the same rights as the roles for native ones. Both may also list Leases.
+    /// Operators also have the rights that `ctl migrate` and `ctl eject` need.
     #[test]
     fn the_roles_beside_them_grant_the_same_of_advanced_daemonsets() {
         let right = |(verb, what): (&str, &str)| (verb.to_owned(), what.to_owned());
@@ -72,7 +72,7 @@ mod tests {
         assert!(ADVANCED.matches("apiGroups: [apps.kruise.io]").count() == 2);
     }
 
-    /// Returns the rights that the commands in this test have used so far.
+    /// Returns the rights that the commands of this test have used so far.
     fn asked(world: &CtlWorld) -> Granted {
         let counts = world.cluster.requests().into_iter();
         let of_ctl = counts.filter(|count| count.user_agent == "ctl" && !count.resource.is_empty());

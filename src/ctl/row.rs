@@ -1,4 +1,4 @@
-//! Data of every output format: tables, JSON and YAML are rendered from the same rows.
+//! Data of every output format. Tables, JSON and YAML are rendered from the same rows.
 //!
 //! Field names are stable for scripts: fields may be added, but are never renamed or removed. Times are in RFC 3339.
 
@@ -59,14 +59,14 @@ Fields of -o json and -o yaml (fields may be added, but not renamed; null if unk
                   BlockedByPDB, Refused, AwaitingOwner, AwaitingDeletion, NativeControllerBehind, Invalid,
                   NotTargeted, UntoleratedTaint, Unknown (without nodes)";
 
-/// Phase of a rollout that is stopped because no controller is running.
+/// Phase of an incomplete rollout without a running controller.
 pub(super) const NO_CONTROLLER: &str = "NoController";
 
 /// State of a DaemonSet in the output.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SetRow {
-    /// Kind of the DaemonSet, as API version.
+    /// Kind of the DaemonSet, serialized as its API version.
     #[serde(serialize_with = "api_version")]
     pub kind: SetKind,
     /// Namespace of the DaemonSet.
@@ -91,23 +91,23 @@ pub struct SetRow {
     pub next: Vec<NextStep>,
     /// Start of this phase; `null` if no controller has reported it.
     pub since: Option<String>,
-    /// Hash of the revision that nodes should run; `null` if it is not known yet.
+    /// Hash of the current revision; `null` if it is not known yet.
     pub revision: Option<String>,
-    /// Resources that this row depends on and the caller may not read: `nodes`, `leases`, `poddisruptionbudgets`.
+    /// Resources that affect this row and that the caller may not read: `nodes`, `leases`, `poddisruptionbudgets`.
     ///
     /// Without `nodes`, `phase` is the one that the controller reported, and every number except `targeted` is `null`.
     pub unknown: Vec<&'static str>,
     /// Numbers of pods; `null` if the caller may list nodes.
     pub pod_counts: Option<PodCountsRow>,
-    /// Number of nodes that should run a pod.
+    /// Number of targeted nodes.
     pub targeted: Option<usize>,
     /// Number of targeted nodes that take part in the rollout. Percentages of `max_unavailable` refer to this number.
     pub base: Option<usize>,
-    /// Number of nodes with an available pod of the revision, and of offline nodes with a pod of the revision.
+    /// Number of nodes with an available pod of the current revision, plus offline nodes with a pod of it.
     pub updated: Option<usize>,
     /// Number of online nodes with an outdated pod.
     pub outdated: Option<usize>,
-    /// Number of online nodes without an available pod. Nodes that failed because of the revision are included.
+    /// Number of online nodes without an available pod, including nodes that failed because of the revision.
     pub unavailable: Option<usize>,
     /// Number of nodes that may be unavailable at the same time.
     pub allowed: Option<usize>,
@@ -121,38 +121,37 @@ pub struct SetRow {
     pub offline_outdated: Option<usize>,
     /// Number of online nodes that are being updated and have no available pod.
     pub in_progress: Option<usize>,
-    /// Number of nodes that failed because of the revision and have not recovered.
+    /// Number of nodes that failed because of the current revision and have not recovered.
     pub failed: Option<usize>,
-    /// Number of online nodes whose outdated pod did not work even before the rollout.
+    /// Number of online nodes whose outdated pod was already broken before the rollout.
     pub broken_before: Option<usize>,
-    /// Number of nodes that have failed because of the revision, including deleted nodes and nodes that are recovering.
+    /// Number of nodes that failed because of the current revision, including nodes that have recovered or were deleted.
     pub failures: Option<usize>,
     /// Number of failures that the guard tolerates before it stops the revision; `null` with OTA.
     pub failure_threshold: Option<usize>,
-    /// Reason why the guard permits no new updates: `FailedByRevision`, `ReplacedTwice` or `Inconclusive`.
+    /// Reason why the guard allows no new updates: `FailedByRevision`, `ReplacedTwice` or `Inconclusive`; `null` if it allows them.
     pub guarded: Option<&'static str>,
     /// Number of nodes per verdict.
     pub verdicts: BTreeMap<&'static str, usize>,
     /// Notes about the settings or the controller for the person who maintains the DaemonSet.
     pub notes: Vec<String>,
-    /// Notes that lists show too: mistakes in the settings, and effects of a missing controller or permission.
+    /// Notes that are also shown in a list: mistakes in the settings, and effects of a missing controller or permission.
     #[serde(skip)]
     pub warnings: Vec<String>,
     /// Waves in the order in which they open; empty without the setting `waves`.
     pub waves: Vec<WaveRow>,
     /// Failure domains; empty without the setting `topology-key`.
     pub domains: Vec<DomainRow>,
-    /// Time when the rollout is evaluated again if nothing changes before, for example when a window opens or a pause ends.
-    /// `null` if no time is known.
+    /// Time of the next evaluation if nothing changes before, for example when a window opens or a pause ends; `null` if no time is
+    /// known.
     pub next_wake: Option<String>,
-    /// Pause in effect; `null` if there is none.
+    /// Present pause; `null` if the rollout is not paused.
     pub pause: Option<PauseRow>,
-    /// Progress of the rollback of a revision that the guard stopped; `null` if no such rollback is in progress.
+    /// Progress of the automatic rollback of a revision that the guard stopped; `null` if there is none.
     pub reversal: Option<ReversalRow>,
-    /// Time of the last renewal of the controller's Lease if that is at least three minutes ago; otherwise, or if unknown,
-    /// `null`.
+    /// Time of the last renewal of the controller's Lease; `null` if it is unknown or less than three minutes ago.
     pub silent_since: Option<String>,
-    /// All nodes; only in answers about a single DaemonSet.
+    /// All nodes. Present only in reports on a single DaemonSet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nodes: Option<Vec<NodeRow>>,
 }
@@ -163,7 +162,7 @@ pub struct SetRow {
 pub struct PodCountsRow {
     /// Number of all pods of the DaemonSet.
     pub pods: usize,
-    /// Number of pods of the revision that nodes should run.
+    /// Number of pods of the current revision.
     pub current: usize,
     /// Number of pods of other revisions.
     pub outdated: usize,
@@ -188,9 +187,9 @@ impl PodCountsRow {
 pub struct PauseRow {
     /// Start of the pause; `null` if no controller has reported it.
     pub since: Option<String>,
-    /// Time when the pause ends automatically; `null` if only a command ends it.
+    /// Time when the pause ends automatically; `null` for a pause without an end.
     pub until: Option<String>,
-    /// Nodes that got a pod of the current revision during the pause; `null` if nodes are not known.
+    /// Nodes that got a pod of the current revision during the pause; `null` if the caller may not list nodes.
     pub updated_meanwhile: Option<Vec<String>>,
 }
 
@@ -226,7 +225,7 @@ pub struct ReversalRow {
     pub to: Option<String>,
     /// Number of nodes that have been rolled back.
     pub done: usize,
-    /// Number of nodes whose rollback has not begun, or whose pod is not available after it.
+    /// Number of nodes whose rollback has not begun, or whose pod is not available yet after it.
     pub under_way: usize,
     /// Number of nodes that keep the stopped revision.
     pub stuck: usize,
@@ -254,7 +253,7 @@ impl ReversalRow {
 pub struct NodeRow {
     /// Name of the node.
     pub node: String,
-    /// Verdict on the node, one of a fixed set of words.
+    /// Verdict on the node, one word of a fixed list.
     pub verdict: &'static str,
     /// Reason for the verdict, such as `NotReady`, `Missing` or `ImagePullBackOff`; `null` if the verdict needs none.
     pub reason: Option<String>,
@@ -266,13 +265,13 @@ pub struct NodeRow {
     pub pods: Vec<PodRow>,
     /// True if an operator should look at the node.
     pub needs_attention: bool,
-    /// Cause of the verdict, for tables. It has the same words for all nodes in this situation, so that they can be grouped.
+    /// Cause of the verdict, for tables. The text is the same for all nodes in this situation, so that they can be grouped.
     #[serde(skip)]
     pub cause: String,
-    /// Time that the node has been in this state, for tables.
+    /// Duration of the node's present state, for tables.
     #[serde(skip)]
     pub age: Option<String>,
-    /// Urgency, for the order in tables; lower is more urgent.
+    /// Urgency, for the order in tables. A lower number is more urgent.
     #[serde(skip)]
     pub urgency: Option<u8>,
 }
@@ -292,7 +291,7 @@ pub struct PodRow {
 }
 
 impl SetRow {
-    /// Builds the row of a DaemonSet. If `nodes` is true, the row includes all known nodes.
+    /// Builds the row of a DaemonSet. If `nodes` is true, it includes all known nodes.
     pub(super) fn of_look(look: &Look, nodes: bool) -> Self {
         match look {
             Look::Judged(snapshot) => Self::new(snapshot, nodes),
@@ -370,7 +369,7 @@ impl SetRow {
         }
     }
 
-    /// Builds the row of a snapshot. If `nodes` is true, the row includes all nodes.
+    /// Builds the row of an evaluated DaemonSet. If `nodes` is true, it includes all nodes.
     pub(super) fn new(snapshot: &RolloutSnapshot, nodes: bool) -> Self {
         let (rollout, counts) = (snapshot.rollout(), &snapshot.plan.counts);
         let usable = snapshot.invalid.is_none();
@@ -441,7 +440,8 @@ impl SetRow {
         }
     }
 
-    /// Returns the row without texts that change as time passes. `--watch` prints documents only if this summary has changed.
+    /// Returns the row without texts that change as time passes. `--watch` prints a JSON or YAML document only if this row has
+    /// changed.
     pub(super) fn summary(&self) -> Self {
         Self {
             message: String::new(),
@@ -454,12 +454,12 @@ impl SetRow {
         }
     }
 
-    /// Returns namespace and name.
+    /// Returns `namespace/name`.
     pub(super) fn key(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
     }
 
-    /// Returns namespace and name, followed by the kind if the DaemonSet is an Advanced one.
+    /// Returns `namespace/name`, followed by the kind of an Advanced DaemonSet.
     pub(super) fn title(&self) -> String {
         match self.kind {
             SetKind::Native => self.key(),
@@ -485,7 +485,7 @@ impl NodeRow {
         }
     }
 
-    /// Builds the row of a node for a caller who sees only the pods on it.
+    /// Builds the row of a node from its pods, for a caller without the right to list nodes.
     pub(super) fn of_pods(node: &NodeName, pods: &[Pod]) -> Self {
         let pods: Vec<PodRow> = pods.iter().map(PodRow::from_pod).collect();
         let named: Vec<String> = pods.iter().map(PodRow::text).collect();
@@ -549,7 +549,7 @@ impl PodRow {
     }
 }
 
-/// Returns the name of a node for output, or a text for pods that are not scheduled to a node.
+/// Returns the name of a node for output. Pods without a node have an empty name, which is shown as `(none)`.
 fn shown_name(node: &NodeName) -> String {
     match node.as_str() {
         "" => "(none)".to_owned(),
@@ -562,7 +562,7 @@ pub(super) fn api_version<S: Serializer>(kind: &SetKind, serializer: S) -> Resul
     serializer.serialize_str(kind.api_version())
 }
 
-/// Returns the resources other than nodes that the caller may not read and that the answer depends on.
+/// Returns the resources other than nodes that the answer depends on and that the caller may not read.
 pub(super) fn unknown(liveness: &ControllerLiveness, unread: Option<&String>) -> Vec<&'static str> {
     let leases = (*liveness == ControllerLiveness::Forbidden).then_some("leases");
     let budgets = unread.map(|_| "poddisruptionbudgets");
@@ -573,7 +573,7 @@ fn texts<'a>(notes: impl IntoIterator<Item = &'a Note>) -> impl Iterator<Item = 
     notes.into_iter().map(|note| note.text.clone())
 }
 
-/// Returns the notes of an answer without nodes: what is unknown, and why.
+/// Returns the notes of an answer without nodes: the unknown facts, and the reason.
 pub(super) fn reported_notes(reported: &ReportedRollout) -> Vec<String> {
     if reported.is_of_kruise {
         return vec![NODES_UNKNOWN.to_owned(), KRUISE_RUNS.to_owned()];
@@ -618,7 +618,7 @@ fn outpaced(snapshot: &RolloutSnapshot) -> Option<String> {
     })
 }
 
-/// Returns notes about what is unknown or stopped because of a missing controller or permission.
+/// Returns notes about a missing controller or permission, and its effect.
 pub(super) fn liveness_notes(snapshot: &RolloutSnapshot) -> Vec<String> {
     if snapshot.is_of_kruise {
         return vec![KRUISE_RUNS.to_owned()];

@@ -6,24 +6,24 @@ use std::io::{IsTerminal, Write};
 use super::table::CellStyle;
 use crate::core::foreign::styled;
 
-/// Output of a command, and what it is capable of.
+/// Output of a command, and its capabilities.
 pub struct Screen<'a> {
     out: &'a mut (dyn Write + Send),
     /// True if the output is a terminal whose lines can be redrawn.
     pub(super) live: bool,
     /// True if colour is allowed.
     pub(super) colour: bool,
-    /// Number of lines on the terminal that the next redraw replaces.
+    /// Number of lines that the next redraw replaces.
     drawn: usize,
     /// Text on these lines.
     shown: String,
 }
 
-/// Result if the reader has closed the output, as with `| head`. Commands don't treat it as an error.
+/// Error for an output that its reader has closed, as with `| head`. Commands ignore it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Closed;
 
-/// Returns two flags: whether standard output is a terminal, and whether colour is allowed (`NO_COLOR` and similar variables).
+/// Returns two flags: standard output is a terminal, and colour is allowed (by `NO_COLOR` and similar variables).
 pub(super) fn standard_output() -> (bool, bool) {
     let out = std::io::stdout();
     let live = out.is_terminal();
@@ -43,7 +43,7 @@ impl<'a> Screen<'a> {
         }
     }
 
-    /// Prints text. Control characters are escaped, except line breaks and, if colour is allowed, this program's styles.
+    /// Prints a text. Escapes control characters except line breaks and, if colour is allowed, the styles of this program.
     pub(super) fn print(&mut self, text: &str) -> Result<(), Closed> {
         let text = self.shown(text);
         self.write(&text)
@@ -58,7 +58,7 @@ impl<'a> Screen<'a> {
         }
     }
 
-    /// Writes text without escaping. The text must not have content from outside this program.
+    /// Writes a text without escaping. It must not have content from outside this program.
     pub(super) fn write(&mut self, text: &str) -> Result<(), Closed> {
         let written = self
             .out
@@ -67,7 +67,7 @@ impl<'a> Screen<'a> {
         written.map_err(|_| Closed)
     }
 
-    /// Prints text in place of the previous text. If the output is not a terminal, prints it below.
+    /// Replaces the previous text on a terminal. On another output, prints the text below.
     pub(super) fn redraw(&mut self, text: &str) -> Result<(), Closed> {
         if !self.live {
             return self.print(text);
@@ -77,7 +77,8 @@ impl<'a> Screen<'a> {
         if self.drawn > 0 {
             frame.push_str(&format!("\x1b[{}F", self.drawn));
         }
-        // Turn off line wrap: long lines are cut, so the number of lines is known. Each line and all below is cleared.
+        // Turn off line wrap: the terminal then cuts long lines, and the number of lines is known. Clear each line, and everything
+        // below the text.
         frame.push_str("\x1b[?7l");
         for line in text.lines() {
             frame.push_str(line);
@@ -89,7 +90,7 @@ impl<'a> Screen<'a> {
         self.write(&frame)
     }
 
-    /// Prints a warning below the present text. On a terminal, the next redraw replaces it.
+    /// Prints a warning below the present text. On a terminal, the next redraw removes it.
     pub(super) fn warn(&mut self, text: &str) {
         if self.live && self.drawn > 0 {
             let shown = std::mem::take(&mut self.shown);

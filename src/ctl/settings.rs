@@ -1,4 +1,4 @@
-//! `ctl settings`: lists all settings, from the table that the parser uses, or their values on a DaemonSet.
+//! `ctl settings`: lists all settings, or their values on a DaemonSet. The list is the table that the parser uses.
 
 use serde::Serialize;
 
@@ -39,7 +39,7 @@ struct SettingRow {
     annotation: &'static str,
     summary: String,
     syntax: String,
-    /// Default value. In an answer about a DaemonSet, the value that applies there if the setting is absent or has no effect.
+    /// Default value. For a DaemonSet, the value that applies if the setting is absent or has no effect.
     default: String,
     modes: Vec<String>,
     #[serde(flatten)]
@@ -50,13 +50,12 @@ struct SettingRow {
 #[derive(Clone, Debug, Serialize)]
 struct ValueRow {
     value: Option<String>,
-    /// Annotation or field with the value.
+    /// Annotation or field that has the value, or could have it.
     place: String,
     state: &'static str,
     message: Option<String>,
 }
 
-/// Settings of a DaemonSet.
 #[derive(Clone, Debug, Serialize)]
 struct SettingsAnswer {
     #[serde(serialize_with = "api_version")]
@@ -65,13 +64,13 @@ struct SettingsAnswer {
     name: String,
     settings: Vec<SettingRow>,
     invalid: Option<String>,
-    /// Effect of invalid settings on the pods, as a sentence.
+    /// Sentence about the effect of invalid settings on the pods.
     #[serde(skip)]
     consequence: &'static str,
     notes: Vec<String>,
 }
 
-/// Lists all settings without a cluster.
+/// Renders all settings, without access to a cluster.
 ///
 /// # Errors
 /// Fails if the settings cannot be rendered in the requested format.
@@ -144,7 +143,7 @@ fn answer(key: &SetKey, set: &DaemonSet) -> SettingsAnswer {
     }
 }
 
-/// Returns true if one of the rows has the note as its message.
+/// Returns true if the note is already the message of a row.
 fn is_in_rows(rows: &[SettingRow], note: &str) -> bool {
     let messages = rows.iter().filter_map(|row| row.on.as_ref());
     let mut messages = messages.filter_map(|on| on.message.as_deref());
@@ -177,7 +176,7 @@ impl SettingRow {
         }
     }
 
-    /// Renders the general description of the setting, in 80 columns.
+    /// Renders the description of the setting in 80 columns.
     fn paragraph(&self, colour: bool) -> String {
         let name = CellStyle::Bold.on(self.name, colour);
         let written = format!("{}; default: {}", self.syntax, self.default);
@@ -188,7 +187,7 @@ impl SettingRow {
         )
     }
 
-    /// Returns "yes" if the setting applies with OTA. Every setting applies to rolling updates.
+    /// Returns "yes" if the setting applies under OTA. Each setting applies to rolling updates.
     fn ota(&self) -> &'static str {
         if self.modes.contains(&Mode::Ota.to_string()) {
             "yes"
@@ -212,8 +211,8 @@ fn table_of_all(rows: &[SettingRow], colour: bool) -> String {
     table.print(colour)
 }
 
-/// Renders the settings that the DaemonSet sets, with their errors, in 80 columns. If `all` is true, adds those with a default
-/// value.
+/// Renders the settings that the DaemonSet sets, with their errors, in 80 columns. If `all` is true, includes settings with their
+/// default value.
 fn report(answer: &SettingsAnswer, all: bool, colour: bool) -> String {
     let is_default = |on: &ValueRow| on.state == SettingState::Default.word();
     let rows = answer
@@ -225,7 +224,7 @@ fn report(answer: &SettingsAnswer, all: bool, colour: bool) -> String {
         .filter(|(_, on)| all || !is_default(on))
         .collect();
     let name = shown.iter().map(|(row, _)| row.name.len()).max();
-    // The value gets the width that remains next to the name, the longest state and two gaps of two columns.
+    // The value gets the remaining columns: all but the name, the longest state and two gaps of two columns.
     let room = COLUMNS.saturating_sub(name.unwrap_or_default() + 4 + "NoEffect".len());
     let mut table = Table::new(&["SETTING", "VALUE", "STATE"]);
     for (row, on) in &shown {
@@ -255,7 +254,7 @@ fn report(answer: &SettingsAnswer, all: bool, colour: bool) -> String {
     }
 }
 
-/// Renders all settings with explanations.
+/// Renders all settings with explanations, without a limit of columns.
 fn wide(answer: &SettingsAnswer, colour: bool) -> String {
     let mut heading = vec!["SETTING", "VALUE", "STATE", "WRITTEN AS", "DEFAULT", "OTA"];
     if answer.kind == SetKind::Advanced {
@@ -293,7 +292,7 @@ fn wide(answer: &SettingsAnswer, colour: bool) -> String {
     table.print(colour) + &notes(answer)
 }
 
-/// Renders the notes, and the effect of invalid settings.
+/// Renders the notes. For invalid settings, also renders the error and its effect.
 fn notes(answer: &SettingsAnswer) -> String {
     let mut text = String::new();
     if let Some(invalid) = &answer.invalid {
@@ -309,7 +308,7 @@ fn notes(answer: &SettingsAnswer) -> String {
     text
 }
 
-/// Returns the style of a state. `set` is the style for values that take effect.
+/// Returns the style of a state. `set` is the style of a value that takes effect.
 fn paint(state: &str, set: CellStyle) -> CellStyle {
     let is = |known: SettingState| state == known.word();
     if is(SettingState::Invalid) {

@@ -23,17 +23,15 @@ use crate::k8s::Condition;
 /// Evaluated state of a DaemonSet.
 #[derive(Clone, Debug)]
 pub(super) struct RolloutSnapshot {
-    /// Namespace, name and kind.
     pub(super) key: SetKey,
-    /// Settings; if they are invalid, defaults that pause the rollout.
+    /// Settings. Invalid ones are replaced by defaults and a pause.
     pub(super) strategy: Strategy,
     /// Error in the settings; `None` if they are valid.
     pub(super) invalid: Option<Invalid>,
     /// Notes about the settings for the person who maintains the DaemonSet.
     pub(super) notes: Vec<Note>,
-    /// Facts about nodes and pods.
+    /// State of nodes and pods.
     pub(super) fleet: Fleet,
-    /// Result of `decide`.
     pub(super) plan: Plan,
     /// Conditions from the controller.
     pub(super) conditions: Vec<Condition>,
@@ -41,13 +39,12 @@ pub(super) struct RolloutSnapshot {
     pub(super) state: Arc<RolloutState>,
     /// Liveness of the controller according to its Lease, if it was read.
     pub(super) liveness: ControllerLiveness,
-    /// True if Kruise's manager creates the DaemonSet's pods, so that yurt-ds does nothing.
+    /// True if Kruise's manager creates the DaemonSet's pods, so that yurt-ds does not manage it.
     pub(super) is_of_kruise: bool,
     /// Sentence about resources that the caller may not read; `None` if there are none.
     pub(super) unread: Option<String>,
-    /// Time of the first read. A state that already existed at this time may have begun earlier.
+    /// Time of the first read. A state that `ctl` found at this time may have begun earlier.
     pub(super) first_look: Timestamp,
-    /// Current time.
     pub(super) now: Timestamp,
 }
 
@@ -62,7 +59,7 @@ impl RolloutSnapshot {
         Some(snapshot)
     }
 
-    /// Evaluates a DaemonSet of an index that has been kept up to date since `first_look`.
+    /// Evaluates a DaemonSet of an index that has been up to date since `first_look`.
     pub(super) fn new(
         index: &mut Index,
         key: &SetKey,
@@ -79,7 +76,7 @@ impl RolloutSnapshot {
         let mut fleet = Arc::unwrap_or_clone(index.fleet(key, now)?);
         let set = index.set(key)?;
         let (conditions, state) = (set.conditions.clone(), set.state.clone());
-        // Use the settings that apply to the current revision in all messages.
+        // In all messages, use the settings that apply to the current revision.
         let strategy = strategy.on(&fleet.revision).into_owned();
         let mut plan = decide(&strategy, &fleet, now);
         while let Some(write_failures) = refused_unnamed(&fleet, &plan, &state) {
@@ -91,7 +88,8 @@ impl RolloutSnapshot {
         let notes: Vec<Note> = notes.chain(plan.notes_on_nodes(&fleet)).collect();
         if invalid.is_some() {
             for (node, verdict) in fleet.nodes.iter().zip(&mut plan.verdicts) {
-                // Offline nodes with an outdated pod get the verdict `Invalid` too: they are not updated when they return.
+                // An offline node with an outdated pod gets the verdict `Invalid` too: invalid settings keep its pod when it
+                // returns.
                 let is_kept = match verdict {
                     Verdict::Paused { .. } => true,
                     Verdict::Offline(Offline::NotReady { .. } | Offline::Settling { .. }) => {
@@ -122,13 +120,13 @@ impl RolloutSnapshot {
         })
     }
 
-    /// Records whether a controller is running, according to its Lease.
+    /// Records the liveness of the controller according to its Lease.
     pub(super) fn note_liveness(&mut self, liveness: ControllerLiveness) {
         let kind = self.key.kind;
         self.liveness = liveness.with_signs(kind, &self.conditions, self.is_of_kruise);
     }
 
-    /// Returns the revision that nodes should run; `None` if it is not known yet.
+    /// Returns the current revision; `None` if it is not known yet.
     pub(super) fn revision(&self) -> Option<&Revision> {
         self.fleet.revision.current()
     }
@@ -157,7 +155,8 @@ impl RolloutSnapshot {
         }
     }
 
-    /// Returns the evaluated phase, or the controller's phase if the caller lacks a right to evaluate it.
+    /// Returns the evaluated phase. If the evaluation needs budgets that the caller may not read, the controller's phase takes
+    /// precedence.
     pub(super) fn phase(&self) -> Phase {
         if self.invalid.is_some() {
             return Phase::Invalid;
@@ -170,13 +169,13 @@ impl RolloutSnapshot {
         }
     }
 
-    /// Returns the phase according to the evaluation by `decide`.
+    /// Returns the phase according to `decide`.
     fn decided_phase(&self) -> Phase {
         let was_complete = self.state.was_complete(&self.fleet.revision);
         self.plan.reported_phase(was_complete)
     }
 
-    /// Returns the status sentence without the revision, worded as in the conditions.
+    /// Returns the sentence about the phase without the revision, as in the conditions.
     pub(super) fn sentence(&self) -> StatusSentence {
         let blocked = self.reported_block().filter(|_| self.unread.is_some());
         if let Some(blocked) = blocked {
@@ -197,7 +196,7 @@ impl RolloutSnapshot {
         about.describe(self.decided_phase())
     }
 
-    /// Returns the status sentence for another plan of this DaemonSet, such as a simulated one.
+    /// Returns the sentence about the phase for another plan of this DaemonSet, such as a simulated one.
     pub(super) fn sentence_of(&self, fleet: &Fleet, plan: &Plan) -> StatusSentence {
         let about = RolloutStatus {
             set: self.name(),
@@ -213,7 +212,8 @@ impl RolloutSnapshot {
         message(&self.rollout(), &self.sentence())
     }
 
-    /// Returns the controller's message that disruption budgets block the present revision; `None` if it reports none.
+    /// Returns the controller's message that disruption budgets block the current revision; `None` if it reports nothing of that
+    /// kind.
     fn reported_block(&self) -> Option<&str> {
         blocked_since(&self.conditions)?;
         let stalled = self.condition(STALLED)?;
@@ -244,7 +244,7 @@ impl RolloutSnapshot {
         self.phase().needs_a_person() || self.code(strict) == Code::Silent
     }
 
-    /// Returns the start of the current phase, as far as the controller reported it.
+    /// Returns the start of the phase; `None` if the controller has not reported it.
     pub(super) fn phase_since(&self) -> Option<Timestamp> {
         let kind = match self.phase() {
             Phase::Complete { .. } => ROLLOUT_COMPLETE,
@@ -254,10 +254,10 @@ impl RolloutSnapshot {
             Phase::Stalled(_) => STALLED,
             Phase::Paused { .. } => PAUSED_CONDITION,
             Phase::Invalid => INVALID_SETTINGS,
-            // These phases have no condition of their own. They begin when the last of the other conditions becomes `False`.
+            // These phases have no condition. They begin when the last of the other conditions becomes `False`.
             Phase::AwaitingOwners | Phase::AwaitingDeletions => return self.others_since(),
         };
-        // A condition `RolloutComplete` about another revision does not tell when this revision completed.
+        // A condition `RolloutComplete` about another revision does not show when the current one completed.
         if !self.state.is_about(&self.fleet.revision) && kind == ROLLOUT_COMPLETE {
             return None;
         }
@@ -271,13 +271,13 @@ impl RolloutSnapshot {
         }
     }
 
-    /// Returns `since`, or the start of the present revision if that is later. Conditions can be older than the revision.
+    /// Returns `since`, or the creation of the current revision if that is later. A condition may be older than the revision.
     fn of_revision(&self, since: Timestamp) -> Timestamp {
         let adopted = self.fleet.adopted;
         adopted.map_or(since, |adopted| adopted.min(self.now).max(since))
     }
 
-    /// Returns the time when the last condition became `False`; `None` if no controller reports the rollout as incomplete.
+    /// Returns the time when the last condition became `False`; `None` if the controller does not report the rollout as incomplete.
     fn others_since(&self) -> Option<Timestamp> {
         self.incomplete_since()?;
         let states = [
@@ -294,7 +294,7 @@ impl RolloutSnapshot {
         Some(self.of_revision(ended))
     }
 
-    /// Returns the time since which the native controller has not processed the template; `None` if that began after the first
+    /// Returns the time since which the native controller has not processed the template; `None` if that time is after the first
     /// read.
     fn behind_since(&self) -> Option<Timestamp> {
         self.fleet
@@ -307,16 +307,16 @@ impl RolloutSnapshot {
         incomplete_since(&self.conditions).map(|since| self.of_revision(since))
     }
 
-    /// Returns true if nodes lack an available pod and the rollout is not stalled, so that they may recover soon. A waiting
-    /// command waits for them even if the rollout is complete.
+    /// Returns true if nodes without an available pod may recover soon, because the rollout is not stalled. A waiting command waits
+    /// for them even if the rollout is complete.
     pub(super) fn is_recovering(&self) -> bool {
         self.rollout().unavailable() > 0 && !matches!(self.plan.phase, Phase::Stalled(_))
     }
 
-    /// Returns true if a disruption budget rejected the last eviction and the controller has not repeated the eviction yet.
+    /// Returns true if a disruption budget rejected the last eviction and the controller has not repeated it yet.
     ///
-    /// The controller repeats it within [`BACK_OFF`](crate::core::fleet::evictions::BACK_OFF), even if the budget allows it
-    /// earlier.
+    /// The controller repeats it within [`BACK_OFF`](crate::core::fleet::evictions::BACK_OFF), even if the budget allows the
+    /// eviction earlier.
     fn asks_again(&self) -> bool {
         self.strategy.disruption == Disruption::Evict
             && *self.state.reported.reason == *BLOCKED
@@ -329,7 +329,7 @@ impl RolloutSnapshot {
     }
 }
 
-/// Returns the settings that replace invalid ones: the rollout is paused.
+/// Returns settings that replace invalid ones: they pause the rollout.
 fn untouched() -> Strategy {
     Strategy {
         pause: Some(Pause::Indefinite),
@@ -337,10 +337,11 @@ fn untouched() -> Strategy {
     }
 }
 
-/// Returns all rejected writes, including those for nodes that the condition does not name; `None` if `fleet` has all of them.
+/// Returns all rejected writes, including those for nodes that the condition does not name; `None` if `fleet` already has all of
+/// them.
 ///
-/// The condition names only some nodes. While the controller reports that rejected writes stall the rollout, further writes of
-/// the same kind that the plan would begin are counted as rejected too.
+/// The condition names only some nodes. While it reports that rejected writes stall the rollout, writes of the same kind that the
+/// plan would begin count as rejected too.
 fn refused_unnamed(fleet: &Fleet, plan: &Plan, state: &RolloutState) -> Option<WriteFailures> {
     state.stalled_since(Stall::WritesRefused.reason())?;
     if !state.is_about(&fleet.revision) {
@@ -370,7 +371,8 @@ mod tests {
     use crate::core::rollout_state::{Reported, ReportedFailures};
     use crate::core::testing::{at, current, fleet, node, old};
 
-    /// Found in a user test: nine of 59 nodes with rejected writes were reported as next, and the rollout as continuing.
+    /// Found in a user test: for nine of 59 nodes with rejected writes, `ctl` reported that they are next and that the rollout
+    /// continues.
     #[test]
     fn who_is_refused_and_not_named_in_the_condition_is_refused_all_the_same() {
         let now = at(5_000);

@@ -15,7 +15,7 @@ use crate::core::settings::start_now::START_NOW;
 use crate::core::words::plural;
 use crate::core::{Revision, Verdict};
 
-/// Writes the annotation `start-now`.
+/// Starts the rollout of the current revision: sets the annotation `start-now`.
 pub(super) async fn start_now(
     context: &Context,
     args: &StartNowArgs,
@@ -57,7 +57,7 @@ pub(super) async fn start_now(
     Ok(())
 }
 
-/// Returns the current revision if it can be started before the window opens.
+/// Returns the current revision. Fails if it is not known, or if the controller does not replace pods.
 fn judge(look: &Look) -> Result<&Revision, CliError> {
     if look.rolling_strategy()?.is_none() {
         let key = look.key();
@@ -94,7 +94,7 @@ fn others(look: &Look) -> String {
     }
 }
 
-/// Returns true if a node waits for a window, or for `min-interval`.
+/// Returns true if the rollout waits for a window or for `min-interval`, or a node for its window.
 fn is_held(snapshot: &RolloutSnapshot) -> bool {
     let mut verdicts = snapshot.plan.verdicts.iter();
     snapshot.plan.opens.is_some()
@@ -140,7 +140,7 @@ mod tests {
         assert_eq!(world.writes(), before + 1);
         let status = world.json("status web").await;
         assert_eq!(status["verdicts"]["OutOfWindow"], json!(null), "{status}");
-        // `start-now` names the previous revision, so the next one waits for the window again.
+        // The annotation `start-now` names the previous revision, so the next one waits for the window.
         world.set_image("web:3").await;
         let status = world.json("status web").await;
         assert_eq!(status["verdicts"]["OutOfWindow"], 2, "{status}");

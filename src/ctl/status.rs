@@ -27,28 +27,27 @@ use crate::index::{SetKey, Unmanaged};
 
 /// Time in which changes are collected before the output is updated.
 const GATHER: Duration = Duration::from_millis(300);
-/// Interval between updates of the output without a change: ages grow, and some verdicts depend on time.
+/// Interval between updates of the output without a change. Ages grow, and some verdicts depend on the time.
 const REFRESH: Duration = Duration::from_secs(2);
-/// Minimum time between two loads of all objects. If watches fail, this is the polling interval.
+/// Minimum interval between two loads of all objects. While watches fail, this is the polling interval.
 const RELOAD: Duration = Duration::from_secs(3);
-/// Placeholder deadline for a wait without `--timeout`. It never takes effect.
+/// Deadline of a wait without `--timeout`. It never takes effect.
 const FAR: Duration = Duration::from_secs(86_400);
 /// Time within which a running controller reports a change.
 const REPORT_LAG: Duration = Duration::from_secs(5);
 /// Minimum time for the first load, even if `--timeout` is shorter.
 const ONE_LOOK: Duration = Duration::from_secs(1);
-/// Maximum number of lines for one kind of rows on a redrawn screen. A terminal has at least 24 lines in total.
+/// Maximum number of lines for one kind of rows on a redrawn screen, so that the output fits on 24 lines.
 const FIT: usize = 8;
-/// Minimum interval between progress lines if the output is not a terminal.
+/// Minimum interval between progress lines on an output that is not a terminal.
 const TELL: Duration = Duration::from_secs(5);
 
-/// Shows the state of rollouts.
 pub(super) async fn status(
     context: &Context,
     args: &StatusArgs,
     screen: &mut Screen<'_>,
 ) -> Result<Code, CliError> {
-    // Mark the slow API server as reported: `status` itself reports it below its output.
+    // `status` itself warns of a slow API server, below its output. So suppress the warning of the calls.
     context.access.is_warned.store(true, Ordering::Relaxed);
     let typed = args.daemonset.as_deref();
     let target = typed
@@ -81,7 +80,7 @@ pub(super) async fn status(
         {
             lookup::namespace(&context.access, namespace).await?;
         }
-        // Ignore a closed output pipe, as with `| head`: it must not change the exit code.
+        // Ignore a closed output pipe, as with `| head`. It must not change the exit code.
         let _ = screen.print(&(show.text(&snapshots, screen.colour)? + &show.unmanaged(&view)));
         StatusScreen::warn_of_hidden(&view, screen);
         Ok(show.code(&snapshots))
@@ -98,7 +97,7 @@ struct StatusScreen<'a> {
 }
 
 impl StatusScreen<'_> {
-    /// Lists all objects of the view, and reads from the Lease whether a controller is running.
+    /// Lists all objects of the view, and reads the controller's liveness from the Lease.
     async fn load(&self) -> (Result<ClusterView, CliError>, ControllerLiveness) {
         let (access, now) = (&self.context.access, self.context.clock.now());
         let liveness = liveness_of(access, now);
@@ -114,7 +113,7 @@ impl StatusScreen<'_> {
         }
     }
 
-    /// Loads the view for a waiting command. Reports a slow API server, and gives up at the deadline.
+    /// Loads the view for a waiting command. Warns of a slow API server, and returns an error at the deadline.
     async fn load_within(
         &self,
         deadline: Option<Instant>,
@@ -149,7 +148,7 @@ impl StatusScreen<'_> {
         CliError::new(Code::Unreachable, text)
     }
 
-    /// Returns the time at which a freshly loaded view is evaluated: the time of its load.
+    /// Returns the time for the evaluation of a freshly loaded view: the time of the load.
     fn now(&self, view: &ClusterView) -> Timestamp {
         view.loaded
     }
@@ -162,7 +161,7 @@ impl StatusScreen<'_> {
     ) -> Vec<Look> {
         let now = self.context.clock.now();
         let mut snapshots = self.snapshots_at(view, now, &watch.liveness());
-        // Derive liveness from pending actions, except if a resource is unreadable: that may be the reason why they are pending.
+        // Derive the liveness from pending actions. If the caller may not read a resource, don't: that may be why they are pending.
         for look in &mut snapshots {
             let Look::Judged(snapshot) = look else {
                 continue;
@@ -207,7 +206,7 @@ impl StatusScreen<'_> {
 
     /// Renders the state of the rollouts in the requested format.
     fn text(&self, snapshots: &[Look], colour: bool) -> Result<String, CliError> {
-        // `--watch` prints documents without nodes: the nodes of a large fleet would be megabytes per minute.
+        // `--watch` prints documents without nodes. In a large fleet, they would be megabytes per minute.
         let rows = self.rows(snapshots, !(self.args.watch && self.is_document()));
         let now = self.context.clock.now();
         let wide = self.args.output == Output::Wide;
@@ -222,7 +221,7 @@ impl StatusScreen<'_> {
         }
     }
 
-    /// Returns a line for each DaemonSet that yurt-ds does not manage although its settings suggest that it should.
+    /// Returns a line for each DaemonSet that yurt-ds does not manage although it has settings of yurt-ds.
     fn unmanaged(&self, view: &ClusterView) -> String {
         let line =
             |(key, stray): (&SetKey, &Unmanaged)| format!("\nNote, on {key}: {}\n", stray.text);
@@ -233,7 +232,7 @@ impl StatusScreen<'_> {
         }
     }
 
-    /// Reports on standard error which DaemonSets could not be listed, so that documents on standard output stay valid.
+    /// Names the DaemonSets that could not be listed, on standard error, so that documents on standard output stay valid.
     fn warn_of_hidden(view: &ClusterView, screen: &mut Screen<'_>) {
         if let Some(why) = &view.unlisted_advanced {
             screen.warn(&format!(
@@ -253,7 +252,7 @@ impl StatusScreen<'_> {
         )
     }
 
-    /// Returns the maximum number of lines for one kind of rows. There is a limit only with `--watch`.
+    /// Returns the maximum number of lines for one kind of rows. Only `--watch` has a limit.
     fn limit(&self) -> usize {
         if self.args.watch { FIT } else { usize::MAX }
     }
@@ -293,7 +292,7 @@ impl StatusScreen<'_> {
         LivenessWatch::start(context.access.clone(), context.clock.clone(), liveness)
     }
 
-    /// Reports once per outage that the API server does not answer.
+    /// Warns once per outage that the API server does not answer.
     fn warn(&self, watch: &LivenessWatch, printed: &mut PrintedLines, screen: &mut Screen<'_>) {
         let unanswered = watch.unanswered();
         if let (Some(passed), false) = (unanswered, printed.unanswered) {
@@ -323,7 +322,7 @@ impl StatusScreen<'_> {
         Ok(screen.redraw(&self.text(snapshots, screen.colour)?))
     }
 
-    /// Waits until all rollouts are complete or one needs an operator.
+    /// Waits until all rollouts are complete, or until one needs an operator.
     async fn wait(&self, screen: &mut Screen<'_>) -> Result<Code, CliError> {
         let begun = Instant::now();
         let deadline = self.args.timeout.map(|timeout| begun + timeout);
@@ -378,8 +377,8 @@ impl StatusScreen<'_> {
 
     /// Returns true if all rollouts are complete, or one cannot continue without an operator.
     ///
-    /// A rollout remains complete while pods restart, but a waiting command also waits for these pods. Without nodes, the
-    /// reported state may be older than a change that the caller just made, so the command waits at least [`REPORT_LAG`].
+    /// A rollout remains complete while pods restart, but a waiting command waits for these pods too. A state reported by the
+    /// controller may be older than the caller's last change, so the command then waits at least [`REPORT_LAG`].
     fn is_over(&self, snapshots: &[Look], begun: Instant) -> bool {
         let strict = self.args.strict;
         if snapshots.iter().any(Look::is_reported) && begun.elapsed() < REPORT_LAG {
@@ -439,7 +438,7 @@ impl StatusScreen<'_> {
             ));
         }
         Ok(match code {
-            // The rollout is complete, but the wait timed out because pods were not available.
+            // The rollout is complete, but nodes had no available pod when the wait timed out.
             Code::Complete if !recovering.is_empty() => Code::Progressing,
             code => code,
         })
@@ -464,7 +463,7 @@ impl StatusScreen<'_> {
         }
     }
 
-    /// Lists everything again, at intervals of at least [`RELOAD`]. Repeats failed lists, because the API server may be
+    /// Loads all objects again, at intervals of at least [`RELOAD`]. Repeats a failed load, because the API server may be
     /// unreachable for a moment.
     async fn reload(
         &self,
@@ -495,7 +494,7 @@ enum WaitStep {
     TooLate,
 }
 
-/// Lines already printed for a waiting command on an output that cannot be redrawn.
+/// Lines that a waiting command has already printed on an output that cannot be redrawn.
 #[derive(Default)]
 struct PrintedLines {
     rows: Vec<(String, String, &'static str, Instant)>,
@@ -504,7 +503,7 @@ struct PrintedLines {
 }
 
 impl PrintedLines {
-    /// Prints lines that have changed: immediately if the phase changed, otherwise at intervals of at least [`TELL`].
+    /// Prints lines that have changed: immediately after a change of the phase, otherwise at intervals of at least [`TELL`].
     fn lines(&mut self, rows: &[SetRow], screen: &mut Screen<'_>) -> Result<(), Closed> {
         let now = Instant::now();
         for row in rows {
@@ -526,14 +525,14 @@ impl PrintedLines {
     }
 }
 
-/// DaemonSets that a command waits for, each with its UID and the awaited revision.
+/// DaemonSets that a command waits for, with their UIDs and awaited revisions.
 #[derive(Default)]
 struct Awaited(BTreeMap<SetKey, (Arc<str>, Option<Revision>)>);
 
 impl Awaited {
-    /// Returns a message if a DaemonSet was recreated or its current revision is not the awaited one.
+    /// Returns a message if a DaemonSet was created again, or if its current revision is not the awaited one.
     ///
-    /// The awaited revision is `asked`, which the caller named, or otherwise the first one found.
+    /// The awaited revision is `asked`, which the caller named. Without it, the first current revision is awaited.
     fn superseded(
         &mut self,
         view: &ClusterView,
@@ -555,7 +554,7 @@ impl Awaited {
                      command again."
                 ));
             }
-            // Ignore a reported revision: it may be older than a change that the caller just made.
+            // Ignore a revision from the controller's report: it may be older than the caller's last change.
             let current = look.revision().filter(|_| !look.is_reported());
             match (&*revision, current) {
                 (None, Some(current)) => *revision = Some(current.clone()),
@@ -575,7 +574,7 @@ impl Awaited {
     }
 }
 
-/// Returns a note if a complete rollout has nodes without an available pod.
+/// Returns a note if nodes have no available pod although the rollout is complete.
 fn recovering(look: &Look) -> Option<String> {
     let lacking = look.recovering();
     let is_so = look.code(false) == Code::Complete && lacking > 0;

@@ -17,9 +17,9 @@ pub(super) fn near<'a>(typed: &str, names: impl IntoIterator<Item = &'a str>) ->
     found.into_iter().map(|(_, name)| name).collect()
 }
 
-/// Returns the distance between a name and the one that the user entered; `None` if they are not similar.
+/// Returns the number of edits between a name and the name that the user entered; `None` if they are not similar.
 pub(super) fn likeness(typed: &str, name: &str) -> Option<usize> {
-    // Ignore names longer than the 253 bytes that Kubernetes allows. They are not typing errors.
+    // Ignore names of more than 253 bytes, the limit of Kubernetes: they are not typing errors.
     if typed.is_empty() || typed.len() > 253 || !typed.is_ascii() || !name.is_ascii() {
         return None;
     }
@@ -29,7 +29,7 @@ pub(super) fn likeness(typed: &str, name: &str) -> Option<usize> {
     if edits <= allowed {
         return Some(edits);
     }
-    // The user may have entered the beginning of a longer name, with or without a typing error, or a part of the name.
+    // The user may have entered the beginning of a name, with or without a typing error, or a part of it.
     let begun = typed.len() >= 3 && name.len() > typed.len();
     let slips = if begun {
         distance(&typed, &name[..typed.len()])
@@ -42,7 +42,7 @@ pub(super) fn likeness(typed: &str, name: &str) -> Option<usize> {
     (begun && name.contains(&typed)).then_some(2 * allowed + 2)
 }
 
-/// Returns " Did you mean a, b or c?", or an empty string.
+/// Returns " Did you mean a, b or c?"; an empty string without names.
 pub(super) fn suggestion(names: &[impl AsRef<str>]) -> String {
     let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
     match names.split_last() {

@@ -1,6 +1,6 @@
 //! Tables with aligned columns, and colours for good and bad states.
 //!
-//! No table crate is used: those draw borders and wrap cells, which kubectl's style does not have. Only padding is needed.
+//! Crates for tables draw borders and wrap cells, unlike kubectl. Only padding is needed here, so none is used.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,6 @@ use crate::core::foreign::{TEXT, cut};
 /// Style of a cell on a terminal with colour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum CellStyle {
-    /// No style.
     #[default]
     Plain,
     /// The state is good.
@@ -28,7 +27,7 @@ pub(super) enum CellStyle {
 const PLAIN: &str = "\x1b[0m";
 
 impl CellStyle {
-    /// Escape sequences of all styles, the only ones that are printed unchanged.
+    /// Escape sequences of all styles. All other escape sequences are escaped.
     pub(super) const SEQUENCES: [&str; 6] = [
         Self::Good.codes(),
         Self::Busy.codes(),
@@ -78,7 +77,6 @@ impl CellStyle {
     }
 }
 
-/// A table that is being built.
 #[derive(Debug, Default)]
 pub(super) struct Table {
     rows: Vec<Vec<(String, CellStyle)>>,
@@ -95,7 +93,7 @@ impl Table {
         }
     }
 
-    /// Adds a row. Cells may contain text from outside this program: each cell is shown on one line of limited length.
+    /// Adds a row. Cells may have text from outside this program, so each cell is limited to one line and [`TEXT`] characters.
     pub(super) fn row(&mut self, cells: Vec<(String, CellStyle)>) {
         let cells = cells.into_iter();
         let shown = cells.map(|(cell, style)| (cut(&cell, TEXT).into_owned(), style));

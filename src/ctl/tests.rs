@@ -651,7 +651,7 @@ async fn waiting_ends_when_something_else_is_rolled_out_than_was_waited_for() {
     assert_eq!(ended, Ok(Code::Superseded));
 }
 
-/// Checks that `--wait` does not rely on the condition alone: it reports the right revision as complete, but pods are starting.
+/// Checks that `--wait` does not rely on the condition alone. It reports the right revision as complete while pods are starting.
 #[tokio::test(start_paused = true)]
 async fn waiting_goes_on_while_nodes_lack_a_pod_also_where_it_was_called_complete() {
     let world = CtlWorld::with_nodes(2).await;
@@ -849,7 +849,7 @@ async fn a_rollout_without_a_controller_is_not_waited_for() {
     let made = namespaces.create(&PostParams::default(), &namespace).await;
     made.unwrap();
     world.set_image("web:2").await;
-    // Without a Lease there is no warning: a controller that runs without leader election has no Lease.
+    // Without a Lease, no warning is shown: a controller without leader election has none.
     assert_eq!(world.code("status web").await, Code::Progressing);
     assert!(!world.text("status web").await.contains("its Lease"));
     renewed(&world, 60).await;
@@ -873,7 +873,7 @@ async fn a_rollout_without_a_controller_is_not_waited_for() {
     assert_eq!(row["phase"], "NoController");
     assert!(text_of(&row["message"]).starts_with(words), "{row}");
     assert!(world.text("status").await.contains("NoController"));
-    // If the Lease is not readable, the output says that it is unknown whether a controller is running.
+    // If the Lease is not readable, the output says that it is unknown if a controller is running.
     let forbidden = world
         .cluster
         .faults()
@@ -888,7 +888,7 @@ async fn a_rollout_without_a_controller_is_not_waited_for() {
         "{text}"
     );
     drop(forbidden);
-    // `--wait` ends early when the Lease has not been renewed for three minutes, here after another 80 seconds.
+    // `--wait` ends once the Lease has not been renewed for three minutes, which is 80 seconds later.
     renewed(&world, 100).await;
     let begun = tokio::time::Instant::now();
     assert_eq!(
@@ -897,7 +897,7 @@ async fn a_rollout_without_a_controller_is_not_waited_for() {
     );
     let took = begun.elapsed().as_secs();
     assert!((75..=95).contains(&took), "{took}");
-    // `--wait` reports a complete rollout as complete even if no controller is running.
+    // `--wait` reports a complete rollout even if no controller is running.
     for node in ["n1", "n2"] {
         world.replace(node).await;
     }
@@ -946,7 +946,7 @@ async fn a_wait_ends_when_its_time_is_up_also_while_the_api_server_is_frozen() {
     );
 }
 
-/// Checks that `--wait` keeps up with the events of a rollout on many nodes.
+/// Checks that `--wait` processes the events of a rollout on many nodes without delay.
 #[tokio::test(start_paused = true)]
 async fn a_wait_ends_within_a_second_of_the_end() {
     let world = CtlWorld::with_nodes(60).await;

@@ -1,4 +1,4 @@
-//! `ctl undo`: restores an older template from the DaemonSet's Kubernetes revision history.
+//! `ctl undo`: restores an older template from the ControllerRevisions of the DaemonSet.
 //!
 //! ```text
 //! look (GET, LIST ControllerRevisions) ─choose─► report what it restores ──► ONE conditional write of spec.template
@@ -56,31 +56,29 @@ use crate::core::{
 };
 use crate::index::{SetKey, SetRecord};
 
-/// Number of attempts to write a DaemonSet that changes between the read and the write.
+/// Maximum number of attempts to write a DaemonSet that changes between the read and the write.
 const ATTEMPTS: usize = 5;
-/// Image shown for a container that exists in only one of the templates.
+/// Placeholder for the image of a container that only one of the templates has.
 const ABSENT: &str = "(none)";
 
-/// Answer of `undo`. Field names are stable for scripts.
+/// Output of `undo`. Field names are stable for scripts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct UndoAnswer {
-    /// Kind of the DaemonSet, as API version.
+    /// Kind of the DaemonSet, serialized as its API version.
     #[serde(serialize_with = "api_version")]
     kind: SetKind,
-    /// Namespace of the DaemonSet.
     namespace: String,
-    /// Name of the DaemonSet.
     name: String,
     /// True if the template was written.
     changed: bool,
-    /// Revision that is rolled back; `null` if Kubernetes has not created the revision of the current template yet.
+    /// Revision before the rollback; `null` if Kubernetes has not created the revision of the current template yet.
     from: Option<RevisionRow>,
-    /// Revision that is restored.
+    /// Restored revision.
     to: RevisionRow,
     /// Containers whose image changes.
     images: Vec<ImageChange>,
-    /// Newer revisions that were skipped because the guard stopped them.
+    /// Newer revisions that the rollback skips because the guard stopped them.
     passed_over: Vec<RevisionRow>,
     /// Revision in the annotation `resume`, which the rollback removes; `null` without the annotation.
     resume_ended: Option<String>,
@@ -88,17 +86,17 @@ struct UndoAnswer {
     start_now_ended: Option<String>,
     /// Approvals of waves for other revisions, which the rollback removes.
     approvals_ended: Vec<String>,
-    /// Nodes that the rollback does not update yet, by reason.
+    /// Nodes that the rollback does not update yet, grouped by reason.
     held_back: Vec<HeldBack>,
-    /// Notes about the restored revision: the guard stopped it before, or another revision is recommended.
+    /// Notes on the restored revision: the guard stopped it earlier, or another revision is recommended.
     notes: Vec<String>,
 }
 
-/// Revision in the answer.
+/// Revision in the output.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct RevisionRow {
-    /// Number of the revision. Kubernetes gives a restored revision a new number.
+    /// Number of the revision. Kubernetes gives a new number to a restored revision.
     number: i64,
     /// Hash of the revision, as in the label of its pods.
     hash: String,
@@ -112,7 +110,6 @@ struct RevisionRow {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ImageChange {
-    /// Name of the container.
     container: String,
     /// Image before; `null` if the container is new.
     from: Option<String>,
@@ -171,14 +168,14 @@ struct RevisionHistory {
     key: SetKey,
     seen: ObjectMeta,
     template: Value,
-    /// Settings in the DaemonSet; `None` if they are invalid.
+    /// Settings of the DaemonSet; `None` if they are invalid.
     settings: Option<Strategy>,
     revisions: Vec<KeptRevision>,
     /// Revision of the current template; `None` if the revision does not exist yet.
     current: Option<Revision>,
     /// Number of the revision that the DaemonSet's conditions recommend for a rollback.
     advised: Option<i64>,
-    /// Revisions other than the current one that the guard stopped, as far as recorded.
+    /// Revisions other than the current one that the guard stopped, according to its record.
     stopped: Vec<Revision>,
     /// True if pods are still being updated to the current revision and its rollout is not stalled.
     is_under_way: bool,
@@ -187,14 +184,14 @@ struct RevisionHistory {
 /// A revision in the history.
 struct KeptRevision {
     facts: RevisionFacts,
-    /// Content of its ControllerRevision: a patch that restores its template.
+    /// Data of the ControllerRevision: a patch that restores its template.
     data: Value,
 }
 
 impl RevisionHistory {
     async fn read(context: &Context, key: &SetKey) -> Result<Self, CliError> {
         let access = &context.access;
-        // Return the same error as `status` for a missing or unmanaged DaemonSet.
+        // For a missing or unmanaged DaemonSet, return the same error as `status`.
         let found = lookup::find(access, key, context.clock.now()).await?;
         let known = found.index.set(key);
         let selector = known.map(|set| set.selector.clone());
@@ -235,7 +232,7 @@ impl RevisionHistory {
             RevisionState::Current(current) => Some(current),
             RevisionState::Unknown(_) => None,
         };
-        // Ignore a stall of another revision: right after a change, the condition still describes the previous revision.
+        // Ignore a stall of another revision. Right after a change, the condition is still about the previous one.
         let reported = known.map(|set| &set.state.reported);
         let stalled =
             reported.filter(|state| state.stalled_since.is_some() && state.revision == current);
@@ -261,9 +258,8 @@ impl RevisionHistory {
         self.stopped.contains(&kept.facts.hash)
     }
 
-    /// Returns the candidates for a rollback from `current`, the most recent first.
-    ///
-    /// The second value is true if `current` is itself the result of a rollback.
+    /// Returns the candidates for a rollback from `current`, the most recent first. The second value is true if a rollback made
+    /// `current` the current revision.
     fn earlier(&self, current: &Revision) -> (Vec<&KeptRevision>, bool) {
         let facts = facts(&self.revisions);
         let find = |wanted: &RevisionFacts| {
@@ -301,8 +297,7 @@ impl RevisionHistory {
         newer.map(KeptRevision::which).collect()
     }
 
-    /// Returns the revision with the given number. Without a number, returns the last earlier revision that the guard did not
-    /// stop.
+    /// Returns the revision with the given number. Without a number, returns the last earlier revision that the guard did not stop.
     fn choose(&self, number: Option<i64>) -> Result<&KeptRevision, CliError> {
         match (number, &self.current) {
             (Some(number), _) => {
@@ -348,7 +343,7 @@ impl RevisionHistory {
         }
     }
 
-    /// Returns the message for the case that there is no earlier revision, with the next steps.
+    /// Returns the message for a DaemonSet without an earlier revision, with the next steps.
     fn nothing_earlier(&self, current: &Revision) -> String {
         let key = &self.key;
         match self.revisions.len() {
@@ -358,7 +353,7 @@ impl RevisionHistory {
                 key.namespace,
                 match key.kind {
                     SetKind::Native => format!("set image daemonset/{} CONTAINER=IMAGE", key.name),
-                    // `kubectl set image` does not support custom resources.
+                    // Use `kubectl edit`, because `kubectl set image` does not support custom resources.
                     SetKind::Advanced => format!("edit {}/{}", key.kind.resource(), key.name),
                 }
             ),
@@ -371,7 +366,7 @@ impl RevisionHistory {
         }
     }
 
-    /// Returns the message for the case that the guard stopped all earlier revisions, with the next steps.
+    /// Returns the message for a DaemonSet whose earlier revisions were all stopped by the guard, with the next steps.
     fn nothing_good(&self, current: &Revision) -> String {
         format!(
             "{} was not rolled back: the guard stopped all kept revisions that are older than the current one \
@@ -381,7 +376,7 @@ impl RevisionHistory {
         )
     }
 
-    /// Returns a note about the `chosen` revision. `typed` is the number that the caller named, if any.
+    /// Returns a note on the `chosen` revision. `typed` is its number if the caller named one.
     fn note(&self, chosen: &KeptRevision, typed: Option<i64>) -> Option<String> {
         if let Some(number) = typed {
             let note =
@@ -419,7 +414,7 @@ impl RevisionHistory {
         }
     }
 
-    /// Writes the template of a revision; returns false if the DaemonSet has changed since it was read.
+    /// Writes the template of a revision. Returns false if the DaemonSet has changed since it was read.
     async fn restore(&self, context: &Context, kept: &KeptRevision) -> Result<bool, CliError> {
         let template = template_in(&kept.data).ok_or_else(|| {
             let text = format!(
@@ -435,8 +430,7 @@ impl RevisionHistory {
         if self.resumed_besides(kept).is_some() {
             changes.push(remove(&["metadata", "annotations", RESUME]));
         }
-        // Remove `start-now`: it was set for the revision that is rolled back. The rollback waits for the maintenance window
-        // again.
+        // Remove `start-now`. It was set for the revision that is rolled back, and the rollback waits for the maintenance window.
         if self.started().is_some() {
             changes.push(remove(&["metadata", "annotations", START_NOW]));
         }
@@ -466,7 +460,6 @@ impl RevisionHistory {
         }
     }
 
-    /// Returns the value of the annotation `start-now`.
     fn started(&self) -> Option<&str> {
         let annotations = self.seen.annotations.as_ref()?;
         annotations.get(START_NOW).map(String::as_str)
@@ -474,13 +467,13 @@ impl RevisionHistory {
 
     /// Returns the revision in the annotation `resume` if it is not `kept`.
     ///
-    /// Undo removes it: if that revision were rolled out again with the annotation, the guard would ignore failed nodes.
+    /// Undo removes such an annotation. Otherwise the guard would ignore failed nodes if that revision were rolled out again.
     fn resumed_besides(&self, kept: &KeptRevision) -> Option<&str> {
         let named = self.seen.annotations.as_ref()?.get(RESUME)?;
         (named != kept.facts.hash.as_str()).then_some(named.as_str())
     }
 
-    /// Splits the annotation `approved-waves` into approvals of other revisions than `kept`, which undo removes, and the rest.
+    /// Splits the annotation `approved-waves` into approvals of revisions other than `kept` and the rest. Undo removes the former.
     ///
     /// If one of the other revisions is rolled out again, its waves wait for a new approval.
     fn approvals(&self, kept: &KeptRevision) -> (Vec<&str>, Vec<&str>) {
@@ -658,7 +651,7 @@ impl UndoAnswer {
     }
 }
 
-/// Returns a sentence about what prevents the rollback from starting. If nothing does, the sentence says how to follow it.
+/// Returns a sentence about what prevents the rollback from starting. If nothing prevents it, says how to follow the rollback.
 fn follows(look: &Look, now: Timestamp) -> String {
     let key = look.key();
     let pause = match look {
@@ -697,7 +690,7 @@ fn facts(revisions: &[KeptRevision]) -> Vec<RevisionFacts> {
     revisions.iter().map(|kept| kept.facts.clone()).collect()
 }
 
-/// Returns the image of each container of a template by container name.
+/// Returns the images of a template by container name.
 fn images(template: &Value) -> BTreeMap<&str, &str> {
     let of = |kind: &str| template["spec"][kind].as_array().into_iter().flatten();
     let containers = of("initContainers").chain(of("containers"));

@@ -1,12 +1,12 @@
-//! DaemonSets, their pods and the nodes as the API server reports them. They are listed once, and watched if the command keeps
+//! DaemonSets, their pods and the nodes as the API server reports them. They are listed once, and watched while the command keeps
 //! running.
 //!
 //! ```text
 //! load ──LIST──► Index ◄──WATCH── changed
 //! ```
 //!
-//! Pods are listed before revisions, so no listed pod carries a revision that is newer than the listed ones. A watch that reaches
-//! its timeout resumes where it ended. If it ends for another reason, everything is loaded again.
+//! Pods are listed before revisions, so no listed pod has a revision that is newer than the listed ones. A watch that reaches its
+//! timeout resumes where it ended. If it ends for another reason, everything is loaded again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -37,27 +37,24 @@ use crate::core::{Disruption, ParsedSettings, PodUid, RevisionState, RevisionUnk
 use crate::index::{Index, SetChange, SetKey};
 use crate::k8s::{AdvancedDaemonSet, ControllerRevision, DaemonSet, Listed, Node, Pod};
 
-/// Number of concurrent LIST requests. More would be faster, but would burden the API server.
+/// Number of concurrent LIST requests. A higher number would put more load on the API server.
 const PARALLEL: usize = 8;
 /// Timeout of a watch in seconds, enforced by the API server. It is below the client's read timeout.
 const WATCH_SECONDS: u32 = 100;
-/// Minimum duration of a watch that the API server ended because of its timeout. A shorter watch ended for another reason.
+/// Minimum duration of a watch that ended because of its timeout. A shorter watch ended for another reason.
 const SHORTEST: Duration = Duration::from_secs(30);
 
-/// DaemonSets that a command asks for.
+/// DaemonSets that a command reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ListScope {
-    /// A single DaemonSet.
     One(SetKey),
-    /// DaemonSets of one namespace.
     Namespace(String),
-    /// All DaemonSets.
     Everywhere,
 }
 
-/// The listed objects, kept up to date by [`ClusterView::changed`].
+/// Listed objects. [`ClusterView::changed`] keeps them up to date.
 pub(super) struct ClusterView {
-    /// DaemonSets that the command asked for.
+    /// DaemonSets that the command reads.
     scope: ListScope,
     /// Error of the node list if the caller may not list nodes. Rollouts are not evaluated in this case.
     pub(super) unlisted_nodes: Option<CliError>,
@@ -65,26 +62,23 @@ pub(super) struct ClusterView {
     pub(super) index: Index,
     /// All DaemonSets of the scope, managed or not.
     pub(super) present: BTreeMap<SetKey, ListedDaemonSet>,
-    /// Time when the objects were listed. A state that already existed at this time may have begun earlier.
+    /// Time when the objects were listed. A state that existed at this time may have begun earlier.
     pub(super) loaded: Timestamp,
     /// Time when the objects were listed, on the monotonic clock.
     pub(super) loaded_at: Instant,
-    /// Reason why only native DaemonSets could be listed, and not Advanced ones. `None` if both were listed, or if the cluster
-    /// does not serve Advanced DaemonSets.
+    /// Reason why Advanced DaemonSets could not be listed. `None` if they were listed, or if the cluster does not serve them.
     pub(super) unlisted_advanced: Option<String>,
-    /// True if Kruise's manager was running when the objects were listed, according to its Lease. The Lease is read only if there
-    /// are Advanced DaemonSets.
+    /// True if Kruise's manager was running when the objects were listed. Its Lease is read only if there are Advanced DaemonSets.
     kruise_runs: bool,
     /// Disruption budgets of the namespaces where pods are evicted.
     pub(super) budgets: Budgets,
     /// Reason why the budgets of a namespace are unknown, by namespace.
     unread: BTreeMap<String, String>,
     versions: ListVersions,
-    /// Watches. The mutex is never locked: it only makes the view `Sync`, so that other threads can read the other fields.
+    /// Watches. The mutex is never locked: it makes the view `Sync`, so that other threads can read the other fields.
     watches: Mutex<SelectAll<BoxStream<'static, ListedChange>>>,
 }
 
-/// A listed DaemonSet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ListedDaemonSet {
     /// True if it is being deleted.
@@ -95,7 +89,7 @@ pub(super) struct ListedDaemonSet {
     pub(super) paused_field: Option<Value>,
     /// True if its update strategy is `OnDelete`.
     pub(super) on_delete: bool,
-    /// Number of nodes that should run a pod, from its status.
+    /// Number of targeted nodes in its status.
     pub(super) desired: Option<usize>,
 }
 
@@ -125,16 +119,16 @@ enum ListedChange {
 pub(super) enum WatchStep {
     /// The changes were applied to the view.
     Changed,
-    /// The view cannot be updated further: all objects have to be listed again.
+    /// The watches cannot continue, so all objects have to be listed again.
     Outdated,
 }
 
-/// Message if the caller may not list Advanced DaemonSets.
+/// Message for a caller that may not list Advanced DaemonSets.
 const MAY_NOT_LIST: &str =
     "these credentials may not list them (needed: ClusterRole yurt-ds-viewer-advanced).";
 
 impl ClusterView {
-    /// Lists everything that a command about `scope` needs.
+    /// Lists everything that a command needs to know about `scope`.
     ///
     /// # Errors
     /// Fails if a LIST request fails. A missing DaemonSet is not an error: it is absent from the index.
@@ -191,7 +185,7 @@ impl ClusterView {
         self.load_pods(access, &keys).await?;
         self.load_budgets(access).await;
         self.load_revisions(access, &scope).await?;
-        // List nodes last: the revisions determine which images in the status of the nodes are kept.
+        // List nodes last: the listed revisions determine the images that are kept from the status of the nodes.
         self.load_nodes(access).await?;
         for key in &keys {
             self.confirm(access, key).await?;
@@ -199,7 +193,6 @@ impl ClusterView {
         Ok(())
     }
 
-    /// Returns the managed DaemonSets.
     pub(super) fn managed(&self) -> impl Iterator<Item = &SetKey> {
         let index = &self.index;
         index.keys().filter(|key| {
@@ -323,7 +316,7 @@ impl ClusterView {
         Ok(())
     }
 
-    /// Lists the disruption budgets of the namespaces where yurt-ds evicts pods. If the caller may not list them, keeps the
+    /// Lists the disruption budgets of the namespaces where yurt-ds evicts pods. If the caller may not list them, records the
     /// reason.
     pub(super) async fn load_budgets(&mut self, access: &Access) {
         let evicts = |key: &&SetKey| match self.index.reading(key).as_deref() {
@@ -347,7 +340,7 @@ impl ClusterView {
         }
     }
 
-    /// Returns the reason why the state of disruption budgets is unknown, if the DaemonSet uses eviction.
+    /// Returns the reason why disruption budgets are unknown; `None` if they are known, or if the DaemonSet does not use eviction.
     pub(super) fn unread(&self, key: &SetKey) -> Option<String> {
         let evicts = matches!(
             self.index.reading(key).as_deref(),
@@ -359,12 +352,11 @@ impl ClusterView {
         ))
     }
 
-    /// Returns true if Kruise's manager creates the pods of the DaemonSet.
     pub(super) fn is_of_kruise(&self, key: &SetKey) -> bool {
         key.is_advanced() && self.kruise_runs
     }
 
-    /// Records in the index which pods a disruption budget would protect from eviction at `now`.
+    /// Marks the pods in the index that a disruption budget would protect from eviction at `now`.
     pub(super) fn weigh(&mut self, key: &SetKey, now: Timestamp) {
         if let Some(set) = self.index.set_mut(key) {
             let reported = blocked_since(&set.conditions);
@@ -384,11 +376,11 @@ impl ClusterView {
         Ok(())
     }
 
-    /// Resolves contradictions between pods and revisions, which were listed at different moments.
+    /// Resolves contradictions between pods and revisions, which were listed at different times.
     async fn confirm(&mut self, access: &Access, key: &SetKey) -> Result<(), CliError> {
         for hash in self.index.unknown_hashes(key) {
-            // Mark a revision that no list contains as an old one: revisions were listed after the pods, so it has been deleted
-            // since.
+            // Mark a revision that is in no list as an old one. It has been deleted: otherwise the list of revisions, which was
+            // read after the pods, would have it.
             if let Some(set) = self.index.set_mut(key) {
                 set.note_absent(hash);
             }
@@ -498,8 +490,8 @@ impl ClusterView {
 
     /// Waits for a change, then applies all changes that arrive within `gather`.
     ///
-    /// On a large fleet hundreds of changes arrive in that time. Evaluating the rollout after each of them would fall minutes
-    /// behind.
+    /// On a large fleet, hundreds of changes arrive in that time. If the rollout were evaluated after each of them, the output
+    /// would be minutes late.
     pub(super) async fn changed(
         &mut self,
         gather: Duration,
@@ -583,7 +575,7 @@ impl ClusterView {
     }
 }
 
-/// A watch of objects that were listed. It is resumed whenever the API server ends it because of the timeout.
+/// Watch of listed objects. It resumes whenever the API server ends it because of its timeout.
 struct ListFollower<K> {
     api: Api<K>,
     params: WatchParams,
@@ -597,9 +589,9 @@ impl<K> ListFollower<K>
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
-    /// Returns the next event and the watch to continue with. Both are `None` if all objects have to be listed again.
+    /// Returns the next event, and the watch that continues. Both are `None` if all objects have to be listed again.
     ///
-    /// A watch that reached its timeout resumes where it ended. If it ended earlier, the reason is unknown and a new list is
+    /// A watch that reached its timeout resumes where it ended. If it ended earlier, the reason is unknown, and a new list is
     /// needed.
     async fn next(mut self) -> (Option<WatchEvent<K>>, Option<Self>) {
         loop {
@@ -626,7 +618,7 @@ where
     }
 }
 
-/// Adds to the error of a forbidden list of all namespaces that `-n` limits the command to one namespace.
+/// Changes the error for a forbidden list of all namespaces: suggests `-n`, which limits the command to one namespace.
 fn try_one_namespace(error: CliError) -> CliError {
     match &error.refusal {
         None => error,
@@ -640,7 +632,6 @@ fn try_one_namespace(error: CliError) -> CliError {
     }
 }
 
-/// Returns the resource version that an event carries.
 fn version<K: Resource>(event: &WatchEvent<K>) -> Option<String> {
     match event {
         WatchEvent::Added(object) | WatchEvent::Modified(object) | WatchEvent::Deleted(object) => {
@@ -651,8 +642,8 @@ fn version<K: Resource>(event: &WatchEvent<K>) -> Option<String> {
     }
 }
 
-/// Returns the API and the parameters to list the revisions of a scope. A DaemonSet's selector also matches its revisions,
-/// because they have the labels of the pod template.
+/// Returns the API and the parameters to list the revisions of a scope. The selector of a DaemonSet also matches its revisions,
+/// because they have the labels of its pod template.
 fn revisions(
     access: &Access,
     scope: &ListScope,

@@ -1,4 +1,4 @@
-//! Rows for waves and failure domains, whose nodes are updated one group after the other.
+//! Rows for waves and failure domains: groups of nodes that are updated one after the other.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::core::{Verdict, WaveState, instant};
 pub struct WaveRow {
     /// Name of the wave.
     pub wave: String,
-    /// Number of targeted nodes that take part.
+    /// Number of nodes of the wave that take part in the rollout.
     pub nodes: usize,
     /// Number of these nodes with an available pod of the current revision.
     pub done: usize,
@@ -25,7 +25,7 @@ pub struct WaveRow {
     pub allowed: usize,
     /// State of the wave: `Complete`, `Open` or `NotOpen`.
     pub state: &'static str,
-    /// Event that opens the wave; `null` if the wave is open.
+    /// Event that opens the wave; `null` if it has opened.
     pub next: Option<String>,
 }
 
@@ -75,7 +75,7 @@ pub(super) fn wave_table(rows: &[WaveRow], wide: bool, colour: bool) -> String {
             plain(row.wave.clone()),
             plain(row.nodes.to_string()),
             plain(row.done.to_string()),
-            // Show no limit if it is 0: with only `max-surge`, nodes are updated without becoming unavailable.
+            // Omit the limit if it is 0: with only `max-surge`, nodes are updated without becoming unavailable.
             plain(match row.allowed {
                 0 => row.in_flight.to_string(),
                 allowed => format!("{}/{allowed}", row.in_flight),
@@ -89,7 +89,7 @@ pub(super) fn wave_table(rows: &[WaveRow], wide: bool, colour: bool) -> String {
     table.print(colour)
 }
 
-/// State of a failure domain in the output. A failure domain is one value of the label `topology-key`.
+/// State of a failure domain in the output. Its nodes have the same value of the label `topology-key`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DomainRow {
@@ -128,7 +128,6 @@ pub(super) fn domains(snapshot: &RolloutSnapshot) -> Vec<DomainRow> {
     named.collect()
 }
 
-/// Renders a table of failure domains.
 pub(super) fn domain_table(rows: &[DomainRow], colour: bool) -> String {
     let mut table = Table::new(&["DOMAIN", "NODES", "DONE", "IN FLIGHT", "TURN"]);
     for row in rows {

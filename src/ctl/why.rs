@@ -1,4 +1,4 @@
-//! `ctl why`: explains the verdict on one node, the time of its start, and what would change it.
+//! `ctl why`: explains the verdict on one node, since when it applies, and what would change it.
 
 use std::iter;
 
@@ -34,14 +34,14 @@ use crate::core::verdict::PullStage;
 use crate::core::words::joined;
 use crate::core::{NodeName, Pod, SetKind, Verdict, instant};
 
-/// Width of the column with labels, in characters. Includes one space.
+/// Width in columns of the labels, including one space.
 const LABEL: usize = 11;
 
-/// Answer of `why`. Field names are stable for scripts.
+/// Output of `why`. Field names are stable for scripts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WhyAnswer {
-    /// Kind of the DaemonSet, as API version.
+    /// Kind of the DaemonSet, serialized as its API version.
     #[serde(serialize_with = "api_version")]
     pub kind: SetKind,
     /// Namespace of the DaemonSet.
@@ -52,7 +52,7 @@ pub struct WhyAnswer {
     pub phase: &'static str,
     /// Sentence about the phase.
     pub phase_message: String,
-    /// Progress of the rollback of the revision that the guard stopped; `null` if none is in progress.
+    /// Progress of the automatic rollback of a revision that the guard stopped; `null` if there is none.
     pub reversal: Option<ReversalRow>,
     /// Row of the node, as in `ctl status`.
     #[serde(flatten)]
@@ -61,9 +61,9 @@ pub struct WhyAnswer {
     pub next: String,
     /// Documentation page about the verdict; `null` if there is none.
     pub docs: Option<&'static str>,
-    /// Resources that the answer depends on and the caller may not read.
+    /// Resources that affect the answer and that the caller may not read.
     pub unknown: Vec<&'static str>,
-    /// Notes about everything that is unknown or stopped because of a missing controller or permission.
+    /// Notes about a missing controller or permission, and its effect.
     pub notes: Vec<String>,
 }
 
@@ -103,7 +103,7 @@ pub(super) async fn why(
     })
 }
 
-/// Returns true if a pull of images was requested on the node and no pull pod exists yet, as far as the caller may see.
+/// Returns true if an image pull was requested on the node and has no pod yet. If the caller may not list the pods, returns false.
 async fn is_pull_unbegun(access: &Access, snapshot: &RolloutSnapshot, name: &NodeName) -> bool {
     let nodes = snapshot.fleet.nodes.iter().zip(&snapshot.plan.verdicts);
     let mut asked = nodes.filter_map(|(node, verdict)| match verdict {
@@ -225,7 +225,7 @@ fn reported_answer(
     })
 }
 
-/// Renders the answer in at most 12 lines. The next step is never cut, because it may be a command. `-o json` has all details.
+/// Renders the answer in at most 12 lines. The next step is never cut off, because it may be a command. `-o json` has all details.
 fn sentences(answer: &WhyAnswer, colour: bool) -> String {
     let node = &answer.node;
     let since = match (&node.since, &node.age) {

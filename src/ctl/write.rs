@@ -19,19 +19,18 @@ use crate::k8s::client::{Failure, within};
 
 /// Field manager of `yurt-ds ctl`.
 pub(super) const FIELD_MANAGER: &str = "yurt-ds-ctl";
-/// Number of attempts for a write that conflicts with other writes (409). Within each attempt the API server retries too.
+/// Maximum number of attempts for a write that conflicts with other writes (409). The API server also retries within each attempt.
 const ATTEMPTS: usize = 20;
 
-/// Number of attempts to read and write a DaemonSet that changes between read and write.
+/// Maximum number of attempts to read and write a DaemonSet that changes between the read and the write.
 const LOOKS: usize = 5;
 
-/// New value of an annotation, computed from the rollout.
+/// Result of evaluating a rollout for a new value of an annotation.
 pub(super) enum Annotation {
-    /// The annotation is not written. The text tells the caller why.
+    /// The annotation is not written. The text explains the reason to the caller.
     Kept(String),
     /// The annotation is written.
     Set {
-        /// New value.
         value: String,
         /// Message for the caller after the write.
         message: String,
@@ -51,10 +50,10 @@ pub(super) async fn annotate(
     let access = &context.access;
     let api = whole(&access.client, key);
     for _ in 0..LOOKS {
-        // Read the object first, so that any later change makes the write fail.
+        // Read the object first: a change after this read makes the write fail.
         let doing = format!("read DaemonSet {key}");
         let found = access.find(&doing, api.get(&key.name)).await?;
-        // Ignore a missing object here: `lookup::look` returns the error for it.
+        // If the object is missing, `lookup::look` returns the error.
         let seen = found.map(|set| set.metadata).unwrap_or_default();
         let (view, look) = lookup::look(access, key, context.clock.now()).await?;
         let (value, message) = match judge(&view, &look)? {
@@ -73,19 +72,19 @@ pub(super) async fn annotate(
     ))
 }
 
-/// Adds or replaces a field.
+/// Returns the operation that adds or replaces a field.
 pub(super) fn set(path: &[&str], value: Value) -> PatchOperation {
     let path = pointer(path);
     PatchOperation::Add(AddOperation { path, value })
 }
 
-/// Removes an existing field.
+/// Returns the operation that removes an existing field.
 pub(super) fn remove(path: &[&str]) -> PatchOperation {
     let path = pointer(path);
     PatchOperation::Remove(RemoveOperation { path })
 }
 
-/// Makes the patch fail unless the field has that value.
+/// Returns the operation that makes the patch fail unless the field has this value.
 fn test(path: &[&str], value: Value) -> PatchOperation {
     let path = pointer(path);
     PatchOperation::Test(TestOperation { path, value })
@@ -95,13 +94,13 @@ fn pointer(path: &[&str]) -> PointerBuf {
     PointerBuf::from_tokens(path.iter().copied())
 }
 
-/// Changes a DaemonSet if its specification and annotations are the same as in `seen`. Returns false if they have changed.
+/// Changes a DaemonSet if specification and annotations are the same as in `seen`. Returns false if they have changed.
 ///
-/// The status is not compared: the DaemonSet's controller writes it all the time, and no decision of a caller depends on it. So
-/// one JSON patch with `test` operations (RFC 6902) compares everything else.
+/// One JSON patch with `test` operations (RFC 6902) compares them. It does not compare the status: the controller writes it all the
+/// time, and no decision depends on it.
 ///
 /// # Errors
-/// Returns any other error with an explanation; `doing` describes the call.
+/// Returns any other error with an explanation. `doing` describes the call.
 pub(super) async fn write_if_unchanged(
     context: &Context,
     doing: &str,
@@ -132,7 +131,7 @@ pub(super) async fn write_if_unchanged(
         if !is_conflict && error.failure() != Failure::Refused {
             return Err(access.explain(doing, &error));
         }
-        // A failed `test` operation has the same status code as an invalid object (422). Read again to tell them apart.
+        // A failed `test` operation has the same status code as an invalid object (422). Read the object to distinguish them.
         let now = access.find(doing, api.get_metadata(&key.name)).await?;
         if now.is_none_or(|now| !is_same(seen, &now.metadata)) {
             return Ok(false);

@@ -1,4 +1,4 @@
-//! Real ota-servers, one per node. They are reached without a socket.
+//! Real ota-servers, one per node. Clients reach them over in-memory connections.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -19,7 +19,7 @@ use crate::sim::cluster::{Cluster, Count, Fault, FaultGuard};
 
 /// Buffer size of an in-memory connection, per direction.
 const PIPE: usize = 64 << 10;
-/// Time limit for a new agent to receive the pods of its node.
+/// Maximum time for a new agent to receive the pods of its node.
 const STARTING: Duration = Duration::from_secs(30);
 
 /// Running agents by the name of their node. They stop when dropped.
@@ -45,7 +45,7 @@ impl Agents {
         Ok(agents)
     }
 
-    /// Returns the connection with which `ctl` reaches the agent of a node.
+    /// Returns a client with which `ctl` sends requests to the agent of a node.
     ///
     /// # Errors
     ///
@@ -68,7 +68,7 @@ impl Agents {
     }
 }
 
-/// Returns the `User-Agent` header that a node's agent sends.
+/// Returns the `User-Agent` header of a node's agent.
 pub fn user_agent(node: &str) -> String {
     format!("{} {node}", Role::OtaServer.user_agent())
 }
@@ -78,8 +78,8 @@ pub(super) fn is_agent(count: &Count) -> bool {
     count.user_agent.starts_with(&Role::OtaServer.user_agent())
 }
 
-/// Disconnects a node's agent from the API server until the guard is dropped. This breaks the watches of all clients, and all
-/// except the agent resume them.
+/// Disconnects a node's agent from the API server until the guard is dropped. All watches break, and every client except the agent
+/// resumes them.
 pub fn cut(cluster: &Cluster, node: &str) -> FaultGuard {
     let agent = user_agent(node);
     let faults = cluster.faults();

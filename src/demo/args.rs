@@ -12,7 +12,6 @@ use crate::sim::kubelet::Behaviour;
 const NODES: u32 = 200;
 
 impl Story {
-    /// Returns the scenario of the story.
     pub(super) fn scenario(self) -> Scenario {
         match self {
             Self::Offline => scenario::three_nodes(),
@@ -22,7 +21,7 @@ impl Story {
 }
 
 impl PlayArgs {
-    /// Returns true if a flag describes a custom fleet, which is then played instead of the stories.
+    /// Returns true if a flag describes a custom fleet. That fleet is then played instead of the stories.
     pub(super) fn is_own_fleet(&self) -> bool {
         self.nodes.is_some()
             || self.offline.is_some()
@@ -38,7 +37,7 @@ impl PlayArgs {
             || self.crash_image
     }
 
-    /// Returns the fleet that the flags describe. Without such flags, it is the fleet that is played after the stories.
+    /// Returns the fleet that the flags describe. Without such flags, returns the fleet that is played after the stories.
     ///
     /// # Errors
     ///
@@ -114,7 +113,7 @@ impl PlayArgs {
 }
 
 impl BadRevision {
-    /// Returns the behavior of containers that work as `good` except for this failure.
+    /// Returns the behaviour `good` with this failure added.
     pub(super) fn apply(self, good: Behaviour) -> Behaviour {
         let soon = Duration::from_secs(2);
         match self {

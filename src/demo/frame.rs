@@ -1,6 +1,6 @@
 //! Live view of a fleet: a cell per node, a legend with counts, a progress bar, the budget, and a sentence about the state.
 //!
-//! It has no I/O: it converts data to lines of text that fit the terminal.
+//! It has no I/O, and only renders data as lines that fit the terminal.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -13,7 +13,7 @@ use crate::core::names::{POD_IMAGE_READY, POD_NEED_UPGRADE};
 use crate::core::{Offline, Verdict};
 use crate::sim::picture::ClusterLook;
 
-/// State of a node that its cell shows. The legend has the same order.
+/// State of a node in its cell. The legend has the same order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Cell {
     /// The node runs the new image.
@@ -26,7 +26,6 @@ pub(super) enum Cell {
     Owner,
     /// The node returned a moment ago.
     Settling,
-    /// The node is offline.
     Offline,
     /// The node failed because of the new image.
     Failed,
@@ -43,24 +42,24 @@ pub(super) struct Frame {
     pub(super) peak: usize,
     pub(super) allowed: usize,
     pub(super) max_unavailable: String,
-    /// Narration that was shown last.
+    /// Last line of the narration.
     pub(super) narration: String,
     /// True after the image was changed.
     pub(super) changed: bool,
-    /// True if the native controller runs the rollout, so that there are no verdicts of `decide`.
+    /// True if the native controller performs the rollout, which has no verdicts of `decide`.
     pub(super) is_native: bool,
     /// Images before and after the change.
     pub(super) images: (String, String),
-    /// View of node owners; `None` if no owner types commands. It is shown instead of the budget.
+    /// View of node owners; `None` if no owner types commands. It takes the place of the budget.
     pub(super) owners: Option<OwnersView>,
 }
 
 /// Data for the view of node owners: their pods and the latest command.
 #[derive(Clone, Debug)]
 pub(super) struct OwnersView {
-    /// Each node's pod, by the name of the node.
+    /// Pods by the name of their node.
     pub(super) pods: BTreeMap<String, MonitoredPod>,
-    /// Command line of the latest command, followed by its output.
+    /// Latest command line, followed by its output.
     pub(super) session: Vec<String>,
 }
 
@@ -72,9 +71,9 @@ pub(super) struct Canvas {
     pub(super) colour: bool,
 }
 
-/// Maximum number of nodes for which the frame shows a line with the name. Larger fleets are shown as a grid.
+/// Maximum number of nodes that are shown by name, one per line. A larger fleet is shown as a grid.
 const BY_NAME: usize = 8;
-/// Number of lines of a frame without the cells. It includes a long sentence and the line of the cursor.
+/// Number of lines of a frame without the cells, including a long sentence and the line of the cursor.
 const OTHER_LINES: usize = 15;
 
 impl Cell {
@@ -88,8 +87,7 @@ impl Cell {
         Self::Failed,
     ];
 
-    /// Returns the cell for a verdict. `updated` is needed because before the change, `Done` means that the node runs the old
-    /// image.
+    /// Returns the cell for a verdict. Before the change (`updated` is false), `Done` means that the node runs the old image.
     fn new(verdict: &Verdict, updated: bool) -> Self {
         match verdict {
             Verdict::Offline(Offline::Settling { .. }) => Self::Settling,
@@ -102,7 +100,7 @@ impl Cell {
         }
     }
 
-    /// Returns the cell for a node in the monitor's record. Used if there are no verdicts.
+    /// Returns the cell for a node in the monitor's record. It is used without verdicts.
     fn seen(node: &MonitoredNode) -> Self {
         match node {
             _ if !node.ready => Self::Offline,
@@ -149,7 +147,7 @@ impl Cell {
         }
     }
 
-    /// Returns the rank of a cell. If one mark stands for several nodes, it shows the cell with the lowest rank.
+    /// Returns the rank of a cell. A mark that stands for several nodes shows the cell with the lowest rank.
     fn urgency(self) -> usize {
         match self {
             Self::Failed => 0,
@@ -163,7 +161,7 @@ impl Cell {
     }
 }
 
-/// Returns the cell of every node.
+/// Returns the cells of all nodes.
 pub(super) fn cells(look: Option<&ClusterLook>, record: &MonitorRecord) -> Vec<(String, Cell)> {
     let updated = |name: &String| {
         let node = record.nodes.get(name);
@@ -330,7 +328,7 @@ impl Frame {
         let rows = canvas.rows.saturating_sub(OTHER_LINES).max(3);
         let airy = self.cells.len() * 2 <= columns * rows;
         let per_row = if airy { columns / 2 } else { columns };
-        // If a mark stands for several nodes, keep one row for the note that says so.
+        // If a mark stands for several nodes, reserve one row for the note about that.
         let per_cell = if self.cells.len().div_ceil(per_row) <= rows {
             1
         } else {
@@ -360,8 +358,8 @@ impl Frame {
         lines
     }
 
-    /// Returns the legend: all marks in the frame with their numbers of nodes. It always has two lines, so that the frame's
-    /// height is constant.
+    /// Returns the legend: all marks in the frame with their numbers of nodes. It always has two lines, so that the height of the
+    /// frame does not change.
     fn legend(&self, canvas: Canvas) -> [String; 2] {
         let mut lines = [String::from("  "), String::from("  ")];
         let (mut line, mut width) = (0, 0);
@@ -395,7 +393,7 @@ impl Frame {
 }
 
 impl OwnersView {
-    /// Describes the pod of a node with its conditions.
+    /// Describes the pod of a node and its conditions.
     fn render(&self, node: &str, images: &(String, String)) -> String {
         let Some(pod) = self.pods.get(node) else {
             return "pod is being replaced".to_owned();
@@ -410,12 +408,12 @@ impl OwnersView {
         text
     }
 
-    /// Returns the command line with a prompt, and as many of the last lines of output as fit.
+    /// Returns the prompt with the command line, and the last lines of its output that fit.
     fn session(&self, canvas: Canvas, room: usize) -> Vec<String> {
         let Some((prompt, printed)) = self.session.split_first() else {
             return Vec::new();
         };
-        // Wrap long lines before counting them, because a terminal would wrap them too.
+        // Wrap long lines before they are counted, as a terminal would.
         let width = canvas.columns.saturating_sub(2).max(1);
         let folded = |line: &String| -> Vec<String> {
             let letters: Vec<char> = line.chars().collect();

@@ -37,7 +37,8 @@ impl KubeletsArgs {
         }
     }
 
-    /// Returns the nodes to register. Numbers in their names have leading zeros, so that alphabetical order is numerical order.
+    /// Returns the nodes to register. Numbers in their names have leading zeros, so that alphabetical and numerical order are the
+    /// same.
     fn specs(&self) -> Vec<FakeNodeSpec> {
         let width = self.nodes.to_string().len();
         let labels: BTreeMap<String, String> = self.labels.iter().cloned().collect();
@@ -91,7 +92,7 @@ pub(super) async fn run(args: KubeletsArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns the lines of standard input. A thread reads them, because a terminal read cannot be canceled at shutdown.
+/// Returns the lines of standard input. A thread reads them, because a read from a terminal cannot be cancelled at shutdown.
 fn lines() -> mpsc::Receiver<String> {
     let (sender, receiver) = mpsc::channel(1);
     std::thread::spawn(move || {

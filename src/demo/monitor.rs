@@ -1,7 +1,7 @@
-//! Monitor that watches nodes and pods with its own client and records their changes, independently of the controller.
+//! Monitor that watches nodes and pods with its own client, and records their changes independently of the controller.
 //!
-//! It uses neither the controller's caches nor `core`, so it can check the controller. It counts like a person who reads `kubectl
-//! get pods --watch` with a stopwatch.
+//! It can check the controller because it uses neither the controller's caches nor `core`. It counts like a person with a stopwatch
+//! who reads `kubectl get pods --watch`.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,7 +18,7 @@ use crate::clock::Clock;
 use crate::core::names::{POD_IMAGE_READY, POD_NEED_UPGRADE};
 use crate::task::Task;
 
-/// Pods that the monitor observes, and the properties that it measures.
+/// Pods that the monitor observes, and values that it needs to measure them.
 #[derive(Clone, Debug)]
 pub(super) struct Measure {
     /// Namespace of the pods.
@@ -42,11 +42,11 @@ pub(super) struct Monitor {
 pub(super) struct MonitorRecord {
     /// Observed nodes by name.
     pub(super) nodes: BTreeMap<String, MonitoredNode>,
-    /// Number of online nodes without an available pod because the rollout deleted it.
+    /// Number of online nodes without an available pod after the rollout deleted their pod.
     pub(super) down: usize,
     /// Highest value of `down`, and the time at which it was first reached.
     pub(super) peak: (usize, Duration),
-    /// Number of pods whose objects were removed.
+    /// Number of pods that were deleted and are gone.
     pub(super) replaced: usize,
     /// Time of the last change of a pod or node.
     pub(super) last_change: Duration,
@@ -57,7 +57,6 @@ pub(super) struct MonitorRecord {
 /// Pod as the monitor observed it.
 #[derive(Clone, Debug)]
 pub(super) struct MonitoredPod {
-    /// Name of the pod.
     pub(super) name: String,
     /// True if the pod has the new image.
     pub(super) new: bool,
@@ -97,13 +96,13 @@ pub(super) struct MonitoredNode {
     pub(super) returned: Option<Duration>,
     /// Time at which the deletion of a pod on the node was last requested.
     pub(super) taken: Option<Duration>,
-    /// Time at which the first pod with the new image became available.
+    /// Time at which the first pod with the new image became available; `None` before that.
     pub(super) updated: Option<Duration>,
     /// Number of times that a pod on the node was deleted while the node was online.
     pub(super) losses: usize,
     /// True from the deletion of the node's pod until another pod is available.
     lacks: bool,
-    /// True if the node was offline at some time while `lacks` was true. The rollout is then not the cause of the missing pod.
+    /// True if the node was offline at any time while `lacks` was true. Then the rollout did not cause the missing pod.
     interrupted: bool,
 }
 
@@ -142,7 +141,7 @@ impl Monitor {
         }
     }
 
-    /// Waits until the monitor knows this number of nodes and pods, so that it sees all later changes.
+    /// Waits until the monitor has seen this number of nodes and pods, so that it sees all later changes.
     pub(super) async fn has_seen(&self, nodes: usize) {
         let complete = || {
             let record = self.record();
@@ -153,7 +152,6 @@ impl Monitor {
         }
     }
 
-    /// Returns the observations so far.
     pub(super) fn record(&self) -> MutexGuard<'_, MonitorRecord> {
         lock(&self.record)
     }
@@ -302,7 +300,7 @@ impl MonitorRecord {
         };
     }
 
-    /// Records that the deletion of a pod was requested. From then on, the pod's node lacks a pod.
+    /// Records that the deletion of a pod was requested. From this time, the node lacks a pod.
     fn taken(&mut self, pod: &Pod, now: Duration) {
         let uid = pod.uid().unwrap_or_default();
         let Some(record) = self.pods.get_mut(&uid).filter(|record| !record.going) else {
@@ -326,7 +324,7 @@ impl MonitorRecord {
         }
     }
 
-    /// Counts the nodes that lack an available pod again.
+    /// Recounts the nodes without an available pod.
     fn count(&mut self, now: Duration, min_ready: Duration) {
         for pod in self.pods.values().filter(|pod| !pod.going) {
             let Some(node) = self.nodes.get_mut(&pod.node) else {
@@ -351,21 +349,21 @@ impl MonitorRecord {
         }
     }
 
-    /// Returns the time until a Ready pod becomes available, which happens without an event; `None` if there is no such pod.
+    /// Returns the time until the next Ready pod becomes available; `None` if there is no such pod. No event reports that moment.
     fn next_available(&self, now: Duration, min_ready: Duration) -> Option<Duration> {
         let since = self.pods.values().filter_map(|pod| pod.ready_since);
         let at = since.map(|since| since + min_ready).filter(|at| *at > now);
         at.min().map(|at| at - now)
     }
 
-    /// Returns UID and record of the pod on a node. Pods that are being deleted are ignored.
+    /// Returns UID and record of the pod on a node. Ignores pods that are being deleted.
     pub(super) fn pod_on(&self, node: &str) -> Option<(&str, &MonitoredPod)> {
         let mut pods = self.pods.iter();
         let (uid, pod) = pods.find(|(_, pod)| pod.node == node && !pod.going)?;
         Some((uid, pod))
     }
 
-    /// Returns the UID of each node's pod. Pods that are being deleted are ignored.
+    /// Returns the UID of each node's pod. Ignores pods that are being deleted.
     pub(super) fn uids(&self) -> BTreeMap<String, String> {
         let staying = self.pods.iter().filter(|(_, pod)| !pod.going);
         staying

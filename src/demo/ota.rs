@@ -16,14 +16,14 @@ use crate::core::{IntOrPercent, Mode};
 use crate::sim::cluster::Count;
 use crate::sim::kubelet::Behaviour;
 
-/// Node on which its owner types commands.
+/// Node whose owner types commands.
 const OWNED: &str = "edge-1";
-/// Node on which no commands are typed.
+/// Node whose owner types no commands.
 const OTHER: &str = "edge-2";
-/// Time that a node needs to pull the new image. A node should not be without a pod for so long, so it pulls in advance.
+/// Time that a node needs to pull the new image. During it, the node should not be without a pod, so it pulls in advance.
 const PULL: Duration = seconds(12);
 
-/// Returns the OTA play: a new version is released, and one of three node owners confirms the upgrade.
+/// Returns the OTA play: a new image is released, and one of three node owners confirms the upgrade.
 pub(super) fn story() -> Scenario {
     let new = Behaviour {
         pull: PULL,
@@ -152,7 +152,7 @@ impl DemoRun {
         })
     }
 
-    /// Returns the guarantees of OTA, and whether the play kept them.
+    /// Returns the guarantees of OTA with the results of their checks.
     pub(super) fn promises_to(
         &self,
         owner: &DeviceOwner,
@@ -233,7 +233,7 @@ fn command(typed: &CommandRecord) -> TypedCommand {
     }
 }
 
-/// Returns the number of requests that all agents sent with this verb for this resource.
+/// Returns the number of requests of all agents with this verb for this resource.
 fn agents(requests: &[Count], verb: &str, resource: &str) -> u64 {
     let of = |count: &&Count| is_agent(count) && count.verb == verb && count.resource == resource;
     requests.iter().filter(of).map(|count| count.number).sum()

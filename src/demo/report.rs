@@ -1,4 +1,4 @@
-//! Report of a play: its data and its text form.
+//! Report of a play as data and as text.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::text::hanging;
 use crate::core::Mode;
 
-/// Width of a report in columns. It doesn't depend on the terminal, so that equal seeds give equal bytes.
+/// Width of a report in columns. It is independent of the terminal, so that equal seeds give equal bytes.
 const WIDTH: usize = 80;
 
 /// Report of one play. Times are virtual and count from its start.
@@ -24,11 +24,12 @@ pub struct DemoReport {
     pub strategy: String,
     /// Number of nodes in the fleet.
     pub nodes: usize,
-    /// `max-unavailable` as the scenario sets it, a number or a percentage.
+    /// Value of `max-unavailable` in the scenario: a number or a percentage.
     pub max_unavailable: String,
     /// `max-unavailable` as a number of nodes.
     pub allowed: usize,
-    /// Highest number of nodes that lacked their pod at the same time because of the rollout. The independent monitor counts it.
+    /// Highest number of nodes that lacked their pod at the same time because of the rollout, as counted by the independent
+    /// monitor.
     pub most_down: usize,
     /// Time at which `most_down` was reached.
     pub most_down_at: Time,
@@ -38,8 +39,8 @@ pub struct DemoReport {
     pub offline: usize,
     /// Number of offline nodes that still have the old image.
     pub offline_outdated: usize,
-    /// Number of nodes that are offline at the end and went offline between the deletion of their old pod and the availability of
-    /// a new one.
+    /// Number of nodes that are offline at the end, and went offline after the deletion of their old pod and before a new one was
+    /// available.
     pub lost_in_between: usize,
     /// Number of nodes that went offline after their new pod had become available.
     pub lost_after_update: usize,
@@ -55,7 +56,7 @@ pub struct DemoReport {
     pub ended_at: Time,
     /// Outcome of the play, as a phrase.
     pub ending: String,
-    /// Write requests of the yurt-ds controller; `None` if the native controller runs the rollout.
+    /// Numbers of write requests of the yurt-ds controller; `None` for a rollout by the native controller.
     pub writes: Option<WriteCounts>,
     /// Actions of a node owner; `None` if no owner types commands in the play.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -128,7 +129,7 @@ pub struct WriteCounts {
     pub replaced_pods: usize,
     /// Number of pod deletions.
     pub pod_deletions: u64,
-    /// Number of patches of pods, which set conditions.
+    /// Number of patches that set conditions of pods.
     pub pod_patches: u64,
     /// Number of Jobs that pull images in advance.
     pub jobs: u64,
@@ -178,7 +179,7 @@ impl LineKind {
 }
 
 impl Line {
-    /// Formats the line with an indent. Lines of command output are not wrapped or changed.
+    /// Formats the line with an indent. Lines of command output are kept as they are.
     pub(super) fn text(&self, indent: &str) -> String {
         let first = format!("{indent}{}  ", self.at);
         match self.voice {
@@ -213,7 +214,6 @@ impl std::fmt::Display for Time {
 }
 
 impl Time {
-    /// Returns the time in seconds.
     fn seconds(self) -> f64 {
         Duration::from(self).as_secs_f64()
     }
@@ -233,7 +233,7 @@ impl DemoReport {
     /// Returns the report as text. With `in_full`, it contains the timeline.
     pub fn text(&self, in_full: bool) -> String {
         let mut text = String::new();
-        // Writing to a string cannot fail.
+        // Ignore the result: writing to a String cannot fail.
         let _ = self.write(&mut text, in_full);
         text
     }

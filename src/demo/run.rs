@@ -1,4 +1,4 @@
-//! Run of a scenario: executes its steps in a world, observes the result, and detects the end.
+//! Run of a scenario: performs its steps in a world, records the results, and detects the end.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -26,20 +26,20 @@ use crate::sim::kubelet::{self, FakeNodeSpec, Outage, Rule};
 use crate::sim::picture::{ClusterLook, ClusterPicture};
 use crate::sim::world::{World, WorldSetup};
 
-/// Time at which virtual time starts. It is constant, so that every run has the same dates.
+/// Start of virtual time. It is constant, so that every run has the same dates.
 const EPOCH: &str = "2026-01-01T00:00:00Z";
-/// Time limit for creating the nodes and starting all pods.
+/// Maximum time to create the nodes and start all pods.
 const SETTING_UP: Duration = Duration::from_secs(120);
 /// Time without a change after which a rollout counts as stuck. It is longer than the time after which yurt-ds reports a stall.
 const STUCK: Duration = Duration::from_secs(660);
-/// Time after which a rollout of the native controller counts as stuck. It is shorter, because that controller never reports a
-/// stall.
+/// Time without a change after which a rollout by the native controller counts as stuck. It is shorter than [`STUCK`], because that
+/// controller never reports a stall.
 const NATIVE_STUCK: Duration = Duration::from_secs(180);
-/// Time without a change after which a play ends, if the controller reports the rollout as complete or stopped.
+/// Time without a change after which a play ends once the controller reports the rollout as complete or stopped.
 const SETTLED: Duration = Duration::from_secs(3);
-/// Time for reading a command's output before the next step.
+/// Time for users to read a command's output before the next step.
 const READING: Duration = Duration::from_secs(8);
-/// Maximum random delay of each step of a pod, because real nodes don't act at the same time.
+/// Maximum random delay of each step of a pod. Real nodes don't act at the same time.
 const JITTER: Duration = Duration::from_millis(1500);
 
 /// Play in progress, with its world.
@@ -52,19 +52,19 @@ pub(super) struct DemoRun {
     start: Instant,
     steps: std::vec::IntoIter<ScenarioStep>,
     next: Option<ScenarioStep>,
-    /// Narration that was shown last.
+    /// Last line of the narration.
     pub(super) narration: String,
     /// Lines of the timeline so far.
     pub(super) timeline: Vec<Line>,
-    /// Numbers of requests to the API server before the play began. They are subtracted from later numbers.
+    /// Numbers of requests to the API server before the play. Later numbers are counted from them.
     pub(super) before: Vec<Count>,
     /// Time at which the image was changed; `None` before that.
     pub(super) changed: Option<Duration>,
     /// Nodes that were offline when the image changed.
     pub(super) away: Vec<String>,
-    /// Shells in which node owners type; `None` if the play has no such owner.
+    /// Shells of the node owners; `None` if no owner types commands in the play.
     shell: Option<Shell>,
-    /// Guard that exists while a node's agent is disconnected from the API server.
+    /// Guard that keeps a node's agent disconnected from the API server while it exists.
     cut: Option<FaultGuard>,
     /// UID of each node's pod when the play began.
     pub(super) uids: BTreeMap<String, String>,
@@ -81,7 +81,7 @@ pub(super) enum RunEnd {
     Announced,
     /// Nothing has changed for a long time.
     Stuck,
-    /// The time limit of the play was reached.
+    /// The play reached its time limit.
     TimeUp,
 }
 
@@ -150,7 +150,7 @@ impl DemoRun {
         })
     }
 
-    /// Returns the time since the last change of a node or pod, or the last line of the timeline.
+    /// Returns the time since the last change of a node or pod, or since the last line of the timeline if that is later.
     pub(super) fn quiet(&self) -> Duration {
         let last = self.monitor.record().last_change;
         let last = self
@@ -165,7 +165,7 @@ impl DemoRun {
         self.start.elapsed()
     }
 
-    /// Continues the play until the time `to`, counted from its start.
+    /// Continues the play until `to`, a time since its start.
     pub(super) async fn advance(&mut self, to: Duration) -> Result<()> {
         while let Some(due) = self.due().filter(|due| *due <= to) {
             let Some(step) = self.next.take() else { break };
@@ -180,7 +180,7 @@ impl DemoRun {
         Ok(())
     }
 
-    /// Returns the earliest time of the next step; `None` if there is no further step or a command is running.
+    /// Returns the time at which the next step is due; `None` if there is no further step or a command is running.
     fn due(&self) -> Option<Duration> {
         let at = self.next.as_ref()?.at;
         match &self.shell {
@@ -202,7 +202,7 @@ impl DemoRun {
         self.timeline.push(Line { at, voice, text });
     }
 
-    /// Adds the monitor's and the shell's new observations to the timeline, if the scenario asks for every node.
+    /// Adds the new observations of the monitor and the shells to the timeline, if the scenario asks for each node's events.
     pub(super) fn news(&mut self) {
         if !self.scenario.in_full {
             return;
@@ -281,22 +281,19 @@ impl DemoRun {
         shell.type_in(&typing.node, line, typing.aim)
     }
 
-    /// Returns all commands that were typed so far.
     pub(super) fn typed(&self) -> Vec<CommandRecord> {
         self.shell.as_ref().map(Shell::typed).unwrap_or_default()
     }
 
-    /// Returns the plan with the verdict of every node; `None` if it is not known yet.
+    /// Returns the plan with the verdicts of all nodes; `None` if it is not known yet.
     pub(super) fn look(&self) -> Option<ClusterLook> {
         self.picture.look()
     }
 
-    /// Returns a copy of the monitor's observations.
     pub(super) fn record(&self) -> MonitorRecord {
         self.monitor.record().clone()
     }
 
-    /// Returns the current frame of the live view.
     pub(super) fn frame(&self) -> Frame {
         let record = self.monitor.record();
         let rollout = &self.scenario.rollout;
@@ -357,7 +354,7 @@ impl DemoRun {
 fn settled(look: &ClusterLook) -> Option<RunEnd> {
     let (complete, message) = look.complete.as_ref()?;
     match look.plan.phase {
-        // Wait for nodes that have just returned, because they will be updated soon.
+        // Wait for nodes that have just returned: they are updated soon.
         _ if look.is_settling() => None,
         Phase::Complete { offline, .. } if *complete => Some(RunEnd::Complete(offline)),
         Phase::Stalled(_) | Phase::Invalid => Some(RunEnd::Stopped(message.clone())),

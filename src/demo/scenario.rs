@@ -1,4 +1,4 @@
-//! Scenarios. A scenario is only data: a fleet, a DaemonSet, and events with their times.
+//! Scenarios of plays. A scenario is only data: a fleet, a DaemonSet, and events with their times.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -14,21 +14,20 @@ use crate::sim::kubelet::Behaviour;
 /// Scenario of a play: the fleet, the DaemonSet and the steps.
 #[derive(Clone, Debug)]
 pub(super) struct Scenario {
-    /// Title line of the play.
     pub(super) title: String,
     /// Names of the nodes, in order.
     pub(super) nodes: Vec<String>,
     /// DaemonSet of the play, and the change of its image.
     pub(super) rollout: Rollout,
-    /// Behavior of containers that don't have the new image.
+    /// Behaviour of containers with any image except the new one.
     pub(super) usual: Behaviour,
-    /// Behavior of containers with the new image.
+    /// Behaviour of containers with the new image.
     pub(super) new: Behaviour,
-    /// Steps in order of time.
+    /// Steps, ordered by time.
     pub(super) steps: Vec<ScenarioStep>,
     /// Time limit of the play, counted from its start.
     pub(super) limit: Duration,
-    /// True if the timeline contains the changes of each node.
+    /// True if the timeline has the changes of each node.
     pub(super) in_full: bool,
     /// True if the new image fails. The play then checks that the rollout stops.
     pub(super) doomed: bool,
@@ -36,14 +35,14 @@ pub(super) struct Scenario {
     pub(super) speed: f64,
     /// True if only the report is printed.
     pub(super) in_background: bool,
-    /// Node on which its owner types commands; `None` if the play has no such node.
+    /// Node whose owner types commands; `None` if no owner does.
     pub(super) owner: Option<String>,
 }
 
 /// DaemonSet and the change of its image.
 #[derive(Clone, Debug)]
 pub(super) struct Rollout {
-    /// Engine that replaces the pods.
+    /// Controller that replaces the pods.
     pub(super) engine: RolloutEngine,
     /// Number or percentage of nodes that may lack their pod at the same time.
     pub(super) max_unavailable: IntOrPercent,
@@ -55,24 +54,24 @@ pub(super) struct Rollout {
     pub(super) new: String,
 }
 
-/// Engine that replaces the pods.
+/// Controller that replaces the pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RolloutEngine {
-    /// yurt-ds, in this mode.
+    /// yurt-ds, with this strategy.
     YurtDs(Mode),
     /// The native DaemonSet controller.
     Native,
 }
 
-/// Step of a scenario: an event at a time.
+/// Step of a scenario: an event and its time.
 #[derive(Clone, Debug)]
 pub(super) struct ScenarioStep {
-    /// Earliest time, counted from the start of the play. The step also waits until an earlier command has ended and its output
-    /// was shown for some seconds.
+    /// Earliest time, counted from the start of the play. The step also waits until the previous command has ended and its output
+    /// has been shown for some seconds.
     pub(super) at: Duration,
     /// Event that the step triggers.
     pub(super) event: ScenarioEvent,
-    /// Narration that is shown with the step; empty for none.
+    /// Narration for the step; empty if there is none.
     pub(super) say: String,
 }
 
@@ -81,45 +80,44 @@ pub(super) struct ScenarioStep {
 pub(super) enum ScenarioEvent {
     /// These nodes go offline.
     Leave(Vec<String>),
-    /// These nodes return.
     Return(Vec<String>),
-    /// These nodes go offline and return repeatedly. The durations are the online time and the offline time.
+    /// These nodes repeatedly go offline and return. The durations are the time online and the time offline.
     Flap(Vec<String>, Duration, Duration),
     /// The DaemonSet gets the new image.
     SetImage,
-    /// The agent of this node is disconnected from the API server, for less time than Kubernetes needs to mark a node as offline.
+    /// The agent of this node is disconnected from the API server. The outage is too short for Kubernetes to mark the node as
+    /// offline.
     Cut(String),
     /// The agent is connected to the API server again.
     Mend,
     /// A node owner types a command.
     Type(OwnerCommand),
-    /// Nothing happens; only the narration is shown.
+    /// No event: only the narration is shown.
     Tell,
 }
 
 /// Command that a node owner types on the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct OwnerCommand {
-    /// Name of the node.
     pub(super) node: String,
-    /// Command line. `{NODE}` stands for the name of the pod on that node.
+    /// Command line. `{NODE}` stands for the name of the pod on node `NODE`.
     pub(super) line: String,
-    /// Purpose of the command, which decides its expected result.
+    /// Purpose of the command, which determines its expected result.
     pub(super) aim: CommandPurpose,
 }
 
-/// Purpose of a command, which decides its expected result.
+/// Purpose of a command, which determines its expected result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CommandPurpose {
     /// List the node's pods.
     Read,
-    /// Preview an upgrade.
+    /// List the available upgrades.
     Ask,
-    /// Pull the images of a new version in advance.
+    /// Pull the images of a new revision in advance.
     Pull,
-    /// Name a pod of another node by mistake, which must be rejected.
+    /// Name a pod of another node by mistake. The command must be rejected.
     Slip,
-    /// Replace the pod while the API server is unreachable, which must be rejected.
+    /// Replace the pod while the API server is unreachable. The command must be rejected.
     Away,
     /// Confirm the upgrade, which replaces the pod.
     Confirm,
@@ -168,7 +166,7 @@ impl Rollout {
         json!({ "type": "RollingUpdate", "rollingUpdate": { "maxUnavailable": share } })
     }
 
-    /// Returns the patch that changes the image, equal to that of `kubectl set image`.
+    /// Returns the patch that changes the image, the same as that of `kubectl set image`.
     pub(super) fn change(&self) -> Value {
         json!({ "spec": { "template": { "spec": { "containers": [{ "name": "nginx", "image": self.new }] } } } })
     }
@@ -261,11 +259,11 @@ pub(super) struct FleetPlan {
 
 /// Number of seconds from the start of the play to the change of the image.
 const CHANGE: u64 = 10;
-/// Number of seconds after the change within which nodes return.
+/// Number of seconds after the change in which nodes return.
 const RETURNS: u64 = 120;
 
 impl FleetPlan {
-    /// Returns the scenario for the fleet. The offline nodes and the times of their return are derived from the seed.
+    /// Returns the scenario of the fleet. The seed determines the offline nodes and the times of their return.
     pub(super) fn scenario(self) -> Scenario {
         let names = names_of(self.nodes);
         let shuffled = shuffle(&names, self.seed);
@@ -318,7 +316,7 @@ impl FleetPlan {
     }
 }
 
-/// Returns the names of the nodes. Their numbers have leading zeros, so that alphabetical order is numerical order.
+/// Returns the names of the nodes. Numbers have leading zeros, so that alphabetical and numerical order are the same.
 fn names_of(nodes: usize) -> Vec<String> {
     let width = nodes.to_string().len();
     (1..=nodes)
@@ -335,7 +333,7 @@ fn shuffle(names: &[String], seed: u64) -> Vec<String> {
     shuffled.into_iter().map(|(_, name)| name.clone()).collect()
 }
 
-/// Returns steps in which the nodes in `back` return one by one, at times derived from the seed.
+/// Returns the steps in which the nodes in `back` return one by one. The seed determines their times.
 fn returns(back: &[String], seed: u64) -> Vec<ScenarioStep> {
     let mut at: Vec<u64> = (0..back.len())
         .map(|number| CHANGE + 5 + mix(seed.wrapping_add(number as u64)) % RETURNS)
@@ -347,7 +345,7 @@ fn returns(back: &[String], seed: u64) -> Vec<ScenarioStep> {
         .zip(at)
         .map(|(name, at)| {
             returned += 1;
-            // Narrate at most one return per ten seconds, so that there is time to read it.
+            // Narrate at most one return in ten seconds, so that users can read it.
             let say = if announced.insert(at / 10) {
                 format!("{name} is back ({returned} of {}).", back.len())
             } else {

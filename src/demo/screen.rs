@@ -1,4 +1,4 @@
-//! Output of plays: on a terminal, each frame replaces the previous one; elsewhere, lines follow each other.
+//! Output of plays. On a terminal, each frame replaces the previous one. On another output, each line follows the previous one.
 
 use std::io::{IsTerminal as _, Write as _};
 
@@ -8,7 +8,7 @@ use crate::core::foreign::styled;
 /// Assumed size of a terminal that doesn't report its size.
 const USUAL: (u16, u16) = (80, 24);
 
-/// Control sequences that are allowed in frames and reports: line breaks, and the colors that `view` uses.
+/// Control sequences that are allowed in frames and reports: line breaks, and the colours that [`Frame`](super::frame::Frame) uses.
 const OWN: [&str; 9] = [
     "\n",
     "\x1b[0m",
@@ -21,11 +21,11 @@ const OWN: [&str; 9] = [
     "\x1b[1;31m",
 ];
 
-/// Standard output. Dropping it makes a hidden cursor visible again.
+/// Standard output. When dropped, it shows the cursor again.
 pub(super) struct DemoScreen {
     live: bool,
     colour: bool,
-    /// Number of lines in the last frame, which the next frame replaces.
+    /// Number of lines of the last frame, which the next frame replaces.
     drawn: usize,
     cursor_hidden: bool,
 }
@@ -48,7 +48,7 @@ impl DemoScreen {
         self.live
     }
 
-    /// Returns the current size and color support of the terminal.
+    /// Returns the present size and colour support of the terminal.
     pub(super) fn canvas(&self) -> Canvas {
         let size = rustix::termios::tcgetwinsize(std::io::stdout());
         let size = size.map(|size| (size.ws_col, size.ws_row));
@@ -79,7 +79,7 @@ impl DemoScreen {
         if self.drawn > 0 {
             frame.push_str(&format!("\x1b[{}F", self.drawn));
         }
-        // Turn off line wrapping, so that a long line doesn't change the number of lines to replace. Then clear what is below.
+        // Turn off line wrap: a long line must not change the number of lines to replace. Then clear everything below.
         frame.push_str("\x1b[?7l");
         for line in picture.lines() {
             frame.push_str(line);
@@ -90,7 +90,7 @@ impl DemoScreen {
         write(&frame);
     }
 
-    /// Stops replacing the last frame: it remains visible, and later output appears below it.
+    /// Leaves the last frame visible, so that later output appears below it.
     fn leave_picture(&mut self) {
         self.drawn = 0;
         if std::mem::take(&mut self.cursor_hidden) {
@@ -108,6 +108,6 @@ impl Drop for DemoScreen {
 /// Prints text unchanged.
 pub(crate) fn write(text: &str) {
     let mut out = std::io::stdout().lock();
-    // Ignore errors: the reader may have closed the output, such as `| head`. The exit code still reports the guarantees.
+    // Ignore errors: the reader may have closed the output, as with `| head`. The exit code still reports the guarantees.
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }

@@ -29,11 +29,11 @@ use crate::sim::kubelet::{self, Behaviour, FakeNodeSpec, Kubelets, Outage};
 use crate::sim::world::{World, WorldSetup};
 use crate::task::Task;
 
-/// Annotation of a Node. With the value `true`, the node's kubelet is offline; otherwise, it is online.
+/// Annotation of a Node. With the value `true`, the kubelet of the node is offline; otherwise it is online.
 pub const OFFLINE_ANNOTATION: &str = "sim.yurt-ds.io/offline";
 
-/// Commands that are shown at the start: take a node offline, change the image, watch the other nodes update, bring the node
-/// back.
+/// Commands that are printed at the start. They take a node offline, change the image, show the update of the other nodes, and
+/// bring the node back.
 const FIRST_STEPS: &str = "
   kubectl annotate node edge-2 sim.yurt-ds.io/offline=true
   kubectl set image ds/nginx-daemonset nginx=nginx:1.19.5
@@ -46,7 +46,7 @@ const FIRST_STEPS: &str = "
 ///
 /// # Errors
 ///
-/// Fails if the cluster cannot start, because the port is in use or the kubeconfig cannot be written.
+/// Fails if the port is in use, the kubeconfig cannot be written, or the cluster cannot start.
 pub async fn run(args: ServeArgs, mut shutdown: Shutdown) -> Result<ExitCode> {
     let listener = TcpListener::bind(args.listen).await;
     let listener = listener.with_context(|| format!("cannot listen on {}", args.listen))?;
@@ -119,7 +119,7 @@ pub async fn run(args: ServeArgs, mut shutdown: Shutdown) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Node with an ota-server, and the listener on which its owner reaches it.
+/// Node with an ota-server, and the listener for its owner.
 struct AgentAddress {
     node: String,
     listener: TcpListener,
@@ -170,12 +170,12 @@ impl AgentAddress {
     }
 }
 
-/// Returns the path of a kubeconfig in the temporary directory. The name contains the port.
+/// Returns the path of a kubeconfig in the temporary directory. The file name has the port.
 fn temporary(address: SocketAddr) -> PathBuf {
     std::env::temp_dir().join(format!("yurt-ds-sim-{}.kubeconfig", address.port()))
 }
 
-/// Writes a file that only the current user can read, because a kubeconfig may contain credentials.
+/// Writes a file that only the current user can read, because a kubeconfig may have credentials.
 fn write_private(file: &Path, text: &str) -> Result<()> {
     use std::io::Write as _;
     use std::os::unix::fs::OpenOptionsExt as _;
@@ -208,8 +208,8 @@ async fn create_first(client: &Client) -> Result<()> {
     created.map(drop).context("create the first DaemonSet")
 }
 
-/// Watches the nodes and takes them offline or online according to [`OFFLINE_ANNOTATION`]. An offline node's agent is
-/// disconnected too.
+/// Watches the nodes, and takes each node offline or online according to [`OFFLINE_ANNOTATION`]. Also disconnects the agent of an
+/// offline node.
 async fn steer(cluster: Cluster, client: Client, kubelets: Kubelets) {
     let nodes: Api<Node> = Api::all(client);
     let mut offline: BTreeMap<String, FaultGuard> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! Shells of node owners. They run the real `ctl`, which sends its requests to the real ota-server of the node.
+//! Shells of node owners. They run the real `ctl`, which sends requests to the real ota-server of the node.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,9 +24,7 @@ use crate::task::Task;
 pub(super) struct CommandRecord {
     /// Node on which the command was typed.
     pub(super) node: String,
-    /// Command line.
     pub(super) line: String,
-    /// Purpose of the command.
     pub(super) aim: CommandPurpose,
     /// Time at which the command started.
     pub(super) began: Duration,
@@ -34,7 +32,7 @@ pub(super) struct CommandRecord {
     pub(super) ended: Option<(Duration, u8)>,
     /// Lines of output, each with its time.
     pub(super) printed: Vec<(Duration, String)>,
-    /// Number of requests that all agents sent to the API server while the command ran.
+    /// Number of requests of all agents to the API server while the command ran.
     pub(super) requests: u64,
 }
 
@@ -58,7 +56,7 @@ pub(super) struct Shell {
     start: Instant,
     ended: Vec<CommandRecord>,
     running: Option<(Arc<Mutex<CommandRecord>>, Task)>,
-    /// Number of lines of the current command that are already in the timeline, including the command line.
+    /// Number of lines of the running command that are already in the timeline, including the command line.
     shown: usize,
 }
 
@@ -126,7 +124,7 @@ impl Shell {
         Ok(())
     }
 
-    /// Returns the timeline's new lines: the command line, and output since the last call.
+    /// Returns the lines that the timeline does not have yet: the command line, and its output since the last call.
     pub(super) fn news(&mut self) -> Vec<Line> {
         let Some((running, _)) = &self.running else {
             return Vec::new();
@@ -150,7 +148,6 @@ impl Shell {
         news
     }
 
-    /// Returns true while a command is running.
     pub(super) fn is_busy(&self) -> bool {
         self.running.is_some()
     }
@@ -167,7 +164,7 @@ impl Shell {
     }
 }
 
-/// Writer that records the output of a command as lines with their times.
+/// Writer that records the output of a command as lines with times.
 struct OutputLog {
     sheet: Arc<Mutex<CommandRecord>>,
     start: Instant,
@@ -189,7 +186,7 @@ impl io::Write for OutputLog {
                 b'\n' => {
                     let line = std::mem::take(&mut self.line);
                     let text = String::from_utf8_lossy(&line);
-                    // An empty text has no lines, so pass a line break to record an empty line.
+                    // Pass a line break for an empty line: an empty text has no lines.
                     self.print(if text.is_empty() { "\n" } else { &text });
                 }
                 byte => self.line.push(*byte),
@@ -203,8 +200,8 @@ impl io::Write for OutputLog {
     }
 }
 
-/// Returns the number of requests that agents sent to the API server. Their lists and watches of pods are not counted, because no
-/// command causes them.
+/// Returns the number of requests of all agents to the API server. Lists and watches of pods are not counted, because no command
+/// causes them.
 fn requests(cluster: &Cluster) -> u64 {
     let requests = cluster.requests();
     let is_own = |count: &Count| {

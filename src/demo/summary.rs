@@ -1,4 +1,4 @@
-//! Creates the report of a play from the observations: numbers, checked guarantees and the outcome.
+//! Creates the report of a play from its records: numbers, checked guarantees and the outcome.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,6 @@ use crate::k8s::client::Role;
 use crate::sim::cluster::Count;
 
 impl DemoRun {
-    /// Returns the report of the play.
     pub(super) fn report(&mut self, ending: &RunEnd) -> DemoReport {
         self.timeline.sort_by_key(|line| line.at);
         let record = self.record();
@@ -53,7 +52,7 @@ impl DemoRun {
         report
     }
 
-    /// Returns `max-unavailable`, resolved to a number of nodes.
+    /// Returns `max-unavailable` as a number of nodes.
     pub(super) fn allowed(&self) -> usize {
         self.scenario
             .rollout
@@ -84,7 +83,7 @@ impl DemoRun {
         ending: &RunEnd,
     ) -> Vec<Promise> {
         let Some(writes) = &report.writes else {
-            return Vec::new(); // the native controller has none of yurt-ds's guarantees
+            return Vec::new(); // The native controller gives none of the guarantees of yurt-ds.
         };
         let promise = |text: &str, held: bool| Promise {
             text: text.to_owned(),
@@ -117,7 +116,7 @@ impl DemoRun {
         let frugal = writes.pod_deletions == writes.replaced_pods as u64;
         let frugal = promise("one API write per replaced pod", frugal);
         if matches!(ending, RunEnd::TimeUp) {
-            return vec![budget, frugal]; // other guarantees need a rollout that has ended
+            return vec![budget, frugal]; // Other guarantees apply only to a rollout that has ended.
         }
         vec![
             budget,
@@ -139,7 +138,7 @@ fn updated_at(nodes: &BTreeMap<String, MonitoredNode>) -> BTreeMap<String, Time>
     nodes.iter().filter_map(at).collect()
 }
 
-/// Returns the nodes that were offline when the image changed and have been updated since then.
+/// Returns the nodes that were offline when the image changed and have been updated since.
 fn followed(away: &[String], nodes: &BTreeMap<String, MonitoredNode>) -> Vec<FollowedRollout> {
     let mut followed: Vec<FollowedRollout> = away
         .iter()
@@ -178,7 +177,7 @@ fn outcome(ending: &RunEnd, record: &MonitorRecord, nodes: usize) -> String {
     }
 }
 
-/// Returns the number of requests that the controller sent with this verb for this resource.
+/// Returns the number of requests of the controller with this verb for this resource.
 fn number(requests: &[Count], verb: &str, resource: &str) -> u64 {
     let agent = Role::Controller.user_agent();
     let of = |count: &&Count| {

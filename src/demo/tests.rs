@@ -1,4 +1,4 @@
-//! Tests of complete plays, which run without pauses.
+//! Tests of complete plays, without pauses in real time.
 
 use super::*;
 use clap::Parser as _;
@@ -27,7 +27,7 @@ fn assert_held(report: &DemoReport) {
     assert!(report.held(), "{}", report.text(true));
 }
 
-/// Returns the parts of a report that are equal for all seeds.
+/// Returns the parts of a report that do not depend on the seed.
 fn without_chance(report: &DemoReport) -> (usize, usize, usize, usize, String) {
     (
         report.updated,
@@ -208,8 +208,8 @@ async fn young_pods_and_flapping_nodes_do_not_overspend_the_budget() {
 
 #[tokio::test(start_paused = true)]
 async fn a_bad_revision_stops_by_itself_within_the_budget() {
-    // With `kills-nodes`, a crashed node is detected after 40s. Its pod is not available before that (`--min-ready 60s`), and
-    // failed nodes don't use up the budget. So two nodes fail until the rollout stops, and two more are being updated by then.
+    // With `kills-nodes`, Kubernetes marks a crashed node as NotReady after 40s. Its pod is not available before that (`--min-ready
+    // 60s`), and failed nodes use no slots. So two more nodes are being updated when the rollout stops after two failures.
     for (how, most) in [
         ("crash", 2),
         ("never-ready", 2),
@@ -221,7 +221,7 @@ async fn a_bad_revision_stops_by_itself_within_the_budget() {
         assert_held(&report);
         let deletions = writes(&report).pod_deletions;
         assert!(deletions <= most, "{how}: {}", report.text(true));
-        // A node that was lost during its update is not counted as offline with the old image.
+        // A node that was lost during its update does not count as offline with the old image.
         let between = report.lost_in_between;
         assert_eq!(between > 0, how.starts_with("kills"), "{how}");
         assert!(report.offline_outdated <= report.offline - between, "{how}");

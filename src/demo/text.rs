@@ -1,6 +1,6 @@
-//! Wrapping of text into lines.
+//! Line wrapping.
 
-/// Wraps text into lines of at most `width` columns. Words that are longer are not split.
+/// Wraps a text into lines of at most `width` columns. Longer words are not split.
 pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
@@ -15,7 +15,7 @@ pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// Formats text after a short prefix. Further lines are indented by the width of the prefix.
+/// Wraps a text after the prefix `first`. Further lines are indented by the width of the prefix.
 pub(super) fn hanging(first: &str, text: &str, width: usize) -> String {
     let indent = first.chars().count();
     let lines = wrap(text, width.saturating_sub(indent));

@@ -6,8 +6,8 @@
 //!                                        DELETE / PATCH / manifest ◄────────────────────┘
 //! ```
 //!
-//! docs/reference/node-api.md lists the checks with their order, statuses and texts. A call writes once, and only after the API
-//! server has answered a read of the same call.
+//! docs/reference/node-api.md lists the checks with their order, statuses and texts. A call writes only once, after the API server
+//! has answered a read of the same call.
 
 mod admit;
 mod api_reader;
@@ -52,21 +52,17 @@ use crate::k8s::client::{CallError, Failure};
 /// Dependencies of the actions.
 #[derive(Clone)]
 pub(super) struct Setup {
-    /// Client of the API server.
     pub(super) client: Client,
     /// Pods of this node.
     pub(super) pod_cache: PodCache,
-    /// Connection state of the API server.
     pub(super) cloud: Cloud,
-    /// Name of this node.
     pub(super) node: String,
-    /// Source of time.
     pub(super) clock: Clock,
     /// Directory from which the kubelet reads static pods.
     pub(super) manifest_dir: PathBuf,
 }
 
-/// Actions of node owners. Cheap to clone; all clones share their state.
+/// Actions of node owners. Cheap to clone: all clones share their state.
 #[derive(Clone)]
 pub(super) struct Actions {
     setup: Setup,
@@ -75,7 +71,7 @@ pub(super) struct Actions {
     pod_lookups: PodLookups,
     revisions: Revisions,
     guarded: GuardedManifest,
-    /// Lock of the one call that checks if the lost API server answers again.
+    /// Lock of the call that checks if the API server answers again after an outage.
     probe: Arc<AsyncMutex<()>>,
 }
 
@@ -97,14 +93,14 @@ impl Actions {
         }
     }
 
-    /// Replaces a pod. `force` ignores requested images that are missing and taints that would repel the new pod.
+    /// Replaces a pod. With `force`, does so even if requested images are missing or taints would repel the new pod.
     pub(super) async fn upgrade(&self, key: &PodKey, force: bool) -> Answer {
         self.replace(ActionVerb::Upgrade { force }, key)
             .await
             .unwrap_or_else(|refusal| refusal)
     }
 
-    /// Requests a pull of the images of a pod's new version.
+    /// Requests a pull of the images of a pod's newer revision.
     pub(super) async fn image_pull(&self, key: &PodKey) -> Answer {
         self.request_pull(key)
             .await
@@ -149,15 +145,15 @@ impl Actions {
             return Err(verb.deleting(pod.key()));
         }
         if held.waited && self.setup.cloud.is_lost() {
-            return Err(text::disconnected(Reason::Disconnected)); // the call that held the lock found the API server unreachable
+            return Err(text::disconnected(Reason::Disconnected)); // The call that held the lock got no answer.
         }
         Ok(held)
     }
 
-    /// Reads all objects live and returns the pod with the revision that replaces it.
+    /// Reads all objects from the API server, and returns the pod with the revision that replaces it.
     ///
     /// # Errors
-    /// The answer to the node owner if the pod must not be replaced.
+    /// Returns the answer to the node owner if the pod must not be replaced.
     async fn verify(
         &self,
         verb: ActionVerb,
@@ -182,8 +178,8 @@ impl Actions {
         Err(verb.not_upgradable(key, Reason::NativeControllerBehind))
     }
 
-    /// Deletes exactly this pod. The precondition contains only the UID: with a resourceVersion, each status write of the kubelet
-    /// would make the deletion fail.
+    /// Deletes exactly this pod. The only precondition is the UID: with a resourceVersion, each status write of the kubelet would
+    /// make the deletion fail.
     async fn delete(
         &self,
         verb: ActionVerb,
@@ -224,7 +220,7 @@ impl Actions {
         }
     }
 
-    /// Returns true if the API server shows the pod as deleted or terminating.
+    /// Returns true if the API server reports that the pod is gone or terminating.
     async fn is_going(&self, pod: &NodePod) -> bool {
         match self.live.pod(pod.key()).await {
             Ok(read) => read.facts().uid != pod.facts().uid || read.facts().deleting,
@@ -232,7 +228,7 @@ impl Actions {
         }
     }
 
-    /// Requests a pull by setting the condition `PodImageReady`, unless the pull was requested before.
+    /// Requests a pull by setting the condition `PodImageReady`, unless a pull of this revision was requested before.
     async fn ask_for_images(
         &self,
         verb: ActionVerb,
@@ -241,8 +237,8 @@ impl Actions {
     ) -> Result<Answer, Answer> {
         let (key, facts) = (pod.key(), pod.facts());
         let announced = facts.need_upgrade.as_ref();
-        // `PodImageReady` must name the same revision as `PodNeedUpgrade`. An old `PodNeedUpgrade` names none; use the current
-        // one.
+        // `PodImageReady` must name the same revision as `PodNeedUpgrade`. If an old `PodNeedUpgrade` names none, use the current
+        // revision.
         let hash = announced
             .and_then(|condition| condition.hash())
             .unwrap_or(target.as_str());
@@ -274,7 +270,7 @@ impl Actions {
     }
 }
 
-/// Returns the answer of check 11 to the node owner for a failed write, and logs the cause.
+/// Logs the error of a failed write, and returns the answer of check 11 to the node owner.
 fn not_applied(verb: ActionVerb, key: &PodKey, what: &str, error: &CallError) -> Answer {
     warn!(pod = %key, %error, "Cannot {what}");
     match (error.refused_by_admission(), error.failure()) {

@@ -1,4 +1,4 @@
-//! The agent of a node. It connects the cache, the watch and the routes of requests.
+//! Agent of a node. It connects the cache, the watch and the routes.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -35,17 +35,17 @@ pub struct AgentConfig {
     pub node: String,
     /// Source of time.
     pub clock: Clock,
-    /// Directory for the last known state; `None`: the state is not saved.
+    /// Directory for the last known state; `None` if the state is not saved.
     pub state_dir: Option<PathBuf>,
     /// Directory from which the kubelet reads static pods.
     pub manifest_dir: PathBuf,
     /// Names that are allowed in the header `Host` in addition to loopback names.
     pub allowed_hosts: Vec<String>,
-    /// Address of the listener, if there is one. Its IP address is also allowed in `Host`.
+    /// Address of the TCP listener; `None` without one. `Host` may have its IP address too.
     pub listen: Option<std::net::SocketAddr>,
 }
 
-/// The agent of one node. Cheap to clone; its tasks end with the last clone.
+/// Agent of one node. Cheap to clone: its tasks end when the last clone is dropped.
 #[derive(Clone)]
 pub struct Agent(Arc<Inner>);
 
@@ -79,7 +79,7 @@ impl Agent {
     /// Starts the agent and its watch of the node's pods.
     ///
     /// # Errors
-    /// If the node's name or an allowed host name is invalid.
+    /// Fails if the node's name or an allowed host name is invalid.
     pub fn start(config: AgentConfig) -> Result<Self> {
         if config.node.len() > 253 || !is_subdomain(&config.node) {
             bail!(
@@ -134,7 +134,7 @@ impl Agent {
         })))
     }
 
-    /// Stops the watch and writes the last state to disk. Cached data is still served.
+    /// Stops the watch and saves the last state. The agent continues to serve cached data.
     pub async fn close(&self) {
         self.0.stop();
         if let Some((keeper, _)) = &self.0.keeper {
@@ -142,18 +142,17 @@ impl Agent {
         }
     }
 
-    /// Returns true if the watch is live, so the cache is up to date.
+    /// Returns true if the watch is live, so that the cache is up to date.
     pub fn is_live(&self) -> bool {
         self.0.pod_cache.is_live()
     }
 
-    /// Answers one request. The answer to `HEAD` contains a body, which the connection does not send.
+    /// Answers one request. The answer to `HEAD` has a body, which the connection does not send.
     pub async fn answer<B: Body>(&self, request: Request<B>) -> Response<AnswerBody> {
         self.answer_after(request, Endpoint::Port, || {}).await
     }
 
-    /// Answers one request like [`Agent::answer`]. Calls `begins` once the request is read completely, before the requested
-    /// action starts.
+    /// Answers one request like [`Agent::answer`]. Calls `begins` after the request was read completely, before the action starts.
     pub(super) async fn answer_after<B: Body>(
         &self,
         request: Request<B>,
@@ -174,7 +173,7 @@ impl Agent {
         }
     }
 
-    /// Returns the route of an allowed request. Makes all checks that don't need the request body.
+    /// Returns the route of an allowed request, after all checks that don't need the body.
     fn admit(&self, head: &Parts, endpoint: Endpoint) -> Result<Route, Box<Reply>> {
         let checked = self.0.origin.check(head, endpoint);
         checked.map_err(|answer| reply::words(&answer))?;
@@ -193,7 +192,7 @@ impl Agent {
         let actions = &self.0.actions;
         match route {
             Route::Pods => self.pods(head),
-            // Boxed: otherwise every connection would reserve 20 KB for this future, which is the largest.
+            // Box the future. It is the largest one, and every connection would otherwise reserve 20 KB for it.
             Route::Upgrade { key, force } => {
                 reply::words(&Box::pin(actions.upgrade(&key, force)).await)
             }
@@ -202,7 +201,7 @@ impl Agent {
                 Ok(value) => reply::json(&value),
                 Err(answer) => reply::words(&answer),
             },
-            // All work runs on one thread. If that thread hangs, the probe gets no answer and the kubelet restarts the agent.
+            // All work runs on one thread. If it hangs, the probe gets no answer, and the kubelet restarts the agent.
             Route::Live => reply::plain(StatusCode::OK, reply::TEXT, "live".to_owned()),
             Route::Ready => self.readiness(),
         }
@@ -237,7 +236,7 @@ impl Agent {
     }
 }
 
-/// Returns the answer of the probe port to requests that are not probes.
+/// Returns the answer of the probe port to a request that is not a probe.
 fn probes_only() -> Answer {
     Answer::new(
         StatusCode::FORBIDDEN,

@@ -1,4 +1,4 @@
-//! Body of an answer: a complete text, or the list of pods, sent pod by pod.
+//! Body of an answer: a complete text, or the list of pods, which is sent pod by pod.
 
 use std::io;
 use std::pin::Pin;
@@ -15,12 +15,11 @@ use super::document::PodsBody;
 pub enum AnswerBody {
     /// A complete text.
     Words(Full<Bytes>),
-    /// The list of pods. The body fails if the client reads so slowly that the pods have changed.
+    /// List of pods. The body fails if the pods change while the client reads too slowly.
     Pods(Box<PodsBody>),
 }
 
 impl AnswerBody {
-    /// Creates a body with a text.
     pub(super) fn words(text: impl Into<Bytes>) -> Self {
         Self::Words(Full::new(text.into()))
     }

@@ -1,4 +1,4 @@
-//! Request bodies. No route uses them, so they are read within limits and discarded.
+//! Request bodies. No route uses them, so the agent reads them within limits and discards them.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -10,15 +10,15 @@ use hyper::body::Body;
 
 use super::answer::Answer;
 
-/// Time limit for receiving a body.
+/// Maximum time for receiving a body.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// Maximum size of a body, in bytes. No request of this API needs a body.
+/// Maximum size of a body in bytes. No request of this API needs a body.
 const LIMIT: u64 = 64 << 10;
 
 /// Reads a body to its end.
 ///
 /// # Errors
-/// The answer if the body is too long, too slow or broken.
+/// Returns the answer to the client if the body is too long, too slow or broken.
 pub(super) async fn drain<B: Body>(body: B) -> Result<(), Answer> {
     if body.size_hint().lower() > LIMIT {
         return Err(too_long());

@@ -1,7 +1,8 @@
-//! State of the connection to the API server. Every caller of the API server reports its results here and checks the state before
+//! State of the connection to the API server. Each caller of the API server reports its results here, and checks the state before
 //! it sends a request.
 //!
-//! There is no separate probe. The first answer to the watch or to a node owner's call shows that a lost API server has returned.
+//! There is no separate probe. After an outage, the first response to the watch or to a node owner's call shows that the API server
+//! answers again.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -11,16 +12,16 @@ use tokio::time::Instant;
 
 use crate::k8s::client::{CallError, Failure};
 
-/// Pause after the API server asks for fewer requests without naming a time.
+/// Pause after the API server asked for fewer requests without a time.
 const THROTTLED: Duration = Duration::from_secs(1);
-/// Maximum pause that is honored if the API server asks for fewer requests.
+/// Maximum pause after the API server asked for fewer requests.
 const THROTTLED_AT_MOST: Duration = Duration::from_secs(30);
 
-/// Minimum time between two requests that check if the API server answers: lists, watches, and node owners' calls while the
-/// connection is lost. Programs may send these calls, on all nodes of a fleet at once.
+/// Minimum time between two requests that check if the API server answers: lists, watches, and node owners' calls during an outage.
+/// Programs may send such calls on all nodes of a fleet at the same time.
 pub(super) const SPACING: Duration = Duration::from_secs(5);
 
-/// Last known state of the connection. Cheap to clone; all clones share it.
+/// Last known state of the connection. Cheap to clone: all clones share it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cloud(Arc<Shared>);
 
@@ -34,25 +35,24 @@ struct Shared {
 struct CloudState {
     lost: bool,
     throttled: Option<Instant>,
-    /// Time of the last check if the lost API server answers again.
+    /// Time of the last check if the API server answers again.
     sought: Option<Instant>,
 }
 
 impl Cloud {
-    /// Notes that the API server answered, even with an error status.
+    /// Records that the API server answered, even if with an error status.
     pub(super) fn found(&self) {
         if std::mem::take(&mut self.state().lost) {
             self.0.returned.notify_waiters();
         }
     }
 
-    /// Waits until a lost API server answers again.
+    /// Waits until the API server answers again after an outage.
     pub(super) async fn returned(&self) {
         self.0.returned.notified().await;
     }
 
-    /// Returns true if it is time to check for a lost API server, and counts the check as done. The limit applies to all callers
-    /// together.
+    /// Returns true if a check is due during an outage, and counts it as done. The limit applies to all callers together.
     pub(super) fn may_be_sought(&self) -> bool {
         let (now, mut state) = (Instant::now(), self.state());
         let may = state.sought.is_none_or(|last| now >= last + SPACING);
@@ -62,7 +62,7 @@ impl Cloud {
         may
     }
 
-    /// Notes that a call or the watch got no response.
+    /// Records that a call or the watch got no response.
     pub(super) fn lost(&self) {
         self.state().lost = true;
     }
@@ -78,7 +78,7 @@ impl Cloud {
         until.is_some_and(|until| Instant::now() < until)
     }
 
-    /// Updates the state from the result of a call.
+    /// Updates the state with the result of a call.
     pub(super) fn note<T>(&self, result: &Result<T, CallError>) {
         let Err(error) = result else {
             return self.found();
@@ -97,7 +97,7 @@ impl Cloud {
     }
 }
 
-/// Returns true if no API server answered: there was no response, or a gateway reported that the API server is unreachable.
+/// Returns true if the API server did not answer: there was no response, or a gateway reported that it cannot reach the API server.
 pub(super) fn is_silent(error: &CallError) -> bool {
     match error {
         CallError::Kube(kube::Error::Api(status)) => matches!(status.code, 502..=504),
@@ -106,7 +106,7 @@ pub(super) fn is_silent(error: &CallError) -> bool {
     }
 }
 
-/// Returns the pause before the next call after the API server asked for fewer requests.
+/// Returns the pause after a response in which the API server asked for fewer requests.
 fn pause(error: &CallError) -> Duration {
     asked_pause(error).map_or(THROTTLED, |asked| asked.min(THROTTLED_AT_MOST))
 }

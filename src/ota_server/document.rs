@@ -1,4 +1,4 @@
-//! `GET /pods`: the list of all pods, sent pod by pod from the cache without copying the whole list.
+//! `GET /pods`: the list of all pods. It is sent pod by pod from the cache, without a copy of the whole list.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io;
@@ -11,15 +11,16 @@ use hyper::body::{Body, Frame, SizeHint};
 use super::pod_cache::LentPods;
 use crate::core::foreign;
 
-/// Text before the first pod. `OPEN`, `NEXT` and `TAIL` are the texts before a pod, between two pods and after the last one.
+/// Texts around the pods: `HEAD` is at the beginning, `OPEN` before the first pod, `NEXT` before each further pod, and `TAIL` at
+/// the end.
 const HEAD: &str = r#"{"kind":"PodList","apiVersion":"v1","metadata":{},"items":["#;
 const OPEN: &str = "{";
 const NEXT: &str = ",{";
 const TAIL: &str = "]}";
-/// Number of bytes that are copied at once for a connection. It limits the memory that a slow client occupies.
+/// Number of bytes that are copied for a connection at a time. It limits the memory of a slow client.
 const PIECE: usize = 32 << 10;
 
-/// The list of pods at one point in time.
+/// List of pods at one point in time.
 #[derive(Debug)]
 pub(super) struct Document {
     /// Body, as JSON.
@@ -29,7 +30,7 @@ pub(super) struct Document {
 }
 
 impl Document {
-    /// Creates the document of these pods; `None` if they were reclaimed.
+    /// Creates the document from a snapshot of the pods; `None` if the pods were reclaimed.
     pub(super) fn from_lent(lent: LentPods) -> Option<Self> {
         let pods = lent.left()?;
         let mut hasher = DefaultHasher::new();
@@ -38,7 +39,7 @@ impl Document {
             pod.digest().hash(&mut hasher);
             length += NEXT.len() + pod.length();
         }
-        length -= usize::from(!pods.is_empty()); // n pods have n - 1 commas
+        length -= usize::from(!pods.is_empty()); // n pods have n - 1 commas.
         Some(Self {
             etag: format!("\"{length:x}-{:016x}\"", hasher.finish()),
             body: PodsBody {
@@ -57,9 +58,9 @@ pub struct PodsBody {
     lent: LentPods,
     /// Number of bytes that remain to be sent.
     left: usize,
-    /// Texts to send before the remaining bytes of the next pod.
+    /// Texts that are sent before the remaining bytes of the next pod.
     pending: Vec<&'static str>,
-    /// Number of bytes of the next pod that were sent, counted before escaping.
+    /// Number of bytes of the next pod that were sent, without the bytes that escaping adds.
     offset: usize,
 }
 
@@ -67,7 +68,7 @@ impl PodsBody {
     /// Returns the next piece of the body.
     ///
     /// # Errors
-    /// If the client read too slowly and the pods have changed since.
+    /// Fails if the pods have changed and the client reads too slowly.
     fn piece(&mut self) -> io::Result<Bytes> {
         let mut piece = Vec::with_capacity(PIECE.min(self.left));
         while piece.len() < PIECE && self.left > 0 {
@@ -206,7 +207,7 @@ mod tests {
                 format!(r#"{{"metadata":{{"name":"{name}","namespace":"n"}},"x":"{filling}"}}"#);
             pod(&raw)
         };
-        // Lengths that differ by one byte, so that pods end at all positions around the ends of pieces.
+        // Use lengths that differ by one byte, so that pods end at all positions around the ends of pieces.
         pod_cache.replace((0..90).map(|number| large(&format!("p{number:02}"), 16_320 + number)));
         let mut document = current(&pod_cache);
         let mut whole = Vec::new();

@@ -6,10 +6,10 @@ use anyhow::{Context, Result};
 
 const FILE: &str = "/etc/group";
 
-/// Returns the number of a group that is given by number or by name.
+/// Returns the number of a group, given by number or by name.
 ///
 /// # Errors
-/// If `/etc/group` cannot be read or doesn't contain the name. Other databases of names, such as LDAP, are not used.
+/// Fails if `/etc/group` cannot be read or does not have the name. Other databases of names, such as LDAP, are not used.
 pub(super) fn id(group: &str) -> Result<u32> {
     if let Ok(id) = group.parse() {
         return Ok(id);

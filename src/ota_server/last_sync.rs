@@ -1,4 +1,4 @@
-//! Time at which the API server last confirmed the pods of this node. `GET /pods` reports the age of its data from it.
+//! Time at which the API server last confirmed the pods of this node. The age of the data in `GET /pods` is measured from it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -7,10 +7,10 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::clock::Clock;
 
-/// Time of the last confirmation. Cheap to clone; all clones share it.
+/// Time of the last confirmation. Cheap to clone: all clones share it.
 ///
-/// A list, the start of a watch, an event and a bookmark each confirm that the cache is complete. Other responses don't: an API
-/// server that forbids the watch responds, but the cached pods may be old.
+/// A list, the start of a watch, an event and a bookmark confirm that the cache is complete. Other responses don't confirm it: an
+/// API server that forbids the watch still responds, but the cached pods may be old.
 #[derive(Clone, Debug)]
 pub(super) struct LastSync {
     /// Milliseconds since 1970; `NEVER` before the first confirmation.
@@ -21,7 +21,7 @@ pub(super) struct LastSync {
 const NEVER: i64 = i64::MIN;
 
 impl LastSync {
-    /// Creates a time without a confirmation.
+    /// Creates the state before the first confirmation.
     pub(super) fn new(clock: Clock) -> Self {
         Self {
             at: Arc::new(AtomicI64::new(NEVER)),
@@ -29,12 +29,12 @@ impl LastSync {
         }
     }
 
-    /// Sets the last confirmation to now.
+    /// Records a confirmation at the present time.
     pub(super) fn now(&self) {
         self.set(self.clock.now());
     }
 
-    /// Sets the last confirmation to the time that an earlier process saved.
+    /// Sets the time of the last confirmation, which an earlier process saved.
     pub(super) fn set(&self, at: Timestamp) {
         self.at.store(at.as_millisecond(), Ordering::Relaxed);
     }

@@ -1,4 +1,4 @@
-//! Listeners: accept connections, give each a permit, and finish requests in progress at shutdown.
+//! Listeners. They accept connections, give each a permit, and finish requests in progress at shutdown.
 //!
 //! ```text
 //! port, loopback peers only ─┐
@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Every wait on a connection has a time limit, and connections don't wait for each other. Each listener has its own permits, so
-//! that connections to the port cannot use up those of the socket.
+//! connections to the port cannot use up the permits of the socket.
 
 mod connection;
 mod port;
@@ -31,24 +31,24 @@ use crate::serve::permits::{ConnectionPermit, ConnectionPermits};
 use crate::serve::{Connections, Listener};
 use crate::shutdown::Shutdown;
 
-/// Maximum number of connections per listener: more than the users of a device need, and few enough for its memory.
+/// Maximum number of connections per listener. The users of a device need fewer, and this number fits into its memory.
 const CONNECTIONS: usize = 256;
-/// Time limit for requests in progress at shutdown.
+/// Maximum time for requests in progress at shutdown.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Serves a TCP port until shutdown is requested, then waits for requests in progress.
+/// Serves a TCP port until shutdown is requested, then finishes requests in progress.
 ///
 /// A listener on a loopback address serves only loopback peers.
 pub async fn serve(listener: TcpListener, agent: Agent, shutdown: Shutdown) {
     serve_all(Port::on(listener), Endpoint::Port, agent, shutdown).await;
 }
 
-/// Serves a Unix socket until shutdown is requested. Waits for requests in progress and removes the socket's file.
+/// Serves a Unix socket until shutdown is requested. Then finishes requests in progress and removes the file of the socket.
 pub(super) async fn serve_socket(socket: Socket, agent: Agent, shutdown: Shutdown) {
     serve_all(socket, Endpoint::Socket, agent, shutdown).await;
 }
 
-/// Serves only the kubelet's probes on a TCP port until shutdown is requested.
+/// Serves the kubelet's probes on a TCP port until shutdown is requested. Rejects all other requests.
 pub(super) async fn serve_probes(listener: TcpListener, agent: Agent, shutdown: Shutdown) {
     serve_all(Port::on(listener), Endpoint::Probes, agent, shutdown).await;
 }
@@ -66,7 +66,7 @@ where
             accepted = connections.accept() => accepted,
         };
         let Ok(stream) = accepted else {
-            permits.revoke_one(); // accepting fails if file descriptors have run out, so free one
+            permits.revoke_one(); // Accepting fails without free file descriptors, so free one.
             continue;
         };
         match permits.acquire(L::peer(&stream)) {
@@ -91,7 +91,7 @@ pub async fn serve_stream(io: impl AsyncRead + AsyncWrite + Unpin + Send + 'stat
     connection::serve(io, agent, Endpoint::Port, permit).await;
 }
 
-/// Returns the answer to a new connection if busy connections hold all permits.
+/// Returns the answer to a new connection while busy connections have all permits.
 fn full() -> Reply {
     let mut reply = reply::words(&Answer::new(
         StatusCode::SERVICE_UNAVAILABLE,

@@ -1,8 +1,8 @@
-//! Checks the origin of requests. Only programs on this machine and pages that this server itself served may send requests.
+//! Checks of the origin of requests. Only programs on this machine, and pages that this server itself served, may send requests.
 //!
-//! Loopback requests need no password, so any web page in a browser on the device could send one. The headers `Origin`,
-//! `Sec-Fetch-Site` and `Referer` name the page that sends a request, and `Host` reveals DNS names of attackers that resolve to
-//! 127.0.0.1. All checks happen before the body is read.
+//! Requests over loopback need no password, so any web page in a browser on the device could send one. The headers `Origin`,
+//! `Sec-Fetch-Site` and `Referer` name the page that sends a request. `Host` reveals an attacker's DNS name that resolves to
+//! 127.0.0.1. All checks precede the reading of the body.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -20,13 +20,13 @@ const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 pub(super) enum Endpoint {
     /// The TCP port.
     Port,
-    /// The Unix socket. Its mode and group decide which users may connect.
+    /// The Unix socket. Its mode and group determine which users may connect.
     Socket,
     /// The port for the kubelet's probes. Other requests are rejected.
     Probes,
 }
 
-/// Host names under which this server may be addressed.
+/// Host names that requests to this server may use.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RequestOrigin {
     listen: Option<IpAddr>,
@@ -43,13 +43,13 @@ impl RequestOrigin {
         }
     }
 
-    /// Checks if a request is allowed.
+    /// Checks that a request is allowed.
     ///
     /// `Host` is checked only on the TCP port: browsers cannot reach the socket, and the probe port serves no data. Headers that
     /// only browsers send are checked on all listeners, because a proxy may forward requests to the socket.
     ///
     /// # Errors
-    /// The answer that rejects the request. It contains a remedy.
+    /// Returns the answer that rejects the request. Its text says what to change.
     pub(super) fn check(&self, head: &Parts, endpoint: Endpoint) -> Result<(), Answer> {
         let host = host(head)?;
         if endpoint == Endpoint::Port {
@@ -168,7 +168,7 @@ fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a st
     }
 }
 
-/// Returns true if the URL's host and port are those in `host`.
+/// Returns true if the URL has the same host and port as `host`.
 fn is_same(url: &str, host: Option<&str>) -> bool {
     let Ok(url) = HeaderValue::from_str(url) else {
         return false;

@@ -5,23 +5,23 @@ use crate::k8s::permission::{Permission, cluster};
 
 /// All permissions that the agent uses.
 pub const NEEDED: [Permission; 7] = [
-    // Pods of the agent's node, watched with a field selector. Each pod is also read before it is changed.
+    // Pods of the agent's node: a watch with a field selector, and a read before each change.
     cluster("", "pods", "get"),
     cluster("", "pods", "list"),
     cluster("", "pods", "watch"),
-    // Deletion of a pod when the node owner requests an upgrade.
+    // Deletion of a pod when its node owner requests an upgrade.
     cluster("", "pods", "delete"),
-    // Condition that requests a pull of the pod's images.
+    // Write of the condition that requests a pull of the pod's images.
     cluster("", "pods/status", "patch"),
-    // DaemonSet and revisions, to determine if a pod is outdated and which revision replaces it.
+    // DaemonSet and revisions. They determine if a pod is outdated, and which revision replaces it.
     cluster("apps", "daemonsets", "get"),
     cluster("apps", "controllerrevisions", "list"),
 ];
 
-/// Additional permissions for Advanced DaemonSets: reading one to determine if its pods are outdated.
+/// Additional permission for Advanced DaemonSets: reads one to determine if its pods are outdated.
 pub const NEEDED_FOR_ADVANCED: [Permission; 1] = [cluster(KRUISE_GROUP, "daemonsets", "get")];
 
-/// Additional permissions for static pods, needed in their namespaces: ConfigMaps contain their manifests.
+/// Additional permission for static pods, in their namespaces: reads the ConfigMaps with their manifests.
 pub const NEEDED_FOR_STATIC_PODS: [Permission; 1] = [cluster("", "configmaps", "get")];
 
 #[cfg(test)]

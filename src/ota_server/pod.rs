@@ -1,4 +1,4 @@
-//! A pod of this node: the JSON as the API server sent it, and the fields that decisions need.
+//! Pod of this node: the JSON that the API server sent, and the fields that decisions need.
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hasher as _};
@@ -15,14 +15,11 @@ use crate::k8s::{Condition, Pod};
 /// Namespace and name of a pod, written `namespace/name`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct PodKey {
-    /// Namespace of the pod.
     pub(super) namespace: String,
-    /// Name of the pod.
     pub(super) name: String,
 }
 
 impl PodKey {
-    /// Creates a key from a namespace and a name.
     pub(super) fn new(namespace: &str, name: &str) -> Self {
         Self {
             namespace: namespace.to_owned(),
@@ -30,7 +27,7 @@ impl PodKey {
         }
     }
 
-    /// Returns the bytes by which the API server orders the items of a list.
+    /// Returns the bytes by which the API server sorts the items of a list.
     pub(super) fn in_list(&self) -> impl Iterator<Item = u8> {
         let namespace = self.namespace.bytes().chain([b'/']);
         namespace.chain(self.name.bytes())
@@ -43,7 +40,7 @@ impl fmt::Display for PodKey {
     }
 }
 
-/// A pod. Cheap to clone. It keeps the original JSON, which is served, and of [`Pod`] only the fields that decisions need.
+/// A pod with its original JSON, which is served, and the fields that decisions need. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(super) struct NodePod(Arc<Inner>);
 
@@ -54,14 +51,14 @@ struct Inner {
     raw: Box<RawValue>,
     /// Hash of the pod's JSON as a list item.
     digest: u64,
-    /// Length of the list item as it is sent, in bytes.
+    /// Length in bytes of the list item as it is sent.
     length: usize,
 }
 
-/// Beginning of a pod in a watch event. List items don't have these fields.
+/// First fields of a pod in a watch event. A list item does not have them.
 const TYPE: &str = r#"{"kind":"Pod","apiVersion":"v1","#;
 
-/// Names of the fields from which [`PodDetails`] is read. Others are not parsed: a pod can have a megabyte of container statuses,
+/// Names of the fields that [`PodDetails`] needs. Other fields are not parsed: a pod can have a megabyte of container statuses,
 /// which would take 30 times as much memory.
 const NEEDED: [&str; 8] = [
     "name",
@@ -74,24 +71,22 @@ const NEEDED: [&str; 8] = [
     "conditions",
 ];
 
-/// The fields of a pod that decisions need.
+/// Fields of a pod that decisions need.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PodDetails {
-    /// UID of the pod.
     pub(super) uid: String,
-    /// resourceVersion of the pod.
     pub(super) resource_version: String,
     /// Name of the node to which the pod is bound.
     pub(super) node: String,
     /// True if the pod is being deleted.
     pub(super) deleting: bool,
-    /// The controlling owner, or else the first owner.
+    /// Owner with `controller: true`, or the first owner if there is none.
     pub(super) owner: Option<OwnerReference>,
     /// True if the condition `Ready` is `True`.
     pub(super) ready: bool,
-    /// Condition `PodNeedUpgrade`: the controller offers a new version.
+    /// Condition `PodNeedUpgrade`: reports if a newer revision is available.
     pub(super) need_upgrade: Option<Condition>,
-    /// Condition `PodImageReady`: state of a requested image pull.
+    /// Condition `PodImageReady`: reports the state of a requested image pull.
     pub(super) image_ready: Option<Condition>,
 }
 
@@ -118,12 +113,10 @@ impl PodDetails {
 }
 
 impl NodePod {
-    /// Returns namespace and name of the pod.
     pub(super) fn key(&self) -> &PodKey {
         &self.0.key
     }
 
-    /// Returns the fields that decisions need.
     pub(super) fn facts(&self) -> &PodDetails {
         &self.0.facts
     }
@@ -141,8 +134,8 @@ impl NodePod {
         item(self.raw())
     }
 
-    /// Returns the length of the list item as it is sent, in bytes. Control and invisible characters are sent as JSON escapes,
-    /// which are longer.
+    /// Returns the length in bytes of the list item as it is sent. Control characters and invisible characters are sent as JSON
+    /// escapes, which are longer.
     pub(super) fn length(&self) -> usize {
         self.0.length
     }
@@ -162,12 +155,12 @@ impl NodePod {
         self.address() == other.address()
     }
 
-    /// Returns the address of the pod's data in memory, which identifies it.
+    /// Returns the address of the pod's data in memory, which identifies the data.
     pub(super) fn address(&self) -> usize {
         Arc::as_ptr(&self.0).addr()
     }
 
-    /// Returns the owner reference with `controller: true`.
+    /// Returns the owner with `controller: true`; `None` if there is none.
     pub(super) fn controller(&self) -> Option<&OwnerReference> {
         let owner = self.0.facts.owner.as_ref();
         owner.filter(|owner| owner.controller == Some(true))
@@ -176,7 +169,7 @@ impl NodePod {
     /// Parses a pod.
     ///
     /// # Errors
-    /// If the JSON is not a Pod with a name and a namespace.
+    /// Fails if the JSON is not a Pod with a name and a namespace.
     pub(super) fn read(raw: Box<RawValue>) -> Result<Self, serde_json::Error> {
         Self::read_or_return(raw).map_err(|(error, _)| error)
     }

@@ -1,7 +1,7 @@
 //! Cache of the pods of this node. The watch writes it, and requests read it.
 //!
-//! A pod can have a megabyte, so each pod is in memory only once. A new list replaces the cached pods one by one while it
-//! arrives, and old pods that are still being sent to slow clients have a memory limit.
+//! A pod can have a megabyte, so each pod is in memory only once. A new list replaces the cached pods one by one as it arrives. Old
+//! pods that are still being sent to slow clients have a memory limit.
 
 mod lent;
 mod relist;
@@ -17,7 +17,7 @@ pub(super) use self::lent::LentPods;
 pub(super) use self::relist::Relist;
 use super::pod::{NodePod, PodKey};
 
-/// Cache of the node's pods. Cheap to clone; all clones share one cache.
+/// Cache of the node's pods. Cheap to clone: all clones share the cache.
 #[derive(Clone, Debug)]
 pub(super) struct PodCache(Arc<Shared>);
 
@@ -31,14 +31,14 @@ struct Shared {
 struct PodCacheState {
     /// Pods by key; `None` until the first list is complete.
     pods: Option<BTreeMap<PodKey, NodePod>>,
-    /// True if the watch is live. A pod that is not cached then does not exist on this node.
+    /// True if the watch is live. Then a pod that is not in the cache is not on this node.
     live: bool,
     /// Snapshots of the pods for answers in progress.
     lenders: Lenders,
 }
 
 impl PodCacheState {
-    /// Limits the memory of outdated pods in the snapshots.
+    /// Keeps the memory of outdated pods in the snapshots below its limit.
     fn reclaim(&mut self) {
         let pods = &self.pods;
         self.lenders.reclaim(|pod| {
@@ -58,7 +58,6 @@ impl Default for PodCache {
 }
 
 impl PodCache {
-    /// Returns a pod from the cache.
     pub(super) fn pod(&self, key: &PodKey) -> Option<NodePod> {
         self.state().pods.as_ref()?.get(key).cloned()
     }
@@ -69,8 +68,8 @@ impl PodCache {
         Some(state.pods.as_ref()?.values().cloned().collect())
     }
 
-    /// Returns a snapshot of all pods, sorted by namespace and name, to be sent one by one; `None` until the first list is
-    /// complete.
+    /// Returns a snapshot of all pods, sorted by namespace and name; `None` until the first list is complete. The pods are then
+    /// sent one by one.
     pub(super) fn lend(&self) -> Option<LentPods> {
         let mut state = self.state();
         let pods = state.pods.as_ref()?.values().cloned().collect();
@@ -88,18 +87,18 @@ impl PodCache {
         Relist::new(self)
     }
 
-    /// Returns true if the pods are known, from a list or from disk.
+    /// Returns true if the pods are known from a list or from disk.
     pub(super) fn is_known(&self) -> bool {
         self.state().pods.is_some()
     }
 
-    /// Returns true if the watch is live. A pod that is not cached then does not exist on this node.
+    /// Returns true if the watch is live. Then a pod that is not in the cache is not on this node.
     pub(super) fn is_live(&self) -> bool {
         self.state().live
     }
 
-    /// Waits until `is_met` returns true for the cached pod, or for `None` if it is missing. Returns false after the time
-    /// `within`.
+    /// Waits until `is_met` returns true for the cached pod, or for `None` if the pod is not in the cache. Returns false if that
+    /// takes longer than `within`.
     pub(super) async fn until(
         &self,
         key: &PodKey,
@@ -111,18 +110,16 @@ impl PodCache {
         matches!(tokio::time::timeout(within, met).await, Ok(Ok(_)))
     }
 
-    /// Returns a receiver of a counter that grows with each change of the cache.
+    /// Returns a receiver of the change counter, which grows with each change of the cache.
     pub(super) fn changes(&self) -> watch::Receiver<u64> {
         self.0.changes.subscribe()
     }
 
-    /// Replaces all pods.
     pub(super) fn replace(&self, pods: impl IntoIterator<Item = NodePod>) {
         let pods = pods.into_iter().map(|pod| (pod.key().clone(), pod));
         self.change(|kept| *kept = Some(pods.collect()));
     }
 
-    /// Adds or updates a pod.
     pub(super) fn apply(&self, pod: NodePod) {
         self.change(|pods| {
             let pods = pods.get_or_insert_default();
@@ -130,7 +127,6 @@ impl PodCache {
         });
     }
 
-    /// Removes a pod.
     pub(super) fn delete(&self, key: &PodKey) {
         self.change(|pods| {
             if let Some(pods) = pods {
@@ -139,7 +135,6 @@ impl PodCache {
         });
     }
 
-    /// Sets the flag that says if the watch is live.
     pub(super) fn set_live(&self, live: bool) {
         self.state().live = live;
     }

@@ -1,5 +1,5 @@
-//! Responses of the API server, processed piece by piece as they arrive. `kube` would hold a response in memory up to three times
-//! before parsing it.
+//! Responses of the API server, processed piece by piece as they arrive. `kube` would have up to three copies of a response in
+//! memory before it parses the response.
 
 use std::io;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 
 use crate::k8s::json_list::ListSplitter;
 
-/// Sends a request and passes the pieces of its response to `take` as they arrive.
+/// Sends a request, and passes the pieces of its response to `take` as they arrive.
 ///
 /// # Errors
-/// If the response is not a success, is incomplete, or pauses for longer than `silence`. Errors of `take` are returned too.
+/// Fails if the response is not a success, is incomplete, or pauses for longer than `silence`. Also returns errors of `take`.
 pub(super) async fn receive(
     client: &Client,
     request: http::Request<Vec<u8>>,
@@ -34,10 +34,10 @@ pub(super) async fn receive(
     }
 }
 
-/// Returns the items of a list, each parsed as soon as it has arrived.
+/// Returns the items of a list. Each item is parsed as soon as it has arrived.
 ///
 /// # Errors
-/// See [`receive`].
+/// Fails like [`receive`].
 pub(super) async fn receive_items<T: DeserializeOwned>(
     client: &Client,
     request: http::Request<Vec<u8>>,

@@ -9,10 +9,10 @@ use super::document::Document;
 use super::route::{PATHS, Reject};
 use crate::core::foreign::{self, cut};
 
-/// A response. The response to `HEAD` is built like that to `GET`; the connection omits its body.
+/// Response of the agent. A response to `HEAD` has the body of `GET`, which the connection omits.
 pub(super) type Reply = Response<AnswerBody>;
 
-/// Header with the reason of an answer, for programs.
+/// Header with the reason of an answer in one word, for programs.
 const X_OTA_REASON: HeaderName = HeaderName::from_static("x-ota-reason");
 /// Header with the age of the data: seconds since the API server last confirmed it.
 const X_CACHE_AGE: HeaderName = HeaderName::from_static("x-cache-age");
@@ -21,7 +21,7 @@ const JSON: &str = "application/json";
 /// Content type of plain texts.
 pub(super) const TEXT: &str = "text/plain; charset=utf-8";
 
-/// Returns a text response. For compatibility with OpenYurt (YurtHub's `otaupdate`), a success has the content type JSON.
+/// Returns a text response. Like OpenYurt (YurtHub's `otaupdate`), a success has the content type of JSON.
 pub(super) fn words(answer: &Answer) -> Reply {
     let kind = if answer.status.is_success() {
         JSON
@@ -37,13 +37,12 @@ pub(super) fn words(answer: &Answer) -> Reply {
     reply
 }
 
-/// Returns a JSON response.
 pub(super) fn json(value: &serde_json::Value) -> Reply {
     let text = foreign::json(&value.to_string()).into_owned();
     plain(StatusCode::OK, JSON, text)
 }
 
-/// Returns a text response with a content type.
+/// Returns a text response that no cache may store.
 pub(super) fn plain(status: StatusCode, kind: &'static str, text: String) -> Reply {
     let mut reply = Response::new(AnswerBody::words(text));
     *reply.status_mut() = status;
@@ -54,7 +53,7 @@ pub(super) fn plain(status: StatusCode, kind: &'static str, text: String) -> Rep
     reply
 }
 
-/// Returns the list of pods, or 304 if the client already has it.
+/// Returns the list of pods, or 304 if `is_known` is true because the client already has it.
 pub(super) fn document(document: Document, is_known: bool, age: Option<i64>) -> Reply {
     let mut reply = if is_known {
         Response::new(AnswerBody::words(""))
@@ -68,7 +67,7 @@ pub(super) fn document(document: Document, is_known: bool, age: Option<i64>) -> 
     if !is_known {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(JSON));
     }
-    // A client may store the response and revalidate it with If-None-Match.
+    // A client may store the response, and has to revalidate it with If-None-Match.
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     if let Ok(etag) = HeaderValue::try_from(document.etag) {
@@ -80,7 +79,7 @@ pub(super) fn document(document: Document, is_known: bool, age: Option<i64>) -> 
     reply
 }
 
-/// Returns the error response to a request that has no route.
+/// Returns the error response to a request without a route.
 pub(super) fn reject(reject: &Reject, method: &http::Method, path: &str) -> Reply {
     let (reason, text) = match reject {
         Reject::NotFound => (

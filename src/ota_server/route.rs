@@ -1,10 +1,10 @@
-//! Routes of requests: a pure function maps a method, a path and a query to a [`Route`] or a [`Reject`].
+//! Routes of requests. A pure function maps method, path and query to a [`Route`] or a [`Reject`].
 
 use http::{Method, StatusCode};
 
 use super::pod::PodKey;
 
-/// Operation that a request asks for.
+/// Operation that a request names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Route {
     /// `GET /pods`: all pods of this node.
@@ -13,35 +13,33 @@ pub(super) enum Route {
     Upgrades,
     /// `POST …/upgrade`: replace the pod.
     Upgrade {
-        /// The pod to replace.
+        /// Pod to replace.
         key: PodKey,
-        /// True to upgrade even if images are missing or a taint repels the new pod.
+        /// True to upgrade even if images are missing or taints would repel the new pod.
         force: bool,
     },
-    /// `POST …/imagepull`: pull the images of the pod's new version.
+    /// `POST …/imagepull`: pull the images of the pod's newer revision.
     ImagePull {
-        /// The pod whose new images are pulled.
+        /// Pod whose new images are pulled.
         key: PodKey,
     },
-    /// `GET /live`: reports that this program is running.
+    /// `GET /live`: succeeds while this program is running.
     Live,
     /// `GET /ready`: succeeds if the pods of this node are known.
     Ready,
 }
 
-/// Reason why a request has no route.
+/// Reason for which a request has no route.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Reject {
-    /// The path is unknown.
     NotFound,
     /// The path exists, but supports only these methods.
     Method(&'static str),
-    /// The path or query is invalid, for the reason in the message.
+    /// The path or the query is invalid. The text has the reason.
     Bad(String),
 }
 
 impl Reject {
-    /// Returns the HTTP status.
     pub(super) fn status(&self) -> StatusCode {
         match self {
             Self::NotFound => StatusCode::NOT_FOUND,
@@ -55,7 +53,7 @@ const READ: &str = "GET, HEAD";
 const ACT: &str = "POST";
 const ALL: &str = "GET, HEAD, POST";
 
-/// All routes, for the message to a client that requests another path.
+/// All routes, for the answer to a request with another path.
 pub(super) const PATHS: &str = "GET /pods, POST /openyurt.io/v1/namespaces/NAMESPACE/pods/POD/upgrade, \
      POST /openyurt.io/v1/namespaces/NAMESPACE/pods/POD/imagepull, GET /yurt-ds/v1/upgrades, GET /live and \
      GET /ready";
@@ -63,10 +61,10 @@ pub(super) const PATHS: &str = "GET /pods, POST /openyurt.io/v1/namespaces/NAMES
 /// Returns the route of a request.
 ///
 /// # Errors
-/// If there is no such route.
+/// Fails if the request has no route.
 pub(super) fn route(method: &Method, path: &str, query: Option<&str>) -> Result<Route, Reject> {
     if *method == Method::CONNECT {
-        return Err(Reject::Method(ALL)); // this server is not a proxy
+        return Err(Reject::Method(ALL)); // This server is not a proxy.
     }
     let plain = |route: Route| read(method).map(|()| route);
     match path {
@@ -113,7 +111,7 @@ fn read(method: &Method) -> Result<(), Reject> {
     }
 }
 
-/// Rejects a path that two programs, such as a proxy and this server, could interpret differently.
+/// Rejects a path that a proxy and this server could interpret differently.
 fn clean(path: &str) -> Result<(), Reject> {
     let bad = |why: &str| Err(Reject::Bad(format!("The path {path} {why}")));
     if path.contains('%') {
@@ -152,7 +150,7 @@ fn key(namespace: &str, name: &str) -> Result<PodKey, Reject> {
     Ok(PodKey::new(namespace, name))
 }
 
-/// Returns true if the name is a DNS subdomain (RFC 1123), as Kubernetes requires. The length is not checked.
+/// Returns true if the name is a DNS subdomain (RFC 1123), as Kubernetes requires. Does not check the length.
 pub(super) fn is_subdomain(name: &str) -> bool {
     name.split('.').all(is_label)
 }
@@ -166,7 +164,7 @@ fn is_label(word: &str) -> bool {
     fits(*first) && fits(*last) && bytes.iter().all(|byte| fits(*byte) || *byte == b'-')
 }
 
-/// Returns the value of the query parameter `force`. Other parameters are ignored.
+/// Returns the value of the query parameter `force`. Ignores other parameters.
 fn force(query: Option<&str>) -> Result<bool, Reject> {
     let mut found = None;
     for pair in query.unwrap_or_default().split('&') {

@@ -1,11 +1,11 @@
-//! Last known state on disk, so that pods can be listed after a restart without the cloud.
+//! Last known state on disk, so that the agent can list the pods after a restart without the cloud.
 //!
-//! One file contains the node, the time of the last confirmation by the API server, and the pods. It is replaced atomically: a
-//! temporary file is written, synced and renamed, and the directory is synced. If the process is killed, either the previous or
-//! the new state remains.
+//! One file has the node, the time of the last confirmation by the API server, and the pods. It is replaced atomically: a temporary
+//! file is written, synced and renamed, and then the directory is synced. If the process is killed, either the previous state or
+//! the new one remains.
 //!
-//! A temporary file is locked while it is written. A temporary file without a lock was left by a killed process and is removed
-//! before the next write.
+//! A temporary file is locked while it is written. A temporary file without a lock is from a killed process, and is removed before
+//! the next write.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -29,33 +29,31 @@ use crate::k8s::json_list::ListSplitter;
 const FILE: &str = "pods.json";
 /// Prefix and suffix of temporary files.
 const TEMPORARY: (&str, &str) = (".pods-", ".tmp");
-/// Version of the file format. A file with an unknown version is ignored, and kept until new data is written.
+/// Version of the file format. A file of another version is ignored, and remains until new data is written.
 const FORM: u32 = 1;
-/// Maximum size of the state file. A larger file was not written by this program and is ignored.
+/// Maximum size of the state file in bytes. A larger file was not written by this program, and is ignored.
 const LONGEST: u64 = 256 << 20;
-/// Minimum time between two writes, because flash memory wears out.
+/// Minimum time between two writes. Flash memory wears out.
 const PAUSE: Duration = Duration::from_secs(10);
-/// Interval at which the time of the last confirmation is saved if no pod changed.
+/// Interval between writes of the last confirmation's time while no pod changes.
 const REFRESH: Duration = Duration::from_secs(600);
-/// Time limit for the last write at shutdown.
+/// Timeout of the last write at shutdown.
 const LAST_WRITE: Duration = Duration::from_secs(3);
 
 /// Store on disk for the pods of one node.
 #[derive(Clone)]
 pub(super) struct StateStore {
-    /// Directory of the state file.
     pub(super) directory: PathBuf,
-    /// Name of the node.
     pub(super) node: String,
     /// Cache of the pods that are saved.
     pub(super) pod_cache: PodCache,
     /// Time at which the API server last confirmed the pods.
     pub(super) last_sync: LastSync,
-    /// Last written state. It is locked during a write.
+    /// Last written state. Its lock is held during a write.
     pub(super) written: Arc<Mutex<WrittenState>>,
 }
 
-/// Version of the state that was last written, to skip writes without a change.
+/// Version of the last written state. A write without a change is skipped.
 #[derive(Debug, Default)]
 pub(super) struct WrittenState {
     number: u64,
@@ -75,13 +73,13 @@ struct StateDocument {
 struct StateFile {
     node: String,
     heard: Timestamp,
-    // The splitter removes the items before parsing, so the array is always empty.
+    // The splitter removes the items before the rest is parsed, so the array is always empty.
     #[serde(rename = "items")]
     _items: [(); 0],
 }
 
 impl StateStore {
-    /// Loads the state of an earlier process if it belongs to this node. Creates the directory if it is missing.
+    /// Loads the state of an earlier process if it is of this node. Creates the directory if it is missing.
     pub(super) fn load(&self) {
         let path = self.directory.join(FILE);
         if let Err(error) = prepare(&self.directory) {
@@ -135,7 +133,7 @@ impl StateStore {
         };
         let directory = self.directory.clone();
         let node = self.node.clone();
-        // The task holds the lock until the write ends, even if `save` is canceled. So two writes never overlap.
+        // The task holds the lock until the write ends, even if `save` is cancelled. So two writes never overlap.
         let writing = tokio::task::spawn_blocking(move || {
             let saved = prepare(&directory)
                 .and_then(|()| replace(&directory, &head(&node, heard), &pods, &mut |_| Ok(())));
@@ -158,7 +156,7 @@ impl StateStore {
     }
 }
 
-/// Returns the file's text before the pods. Node names and times contain no characters that JSON must escape.
+/// Returns the text of the file before the pods. Node names and times have no characters that JSON has to escape.
 fn head(node: &str, heard: Timestamp) -> String {
     format!("{{\"form\":{FORM},\"node\":\"{node}\",\"heard\":\"{heard}\",\"items\":[")
 }
@@ -196,7 +194,10 @@ fn read(path: &Path, node: &str) -> io::Result<Option<(Timestamp, Vec<NodePod>)>
     Ok(Some((state.heard, pods)))
 }
 
-/// Returns all fields except the pods, if the format is known and the state belongs to this node.
+/// Returns all fields except the pods.
+///
+/// # Errors
+/// Fails if the format is unknown, or if the state is of another node.
 fn of_node(document: StateDocument, node: &str) -> io::Result<StateFile> {
     if document.form != FORM {
         return Err(io::Error::other(format!(
@@ -224,7 +225,7 @@ fn prepare(directory: &Path) -> io::Result<()> {
         let name = name.to_string_lossy();
         if name.starts_with(TEMPORARY.0) && name.ends_with(TEMPORARY.1) {
             let path = entry.path();
-            // A locked file is being written, and a missing file was removed by another process: leave both alone.
+            // Skip a locked file, which another process is writing, and a missing file, which another process has removed.
             if File::open(&path).is_ok_and(|file| file.try_lock().is_ok()) {
                 let _gone = std::fs::remove_file(&path);
             }
@@ -243,8 +244,8 @@ enum WriteStep {
     Renamed,
 }
 
-/// Replaces the file atomically, written pod by pod. Calls `reached` after each step; if it returns an error, the write stops as
-/// if the process were killed.
+/// Replaces the file atomically, and writes it pod by pod. Calls `reached` after each step. If `reached` returns an error, the
+/// write stops as if the process were killed.
 fn replace(
     directory: &Path,
     head: &str,

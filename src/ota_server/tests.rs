@@ -1,4 +1,4 @@
-//! The agent with the embedded API server, in virtual time.
+//! Tests of the agent with the embedded API server, in virtual time.
 
 mod door;
 mod foreign;
@@ -203,7 +203,7 @@ async fn what_was_missed_is_learned_when_the_watch_stands_again() {
     pass(30 * SECOND).await;
     assert_eq!(names(&agent).await, ["a"]);
     drop(broken);
-    pass(75 * SECOND).await; // up to a minute until the retry, then a watch that gets 410 Gone, then a list
+    pass(75 * SECOND).await; // Up to a minute until the retry, then a watch that gets 410, then a list.
     assert_eq!(names(&agent).await, ["a", "b"]);
 }
 
@@ -214,7 +214,7 @@ async fn an_owner_who_finds_the_cloud_again_is_not_left_with_old_pods() {
     let agent = Agent::start(world.config()).unwrap();
     pass(20 * SECOND).await;
     world.cluster.stop();
-    pass(200 * SECOND).await; // the watch retries once a minute, so its next attempt can be up to a minute away
+    pass(200 * SECOND).await; // The watch retries once a minute, so up to a minute passes before that.
     world.cluster.start();
     let upgrade = "/openyurt.io/v1/namespaces/default/pods/a/upgrade";
     let request = Request::post(upgrade).header("host", "127.0.0.1");

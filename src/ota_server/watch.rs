@@ -1,9 +1,9 @@
-//! Watch of the pods of this node. It updates the cache and reports if the watch is live.
+//! Watch of the pods of this node. It updates the cache, and reports if the watch is live.
 //!
-//! It lists once and then watches. A watch that ends is resumed from the last version, without a list. Pods are kept as the
-//! received bytes, and a list is parsed pod by pod, because one pod can have a megabyte.
+//! It lists once and then watches. A watch that ends is resumed from the last version, without a list. Pods are kept as the bytes
+//! that were received, and a list is parsed pod by pod, because one pod can have a megabyte.
 //!
-//! `kube`'s own watcher is not used, because it reports a live watch only with the first event. On a quiet node, the first event
+//! The watcher of `kube` is not used, because it reports a live watch only after the first event. On a quiet node, the first event
 //! may come hours later.
 
 mod turns;
@@ -29,44 +29,40 @@ use crate::k8s::client::{self, CallError, WATCH_TIMEOUT_SECONDS};
 use crate::k8s::json_list::ListSplitter;
 use crate::k8s::object::identity;
 
-/// Pods per page of a list. A kubelet runs fewer, so that a list is a single request: [`Turns`] may delay each request.
+/// Number of pods per page of a list. A node runs fewer pods, so a list is usually one request. [`Turns`] may delay each request.
 const PAGE: usize = 500;
-/// Time limit for receiving a page. The API server itself stops after a minute.
+/// Timeout for a page. The API server itself stops after a minute.
 const LIST_DEADLINE: Duration = Duration::from_secs(75);
 /// Maximum time without data while a page is received.
 const LIST_SILENCE: Duration = Duration::from_secs(30);
-/// Time limit until the response to a watch request begins.
+/// Timeout for the beginning of the response to a watch request.
 const WATCH_DEADLINE: Duration = Duration::from_secs(10);
-/// Maximum time without data in a watch. It is longer than the timeout after which the API server ends the watch.
+/// Maximum time without data in a watch. The API server ends a watch earlier, after its timeout.
 const SILENCE: Duration = Duration::from_secs(WATCH_TIMEOUT_SECONDS as u64 + 10);
-/// Duration after which a watch counts as working and resets the number of failures. A shorter watch may come from a proxy that
+/// Duration after which a watch counts as working, and resets the number of failures. A shorter watch may come from a proxy that
 /// accepts connections and closes them.
 ///
 /// It is longer than the minimum time between two requests, and much shorter than a usual watch.
 const LASTING: Duration = Duration::from_secs(10);
-/// Path of pods in the API.
+/// URL path of all pods.
 const PATH: &str = "/api/v1/pods";
 
 /// Dependencies of the watch.
 pub(super) struct NodeWatch {
-    /// Client of the API server.
     pub(super) client: Client,
-    /// Name of this node.
     pub(super) node: String,
-    /// Cache of the pods.
     pub(super) pod_cache: PodCache,
     /// Time of the last confirmation by the API server.
     pub(super) last_sync: LastSync,
-    /// Connection state of the API server.
     pub(super) cloud: Cloud,
 }
 
-/// Reason why a watch is not live.
+/// Reason for which a watch is not live.
 #[derive(Debug)]
 enum WatchError {
-    /// The API server no longer has the missed events, so the pods must be listed again.
+    /// The API server no longer has the events that the watch missed, so the pods have to be listed again.
     Gone,
-    /// The API server rejected the request or sent an unreadable response. The watch is resumed.
+    /// The API server rejected the request, or sent an unreadable response. The watch is resumed.
     Refused(Refusal),
     /// There was no response. The watch is resumed.
     Silent(Refusal),
@@ -76,7 +72,7 @@ enum WatchError {
 #[derive(Debug)]
 struct Refusal {
     error: String,
-    /// Pause that the API server asks for.
+    /// Pause that the API server asked for.
     asked: Duration,
 }
 
@@ -108,9 +104,9 @@ impl WatchError {
 
 /// Position from which the watch continues.
 struct Position {
-    /// Last seen resourceVersion; `None` if the pods must be listed.
+    /// Last seen resourceVersion; `None` if the pods have to be listed.
     version: Option<String>,
-    /// True if the API server reported missed events since a watch last worked.
+    /// True if the API server reported missed events after the last watch that worked.
     gone: bool,
     /// Maximum number of pods per page of the next list.
     page: usize,
@@ -143,8 +139,8 @@ impl NodeWatch {
         match lost {
             WatchError::Gone => {
                 position.version = None;
-                // The list follows without a backoff. If the watch after a list is gone again, it counts as a failure and is
-                // delayed.
+                // A list follows without a backoff. If the watch after that list misses events again, it counts as a failure, and
+                // the next list is delayed.
                 if std::mem::replace(&mut position.gone, true) {
                     turns.note_failure(Duration::ZERO);
                 }
@@ -159,7 +155,7 @@ impl NodeWatch {
         }
     }
 
-    /// Lists the pods if there is no version to resume from, then watches until the API server ends the watch.
+    /// Watches until the API server ends the watch. First lists the pods if there is no version to resume from.
     async fn follow(&self, position: &mut Position, turns: &mut Turns) -> Result<(), WatchError> {
         let from = match &position.version {
             Some(version) => version.clone(),
@@ -213,7 +209,7 @@ impl NodeWatch {
         self.cloud.found();
     }
 
-    /// Lists all pods of this node and returns the version from which to watch.
+    /// Lists all pods of this node, and returns the version from which to watch.
     ///
     /// Over a slow connection, a page of large pods can take longer than the API server allows. If a page is cut off, the next
     /// pages have half as many pods as had arrived.
@@ -281,7 +277,7 @@ impl NodeWatch {
                 }
                 seen
             }
-            // The changed pod cannot be parsed, so the cached version is outdated: remove it.
+            // The changed pod cannot be parsed, so the cached version is outdated. Remove it.
             Err(meta) => {
                 let namespace = meta.namespace.unwrap_or_default();
                 if let Some(name) = meta.name {
@@ -301,7 +297,7 @@ impl NodeWatch {
     }
 }
 
-/// Resets the number of failures after a watch has worked for a while.
+/// Resets the number of failures after a watch has worked for [`LASTING`].
 fn note_lasting(turns: &mut Turns) {
     if turns.note_lasting() {
         info!("The watch of this node's pods works again");
@@ -314,15 +310,15 @@ fn finish(page: ListSplitter) -> Result<Page, CallError> {
     page.map_err(CallError::Kube)
 }
 
-/// Returns the error of a request that cannot be built.
+/// Returns the error for a request that could not be built.
 fn odd(error: kube::core::request::Error) -> WatchError {
     WatchError::refused(error.to_string())
 }
 
-/// Parses a pod. An unreadable pod is logged and doesn't affect other pods.
+/// Parses a pod. Logs an unreadable pod, which doesn't affect other pods.
 ///
 /// # Errors
-/// Returns the readable fields of `metadata` of an unreadable pod.
+/// Returns the readable fields of the unreadable pod's `metadata`.
 fn read(raw: Box<RawValue>) -> Result<NodePod, Box<ObjectMeta>> {
     NodePod::read_or_return(raw).map_err(|(error, raw)| {
         let meta = Box::new(identity(raw.get().as_bytes()));
@@ -332,17 +328,17 @@ fn read(raw: Box<RawValue>) -> Result<NodePod, Box<ObjectMeta>> {
     })
 }
 
-/// Deserializes a string. Any other value results in an empty string.
+/// Deserializes a string. Returns an empty string for any other value.
 fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     let value = serde_json::Value::deserialize(deserializer)?;
     Ok(value.as_str().unwrap_or_default().to_owned())
 }
 
-/// The fields of a page except the pods.
+/// Fields of a page except the pods.
 #[derive(Deserialize)]
 struct Page {
     metadata: PageMeta,
-    // The splitter removes the items before parsing, so the array is always empty.
+    // The splitter removes the items before the rest is parsed, so the array is always empty.
     #[serde(rename = "items", default)]
     _items: Option<[(); 0]>,
 }

@@ -18,18 +18,18 @@ pub(super) struct EjectCandidate {
     pub(super) old: OldNodes,
 }
 
-/// Numbers of nodes whose pods the native RollingUpdate would replace at once.
+/// Numbers of nodes whose pods the native RollingUpdate would replace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct OldNodes {
     /// Number of nodes with an outdated pod that is not terminating.
     pub(super) nodes: usize,
     /// Number of these nodes that are offline.
     pub(super) offline: usize,
-    /// Number of these nodes that keep their revision because of a setting: a hold, a selector or a partition.
+    /// Number of these nodes that a hold, a selector or a partition keeps on their revision.
     pub(super) kept: usize,
     /// Number of nodes whose outdated pods are all terminating; not included in `nodes`.
     pub(super) ending: usize,
-    /// True if the present revision is known. Otherwise it is unknown which pods are outdated.
+    /// True if the current revision is known. Otherwise it is unknown which pods are outdated.
     pub(super) known: bool,
 }
 

@@ -30,7 +30,7 @@ impl EjectCandidate {
             Mode::AdvancedRollingUpdate if self.snapshot.rollout().is_paused() => {
                 format!("First resume it and let the rollout finish (yurt-ds ctl resume {key})")
             }
-            // If a setting keeps nodes on the old revision, the rollout is complete, and waiting does not help.
+            // Waiting does not help here: the rollout is complete, and a setting keeps these nodes on the old revision.
             Mode::AdvancedRollingUpdate if self.old.kept > 0 => format!(
                 "First remove the setting that holds them back (partition, selector, hold) and let the rollout \
                  finish (yurt-ds ctl status {key} --wait --strict)"
@@ -80,7 +80,7 @@ impl EjectCandidate {
         }
     }
 
-    /// Returns the nodes whose old pods are terminating, with the verb of the sentence.
+    /// Returns the subject and the verb of a sentence about the nodes whose old pods are terminating.
     fn ending(&self) -> String {
         match self.old.ending {
             1 => "pod of 1 node is".to_owned(),
@@ -103,7 +103,7 @@ impl EjectCandidate {
         }
     }
 
-    /// Returns the answer to `--dry-run`.
+    /// Returns the output of `--dry-run`.
     pub(super) fn would(&self) -> String {
         format!(
             "{} would be handed back to Kubernetes; nothing was written.\n{}",

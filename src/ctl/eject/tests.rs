@@ -167,7 +167,7 @@ async fn a_surge_is_handed_back_as_one() {
     let native = json!({ "maxSurge": "25%", "maxUnavailable": 0 });
     let words = "RollingUpdate with maxSurge 25% and maxUnavailable 0.";
     case(None, "25%", native.clone(), words).await;
-    // With both settings above zero only the surge is kept: Kubernetes accepts only one of them.
+    // With both settings above zero, only the surge is kept, because Kubernetes accepts only one of them.
     case(Some("1"), "25%", native, words).await;
 }
 
@@ -203,7 +203,7 @@ async fn outdated_nodes_are_a_reason_to_refuse() {
     assert!(output.contains("No pod is restarted"), "{output}");
 }
 
-/// Checks that eject is refused after the last old pod was deleted and before the pod is gone. Found on a real cluster.
+/// Covers the time between the deletion of the last old pod and its end, in which eject is still refused. Found on a real cluster.
 #[tokio::test(start_paused = true)]
 async fn old_pods_that_are_ending_are_a_reason_too() {
     let world = CtlWorld::with_nodes(2).await;

@@ -8,10 +8,10 @@ use super::revisions::{are_alike, number};
 use crate::core::SetKind;
 use crate::core::names::REVISION_HASH_LABEL;
 
-/// Returns the time for the controller of the given kind to process the new DaemonSet.
+/// Returns the maximum time that a command waits for the controller to process the new DaemonSet.
 pub(super) fn patience(kind: SetKind) -> Duration {
     match kind {
-        // Wait long: until the controller has processed the DaemonSet, it is unknown whether it will restart pods.
+        // Wait long, because the native controller may restart pods if it does not adopt their revision.
         SetKind::Native => Duration::from_secs(60),
         // Wait only briefly: this controller restarts no pod, and may not be running.
         SetKind::Advanced => Duration::from_secs(10),
@@ -29,7 +29,7 @@ pub(super) enum Adoption {
     Known,
     /// The controller created a new revision although an existing one has an equal template. The pods are outdated now.
     Foreign {
-        /// Hash of the existing revision, which is in the label of the pods.
+        /// Hash of the existing revision, which the pods have as a label.
         ours: String,
         /// Hash of the new revision.
         theirs: String,

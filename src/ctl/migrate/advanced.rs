@@ -1,5 +1,5 @@
-//! Converts a native DaemonSet to an Advanced one. Settings for which an Advanced DaemonSet has a field move to that field. All
-//! other annotations of OpenYurt's upgrade model remain, because they have the same meaning there.
+//! Converts a native DaemonSet to an Advanced one. A setting moves to a field if an Advanced DaemonSet has one for it. The other
+//! annotations of OpenYurt's upgrade model remain, because they mean the same there.
 
 use serde_json::{Value, json};
 
@@ -18,7 +18,7 @@ use crate::core::settings::update_strategy::{UPDATE_STRATEGY, UPGRADE_STRATEGY};
 use crate::core::settings::{is_setting, setting};
 use crate::core::{Mode, Pause, RollingUpdateType, SetKind, Strategy};
 
-/// Converts a native DaemonSet with these settings to an Advanced one. Without settings, only Kubernetes rolls it out.
+/// Converts a native DaemonSet to an Advanced one. `strategy` is `None` if yurt-ds does not manage it.
 pub(super) fn to_advanced(source: &Value, strategy: Option<&Strategy>) -> Translation {
     let mut made = Translation::begin(source, SetKind::Advanced);
     match strategy {
@@ -34,13 +34,13 @@ pub(super) fn to_advanced(source: &Value, strategy: Option<&Strategy>) -> Transl
             }
             fields(&mut made, strategy);
         }
-        // In the other modes the annotation `update-strategy` remains and determines the strategy.
+        // In the other modes, the annotation `update-strategy` remains and overrides the field.
         Some(_) => made.object["spec"]["updateStrategy"] = json!({ "type": ON_DELETE }),
     }
     made
 }
 
-/// Copies Kubernetes' own strategy. Annotations of yurt-ds, which have no effect on such a DaemonSet, are removed.
+/// Copies Kubernetes' own strategy. Removes annotations of yurt-ds, which have no effect on such a DaemonSet.
 fn of_kubernetes(made: &mut Translation, native: &Value) {
     let mut strategy = json!({ "type": native["type"].as_str().unwrap_or("RollingUpdate") });
     if let Some(rolling) = native["rollingUpdate"].as_object() {
@@ -85,7 +85,7 @@ fn fields(made: &mut Translation, strategy: &Strategy) {
     }
     match strategy.pause {
         Some(Pause::Indefinite) => put(made, PAUSED, json!(true)),
-        // The field `paused` is a boolean and cannot express an end, so the annotation remains.
+        // The boolean field `paused` cannot express an end, so the annotation remains.
         Some(Pause::Until(_)) => {}
         None => drop(made.take(PAUSED)),
     }
@@ -93,8 +93,8 @@ fn fields(made: &mut Translation, strategy: &Strategy) {
         made.take(ROLLING_UPDATE_TYPE);
     } else {
         put(made, ROLLING_UPDATE_TYPE, json!("InPlaceIfPossible"));
-        // Keep the native default, which pulls images ahead of in-place updates. An Advanced DaemonSet does that only if it is
-        // set.
+        // On a native DaemonSet, an in-place update pulls the images first by default. An Advanced DaemonSet needs the annotation
+        // for that.
         if strategy.image_predownload_parallelism.is_none() {
             made.annotate(IMAGE_PREDOWNLOAD_PARALLELISM, &unavailable.to_string());
         }
@@ -107,7 +107,7 @@ fn fields(made: &mut Translation, strategy: &Strategy) {
     }
 }
 
-/// Sets the field of the setting `key` and removes its annotation.
+/// Sets the field for the setting `key`, and removes the setting's annotation.
 fn put(made: &mut Translation, key: &'static str, value: Value) {
     let Some(path) = path_of(key) else { return };
     let was: Vec<String> = keys(key)

@@ -1,9 +1,9 @@
-//! Converts Datadog's ExtendedDaemonSet to a DaemonSet of either kind: a manifest with the equivalent settings, and the names of
+//! Converts Datadog's ExtendedDaemonSet to a DaemonSet of either kind: prints a manifest with equivalent settings, and the names of
 //! settings without an equivalent.
 //!
-//! The manifest is only printed, after the API server has checked it in a dry run. The pods of an ExtendedDaemonSet belong to one
+//! The API server checks the manifest in a dry run. Nothing is created. The pods of an ExtendedDaemonSet belong to one
 //! ExtendedDaemonSetReplicaSet per template, and don't have the hash of a ControllerRevision. So the controller that adopts them
-//! cannot know from which template they were created, and replaces each pod once.
+//! cannot know their template, and replaces each pod once.
 
 use kube::api::{ApiResource, DynamicObject};
 use kube::{Api, core::GroupVersionKind};
@@ -38,7 +38,7 @@ const NAME_LABEL: &str = "extendeddaemonset.datadoghq.com/name";
 /// Annotations that stop rollouts or canaries.
 const STOPS: [&str; 3] = ["rolling-update-paused", "rollout-frozen", "canary-paused"];
 
-/// Returns the name after the kind if the user named an ExtendedDaemonSet.
+/// Returns the part after the kind if the user named an ExtendedDaemonSet, as in `eds/agent`; otherwise `None`.
 pub(super) fn typed(name: &str) -> Option<&str> {
     let (kind, rest) = name.split_once('/')?;
     let kind = kind.to_ascii_lowercase();
@@ -233,8 +233,8 @@ fn rolling(made: &mut Translation, rolling: &Value) {
     }
 }
 
-/// Converts the canary to a wave. If an operator validates it, a second wave with all other nodes waits for the approval.
-/// If the canary has no selector, but only a number of nodes, the operator has to label the nodes.
+/// Converts the canary to a wave. If the canary needs manual validation, adds a second wave with all other nodes that needs an
+/// approval. If the canary has a number of nodes but no selector, the operator has to label the nodes.
 fn canary(made: &mut Translation, canary: &Value) {
     let waves = |selector: &Value| {
         let mut first = json!({ "name": "canary", "selector": selector });

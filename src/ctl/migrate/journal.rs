@@ -1,8 +1,8 @@
 //! Journal of a migration: the objects that still have to be created. It is stored in the cluster, so that the same command can
 //! finish the migration after an interruption.
 //!
-//! The journal is a ControllerRevision, because that kind can hold any data, and everyone with the other rights for `ctl migrate`
-//! may create one. The journal has no labels, so no DaemonSet adopts it as a revision.
+//! The journal is a ControllerRevision, because that kind can hold any data, and the rights that `ctl migrate` needs anyway include
+//! its creation. The journal has no labels, so no DaemonSet adopts it as a revision.
 
 use kube::api::GetParams;
 use kube::core::Request;
@@ -23,14 +23,13 @@ use crate::index::SetKey;
 const MIGRATE: &str = "migrate";
 const EJECT: &str = "eject";
 
-/// The journal of a migration.
+/// Objects and state that a migration needs after an interruption.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Journal {
     /// UID of the old DaemonSet.
     pub(super) from: String,
-    /// Purpose of the migration.
     pub(super) purpose: Purpose,
-    /// True if the migration created `object` paused, and removes this pause at its end.
+    /// True if the migration created `object` paused. It removes this pause at its end.
     pub(super) held: bool,
     /// Revisions that have to be rewritten in Kubernetes' form, the oldest first.
     pub(super) revisions: Vec<Value>,
@@ -49,7 +48,7 @@ impl Journal {
         SetKind::of_api_version(self.object["apiVersion"].as_str().unwrap_or_default())
     }
 
-    /// Returns true if the new DaemonSet is created paused, because the old one was paused or because of the migration.
+    /// Returns true if the new DaemonSet is created paused: the old one was paused, or the migration sets a pause.
     pub(super) fn is_paused(&self) -> bool {
         !self.object["metadata"]["annotations"][PAUSED].is_null()
     }
@@ -83,7 +82,7 @@ impl Journal {
         (&meta["name"], &meta["namespace"]) == (&json!(&*key.name), &json!(&*key.namespace))
     }
 
-    /// Returns true if `made` is the journal's new DaemonSet: the selectors are the same, and the templates create the same pods.
+    /// Returns true if `made` is the journal's new DaemonSet: selectors are equal, and templates create the same pods.
     pub(super) fn is_made(&self, made: &Value) -> bool {
         let of = |set: &Value| {
             let selector = Selector::from_json(&set["spec"]["selector"]).unwrap_or_default();
@@ -110,7 +109,7 @@ impl Journal {
         })
     }
 
-    /// Returns the journal as a List object, so that `kubectl create -f -` accepts it too.
+    /// Returns the journal as a List object, which `kubectl create -f -` accepts too.
     fn data(&self) -> Value {
         let items: Vec<&Value> = self.revisions.iter().chain([&self.object]).collect();
         let purpose = match self.purpose {

@@ -1,4 +1,4 @@
-//! Messages of `ctl migrate`: why it is refused, what it would do and has done, and how to finish an interrupted migration.
+//! Messages of `ctl migrate`: reasons for a refusal, results, and steps to finish an interrupted migration.
 
 use serde_json::Value;
 
@@ -47,7 +47,7 @@ fn command(target: &SetKey, purpose: Purpose) -> String {
     }
 }
 
-/// Says that the DaemonSet is not migrated and nothing was changed, with the reason.
+/// Says that the DaemonSet was not migrated and nothing was changed, and gives the reason.
 pub(super) fn not_migrated(key: &SetKey, why: &str) -> String {
     format!("{key} was not migrated, and nothing was changed: {why}")
 }
@@ -69,7 +69,7 @@ pub(super) fn both_exist(target: &SetKey) -> String {
     not_migrated(target, &why)
 }
 
-/// Says that a migration in the opposite direction (to `other`) is unfinished.
+/// Says that a migration in the opposite direction, to `other`, is unfinished.
 pub(super) fn other_way(other: &SetKey, purpose: Purpose) -> String {
     format!(
         "The migration of {other} to {} is not finished. Finish it first: {}",
@@ -111,7 +111,6 @@ pub(super) fn unreadable(source: &SetKey, error: &serde_json::Error) -> String {
     not_migrated(source, &format!("it cannot be decoded: {error}."))
 }
 
-/// Says that the settings are invalid.
 pub(super) fn invalid(source: &SetKey, invalid: &Invalid) -> String {
     let why = format!("its settings are invalid: {invalid}. Correct or remove them first.");
     not_migrated(source, &why)
@@ -136,7 +135,7 @@ pub(super) fn controlled(owner: &str) -> String {
     )
 }
 
-/// Says that the guard stopped the current revision, which the new DaemonSet would not know.
+/// Says that the guard stopped the current revision. The new DaemonSet would not have the record of that.
 pub(super) fn stopped(source: &SetKey) -> String {
     format!(
         "the guard has stopped its revision, and the new DaemonSet would not know that. First roll back (yurt-ds ctl \
@@ -151,14 +150,14 @@ pub(super) fn kruise_runs() -> String {
         .to_owned()
 }
 
-/// Says that nodes which a partition keeps without a pod would get one.
+/// Says that the partition keeps nodes without a pod, and that Kubernetes would create pods on them.
 pub(super) fn partitioned() -> String {
     "because of partitionedScaling, its partition keeps nodes without a pod, but Kubernetes creates a pod on every \
      node immediately. First set partition to 0 and let the rollout finish, or set partitionedScaling to false."
         .to_owned()
 }
 
-/// Says that in-place updates are in progress, which only the present controller can finish.
+/// Says that in-place updates are in progress, which only the current controller can finish.
 pub(super) fn half_done(source: &SetKey, nodes: usize) -> String {
     format!(
         "on {nodes} {}, pods are being updated in place, and only the controller that started these updates can \
@@ -190,7 +189,7 @@ impl std::fmt::Display for PodPlace {
     }
 }
 
-/// Says that there are surge pods, which only the present controller can finish.
+/// Says that there are surge pods. Only the current controller can end the surge.
 pub(super) fn second(source: &SetKey, pods: &[PodPlace]) -> String {
     let pods: Vec<String> = pods.iter().map(PodPlace::to_string).collect();
     format!(
@@ -221,7 +220,7 @@ pub(super) fn abandoned(target: &SetKey) -> String {
     )
 }
 
-/// Says that a DaemonSet other than the journal's has been created with the same name.
+/// Says that another DaemonSet has been created with the name of the journal's DaemonSet.
 pub(super) fn made_by_others(target: &SetKey) -> String {
     let journal = Journal::name(target);
     format!(
@@ -234,7 +233,7 @@ pub(super) fn made_by_others(target: &SetKey) -> String {
     )
 }
 
-/// Describes for each setting what the migration does with it, one line per setting.
+/// Returns one line for each setting that moved or was lost.
 pub(super) fn translated(translation: &Translation) -> String {
     let moved = translation.moved.iter().map(|line| format!("  {line}\n"));
     let lost = translation
@@ -244,7 +243,7 @@ pub(super) fn translated(translation: &Translation) -> String {
     moved.chain(lost).collect()
 }
 
-/// Renders the answer to `--dry-run`.
+/// Renders the output of `--dry-run`.
 pub(super) fn would(
     to: &SetKey,
     source: &Value,
@@ -260,7 +259,7 @@ pub(super) fn would(
     ))
 }
 
-/// Says that the manifest has to be changed too, in the tool that applies it if one is recognized.
+/// Says that the manifest has to be changed too. Names the tool that applies it, if labels or annotations show it.
 fn to_change(object: &Value, kind: SetKind) -> String {
     let meta = &object["metadata"];
     let has = |key: &str| !meta["annotations"][key].is_null() || !meta["labels"][key].is_null();
@@ -287,7 +286,7 @@ pub(super) fn to_finish(target: &SetKey, journal: &Journal, purpose: Purpose) ->
     let (ns, kept) = (&target.namespace, Journal::name(target));
     let names: Vec<&str> = journal.revisions.iter().map(name).collect();
     let names = names.join(" ");
-    // Delete the revisions first: they may exist in their old form, or already in the new one.
+    // Delete the revisions first. They may exist in the old form or in the new one.
     let delete = match names.is_empty() {
         true => String::new(),
         false => {
@@ -307,7 +306,7 @@ pub(super) fn to_finish(target: &SetKey, journal: &Journal, purpose: Purpose) ->
     )
 }
 
-/// Says that the old manifest was applied again before the new DaemonSet could be created.
+/// Says that the old manifest was applied again before the new DaemonSet was created.
 pub(super) fn applied_instead(source: &SetKey, target: &SetKey, purpose: Purpose) -> String {
     format!(
         "{source} was not migrated: its manifest ({}) was applied again right after the deletion, and the pods \
@@ -318,7 +317,7 @@ pub(super) fn applied_instead(source: &SetKey, target: &SetKey, purpose: Purpose
     )
 }
 
-/// Says that the old manifest was applied again after the new DaemonSet was created, so that both exist.
+/// Says that the old manifest was applied again after the new DaemonSet was created, so both exist.
 pub(super) fn applied_beside(source: &SetKey) -> String {
     format!(
         "The manifest of {source} ({}) was applied again: there are now two DaemonSets, each with a pod on every \
@@ -331,7 +330,7 @@ pub(super) fn applied_beside(source: &SetKey) -> String {
     )
 }
 
-/// Says how to continue if it is unknown whether the old DaemonSet was deleted.
+/// Says how to continue when it is unknown if the old DaemonSet was deleted.
 pub(super) fn perhaps_begun(target: &SetKey, purpose: Purpose) -> String {
     format!(
         "It is not known if the old DaemonSet was deleted. Its pods keep running in both cases. The new manifest is \
@@ -355,7 +354,7 @@ pub(super) fn to_conclude(target: &SetKey, purpose: Purpose, is_paused: bool) ->
     )
 }
 
-/// Says that the new DaemonSet is paused because an interrupted `ctl eject` was going to return it to Kubernetes.
+/// Says that an interrupted `ctl eject` left the new DaemonSet paused.
 pub(super) fn to_eject(target: &SetKey) -> String {
     format!(
         "An interrupted eject left it paused ({PAUSED}). To hand it back to Kubernetes: {}\nTo keep it managed by \

@@ -48,7 +48,7 @@ pub(super) fn to_native(source: &Value, strategy: &Strategy, scaling: Scaling) -
             }
             annotations(&mut made, source, strategy);
         }
-        // Nothing to move: OTA has its settings in annotations, and under OnDelete no setting has an effect.
+        // OTA keeps its settings in annotations, and under OnDelete no setting has an effect. So there is nothing to move.
         Mode::Ota | Mode::OnDelete => {
             let rolling = &source["spec"]["updateStrategy"]["rollingUpdate"];
             if rolling.as_object().is_some_and(|fields| !fields.is_empty()) {
@@ -90,8 +90,8 @@ pub(super) fn to_native(source: &Value, strategy: &Strategy, scaling: Scaling) -
     made
 }
 
-/// Returns the equivalent settings of the native RollingUpdate. Kubernetes rejects two values above zero: then only the surge is
-/// kept.
+/// Returns the equivalent settings of the native RollingUpdate. Kubernetes rejects two values above zero, so the surge is kept and
+/// `maxUnavailable` becomes zero.
 pub(in crate::ctl) fn rolling_update(strategy: &Strategy) -> Value {
     if strategy.max_surge.is_zero() {
         json!({ "maxUnavailable": strategy.max_unavailable.to_field() })
@@ -100,7 +100,7 @@ pub(in crate::ctl) fn rolling_update(strategy: &Strategy) -> Value {
     }
 }
 
-/// Returns a sentence about the settings that Kubernetes' own rolling update does not have; `None` if it has all of them.
+/// Returns a sentence that names the settings without a native equivalent; `None` if each setting has one.
 pub(in crate::ctl) fn nothing_like<'a>(keys: impl Iterator<Item = &'a str>) -> Option<String> {
     let lost = keys.filter(|key| !setting(key).is_some_and(|setting| setting.is_native));
     let lost: Vec<&str> = lost
@@ -110,14 +110,14 @@ pub(in crate::ctl) fn nothing_like<'a>(keys: impl Iterator<Item = &'a str>) -> O
     lost.map(|lost| format!("Settings without a native equivalent: {lost}."))
 }
 
-/// Converts the translation to the DaemonSet that `ctl eject` leaves: with RollingUpdate and without settings of yurt-ds.
+/// Converts the translation to the result of `ctl eject`: RollingUpdate, and no settings of yurt-ds.
 pub(super) fn handed_back(mut made: Translation, strategy: &Strategy) -> Translation {
     made.moved.clear();
     made.object["spec"]["updateStrategy"] =
         json!({ "type": "RollingUpdate", "rollingUpdate": rolling_update(strategy) });
     let settings = made.annotated().into_iter().filter(|key| is_setting(key));
     let settings: Vec<String> = settings.collect();
-    // Don't report the annotation `paused` as lost: the migration itself sets it until the return to Kubernetes.
+    // Don't report the annotation `paused` as lost: the migration itself set it.
     let own = settings
         .iter()
         .map(String::as_str)
@@ -131,7 +131,7 @@ pub(super) fn handed_back(mut made: Translation, strategy: &Strategy) -> Transla
 }
 
 fn annotations(made: &mut Translation, source: &Value, strategy: &Strategy) {
-    // Drop annotations that a field overrides: on a native DaemonSet, which has no such field, they would take effect.
+    // Drop annotations that a field overrides. A native DaemonSet has no such field, so they would take effect.
     for key in IN_FIELDS {
         if strategy.name_of(key) != key {
             made.take(key);
@@ -166,14 +166,14 @@ fn annotations(made: &mut Translation, source: &Value, strategy: &Strategy) {
             &source["spec"]["lifecycle"].to_string(),
         );
     }
-    // Write the value zero only with in-place updates, for which a native DaemonSet pulls images ahead by default.
+    // For in-place updates, also write the value zero: without it, a native DaemonSet pulls the images first by default.
     let parallelism = strategy.image_predownload_parallelism;
     if let Some(parallelism) = parallelism.filter(|share| is_in_place || !share.is_zero()) {
         made.annotate(IMAGE_PREDOWNLOAD_PARALLELISM, &parallelism.to_string());
     }
 }
 
-/// Sets the annotation of a setting, unless that annotation already holds it.
+/// Sets the annotation of a setting, unless the setting already comes from that annotation.
 fn put(made: &mut Translation, strategy: &Strategy, key: &'static str, value: &str) {
     if strategy.name_of(key) == key {
         return;

@@ -1,4 +1,4 @@
-//! Checks for pods that the new DaemonSet would not adopt as they are.
+//! Checks for pods that the new DaemonSet would not adopt in their present state.
 
 use std::collections::BTreeSet;
 
@@ -20,8 +20,7 @@ use crate::k8s::{DaemonSet, Pod};
 struct OwnPods(Vec<(Pod, PodController)>);
 
 impl OwnPods {
-    /// Returns the nodes whose pod is terminating. The new DaemonSet would not adopt such a pod, and would create another one
-    /// next to it.
+    /// Returns the nodes whose pod is terminating. The new DaemonSet would not adopt such a pod, and would create a second one.
     fn ending(&self) -> Vec<String> {
         let pods = self.0.iter().map(|(pod, _)| pod);
         let ending = pods.filter(|pod| pod.is_deleting());
@@ -29,7 +28,7 @@ impl OwnPods {
         ending.map(|pod| PodPlace::from_pod(pod).node).collect()
     }
 
-    /// Returns the surge pods (`max-surge`): pods that a ControllerRevision controls, and all but the oldest pod of each node.
+    /// Returns the surge pods (`max-surge`): the pods that a ControllerRevision controls, and on each node all but the oldest pod.
     fn second(&self) -> Vec<PodPlace> {
         let mut pods: Vec<&(Pod, PodController)> = self.0.iter().collect();
         pods.sort_by_key(|(pod, _)| pod.metadata.creation_timestamp.as_ref().map(|time| time.0));
@@ -61,7 +60,7 @@ impl PodPlace {
 }
 
 impl Migration<'_> {
-    /// Checks that the new DaemonSet would adopt each pod as it is.
+    /// Checks that the new DaemonSet would adopt each pod in its present state.
     pub(super) async fn check_adoption(&self, source: &Value) -> Result<(), CliError> {
         let pods = self.own_pods(source).await?;
         match (pods.ending(), pods.second()) {
@@ -93,9 +92,9 @@ impl Migration<'_> {
         Ok(OwnPods(own.collect()))
     }
 
-    /// Checks that there are still pods for the journal's new DaemonSet to adopt.
+    /// Checks that pods are left that the journal's new DaemonSet can adopt.
     ///
-    /// If there are none, the DaemonSet was created again and deleted after the interruption, and the journal is obsolete.
+    /// If there are none, a DaemonSet of the same name was created and deleted after the interruption, and the journal is obsolete.
     pub(super) async fn check_left(&self, journal: &Journal) -> Result<(), CliError> {
         let pods = self.selected_pods(&journal.object).await?;
         let is_left = |pod: &&Pod| {

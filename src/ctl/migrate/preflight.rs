@@ -1,4 +1,4 @@
-//! Checks whether a DaemonSet can be converted to the other kind now, and converts it.
+//! Checks that a DaemonSet can be converted to the other kind now, and converts it.
 
 use serde::Deserialize as _;
 use serde_json::Value;
@@ -46,12 +46,12 @@ impl Migration<'_> {
                 }
                 Ok(made)
             }
-            // An Advanced DaemonSet always has settings: without an annotation, its update strategy gives them.
+            // An Advanced DaemonSet without annotations still has settings: those of its update strategy.
             (SetKind::Native, None) => Err(self.no("it cannot be read.".to_owned())),
         }
     }
 
-    /// Returns the error for a DaemonSet that is not migrated, with the reason.
+    /// Returns the error for a DaemonSet that is not migrated because of `why`.
     pub(super) fn no(&self, why: String) -> CliError {
         CliError::new(Code::Refused, messages::not_migrated(&self.source, &why))
     }
@@ -142,7 +142,7 @@ fn half_done(snapshot: &RolloutSnapshot) -> usize {
     nodes.filter(|node| is_half_done(&node.pods)).count()
 }
 
-/// Pauses the translated DaemonSet until it is returned to Kubernetes.
+/// Adds a pause that lasts until the DaemonSet is returned to Kubernetes.
 fn hold(made: &mut Translation) {
     if made.annotation(UPDATE_STRATEGY).is_none() {
         made.annotate(UPDATE_STRATEGY, &Mode::AdvancedRollingUpdate.to_string());

@@ -1,12 +1,12 @@
 //! ControllerRevisions in exactly the form in which Kubernetes' own controller writes them.
 //!
-//! Kubernetes' controller recognizes a revision as the current one if its data is byte for byte what the controller would write:
-//! the template as the API server stores it, with sorted keys and `$patch: replace` (`pkg/controller/daemon/update.go`,
-//! `getPatch` and `Match`).
+//! Kubernetes' controller compares bytes: a revision is the current one if its data equals the data that the controller would
+//! write. These are the template as the API server stores it, with sorted keys and `$patch: replace`
+//! (`pkg/controller/daemon/update.go`, `getPatch` and `Match`).
 //!
 //! yurt-ds and Kruise write the template as it was applied, without defaults. So each revision is rewritten in Kubernetes' form
-//! before the native DaemonSet is created. It keeps its name, number and hash: Kubernetes then knows the revision with the hash
-//! that the pods have.
+//! before the native DaemonSet is created. Its name, number and hash remain, so that Kubernetes finds the revision of the running
+//! pods.
 
 use kube::Resource as _;
 use kube::api::{DeleteParams, PostParams};
@@ -42,21 +42,19 @@ pub(super) fn rewritten(revision: &Value, data: &Value) -> Value {
     })
 }
 
-/// Returns true if the revision is certainly stored with this data in the same bytes that Kubernetes' controller would write.
+/// Returns true if the stored revision certainly has the bytes that Kubernetes' controller would write for this data.
 ///
-/// Encoders in Rust and Go write the same bytes if no character has to be escaped. For other data, the API server's response does
-/// not show which bytes are stored.
+/// Rust and Go encode JSON to the same bytes if no character has to be escaped. With escaped characters, the API server's response
+/// does not show which bytes are stored.
 pub(super) fn is_written(revision: &Value, data: &Value) -> bool {
     let text = data.to_string();
     revision["data"] == *data && go_json(data) == text
 }
 
-/// Returns the number of a revision.
 pub(super) fn number(revision: &Value) -> i64 {
     revision["revision"].as_i64().unwrap_or(0)
 }
 
-/// Returns the name of a revision.
 pub(super) fn name(revision: &Value) -> &str {
     revision["metadata"]["name"].as_str().unwrap_or_default()
 }
@@ -74,7 +72,7 @@ pub(super) fn are_alike(one: &Value, other: &Value) -> bool {
     fingerprint(one).is_some() && fingerprint(one) == fingerprint(other)
 }
 
-/// Checks with dry runs that a revision can be rewritten. The check is needed because the deletion of the DaemonSet cannot be
+/// Checks with dry runs that a revision can be rewritten. The check comes first, because the deletion of the DaemonSet cannot be
 /// undone.
 ///
 /// # Errors
@@ -99,7 +97,7 @@ pub(super) async fn try_rewrite(
     access.call(&doing, send(access, creation)).await.map(drop)
 }
 
-/// Returns the parameters for creating objects.
+/// Returns the parameters of a POST with the field manager of yurt-ds.
 pub(super) fn posted(dry_run: bool) -> PostParams {
     PostParams {
         dry_run,

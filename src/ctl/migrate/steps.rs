@@ -31,11 +31,12 @@ use crate::index::SetKey;
 use crate::k8s::client::{CallError, Failure};
 use crate::k8s::{AdvancedDaemonSet, DaemonSet};
 
-/// Number of attempts to delete the DaemonSet in exactly the version that was read, because status updates change the version.
+/// Maximum number of attempts to delete the DaemonSet. An attempt fails if the DaemonSet's version has changed since the read, as
+/// after a status update.
 const ATTEMPTS: usize = 20;
-/// Time for the garbage collector to orphan the pods. It patches each of them, about a thousand per minute.
+/// Maximum time for the garbage collector to orphan the pods. It patches about a thousand pods per minute.
 const LETTING_GO: Duration = Duration::from_secs(600);
-/// Metadata fields that only the API server sets.
+/// Metadata fields that the API server sets.
 const SET_BY_SERVER: [&str; 5] = [
     "uid",
     "resourceVersion",
@@ -43,10 +44,10 @@ const SET_BY_SERVER: [&str; 5] = [
     "managedFields",
     "generation",
 ];
-/// Delay between the creation of two ControllerRevisions, so that their creation timestamps (whole seconds) differ.
+/// Delay between the creation of two ControllerRevisions. Creation timestamps are whole seconds, and have to differ.
 const APART: Duration = Duration::from_millis(1100);
 
-/// Fields that must not have changed when the DaemonSet is deleted. The status may change at any time.
+/// Fields that must not change between the read and the deletion of the DaemonSet. The status may change.
 const LOOKED_AT: [&str; 6] = [
     "/metadata/uid",
     "/metadata/deletionTimestamp",
@@ -56,12 +57,12 @@ const LOOKED_AT: [&str; 6] = [
     "/spec",
 ];
 
-/// Result of a deletion that was not confirmed.
+/// Error of a deletion that was not confirmed.
 #[derive(Debug)]
 pub(super) enum Undeleted {
     /// The old DaemonSet was certainly not deleted.
     Certainly(CliError),
-    /// The answer was lost: the old DaemonSet may be deleted already, or soon.
+    /// The response was lost. The old DaemonSet may have been deleted, or may be deleted soon.
     Perhaps(CliError),
 }
 
@@ -102,7 +103,7 @@ impl<'a> Migration<'a> {
         Ok(found.and_then(|found| serde_json::to_value(found).ok()))
     }
 
-    /// Checks with dry runs whether the migration is possible. Returns the objects to create, or the reason for a refusal.
+    /// Checks with dry runs that the migration is possible. Returns the objects to create, or the reason for a refusal.
     pub(super) async fn prepare(&self, source: &Value) -> Result<(Journal, Translation), CliError> {
         let translation = self.preflight(source).await?;
         let stored = self.try_create(&translation.object).await;
@@ -139,7 +140,7 @@ impl<'a> Migration<'a> {
         access.wait(send(access, request)).await
     }
 
-    /// Lets the API server check a manifest that is only printed. Returns the error that prevented the check, if any.
+    /// Lets the API server check a manifest that is only printed. If it could not check the manifest, returns the cause.
     ///
     /// # Errors
     /// Fails if the API server rejects the manifest.
@@ -178,7 +179,7 @@ impl<'a> Migration<'a> {
     async fn try_delete(&self, source: &Value) -> Result<(), CliError> {
         let access = &self.context.access;
         let doing = format!("delete the DaemonSet {} (dry run)", self.source);
-        // No preconditions: a status update since the read would make the dry run fail.
+        // Omit the preconditions: a status update after the read would make the dry run fail.
         let params = DeleteParams {
             dry_run: true,
             preconditions: None,
@@ -189,8 +190,8 @@ impl<'a> Migration<'a> {
         access.call(&doing, call).await.map(drop)
     }
 
-    /// Returns a template generation that no pod has as its label. Kubernetes counts a pod with the same generation as updated,
-    /// whatever its template.
+    /// Returns a template generation that no pod has as its label. Kubernetes regards a pod with the DaemonSet's generation as
+    /// updated even if its template differs.
     async fn next_generation(&self, source: &Value) -> Result<i64, CliError> {
         let pods = self.selected_pods(source).await?;
         let carried = pods.iter().filter_map(|pod| {
@@ -223,7 +224,7 @@ impl<'a> Migration<'a> {
             let Some(wanted) = template.map(data_of) else {
                 continue;
             };
-            // Skip all but the newest of equal revisions: Kubernetes attributes the pods of all of them to the newest.
+            // Of equal revisions, keep only the newest: Kubernetes attributes the pods of all of them to it.
             if taken.contains(&wanted) {
                 continue;
             }
@@ -240,8 +241,8 @@ impl<'a> Migration<'a> {
             .collect())
     }
 
-    /// Returns the template of an older revision as the API server would store it. `None` if the revision has no template, or the
-    /// API server no longer accepts it.
+    /// Returns the template of an older revision in the form in which the API server would store it. `None` if the revision has no
+    /// template, or the API server no longer accepts it.
     async fn stored_template(
         &self,
         stored: &Value,
@@ -274,7 +275,7 @@ impl<'a> Migration<'a> {
         Ok(list["items"].as_array().cloned().unwrap_or_default())
     }
 
-    /// Deletes the DaemonSet in the version that was read, and orphans its pods and revisions.
+    /// Deletes the DaemonSet in the version that was read, and keeps its pods and revisions without an owner.
     pub(super) async fn orphan(&self, seen: &Value) -> Result<(), Undeleted> {
         let access = &self.context.access;
         let key = &self.source;
@@ -304,7 +305,7 @@ impl<'a> Migration<'a> {
         Err(Undeleted::Certainly(self.no(text.to_owned())))
     }
 
-    /// Waits until the DaemonSet with the given UID is gone. Returns the DaemonSet that was created in its place, if any.
+    /// Waits until the DaemonSet with the given UID is gone. If a user created it again, returns the new one.
     pub(super) async fn await_gone(
         &self,
         uid: &str,
@@ -343,8 +344,8 @@ impl<'a> Migration<'a> {
     pub(super) async fn write_revisions(&self, journal: &Journal) -> Result<(), CliError> {
         let access = &self.context.access;
         let numbers: Vec<i64> = journal.revisions.iter().map(number).collect();
-        // After a rollback, numbers and age have different orders. Create the revisions at different seconds to keep the order of
-        // age.
+        // After a rollback, the revisions' numbers and ages have different orders. Create them in different seconds to keep the
+        // order of their ages.
         let is_turned = !numbers.is_sorted();
         for (at, revision) in journal.revisions.iter().enumerate() {
             if is_turned && at > 0 {
@@ -356,7 +357,6 @@ impl<'a> Migration<'a> {
         Ok(())
     }
 
-    /// Creates the new DaemonSet.
     pub(super) async fn create(&self, journal: &Journal) -> Result<Value, CliError> {
         let access = &self.context.access;
         let doing = format!("create DaemonSet {}", self.target);
@@ -365,7 +365,7 @@ impl<'a> Migration<'a> {
         access.call(&doing, send(access, request)).await
     }
 
-    /// Checks that no DaemonSet of the old kind with this name was created again.
+    /// Checks that no user has created a DaemonSet of the old kind with this name again.
     pub(super) async fn refuse_two_kinds(&self) -> Result<(), CliError> {
         match self.read(&self.source).await? {
             None => Ok(()),
@@ -376,7 +376,7 @@ impl<'a> Migration<'a> {
         }
     }
 
-    /// Returns true if the migration has to create the new DaemonSet paused. That pause is not in the old DaemonSet.
+    /// Returns true if the migration has to add a pause to the new DaemonSet.
     fn has_to_be_held(&self, made: &Translation) -> bool {
         let mode = made.annotation(UPDATE_STRATEGY).map(str::parse::<Mode>);
         self.target.kind == SetKind::Native
@@ -384,13 +384,13 @@ impl<'a> Migration<'a> {
             && made.annotation(PAUSED).is_none()
     }
 
-    /// Removes the pause that the migration set.
+    /// Removes the pause that the migration added.
     pub(super) async fn let_go_on(&self, made: &Value) -> Result<(), CliError> {
         let uid = text(&made["metadata"]["uid"]);
         annotate(self.context, &self.target, &uid, PAUSED, None).await
     }
 
-    /// Waits until the controller of the new DaemonSet has processed it. Returns which revision that controller uses.
+    /// Waits until the controller of the new DaemonSet has processed it, and returns the revision that the controller uses.
     pub(super) async fn await_adoption(&self, made: &Value) -> Result<Adoption, CliError> {
         let end = tokio::time::Instant::now() + patience(self.target.kind);
         let uid = text(&made["metadata"]["uid"]);

@@ -33,7 +33,7 @@ use crate::task::Task;
 /// Time in which controllers and kubelets react to a change.
 const A_MOMENT: Duration = Duration::from_secs(60);
 
-/// A cluster that serves both kinds, with a garbage collector and the DaemonSet `default/web`.
+/// Cluster that serves both kinds, with a garbage collector and the DaemonSet `default/web`.
 struct Migrating {
     world: CtlWorld,
     _collector: Task,
@@ -60,7 +60,7 @@ impl Migrating {
         start_controller(client, self.world.context.clock.clone(), kinds)
     }
 
-    /// Creates two nodes, and a controller that has already reported on the DaemonSet.
+    /// Creates two nodes, and waits until a controller has reported on the DaemonSet.
     async fn with_controller() -> (Self, (shutdown::Trigger, JoinHandle<()>)) {
         let cluster = Self::with_nodes(2).await;
         let controller = cluster.start_controller();
@@ -204,7 +204,7 @@ async fn in_the_middle_of_a_rollout_old_pods_stay_old_and_new_ones_new() {
     world.text("migrate web --to advanced").await;
     tokio::time::sleep(A_MOMENT).await;
     assert_eq!(cluster.pods().await, before);
-    // Without a running yurt-ds controller, a migration must not restart pods either.
+    // A migration must not restart pods even if no yurt-ds controller is running.
     running.0.request();
     running.1.await.unwrap();
     world.text("migrate web --to native").await;
@@ -219,7 +219,7 @@ async fn in_the_middle_of_a_rollout_old_pods_stay_old_and_new_ones_new() {
     assert_eq!(cluster.pods().await, before);
 }
 
-/// Rejects the creation of `resource` by `ctl` once the old DaemonSet has been deleted.
+/// Makes the API server reject `ctl`'s creation of `resource` once the old DaemonSet has been deleted.
 fn refuse_after_deletion(cluster: &Migrating, resource: &'static str) -> FaultGuard {
     let deletions = Arc::new(AtomicUsize::new(0));
     cluster.world.cluster.faults().add(move |request| {
@@ -406,7 +406,7 @@ async fn an_advanced_daemonset_is_handed_back_to_kubernetes_by_eject() {
         .await;
     let pods = cluster.pods().await;
     let dry = world.text("eject web --dry-run").await;
-    // The dry run prints the native DaemonSet after the return to Kubernetes, not the paused one that is created first.
+    // The dry run prints the DaemonSet that is returned to Kubernetes, not the paused one that is created first.
     let (_, manifest) = dry.split_once("---\n").unwrap();
     assert!(
         manifest.contains("type: RollingUpdate") && manifest.contains("maxUnavailable: 10%"),

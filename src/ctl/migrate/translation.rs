@@ -5,9 +5,9 @@ use serde_json::{Map, Value, json};
 use crate::core::SetKind;
 use crate::core::names::TEMPLATE_GENERATION_ANNOTATION;
 
-/// Annotation that kubectl compares with the next manifest that is applied. Its value describes the old kind.
+/// Annotation that `kubectl apply` compares with the next manifest. Its value describes the old kind.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
-/// Annotations that are removed because they describe the old object.
+/// Annotations that the translation removes, because they describe the old object.
 const LEFT_BEHIND: [&str; 2] = [LAST_APPLIED, TEMPLATE_GENERATION_ANNOTATION];
 /// Fields of the specification that are the same in both kinds.
 const COMMON: [&str; 4] = [
@@ -20,7 +20,7 @@ const COMMON: [&str; 4] = [
 /// A DaemonSet translated to the other kind.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Translation {
-    /// Manifest of the DaemonSet.
+    /// Manifest of the translated DaemonSet.
     pub(super) object: Value,
     /// Sentences about settings that moved to another field or annotation: "OLD: VALUE becomes NEW: VALUE".
     pub(super) moved: Vec<String>,
@@ -29,9 +29,9 @@ pub(super) struct Translation {
 }
 
 impl Translation {
-    /// Begins a translation with everything that is the same in both kinds, without the update settings.
+    /// Begins a translation with everything that both kinds have in common.
     ///
-    /// These are name, labels, annotations, owner references, and the common fields of the specification.
+    /// These are name, labels, annotations, owner references, and the fields of the specification in [`COMMON`].
     pub(super) fn begin(source: &Value, kind: SetKind) -> Self {
         let meta = &source["metadata"];
         let mut metadata = Map::new();
@@ -63,17 +63,15 @@ impl Translation {
         }
     }
 
-    /// Returns the value of an annotation of the translated DaemonSet.
     pub(super) fn annotation(&self, key: &str) -> Option<&str> {
         self.object["metadata"]["annotations"][key].as_str()
     }
 
-    /// Sets an annotation of the translated DaemonSet.
     pub(super) fn annotate(&mut self, key: &str, value: &str) {
         self.object["metadata"]["annotations"][key] = json!(value);
     }
 
-    /// Removes an annotation of the translated DaemonSet and returns its value.
+    /// Removes an annotation and returns its value.
     pub(super) fn take(&mut self, key: &str) -> Option<String> {
         let annotations = self.object["metadata"].get_mut("annotations")?;
         let annotations = annotations.as_object_mut()?;
@@ -86,7 +84,6 @@ impl Translation {
         Some(value.as_str().unwrap_or_default().to_owned())
     }
 
-    /// Returns the keys of all annotations of the translated DaemonSet.
     pub(super) fn annotated(&self) -> Vec<String> {
         let annotations = self.object["metadata"]["annotations"].as_object();
         annotations
@@ -97,7 +94,7 @@ impl Translation {
     }
 }
 
-/// Returns a value in the form that an annotation needs: strings have no quotes.
+/// Returns a value as the text of an annotation. Strings have no quotes.
 pub(super) fn plain(value: &Value) -> String {
     value
         .as_str()

@@ -24,14 +24,11 @@ pub(super) enum NodeAct {
     ImagePull,
 }
 
-/// Result of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ActOutcome {
-    /// Exit code.
     pub(super) code: Code,
     /// Result in one word.
     pub(super) word: &'static str,
-    /// Message for the user.
     pub(super) message: String,
     /// New pod, or the pod whose images were pulled.
     pub(super) pod: Option<NodePodRow>,
@@ -61,7 +58,7 @@ impl NodeAct {
     /// Checks that the server accepted the request.
     ///
     /// # Errors
-    /// Returns the server's reason and the next steps if it did not.
+    /// Returns the server's reason and the next steps if the server rejected it.
     pub(super) fn agreed(
         self,
         client: &NodeClient,
@@ -110,7 +107,7 @@ impl NodeAct {
         Err(CliError::new(code, sentence))
     }
 
-    /// Returns the next steps after a rejected request, if the server's reason or the pod's state explains the rejection.
+    /// Returns the next steps after a rejected request. They follow from the server's reason or the pod's state.
     fn way_on(self, pod: &Pod, reply: &ActReply) -> String {
         if let Some(text) = reply.reason.as_deref().and_then(explanation) {
             return format!(" {text}");
@@ -145,7 +142,7 @@ impl NodeAct {
     }
 }
 
-/// Explains a reason in the server's response to the node owner. The text is shown after the server's own text.
+/// Returns an explanation of the server's reason for the node owner. It is shown after the server's own text.
 fn explanation(reason: &str) -> Option<&'static str> {
     Some(match reason {
         "Paused" => "Its DaemonSet is paused. Try again after an operator has resumed it.",

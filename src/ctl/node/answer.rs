@@ -1,4 +1,4 @@
-//! Responses of the node's server: a list of pods, or a text. Any program may listen on the port, so any response is possible.
+//! Responses of the node's server: a list of pods, or a text. Another program may listen on the port, so any response is possible.
 
 use bytes::Bytes;
 use http::header::ETAG;
@@ -14,11 +14,11 @@ use crate::k8s::Pod;
 
 /// Header with the age of the server's data in seconds.
 const AGE: &str = "x-cache-age";
-/// Header with the reason for a rejection in one word, for programs. Only yurt-ds servers send it.
+/// Header with the reason for a rejection in one word. Only yurt-ds servers send it.
 const REASON: &str = "x-ota-reason";
 /// Maximum length in characters of a text from the server. Longer texts are cut.
 const LONGEST: usize = 500;
-/// Age in seconds after which the data is marked as old. A connected node gets data from the cloud at least every two minutes.
+/// Age in seconds above which the data is marked as old. A connected node gets data from the cloud at least every two minutes.
 const OLD: u64 = 120;
 
 /// Pods of the node, as the server reported them.
@@ -35,7 +35,7 @@ pub(super) struct Pods {
 struct PodListWire<'a> {
     #[serde(default)]
     kind: String,
-    // The field is required but may be null: OpenYurt writes an empty list as null.
+    // The field is required but may be null: OpenYurt encodes an empty list as null.
     #[serde(borrow)]
     items: Option<Vec<&'a RawValue>>,
 }
@@ -93,7 +93,7 @@ impl Pods {
         self.age
     }
 
-    /// Returns the age of the server's data if it is old.
+    /// Returns the age of the server's data in seconds if it is above [`OLD`].
     pub(super) fn old(&self) -> Option<u64> {
         self.age.filter(|age| *age > OLD)
     }
@@ -102,7 +102,6 @@ impl Pods {
 /// Response to a POST.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ActReply {
-    /// HTTP status.
     pub(super) status: StatusCode,
     /// Response body, on one line.
     pub(super) text: String,
@@ -111,7 +110,6 @@ pub(super) struct ActReply {
 }
 
 impl ActReply {
-    /// Reads a response to a POST.
     pub(super) fn read(response: &Response<Bytes>) -> Self {
         Self {
             status: response.status(),
@@ -137,7 +135,7 @@ pub(super) fn one_line(text: &str) -> String {
     foreign::one_line(text, LONGEST)
 }
 
-/// Returns the error for a response to `GET /pods` without pods.
+/// Returns the error for a response to `GET /pods` that has no pods.
 fn no_pods(server: &NodeServer, response: &Response<Bytes>) -> CliError {
     let (status, text) = (response.status(), text(response));
     let has_none_yet = status == StatusCode::INTERNAL_SERVER_ERROR
@@ -161,7 +159,7 @@ fn no_pods(server: &NodeServer, response: &Response<Bytes>) -> CliError {
     stranger(server, response, &format!("HTTP {status}"))
 }
 
-/// Returns the error for a response that no ota-server would send.
+/// Returns the error for a response that no ota-server sends.
 pub(super) fn stranger(server: &NodeServer, response: &Response<Bytes>, why: &str) -> CliError {
     let body = match text(response) {
         text if text.is_empty() => "empty".to_owned(),

@@ -22,7 +22,7 @@ use crate::k8s::client::Role;
 pub struct NodeClient {
     pub(super) server: NodeServer,
     connect: Connector,
-    /// Text that says why the default socket cannot be used; `None` if it does not exist or can be used.
+    /// Text that explains why the default socket cannot be used; `None` if it can be used or does not exist.
     passed_over: Option<String>,
     /// Namespace that `-n` names; `None` without `-n`.
     pub(super) namespace: Option<String>,
@@ -37,7 +37,7 @@ impl NodeClient {
         Ok(Self::at(NodeServer::read(address)?))
     }
 
-    /// Creates a client for the server that `--server` names. Without a name, uses the default socket, or the default port if the
+    /// Creates a client for the server in `--server`. Without `--server`, uses the default socket, or the default port if the
     /// socket cannot be used.
     ///
     /// The socket is safer: any user can listen on a free port, but not in the directory of the socket.
@@ -90,12 +90,11 @@ impl NodeClient {
         Ok(Self { connect, ..client })
     }
 
-    /// Sets the namespace that `-n` names.
+    /// Sets the namespace for pod names without a namespace.
     pub fn in_namespace(self, namespace: Option<String>) -> Self {
         Self { namespace, ..self }
     }
 
-    /// Returns the pods of the node.
     pub(super) async fn get_pods(&self) -> Result<Pods, CliError> {
         let response = self.ask(Method::GET, "/pods", None).await?;
         Pods::read(&self.server, &response)
@@ -162,7 +161,7 @@ impl NodeClient {
         answer.map_err(|silence| self.unreachable(&silence, is_write))
     }
 
-    /// Returns the error for a server that cannot be reached or does not answer, with what to check.
+    /// Returns the error for a server that cannot be reached or does not answer, with hints.
     fn unreachable(&self, silence: &ConnectError, is_write: bool) -> CliError {
         let server = &self.server;
         let hint = if is_write && silence.may_have_been_received() {

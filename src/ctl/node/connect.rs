@@ -26,10 +26,10 @@ use crate::ota_server::group;
 
 /// Timeout for connecting. The server is on this machine or one network hop away.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(2);
-/// Timeout for a response. Before responding, the server may send three requests to the cloud with a timeout of two seconds each,
-/// and wait ten seconds for an admission webhook of the pod's deletion.
+/// Timeout for a response. Before it responds, the server may send three requests to the cloud with a timeout of two seconds each,
+/// and wait ten seconds for an admission webhook on the pod's deletion.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(20);
-/// Maximum size of a response body in bytes. A node runs about a hundred pods of 6 KB each, which is far below it.
+/// Maximum size of a response body in bytes. A node runs about a hundred pods of 6 KB each, which is far below this limit.
 const MAX_BODY: usize = 64 << 20;
 
 /// A byte stream for a request.
@@ -40,7 +40,6 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 /// Function that opens a new connection.
 pub type Connector = Arc<dyn Fn() -> BoxFuture<'static, io::Result<Box<dyn Stream>>> + Send + Sync>;
 
-/// Returns a connector for TCP.
 pub(super) fn tcp(host: String, port: u16) -> Connector {
     Arc::new(move || {
         let host = host.clone();
@@ -52,7 +51,6 @@ pub(super) fn tcp(host: String, port: u16) -> Connector {
     })
 }
 
-/// Returns a connector for a Unix socket.
 pub(super) fn unix(path: PathBuf) -> Connector {
     Arc::new(move || {
         let path = path.clone();
@@ -77,7 +75,8 @@ fn explained(error: io::Error, path: &Path) -> io::Error {
     io::Error::new(error.kind(), text)
 }
 
-/// Returns which users may connect, according to the permissions of the socket or of the directory that hides it.
+/// Returns the users that may connect, according to the permissions of the socket. If a directory hides the socket, uses the
+/// permissions of that directory.
 fn access(path: &Path) -> String {
     let mut visible = path.ancestors();
     let Some((place, metadata)) = visible.find_map(|at| Some((at, fs::metadata(at).ok()?))) else {
@@ -136,7 +135,7 @@ impl fmt::Display for ConnectError {
     }
 }
 
-/// Returns an error such as "Connection refused (os error 111)" in lower case and without the number.
+/// Returns the text of an error in lower case and without its number: `connection refused`.
 fn plain(error: &io::Error) -> String {
     let text = error.to_string();
     let text = text.split(" (os error").next().unwrap_or_default();
@@ -175,7 +174,7 @@ async fn converse(
         let response = sender.send_request(request).await;
         read(response.map_err(|error| broken(&error))?).await
     };
-    // Drive the connection in this task too. If it fails, `answer` returns the error.
+    // Drive the connection in this task too. If the connection fails, `answer` returns the error.
     let drive = async move { connection.await.ok() };
     tokio::pin!(answer);
     tokio::select! {

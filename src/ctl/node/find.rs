@@ -8,10 +8,10 @@ use crate::ctl::error::CliError;
 use crate::ctl::suggest::{near, suggestion};
 use crate::k8s::Pod;
 
-/// Returns the pod that the user named as `typed`: `NAMESPACE/POD`, `POD`, or a DaemonSet with only one pod on this node.
+/// Returns the pod that the user named: `NAMESPACE/POD`, `POD`, or the name of a DaemonSet that has one pod on this node.
 ///
 /// # Errors
-/// Fails if there is no such pod or more than one; the message suggests pods.
+/// Fails if there is no such pod or more than one. The message suggests pods.
 pub(super) fn find<'a>(
     client: &NodeClient,
     typed: &str,
@@ -99,7 +99,7 @@ fn missing(typed: &str, namespace: Option<&str>, name: &str, pods: &Pods) -> Cli
         Some(namespace) => format!(" in namespace {namespace}"),
         None => String::new(),
     };
-    // Suggest similar names in the same namespace, or in others if there are none.
+    // Suggest similar names in the same namespace. If there are none, suggest names in other namespaces.
     let inside = |pod: &&Pod| namespace.is_none_or(|namespace| pod.namespace() == namespace);
     let mut found = alike(name, pods.items.iter().filter(inside));
     if found.is_empty() {

@@ -1,4 +1,5 @@
-//! Follows a request until it is done: polls once per second, and shows the progress on one redrawn line or on several lines.
+//! Follows a request until it is done. Polls the server once per second, and shows the progress on one redrawn line or on several
+//! lines.
 
 use std::time::Duration;
 
@@ -15,9 +16,9 @@ use crate::ctl::error::CliError;
 use crate::ctl::screen::Screen;
 use crate::ctl::table::CellStyle;
 
-/// Polling interval. It is short, because the server answers unchanged pods at almost no cost (304).
+/// Polling interval. It is short, because the server answers a request for unchanged pods at almost no cost (304).
 const EVERY: Duration = Duration::from_secs(1);
-/// Maximum time without a response from the server. The replaced pod may be the server itself, which then needs time to start.
+/// Maximum time without a response. The replaced pod may be the server itself, which then needs time to start.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Progress of a command with `--wait`.
@@ -26,7 +27,7 @@ pub(super) struct Follow<'a, 'b> {
     screen: &'a mut Screen<'b>,
     timeout: Option<Duration>,
     begun: Instant,
-    /// True for JSON and YAML: no progress is shown, only the final document.
+    /// True for JSON and YAML: only the final document is shown, without progress.
     quiet: bool,
     /// Progress line that was printed last.
     printed: String,
@@ -44,7 +45,6 @@ pub(super) enum FollowStep {
 }
 
 impl<'a, 'b> Follow<'a, 'b> {
-    /// Starts to follow a request.
     pub(super) fn begin(
         client: &'a NodeClient,
         screen: &'a mut Screen<'b>,
@@ -66,7 +66,7 @@ impl<'a, 'b> Follow<'a, 'b> {
         self.begun.elapsed()
     }
 
-    /// Returns the time since the request as text.
+    /// Returns the time since the request as text, such as `5m`.
     pub(super) fn after(&self) -> String {
         instant::seconds(self.passed().as_secs())
     }
@@ -102,7 +102,6 @@ impl<'a, 'b> Follow<'a, 'b> {
         Ok(FollowStep::Look)
     }
 
-    /// Shows the progress.
     pub(super) fn show(&mut self, step: &str, pods: &Pods) {
         if self.quiet {
             return;
@@ -114,7 +113,7 @@ impl<'a, 'b> Follow<'a, 'b> {
             line.push_str("; the node is not connected to the cloud");
         }
         let _ = if self.screen.live {
-            // Show the time first: the end of a long line is cut.
+            // Show the time first, because the end of a long line is cut off.
             let passed = CellStyle::Faint.on(&format!("{:>4}", self.after()), self.screen.colour);
             self.screen.redraw(&format!("{passed} {line}\n"))
         } else if self.printed != line {
@@ -126,7 +125,7 @@ impl<'a, 'b> Follow<'a, 'b> {
         };
     }
 
-    /// Shows the result in place of the progress.
+    /// Shows the result instead of the progress.
     pub(super) fn end(self, outcome: &ActOutcome) {
         if self.quiet {
             return;
@@ -138,8 +137,7 @@ impl<'a, 'b> Follow<'a, 'b> {
         };
         let message = paint.on(&outcome.message, self.screen.colour);
         if self.screen.live {
-            // Clear the progress line and print the result below, because a redrawn line would be cut at the edge of the
-            // terminal.
+            // Clear the progress line and print the result below. A redrawn line would be cut off at the edge of the terminal.
             let _ = self.screen.redraw("");
         }
         let _ = self.screen.print(&format!("{message}\n"));

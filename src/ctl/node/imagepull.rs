@@ -16,7 +16,7 @@ use crate::ctl::error::CliError;
 use crate::ctl::print;
 use crate::ctl::screen::Screen;
 
-/// Pulls images for a pod, or lists the pods with new images.
+/// Pulls images for a pod. Without a pod, lists the pods that have new images.
 pub(super) async fn imagepull(
     client: &NodeClient,
     args: &ImagepullArgs,

@@ -17,10 +17,9 @@ use crate::ctl::print;
 use crate::ctl::screen::Screen;
 use crate::ctl::table::{CellStyle, Table};
 
-/// First table column whose cells may contain a reason after the word, as in "failed: …".
+/// First table column whose cells may have a reason after the state, as in "failed: …".
 const UPDATE: usize = 4;
 
-/// Shows the pods of the node.
 pub(super) async fn pods(
     client: &NodeClient,
     args: &PodsArgs,
@@ -62,7 +61,7 @@ pub(super) async fn pods(
 pub(super) enum Intent {
     /// `ctl upgrade`: the pods can be replaced.
     Upgrade,
-    /// `ctl imagepull`: the images of the pods can be pulled ahead.
+    /// `ctl imagepull`: the images of the pods can be pulled in advance.
     Pull,
 }
 
@@ -98,7 +97,7 @@ pub(super) async fn upgradable(
     Ok(Code::Complete)
 }
 
-/// Returns a line about the age of the server's data if the data is old.
+/// Returns a line with the age of the server's data if the data is old; otherwise an empty text.
 fn old(pods: &Pods) -> String {
     match pods.old() {
         None => String::new(),
@@ -137,7 +136,7 @@ fn up_to_date(namespace: Option<&str>, pods: &Pods) -> String {
     }
 }
 
-/// Lists the pods whose upgrade is refused without `--force`, because no new pod would come to the node.
+/// Returns a line with the pods whose upgrade needs `--force`, because the node would get no new pod.
 fn refused(rows: &[NodePodRow]) -> String {
     let refused = rows.iter().filter(|row| row.update_refused.is_some());
     let keys: Vec<String> = refused.map(|row| one_line(&row.key())).collect();
@@ -204,7 +203,7 @@ fn table(rows: &[NodePodRow], wide: bool, colour: bool, now: Timestamp) -> Strin
             cells.push(plain(&joined(images)));
             cells.push(plain(&joined(new)));
         } else {
-            // Move reasons from the cells to lines below the table, because they are too long for a cell.
+            // Move the reasons to lines below the table: they are too long for a cell.
             for (cell, what) in cells[UPDATE..].iter_mut().zip(["update", "image"]) {
                 let Some((word, _)) = cell.0.split_once(": ") else {
                     continue;
@@ -295,7 +294,7 @@ fn image_ready(row: &NodePodRow) -> (String, CellStyle) {
     }
 }
 
-/// Returns the pod's revision, and the revision that an upgrade installs.
+/// Returns the pod's revision and the revision after an upgrade, as in `a → b`.
 fn revisions(row: &NodePodRow) -> String {
     let old = row.revision.as_deref().unwrap_or("?");
     let new = row.new_revision.as_ref().or(row.target.as_ref());

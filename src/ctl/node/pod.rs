@@ -1,9 +1,9 @@
-//! State of a pod that matters to a node owner: problems, offered update, pulled images.
+//! State of a pod that matters to a node owner: problems, available update, pulled images.
 
 use crate::core::names::{POD_IMAGE_READY, POD_NEED_UPGRADE, PULL_IMAGE_FAIL, UNTOLERATED_TAINT};
 use crate::k8s::{ContainerStatus, Pod};
 
-/// Reasons for which a container waits while it starts normally.
+/// Waiting reasons of a container that starts normally.
 const PATIENCE: [&str; 3] = ["", "ContainerCreating", "PodInitializing"];
 
 /// Problem that keeps a pod from running.
@@ -55,12 +55,12 @@ impl Problem {
     }
 }
 
-/// Update state according to the pod's condition `PodNeedUpgrade`.
+/// Update state in the pod's condition `PodNeedUpgrade`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AnnouncedUpdate {
-    /// A newer revision is available, and the node owner may upgrade.
+    /// A newer revision is available for an upgrade by the node owner.
     Available,
-    /// The pod runs the revision that it should run.
+    /// The pod runs the current revision.
     UpToDate,
 }
 
@@ -83,7 +83,7 @@ impl AnnouncedUpdate {
     }
 }
 
-/// State of the images that are pulled ahead of an upgrade.
+/// State of an image pull in advance of an upgrade.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PulledImages {
     /// The images are on the node.
@@ -92,12 +92,12 @@ pub(super) enum PulledImages {
     Pulling,
     /// The pull failed, with the reason.
     Failed(String),
-    /// The reported state is about another revision than the one that an upgrade would install.
+    /// The state is about another revision than the one that an upgrade would install.
     Stale,
 }
 
 impl PulledImages {
-    /// Returns the state of the images that are pulled ahead; `None` if no pull was requested.
+    /// Returns the state of the pull; `None` if no pull was requested.
     pub(super) fn of(pod: &Pod) -> Option<Self> {
         let condition = pod.condition(POD_IMAGE_READY)?;
         let offered = pod.condition(POD_NEED_UPGRADE);
@@ -128,13 +128,13 @@ pub(super) fn daemonset(pod: &Pod) -> Option<&str> {
     Some(&owner.name)
 }
 
-/// Returns the reason, in one word, why an upgrade without `--force` is refused; `None` if it is not refused.
+/// Returns the reason in one word for which an upgrade without `--force` is refused; `None` if it is not refused.
 pub(super) fn refused(pod: &Pod) -> Option<&'static str> {
     let offered = pod.condition(POD_NEED_UPGRADE)?;
     offered.is_repelled().then_some(UNTOLERATED_TAINT)
 }
 
-/// Returns the hash of the revision that the pod should run, according to its condition.
+/// Returns the hash of the current revision in the pod's condition.
 pub(super) fn target(pod: &Pod) -> Option<&str> {
     pod.condition(POD_NEED_UPGRADE)?.hash()
 }

@@ -6,8 +6,8 @@ use super::answer::{Pods, one_line};
 use super::pod::{AnnouncedUpdate, PulledImages};
 use crate::k8s::Pod;
 
-/// Time for which a failure is ignored if it equals the one before the request. It may be outdated for a moment; after this time
-/// it is taken as the result, because a new failure may have exactly the same text.
+/// Time after a request in which a failure with the same text as before the request is ignored, because it may be outdated. After
+/// this time it is the result: a new failure may have the same text.
 const SETTLE: Duration = Duration::from_secs(10);
 
 /// Requested pull of the images of a pod.
@@ -19,7 +19,6 @@ pub(super) struct AwaitedPull {
     before: Option<PulledImages>,
 }
 
-/// Progress of a pull.
 #[derive(Clone, Debug)]
 pub(super) enum PullProgress<'a> {
     /// The pull was requested.
@@ -30,7 +29,7 @@ pub(super) enum PullProgress<'a> {
     Pulled(&'a Pod),
     /// The pull failed, with the reason.
     Failed(&'a Pod, String),
-    /// The pod has no newer revision any more, so nothing is pulled.
+    /// The pod has no newer revision any longer, so no image is pulled.
     Withdrawn,
     /// The pod is gone or is being deleted.
     Gone,

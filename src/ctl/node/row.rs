@@ -1,4 +1,4 @@
-//! Data of every output format: tables, JSON and YAML are rendered from the same rows.
+//! Data of every output format. Tables, JSON and YAML are rendered from the same rows.
 //!
 //! Field names are stable for scripts: fields may be added, but are never renamed or removed. Times are in RFC 3339.
 
@@ -49,18 +49,17 @@ pub struct NodePodRow {
     pub revision: Option<String>,
     /// Update state: `available` or `upToDate`; `null` if no condition reports it.
     pub update: Option<&'static str>,
-    /// Reason `UntoleratedTaint` if an upgrade without `--force` is refused because no new pod would come to the node; otherwise
-    /// `null`.
+    /// `UntoleratedTaint` if an upgrade needs `--force` because the node would get no new pod; otherwise `null`.
     pub update_refused: Option<&'static str>,
-    /// Revision that the pod should run, according to the pod's condition.
+    /// Current revision according to the pod's condition.
     pub target: Option<String>,
     /// Hash of the revision that an upgrade installs; `null` if the server does not report it.
     pub new_revision: Option<String>,
-    /// State of images that are pulled ahead: `pulled`, `pulling`, `failed` or `stale`; `null` if no pull was requested.
+    /// State of an image pull in advance: `pulled`, `pulling`, `failed` or `stale`; `null` if no pull was requested.
     pub image_ready: Option<&'static str>,
     /// Reason of a failed image pull; `null` otherwise.
     pub image_ready_message: Option<String>,
-    /// Init containers and containers.
+    /// Init containers and containers of the pod.
     pub containers: Vec<ContainerRow>,
     /// Age of the server's data in seconds; `null` if the server does not report it.
     pub cache_age_seconds: Option<u64>,
@@ -101,7 +100,6 @@ pub struct ActRow {
 }
 
 impl NodePodRow {
-    /// Builds the row of a pod.
     pub(super) fn new(pod: &Pod, pods: &Pods, upgrades: Option<&Upgrades>) -> Self {
         let (images, upgrade) = (
             PulledImages::of(pod),
@@ -136,7 +134,7 @@ impl NodePodRow {
         }
     }
 
-    /// Returns namespace and name.
+    /// Returns `namespace/name`.
     pub(super) fn key(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
     }

@@ -17,26 +17,23 @@ If the server uses another port or socket, as YurtHub may (--serve-port), name i
 /// Prefix of `--server` for the path of a Unix socket.
 const UNIX: &str = "unix://";
 
-/// Address to send requests to.
+/// Address of the node's server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NodeServer {
     /// Host and port, as sent in the `Host` header.
     pub(super) authority: String,
-    /// Port or socket to which requests are sent.
+    /// Port or socket that requests are sent to.
     pub(super) place: Place,
 }
 
 /// A TCP port or a Unix socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// A TCP port.
     Port {
         /// Host name or IP address.
         host: String,
-        /// Port number.
         port: u16,
     },
-    /// A Unix socket.
     Socket(PathBuf),
 }
 
@@ -44,7 +41,7 @@ impl NodeServer {
     /// Parses the value of `--server`.
     ///
     /// # Errors
-    /// Fails with what is wrong with the value, and an example.
+    /// Returns an error that says what is wrong with the value, and gives an example.
     pub(super) fn read(typed: &str) -> Result<Self, CliError> {
         let wrong = |why: &str| {
             let text = format!(
@@ -84,7 +81,7 @@ impl NodeServer {
             ));
         }
         let host = authority.host();
-        // Parse the port here: `Authority::port()` returns nothing for a port that is out of range, such as 99999.
+        // Parse the port here: `Authority::port()` returns `None` for a port that is out of range, such as 99999.
         let port = match authority.as_str().strip_prefix(host).unwrap_or_default() {
             "" => Some(80),
             port => port.trim_start_matches(':').parse().ok(),

@@ -7,13 +7,13 @@ use super::pod::{AnnouncedUpdate, Problem, has_images};
 use super::row::describe_problem;
 use crate::k8s::Pod;
 
-/// A pod that is being replaced, with what identifies the new pod.
+/// A pod that is being replaced, and the data that identifies the new pod.
 #[derive(Clone, Debug)]
 pub(super) struct PodSuccession {
     namespace: String,
     name: String,
     uid: String,
-    /// UID of the pod's DaemonSet. Without one, the new pod is recognized by the same name.
+    /// UID of the pod's DaemonSet. A pod without a DaemonSet is identified by its name.
     daemonset: Option<String>,
     revision: Option<String>,
     /// UIDs of all pods on the node before the request. None of them is the new pod.
@@ -40,11 +40,11 @@ pub(super) enum SuccessionStage<'a> {
 pub(super) enum SuccessorRevision {
     /// A different revision: the upgrade succeeded.
     New,
-    /// The old pod's revision, which is the one that the pod should run: the upgrade was withdrawn.
+    /// The old revision, which is the current one again: the upgrade was withdrawn.
     Back,
-    /// The old pod's revision, although a newer one is available.
+    /// The old revision, although a newer one is available.
     Old,
-    /// The old pod's revision. No condition reports yet which revision the pod should run.
+    /// The old revision. No condition reports yet which revision is the current one.
     Unknown,
 }
 
@@ -72,7 +72,6 @@ impl PodSuccession {
         self.revision.as_deref()
     }
 
-    /// Returns the stage of the replacement.
     pub(super) fn stage<'a>(&self, pods: &'a Pods) -> SuccessionStage<'a> {
         let new = pods.items.iter().filter(|pod| self.is_succeeded_by(pod));
         if let Some(new) = new.max_by_key(|pod| (&pod.metadata.creation_timestamp, pod.name())) {
@@ -102,7 +101,7 @@ impl PodSuccession {
 
     /// Compares the revision of the new pod with the old pod's.
     pub(super) fn result(&self, new: &Pod) -> SuccessorRevision {
-        // Compare the labels, not the condition's hash: OpenYurt's own controller puts a different hash there.
+        // Compare the labels. The hash in the condition does not serve: OpenYurt's own controller writes a different one there.
         if self.revision().is_none() || new.revision() != self.revision() {
             return SuccessorRevision::New;
         }
@@ -120,7 +119,7 @@ impl PodSuccession {
 }
 
 impl PodSuccession {
-    /// Returns the line for a step that is complete.
+    /// Returns the line for a completed step.
     pub(super) fn passed(&self, step: usize) -> String {
         let what = match step {
             1 => "deleted",
@@ -132,7 +131,7 @@ impl PodSuccession {
 }
 
 impl SuccessionStage<'_> {
-    /// Returns the number of the stage as a step, from 1 to 4.
+    /// Returns the step number of the stage, from 1 to 4.
     pub(super) fn step(&self) -> usize {
         match self {
             Self::Running | Self::Stopping => 1,

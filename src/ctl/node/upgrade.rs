@@ -18,10 +18,11 @@ use crate::ctl::print;
 use crate::ctl::screen::Screen;
 use crate::k8s::Pod;
 
-/// Time for a controller to set the update condition of the new pod. After that, the new pod is taken to have the old revision.
+/// Time for a controller to set the update condition of the new pod. After it, a new pod without the condition is assumed to have
+/// the old revision.
 const SETTLE: Duration = Duration::from_secs(10);
 
-/// Replaces a pod, or lists the available upgrades.
+/// Replaces a pod. Without a pod, lists the available upgrades.
 pub(super) async fn upgrade(
     client: &NodeClient,
     args: &UpgradeArgs,
@@ -96,7 +97,7 @@ async fn wait(
     }
 }
 
-/// Shows the current step. Steps that were completed since the last poll are shown first, so that no step number is missing.
+/// Shows the current step. First shows the steps completed since the last poll, so that no step number is missing.
 fn show(follow: &mut Follow<'_, '_>, succession: &PodSuccession, pods: &Pods, shown: &mut usize) {
     let stage = succession.stage(pods);
     let step = stage.step();

@@ -23,7 +23,6 @@ pub(super) struct PodUpgrade {
     pod: String,
     /// Hash of the new revision.
     pub(super) revision: Option<String>,
-    /// Containers of the pod.
     #[serde(deserialize_with = "nullable")]
     pub(super) containers: Vec<ContainerUpgrade>,
 }
@@ -32,7 +31,6 @@ pub(super) struct PodUpgrade {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct ContainerUpgrade {
-    /// Name of the container.
     #[serde(deserialize_with = "nullable")]
     pub(super) name: String,
     /// True if it is an init container.

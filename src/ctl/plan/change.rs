@@ -1,4 +1,4 @@
-//! Changes to plan: settings, images, or only a restart.
+//! Change to plan: settings, images, or only a restart.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::ctl::code::Code;
 use crate::ctl::error::CliError;
 use crate::ctl::suggest::{near, suggestion};
 
-/// Prefix in the output of a setting that the change removes.
+/// Prefix of a removed setting in the output.
 pub(super) const UNSET: &str = "without ";
 
 /// Annotation that `kubectl rollout restart` sets in a template.
@@ -22,7 +22,6 @@ const RESTARTED: &str = "kubectl.kubernetes.io/restartedAt";
 /// Maximum length of an image reference in bytes. Its name has at most 255, its tag 128, and a digest 135.
 const LONGEST_IMAGE: usize = 600;
 
-/// A change to plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct PlannedChange {
     /// New values by annotation; `None` if the change removes the annotation.
@@ -84,7 +83,7 @@ impl PlannedChange {
                 cut(key, QUOTED)
             )));
         };
-        // Treat the printed default, such as "always", as an absent annotation: no annotation value has that meaning.
+        // Treat the default in the reference, such as "always", as an absent annotation: no value of the annotation means the same.
         let value = value.filter(|text| text != known.default);
         match self.settings.insert(full, value) {
             Some(other) if self.settings.get(key) != Some(&other) => Err(usage(format!(
@@ -94,10 +93,10 @@ impl PlannedChange {
         }
     }
 
-    /// Returns the patch of the DaemonSet that makes the settings take effect.
+    /// Returns the patch of the DaemonSet that applies the settings.
     ///
-    /// On an Advanced DaemonSet, a field overrides the annotation with the same meaning. A value that the field can express is
-    /// set there and the annotation is removed; other values are set in the annotation and the field is removed.
+    /// On an Advanced DaemonSet, a field overrides the annotation of the same setting. If the field can express the value, the
+    /// patch sets the field and removes the annotation. Otherwise it sets the annotation and removes the field.
     pub(super) fn to_settings(&self, kind: SetKind) -> Value {
         let mut patch = json!({});
         for (key, value) in &self.settings {
@@ -179,7 +178,7 @@ impl PlannedChange {
         Ok(())
     }
 
-    /// Describes the change: one text per setting, image or restart. Empty if nothing changes.
+    /// Returns one text per changed setting, changed image or restart. Empty without a change.
     pub(super) fn descriptions(&self) -> Vec<String> {
         let setting = |(key, value): (&String, &Option<String>)| {
             let key = key.trim_start_matches(ANNOTATION_PREFIX);
@@ -199,7 +198,7 @@ impl PlannedChange {
     }
 }
 
-/// Returns the setting whose field in an Advanced DaemonSet is called `name`.
+/// Returns the setting whose field in an Advanced DaemonSet is named `name`.
 fn of_field(name: &str) -> Option<&'static str> {
     let has_name =
         |key: &&str| path_of(key).is_some_and(|path| path.rsplit('.').next() == Some(name));
@@ -218,7 +217,7 @@ fn in_field(path: &str, text: &str) -> Option<Value> {
     }
 }
 
-/// Returns true if the text may be an image reference, according to its length and characters.
+/// Returns true if length and characters of the text are allowed in an image reference.
 fn is_image(text: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"._-/:@+[]".contains(&byte);
     (1..=LONGEST_IMAGE).contains(&text.len()) && text.bytes().all(fits)

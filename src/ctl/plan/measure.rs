@@ -1,10 +1,10 @@
-//! Measures how long the present pods took to start or to be updated in place, and how long pods may take to end.
+//! Measures how long the current pods took to start or to be updated in place, and how long pods may take to terminate.
 //!
-//! Kubernetes timestamps are whole seconds, so a measured duration is off by up to a second, but the average of many is right.
-//! The simulated durations keep this average. Their spread is the measured spread without the part that rounding explains.
+//! Kubernetes timestamps are whole seconds. So a single duration is wrong by up to a second, but the average of many is right. The
+//! simulated durations keep this average. Their spread is the measured spread without the part that rounding causes.
 //!
-//! Pods that start at the same time slow each other down. If a plan starts fewer pods at once than the last rollout, only the
-//! pods that started together with the fewest others are measured.
+//! Pods that start at the same time slow each other down. If a plan starts fewer pods at once than the last rollout, only the pods
+//! that started with the fewest others are measured.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -16,27 +16,28 @@ use serde_json::Value;
 use crate::core::forecast::NodePace;
 use crate::core::{Fleet, Node, NodeName, Pod, PodUid, Readiness, Revision};
 
-/// Maximum time from container start to Ready. A pod that needed longer is not measured: its node was offline in between.
+/// Maximum time from container start to Ready. A pod that needed longer is not measured, because its node was offline in between.
 const READY_WITHIN: Duration = Duration::from_secs(600);
-/// Time within which a kubelet that returns reports its node and its pods as Ready. It may report the pods first.
+/// Time in which the kubelet of a returned node reports its node and its pods as Ready. It may report the pods first.
 const RETURNING: Duration = Duration::from_secs(10);
-/// Assumed time to pull the new images ahead, because the registry's speed is unknown.
+/// Assumed time to pull the new images in advance. The registry's speed is unknown.
 pub(super) const PULL: Duration = Duration::from_secs(2);
 /// Assumed start time of a pod if no pod can be measured.
 const ASSUMED: Duration = Duration::from_secs(10);
-/// Time that a pod may exceed its expected start time. After that, the plan assumes that the pod never becomes Ready.
+/// Time by which a pod may exceed its expected start time. After it, the plan assumes that the pod never becomes Ready.
 const LATE: Duration = Duration::from_secs(60);
-/// Assumed time from the end of one pod to the start of the next, if no rollout can be measured. In this time the watches,
+/// Assumed time from the end of one pod to the start of the next if no rollout can be measured. In this time, the watches,
 /// Kubernetes' DaemonSet controller, the API server and yurt-ds react one after the other.
 const REACTION: Duration = Duration::from_millis(300);
 /// Maximum time from the end of one pod to the start of the next. A longer time has another cause and is not used.
 const REACTION_MAX: Duration = Duration::from_secs(2);
 /// Kubernetes' default of `terminationGracePeriodSeconds`.
 const GRACE: u64 = 30;
-/// Minimum number of measured pods, even if many others started at the same time. Large fleets measure at least one in `ONE_IN`.
+/// Minimum number of measured pods, even if many other pods started at the same time. In large fleets, the minimum is one of
+/// [`ONE_IN`] pods.
 const LEAST: usize = 10;
 const ONE_IN: usize = 20;
-/// Variance (in seconds²) that rounding both timestamps down to whole seconds adds to a duration: two twelfths.
+/// Variance in seconds² that rounding adds to a duration: one twelfth for each of the two timestamps.
 const CUT: f64 = 1.0 / 6.0;
 
 /// Durations that a plan reports.
@@ -49,21 +50,21 @@ pub(super) struct MeasuredPace {
     pub(super) slow_start_seconds: u64,
     /// Number of measured pods; 0 if the start time is assumed.
     pub(super) measured_pods: usize,
-    /// True if the measured pods started together with more pods than the plan starts at once, so that they may be slower.
+    /// True if more pods started together than the plan starts at once. The plan may then be slower than the rollout.
     pub(super) crowded: bool,
     /// Time from a pod's deletion until it is gone, in seconds.
     pub(super) end_seconds: u64,
-    /// True if `end_seconds` comes from the last rollout. Otherwise it comes from `--ends-in` or is the grace period.
+    /// True if `end_seconds` was measured in the last rollout. Otherwise it is `--ends-in` or the grace period.
     pub(super) end_measured: bool,
     /// Additional time from the end of a pod to the start of the next.
     pub(super) reaction: ReactionTimes,
     /// Average time from the change until a pod that is updated in place is Ready, in seconds; `null` if none was measured.
     pub(super) in_place_seconds: Option<u64>,
-    /// Additional time from an in-place update until the next pod is updated.
+    /// Additional time from the end of an in-place update to the start of the next one.
     pub(super) in_place_reaction: ReactionTimes,
 }
 
-/// Time from the end of one pod's update to the start of the next.
+/// Time from the end of one pod's update to the start of the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct ReactionTimes {
     pub(super) milliseconds: u64,
@@ -96,10 +97,9 @@ pub(super) struct Measured {
     change_reaction: ReactionTimes,
 }
 
-/// Rollout of the present revision, which is measured.
+/// Rollout of the current revision, which is measured.
 #[derive(Clone, Debug)]
 pub(super) struct LastRollout {
-    /// Hash of the revision.
     pub(super) revision: Revision,
     /// Number of nodes that were updated at the same time.
     pub(super) width: usize,
@@ -108,10 +108,10 @@ pub(super) struct LastRollout {
 }
 
 impl Measured {
-    /// Measures the present pods for a plan that updates about `width` nodes at once.
+    /// Measures the current pods for a plan that updates about `width` nodes at once.
     ///
-    /// Pods that only waited for their node to return are left out. `ends` is the time from a pod's deletion until it is gone, if
-    /// the caller knows it.
+    /// Skips pods that only waited for their node to return. `ends` is the time from a pod's deletion until it is gone, if the
+    /// caller knows it.
     pub(super) fn new(
         pods: &[(NodeName, Pod)],
         returns: &BTreeMap<NodeName, Timestamp>,
@@ -126,7 +126,7 @@ impl Measured {
             last.and_then(|last| turnaround(pods, seen, last))
         };
         let (replaced, changed) = (turn(start_of), turn(change_of));
-        // If less than a grace period passed between two pods, the first one ended before its grace period was over.
+        // If less than a grace period lies between two pods, the first one ended before its grace period was over.
         let sooner = replaced.filter(|turn| ends.is_none() && *turn < grace);
         let end = sooner.map(|turn| turn.saturating_sub(REACTION));
         let (end, end_measured) = (end.or(ends).unwrap_or(grace), end.is_some());
@@ -151,7 +151,6 @@ impl Measured {
         }
     }
 
-    /// Returns the durations that a plan reports.
     pub(super) fn pace(&self) -> MeasuredPace {
         let starts = self.starts();
         MeasuredPace {
@@ -177,8 +176,8 @@ impl Measured {
         self.end + self.reaction.time()
     }
 
-    /// Returns a function that gives each node its durations. They are those of the node's present pod if it was measured,
-    /// otherwise those of the measured pods in turn.
+    /// Returns a function that returns the durations for a node. They were measured on the node's own pod, or else are taken in
+    /// turn from the measured pods.
     pub(super) fn by_node(&self, fleet: &Fleet) -> impl Fn(&NodeName) -> NodePace {
         let (mut starts, mut changes) = (self.starts().in_turn(), self.changes.in_turn());
         let assumed = NodePace {
@@ -200,8 +199,7 @@ impl Measured {
         move |node| all.get(node).copied().unwrap_or(assumed)
     }
 
-    /// Returns the UIDs of pods that are assumed never to become Ready: pods that are not Ready and have a problem or are
-    /// overdue.
+    /// Returns the UIDs of pods that are assumed never to become Ready. Such a pod is not Ready, and has a problem or is overdue.
     pub(super) fn broken(&self, pods: &[(NodeName, Pod)], now: Timestamp) -> BTreeSet<PodUid> {
         let patience = LATE + 2 * self.starts().slow().unwrap_or(ASSUMED);
         let is_broken = |pod: &&Pod| {
@@ -212,7 +210,7 @@ impl Measured {
         broken.map(|pod| pod.uid.clone()).collect()
     }
 
-    /// Returns the start times, or the times of in-place updates if no start could be measured.
+    /// Returns the measured start times. If there are none, returns the times of in-place updates.
     fn starts(&self) -> &Times {
         if self.starts.all.is_empty() {
             &self.changes
@@ -239,7 +237,8 @@ impl PodSpan {
         self.ended.duration_since(self.began).as_secs_f64()
     }
 
-    /// Returns true if the pod became Ready only because its node returned. The duration then measures the node's absence.
+    /// Returns true if the pod became Ready only when its node returned. Its duration then includes the time when the node was
+    /// offline.
     fn waited_for(&self, returned: Option<&Timestamp>) -> bool {
         let late = self.ended.saturating_add(RETURNING).unwrap_or(self.ended);
         returned.is_some_and(|returned| self.began < *returned && *returned <= late)
@@ -260,13 +259,13 @@ struct Times {
     by_node: BTreeMap<NodeName, Duration>,
     /// All durations, in the order of node names.
     all: Vec<Duration>,
-    /// True if too few pods started together with fewer than `width` others, so that `all` also has more crowded ones.
+    /// True if too few pods started with fewer than `width` others, so that `all` includes others.
     crowded: bool,
 }
 
 impl Times {
-    /// Keeps the spans that began while fewer than `width` others were in progress. If these are too few, adds the least crowded
-    /// ones.
+    /// Keeps the spans that began while fewer than `width` others were in progress. If too few remain, adds those with the fewest
+    /// others.
     fn new(seen: Vec<PodSpan>, width: usize) -> Self {
         let least = LEAST.max(seen.len() / ONE_IN);
         let mut crowds: Vec<(usize, PodSpan)> = crowds(&seen).into_iter().zip(seen).collect();
@@ -302,8 +301,8 @@ impl Times {
         sorted.get(rank).copied()
     }
 
-    /// Returns a function that gives each node its own time, or the times of the measured nodes in turn. Nodes with the same
-    /// names in the same order get the same times.
+    /// Returns a function that returns the time of a node. Nodes without their own time get the times of the measured nodes in
+    /// turn, so the same calls always get the same times.
     fn in_turn(&self) -> impl FnMut(&NodeName) -> Option<Duration> {
         let mut others = self.all.iter().cycle();
         move |node| {
@@ -313,7 +312,7 @@ impl Times {
     }
 }
 
-/// Returns the sorted start times and the sorted end times.
+/// Returns the start times and the end times, each sorted.
 fn sorted(seen: &[PodSpan]) -> (Vec<Timestamp>, Vec<Timestamp>) {
     let (mut began, mut ended): (Vec<_>, Vec<_>) =
         seen.iter().map(|one| (one.began, one.ended)).unzip();
@@ -322,10 +321,10 @@ fn sorted(seen: &[PodSpan]) -> (Vec<Timestamp>, Vec<Timestamp>) {
     (began, ended)
 }
 
-/// Returns the average time in the last rollout from one pod being available to the start of the pod that follows.
+/// Returns the average time in the last rollout from the moment when a pod became available to the start of the next pod.
 ///
-/// When `width` pods are updated at once, the first available pod is followed by the pod at position `width`, and so on. Only
-/// gaps near the median are measured, because pauses and offline nodes cause much longer ones.
+/// When `width` pods are updated at once, the pod at position `width` follows the first available pod, and so on. Only gaps near
+/// the median are averaged, because pauses and offline nodes cause much longer gaps.
 fn turnaround(
     pods: &[(NodeName, Pod)],
     seen: fn(&NodeName, &Pod) -> Option<PodSpan>,
@@ -343,7 +342,7 @@ fn turnaround(
         return None;
     }
     gaps.sort_by(f64::total_cmp);
-    // Keep gaps up to 1 s from the median: in whole seconds, a gap of 0.3 s is either 0 s or 1 s, and only their mean is right.
+    // Keep gaps up to 1 s from the median: a real gap of 0.3 s is measured as 0 s or 1 s, and only the mean of both is right.
     let median = gaps[gaps.len() / 2];
     let near = |gap: &f64| (gap - median).abs() <= 1.0;
     gaps.retain(near);
@@ -351,13 +350,14 @@ fn turnaround(
     Duration::try_from_secs_f64(mean - last.min_ready.as_secs_f64()).ok()
 }
 
-/// Subtracts the time that a pod takes to end from the turnaround; `None` if the rest is negative or too long.
+/// Returns the turnaround without the time that a pod takes to terminate; `None` if the result is negative or too long.
 fn reaction(turnaround: Duration, end: Duration) -> Option<Duration> {
     let reaction = turnaround.checked_sub(end);
     reaction.filter(|reaction| *reaction <= REACTION_MAX)
 }
 
-/// Returns for each span how many others were in progress when it began. Spans that ended in the same second are not in progress.
+/// Returns for each span the number of other spans that were in progress when it began. A span that ended in the same second is not
+/// counted.
 fn crowds(seen: &[PodSpan]) -> Vec<usize> {
     let (began, ended) = sorted(seen);
     let crowd = |one: &PodSpan| {
@@ -368,7 +368,7 @@ fn crowds(seen: &[PodSpan]) -> Vec<usize> {
     seen.iter().map(crowd).collect()
 }
 
-/// Estimates the real durations behind whole seconds: keeps the mean, and removes the part of the variance caused by rounding.
+/// Estimates the real durations behind whole seconds. Keeps the mean, and removes the variance that rounding causes.
 fn uncut(seconds: &[f64]) -> Vec<Duration> {
     let count = seconds.len() as f64;
     let mean = seconds.iter().sum::<f64>() / count;
@@ -382,7 +382,7 @@ fn uncut(seconds: &[f64]) -> Vec<Duration> {
     seconds.iter().map(time).collect()
 }
 
-/// Returns the span from creation to Ready of a pod whose containers never restarted and that was not updated in place.
+/// Returns the span from creation to Ready of a pod without container restarts and in-place updates; otherwise `None`.
 fn start_of(node: &NodeName, pod: &Pod) -> Option<PodSpan> {
     let mut containers = pod.in_place.containers.iter();
     if pod.in_place.update.is_some() || containers.any(|container| container.restarts > 0) {
@@ -520,11 +520,11 @@ mod tests {
         assert!(!all.crowded);
     }
 
-    /// Found on a real cluster: pods that ended in the second in which another one began were counted as running at the same
-    /// time. Only the quickest or the slowest pods were measured.
+    /// Found on a real cluster: a pod that ended in the second in which another one began was counted as running with it. So only
+    /// the fastest or the slowest pods were measured.
     #[test]
     fn places_that_follow_each_other_within_a_second_are_no_crowd() {
-        // Two pods are updated at once. A start takes 1.4 s, and the next pod begins immediately.
+        // Two pods are updated at once. A start takes 1.4 s, and the next pod begins immediately after it.
         let pods = (0..40).map(|number: i64| {
             let began = 1_400 * (number / 2);
             let ended = began + 1_400;
@@ -549,7 +549,7 @@ mod tests {
         };
         assert_eq!(measured("away", -500), 12);
         assert_eq!(measured("away", 59), 11);
-        // The node became Ready long after the pod, so its return did not delay the pod.
+        // The node became Ready long after the pod, so it did not delay the pod.
         assert_eq!(measured("away", 3_600), 12);
     }
 
@@ -570,7 +570,7 @@ mod tests {
 
     #[test]
     fn the_last_rollout_tells_what_passes_from_one_pod_to_the_next() {
-        // Three pods are updated at once. A start takes 5 s; the end of the old pod and the reaction to it take 3 s.
+        // Three pods are updated at once. A start takes 5 s. The end of the old pod and the reaction take 3 s.
         let mut pods: Vec<(NodeName, Pod)> = (0..30)
             .map(|number| {
                 pod(
@@ -628,8 +628,8 @@ mod tests {
         assert_eq!(end(&last("a", 3, 0), None), (30, false), "another revision");
     }
 
-    /// Found on a real cluster: a reaction of 0.3 s was measured as 0.1 s, so the plan of an in-place rollout was a sixth too
-    /// short.
+    /// Found on a real cluster: a reaction of 0.3 s was measured as 0.1 s, so the planned duration of an in-place rollout was a
+    /// sixth too short.
     #[test]
     fn what_passes_from_one_to_the_next_is_right_also_below_a_second() {
         // Twenty pods are updated at once. A start takes 1.3 s, and the next pod begins 0.3 s later.
@@ -653,8 +653,7 @@ mod tests {
         assert!((250..=350).contains(&milliseconds), "{milliseconds}");
     }
 
-    /// Found on a real cluster: the plan expected a pod to start although the scheduler had reported that no node has room for
-    /// it.
+    /// Found on a real cluster: the plan expected a pod to start although the scheduler had reported that it fits on no node.
     #[test]
     fn what_has_no_room_is_broken() {
         let mut no_room = pod("n1", 8, 9, 0, 0);

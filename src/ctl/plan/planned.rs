@@ -1,4 +1,4 @@
-//! The fleet as it would be right after a planned change: read from the cluster, and changed only in memory.
+//! The fleet in the state right after a planned change. It is read from the cluster and changed only in memory.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -44,22 +44,23 @@ pub(super) struct PlannedRollout {
     /// Evaluated state of the DaemonSet right after the change.
     pub(super) snapshot: RolloutSnapshot,
     pub(super) revisions: RevisionChange,
-    /// State of new pods before they start.
+    /// State of a new pod before it starts.
     pub(super) new_pod: Pod,
-    /// Rules for creating pods of an Advanced DaemonSet.
+    /// Rules by which an Advanced DaemonSet creates pods; `None` for a native DaemonSet.
     pub(super) scaling: Option<Scaling>,
     /// Disruption budgets, if pods are evicted.
     pub(super) budgets: Budgets,
-    /// Present pods with their nodes.
+    /// Current pods with their nodes.
     pub(super) pods: Vec<(NodeName, Pod)>,
-    /// Rollout of the present revision, if yurt-ds performed it.
+    /// Rollout of the current revision, if yurt-ds performed it.
     pub(super) last: Option<LastRollout>,
     /// Template of the new pods.
     pub(super) template: Value,
 }
 
 impl PlannedRollout {
-    /// Reads a managed DaemonSet with its fleet, and applies the change in memory; `Ok(Err(_))` if nodes may not be listed.
+    /// Reads a managed DaemonSet with its fleet, and applies the change in memory. Returns `Ok(Err(_))` if the caller may not list
+    /// nodes.
     ///
     /// # Errors
     /// Fails if an object cannot be read, does not exist or cannot be planned.
@@ -119,7 +120,7 @@ impl PlannedRollout {
         let mut snapshot = snapshot.ok_or_else(nothing_to_plan)?;
         forget_answers(&mut snapshot.fleet);
         snapshot.state = Arc::default();
-        // Assume the order of events of Kubernetes 1.33. In older versions, the other order delays a surge only for a moment.
+        // Assume the order of events of Kubernetes 1.33. The order of older versions only delays a surge for a moment.
         snapshot.fleet.in_order = true;
         Ok(Ok(Self {
             snapshot,
@@ -146,7 +147,7 @@ fn is_plannable(view: &ClusterView, key: &SetKey) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Returns the present revision; `None` if the yurt-ds controller has not created it yet.
+/// Returns the current revision; `None` if the yurt-ds controller has not created it yet.
 fn current(
     view: &mut ClusterView,
     key: &SetKey,
@@ -166,7 +167,7 @@ fn current(
     }
 }
 
-/// Returns the revision that holds a template; `None` if there is none.
+/// Returns the revision with the given template; `None` if there is none.
 fn revision_of(
     view: &ClusterView,
     key: &SetKey,
@@ -186,8 +187,7 @@ fn revision_of(
     Some(same.max_by_key(|known| known.number)?.hash)
 }
 
-/// Validates an Advanced DaemonSet with the embedded API server, which checks types and limits of the fields as Kruise's CRD
-/// does.
+/// Validates an Advanced DaemonSet with the embedded API server. It checks types and limits of the fields like Kruise's CRD.
 async fn accepted(planned: &Value, now: Timestamp) -> Result<(), CliError> {
     let cluster = Cluster::new(ClusterOptions::new(Clock::starting_at(now), 0));
     cluster.install_advanced();
@@ -216,8 +216,7 @@ async fn accepted(planned: &Value, now: Timestamp) -> Result<(), CliError> {
     }
 }
 
-/// Applies the planned DaemonSet to the index, in the state after its controller has processed it. Returns the number of its
-/// revision.
+/// Applies the planned DaemonSet to the index, as if its controller had processed it. Returns the number of its revision.
 fn apply(
     view: &mut ClusterView,
     key: &SetKey,
@@ -245,7 +244,8 @@ fn apply(
     let hash = to.map_or(PLANNED, Revision::as_str);
     let name = to.and_then(|to| view.index.revision_name(&uid, to));
     let name = name.map_or_else(|| format!("{}-{PLANNED}", key.name), str::to_owned);
-    // Keep the creation time of a restored revision. It marks the rollout as a rollback, which needs no proof.
+    // Keep the creation time of a restored revision. It marks the rollout as a rollback, which needs no proof that the revision
+    // works.
     let same = known.iter().find(|known| Some(&known.hash) == to);
     let made = same.and_then(|known| known.made).unwrap_or(now);
     let revision = json!({
@@ -274,7 +274,7 @@ fn apply(
     greatest + 1
 }
 
-/// Clears rejected writes and evictions from before the change, because the controller would try them again.
+/// Clears the rejected writes and evictions from before the change. The controller would try them again.
 fn forget_answers(fleet: &mut Fleet) {
     fleet.write_failures = Default::default();
     fleet.evictions = Default::default();
@@ -328,7 +328,7 @@ fn new_pod(template: &Value, number: i64) -> Pod {
     }
 }
 
-/// Returns the settings; if they are invalid, the error has the controller's message.
+/// Returns the settings. If they are invalid, the error has the controller's message.
 fn usable(kind: SetKind, set: Value) -> Result<Strategy, CliError> {
     let set = decode(kind, set);
     match set.map(|set| read(&set.settings())) {
@@ -348,8 +348,8 @@ fn nothing_to_plan() -> CliError {
     )
 }
 
-/// Returns how the present revision was rolled out, according to the DaemonSet's annotations at that time, which Kubernetes
-/// copies to the ControllerRevision.
+/// Returns the settings under which the current revision was rolled out. Kubernetes copies the DaemonSet's annotations of that time
+/// to the ControllerRevision.
 async fn last(
     access: &Access,
     view: &ClusterView,
@@ -361,7 +361,7 @@ async fn last(
     let set = view.index.set(key)?;
     let name = view.index.revision_name(&set.uid, current)?;
     let api: Api<ControllerRevision> = Api::namespaced(access.client.clone(), &key.namespace);
-    // List with a field selector instead of a GET: callers may have the right to list ControllerRevisions, but not to get one.
+    // Use a LIST with a field selector, because a caller with the right to list ControllerRevisions may lack the right to get one.
     let params = ListParams::default().fields(&format!("metadata.name={name}"));
     let listing = api.list_metadata(&params);
     let found = access
@@ -378,7 +378,7 @@ async fn last(
     })
 }
 
-/// Returns the number of nodes that are updated at once if only the budget limits it.
+/// Returns the number of nodes that are updated at once if no setting but the budget limits it.
 pub(super) fn width(strategy: &Strategy, pods: usize) -> usize {
     let shares = [strategy.max_unavailable, strategy.max_surge];
     let widths = shares.map(|share| share.resolve(pods));

@@ -1,4 +1,4 @@
-//! A plan as text: the result first, then the order of nodes, abbreviated for large fleets.
+//! A plan as text: first the result, then the order of nodes, which is shortened for large fleets.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -13,17 +13,17 @@ use crate::core::words::{named, plural};
 use crate::ctl::brief::wrapped;
 use crate::ctl::table::{CellStyle, Table};
 
-/// Maximum length in characters of a planned change in the text. Longer changes are cut. An image with registry and digest fits.
+/// Maximum length in characters of a planned change in the text. An image with registry and digest fits.
 const SHOWN: usize = 200;
-/// Maximum number of nodes that are listed one by one; a longer list has one line per batch.
+/// Maximum number of nodes that are listed one by one. A longer list has one line per batch.
 const EACH: usize = 20;
-/// Maximum number of batches that are listed; batches in the middle are left out.
+/// Maximum number of batches in the list. Batches in the middle are omitted.
 const BATCHES: usize = 20;
 
 /// Renders the plan. If `wide` is true, it lists every node.
 pub(super) fn plan(row: &PlanRow, wide: bool, colour: bool) -> String {
     let head = head(row);
-    // Each sentence begins on its own line and is wrapped at 80 columns.
+    // Begin each sentence on its own line, and wrap it at 80 columns.
     let indent = |line: &str| line.chars().take_while(|letter| *letter == ' ').count();
     let lines = head.lines();
     let mut text: String = lines
@@ -56,7 +56,7 @@ pub(super) fn changes(change: &[String]) -> String {
 }
 
 fn head(row: &PlanRow) -> String {
-    // The results of `writeln!` are ignored, because writing to a String cannot fail.
+    // Ignore the results of `writeln!`: writing to a String cannot fail.
     let mut text = String::new();
     let key = format!("{}/{}", row.namespace, row.name);
     let with = changes(&row.change);
@@ -75,7 +75,7 @@ fn head(row: &PlanRow) -> String {
             },
             match row.complete {
                 true => format!(" within {}", exact(row.seconds)),
-                // Without a complete rollout there is no total duration: the time until it stops would be misleading.
+                // Show no total duration for an incomplete rollout: the time until it stops would be misleading.
                 false => String::new(),
             },
             row.batches,
@@ -83,7 +83,7 @@ fn head(row: &PlanRow) -> String {
         );
         let _ = writeln!(text, "{}", pace(row));
     }
-    // A wait without an end is the final state, which the line "At the end" reports below.
+    // Skip a wait without an end: it is the final state, which the line "At the end" reports.
     for wait in &row.waits {
         if let Some(until) = &wait.until {
             let (from, why) = (&wait.from, &wait.message);
@@ -94,7 +94,7 @@ fn head(row: &PlanRow) -> String {
         let lost = row.broke.join(", ");
         let _ = writeln!(text, "Nodes assumed to fail with the new revision: {lost}.");
     }
-    // No full stop: the message may end with a command that readers copy.
+    // Omit the full stop: the message may end with a command that users copy.
     let _ = writeln!(text, "At the end: {}: {}", row.phase, row.message);
     if row.cut {
         let _ = writeln!(text, "The rollout is not complete by then (see --horizon).");
@@ -165,7 +165,7 @@ fn reaction(reaction: ReactionTimes) -> String {
     format!(" Until the next one begins, {seconds:.1}s pass ({known}).")
 }
 
-/// Returns the nodes that do not run the revision at the end, one line per verdict.
+/// Returns the nodes without the new revision at the end, one line per verdict.
 fn left(row: &PlanRow) -> Vec<String> {
     let mut texts: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for left in &row.left {
@@ -239,7 +239,7 @@ fn at(seconds: u64) -> String {
     format!("+{}", exact(seconds))
 }
 
-/// Formats a duration to the second, such as `2m40s`. The coarser format of tables would show several batches as equal.
+/// Formats a duration to the second, such as `2m40s`. In the coarser format of tables, several batches would look equal.
 fn exact(seconds: u64) -> String {
     let duration = humantime::format_duration(Duration::from_secs(seconds));
     duration.to_string().replace(' ', "")

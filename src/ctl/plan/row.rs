@@ -1,4 +1,4 @@
-//! Rows of a plan, the same in every format. Field names are stable for scripts.
+//! Rows of a plan, the same in every output format. Field names are stable for scripts.
 
 use std::time::Duration;
 
@@ -28,33 +28,33 @@ Fields of -o json and -o yaml (fields may be added, but not renamed; null if unk
   without nodes   kind, namespace, name, change, from, to, unknown (nodes), pods, outdated (of another revision than to),
                   message; nothing is predicted, and the exit code is 7";
 
-/// Time without a new step after which a batch ends, if none of its pods has become Ready.
+/// Gap between the starts of two steps after which a new batch begins if no pod of the old batch becomes Ready.
 const PAUSE: SignedDuration = SignedDuration::from_secs(1);
 
 /// Simulated rollout.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct PlanRow {
-    /// Kind of the DaemonSet, as API version.
+    /// Kind of the DaemonSet, serialized as its API version.
     #[serde(serialize_with = "api_version")]
     pub(super) kind: SetKind,
     pub(super) namespace: String,
     pub(super) name: String,
     /// Planned changes in words.
     pub(super) change: Vec<String>,
-    /// Hash of the present revision; `null` if it does not exist yet.
+    /// Hash of the revision before the change; `null` if it does not exist yet.
     pub(super) from: Option<String>,
     /// Hash of the revision that nodes get; `null` if it does not exist yet.
     pub(super) to: Option<String>,
-    /// Number of nodes that should run a pod.
+    /// Number of targeted nodes.
     pub(super) targeted: usize,
     /// Number of nodes whose pod is replaced, or created if there is none.
     pub(super) replaced: usize,
     pub(super) batches: usize,
     pub(super) begins: String,
-    /// End of the rollout. If it does not complete, the time when the last pod becomes Ready, or is created if it never does.
+    /// End of the rollout; `null` if no pod is replaced.
     ///
-    /// `null` if no pod is replaced.
+    /// For an incomplete rollout, the time when the last pod becomes Ready, or is created if it never becomes Ready.
     pub(super) ends: Option<String>,
     pub(super) seconds: u64,
     pub(super) slow_seconds: u64,
@@ -62,7 +62,7 @@ pub(super) struct PlanRow {
     pub(super) steps: Vec<StepRow>,
     pub(super) waits: Vec<WaitRow>,
     pub(super) broke: Vec<String>,
-    /// Nodes that do not run the new revision at the end.
+    /// Nodes without the new revision at the end.
     pub(super) left: Vec<LeftRow>,
     /// Phase at the end of the simulation; `message` explains it.
     pub(super) phase: &'static str,
@@ -97,14 +97,14 @@ pub(super) struct WaitRow {
     pub(super) until: Option<String>,
     /// Phase of the rollout in this period.
     pub(super) phase: &'static str,
-    /// Reason of the condition in this period, or `Held` if holds of nodes have to end. `message` explains it.
+    /// Reason of the condition in this period, or `Held` if the rollout waits for holds of nodes to end. `message` explains it.
     pub(super) reason: &'static str,
     pub(super) message: String,
     #[serde(skip)]
     pub(super) seconds: u64,
 }
 
-/// A node that does not run the new revision at the end.
+/// A node without the new revision at the end.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct LeftRow {
     pub(super) node: String,
@@ -120,7 +120,7 @@ pub(super) struct RevisionChange {
 }
 
 impl PlanRow {
-    /// Builds the row. `played` is the simulated rollout, `at_end` the state of the DaemonSet at its end.
+    /// Builds the row. `played` is the simulated rollout, and `at_end` is the state of the DaemonSet at its end.
     pub(super) fn new(
         played: &Forecast,
         at_end: &RolloutSnapshot,
@@ -156,7 +156,7 @@ impl PlanRow {
             seconds: since(wait.from),
         };
         let mut waits: Vec<WaitRow> = played.waits.iter().map(wait).collect();
-        // Leave out waits after the last step of a complete rollout, except for holds, which end after the horizon.
+        // Omit waits after the last step of a complete rollout. Keep holds, which may end after the horizon.
         let trailing = |wait: &WaitRow| {
             complete
                 && wait.reason != HELD
@@ -191,10 +191,10 @@ impl PlanRow {
     }
 }
 
-/// Returns the batch of each step, counted from 1.
+/// Returns the batch number of each step, counted from 1.
 ///
-/// A batch has the steps that begin before its first pod is Ready. If each update begins when another one ends, a batch has as
-/// many steps as nodes are updated at once.
+/// A batch has the steps that begin before its first pod is Ready. If each update begins when another one ends, a batch has as many
+/// steps as nodes are updated at once.
 fn batches(steps: &[Replacement]) -> Vec<usize> {
     let mut batches = Vec::with_capacity(steps.len());
     let mut free: Option<Timestamp> = None;
@@ -213,7 +213,7 @@ fn batches(steps: &[Replacement]) -> Vec<usize> {
 
 /// Returns the time when all new pods are available and all old ones are gone.
 ///
-/// If the rollout does not complete, returns the time when the last pod becomes Ready, or is created if it never does.
+/// For an incomplete rollout, returns the time when the last pod becomes Ready, or is created if it never becomes Ready.
 fn over(played: &Forecast, min_ready: Duration, complete: bool) -> Option<Timestamp> {
     let steps = played.steps.iter();
     let ready = steps.map(|step| step.ready.unwrap_or(step.begins)).max()?;
@@ -246,7 +246,7 @@ fn left(end: &RolloutSnapshot) -> Vec<LeftRow> {
 mod tests {
     use super::*;
 
-    /// Returns the batches of steps, each given by the seconds when it begins and becomes Ready.
+    /// Returns the batch number of each step. A step is given by the seconds in which it begins and its pod becomes Ready.
     fn of(steps: &[(i64, Option<i64>)]) -> Vec<usize> {
         let at = |second: i64| Timestamp::from_second(second).unwrap();
         let step = |(begins, ready): &(i64, Option<i64>)| Replacement {
@@ -263,7 +263,7 @@ mod tests {
         let ready = |begins: i64, takes: i64| (begins, Some(begins + takes));
         let together = [ready(0, 5), ready(0, 9), ready(9, 5), ready(9, 5)];
         assert_eq!(of(&together), [1, 1, 2, 2]);
-        // Two nodes are updated at once. The next step begins when one of the two pods is Ready.
+        // Two nodes are updated at once. The next step begins when one of their pods is Ready.
         let sliding = [
             ready(0, 5),
             ready(0, 3),

@@ -1,4 +1,4 @@
-//! Tests that compare plans with the actual rollout on the embedded cluster.
+//! Tests that compare plans with actual rollouts on the embedded cluster.
 
 mod advanced;
 
@@ -219,7 +219,7 @@ async fn an_update_in_place_is_planned_as_one() {
         steps.map(|step| step["manner"].clone()).collect()
     };
     assert_eq!(manners(&plan), ["inPlace"; 3], "{plan}");
-    // A changed environment variable rules out an in-place update: the pods have to be replaced.
+    // A changed environment variable requires a new pod: an in-place update cannot apply it.
     let env = json!([{ "name": "c", "env": [{ "name": "A", "value": "b" }] }]);
     let template = json!({ "spec": { "containers": env } });
     annotate(&world, json!({ "apps.openyurt.io/paused": "true" })).await;
@@ -230,8 +230,8 @@ async fn an_update_in_place_is_planned_as_one() {
     assert_eq!(manners(&plan), ["delete"; 3], "{plan}");
 }
 
-/// Found by a reader of the documentation: the plan of a rollback kept nodes by `partition` and waited for a proof of the
-/// restored revision, although it had been rolled out before.
+/// Found by a reader of the documentation: the plan of a rollback kept nodes on the old revision because of `partition`. It also
+/// waited for a proof that the restored revision works, although that revision had been rolled out before.
 #[tokio::test(start_paused = true)]
 async fn a_way_back_is_planned_as_one() {
     let world = CtlWorld::with_nodes(4).await;
@@ -249,7 +249,7 @@ async fn a_way_back_is_planned_as_one() {
     assert!(back["seconds"].as_u64().unwrap() < 10, "{back}");
 }
 
-/// Checks the plan with image names as a real kubelet reports them: with registry and digest, unlike the simulated kubelet.
+/// Uses image names with registry and digest, as a real kubelet reports them. The simulated kubelet reports them without.
 #[tokio::test(start_paused = true)]
 async fn an_update_in_place_of_pods_of_real_kubelets_takes_its_time_and_keeps_to_the_budget() {
     let world = CtlWorld::with_nodes(4).await;
@@ -386,7 +386,7 @@ async fn where_pods_are_evicted_disruption_budgets_are_foreseen() {
     );
 }
 
-/// Checks that a plan continues after a wait whose end is known, even if it is longer than the limit for a standstill.
+/// A wait with a known end does not end the simulation, even if it is longer than the limit for a standstill.
 #[tokio::test(start_paused = true)]
 async fn a_plan_goes_on_after_a_long_wait() {
     #[track_caller]
@@ -424,7 +424,7 @@ async fn a_plan_goes_on_after_a_long_wait() {
     ] {
         assert!(text.contains(words), "{words}: {text}");
     }
-    // The window of n3 never opens. The plan still continues until the hold of n2 ends.
+    // The window of n3 never opens. The plan still simulates until the hold of n2 ends.
     let never =
         json!({ "metadata": { "annotations": { "apps.openyurt.io/maintenance-window": "Mon" } } });
     let patched = nodes

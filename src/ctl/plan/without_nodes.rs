@@ -1,7 +1,6 @@
 //! Plan for a caller without the right to list nodes: the changes, and the number of affected pods.
 //!
-//! The rollout is not simulated. Without nodes it is unknown which nodes are online, to which wave they belong, and which of them
-//! need a pod.
+//! The rollout is not simulated. Without nodes, it is unknown which of them are online, need a pod, or belong to a wave.
 
 use serde::Serialize;
 
@@ -17,20 +16,19 @@ use crate::index::SetKey;
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct PlanWithoutNodes {
-    /// Kind of the DaemonSet, as API version.
+    /// Kind of the DaemonSet, serialized as its API version.
     #[serde(serialize_with = "api_version")]
     kind: SetKind,
     namespace: String,
     name: String,
     /// Planned changes in words.
     change: Vec<String>,
-    /// Hash of the present revision; `null` if it does not exist yet.
+    /// Hash of the revision before the change; `null` if it does not exist yet.
     from: Option<String>,
     /// Hash of the revision that pods would get; `null` if it does not exist yet.
     to: Option<String>,
     /// Resources that the simulation needs and the caller may not read.
     unknown: Vec<&'static str>,
-    /// Number of pods of the DaemonSet.
     pods: usize,
     /// Number of pods whose revision is not `to`.
     outdated: usize,
@@ -71,7 +69,6 @@ impl PlanWithoutNodes {
         }
     }
 
-    /// Renders the answer as text.
     pub(super) fn text(&self) -> String {
         let revision = match &self.to {
             Some(hash) => format!("revision {hash}"),

@@ -1,4 +1,4 @@
-//! Tests of the reference: the page in the documentation is up to date, and page and manual pages have the required content.
+//! Tests of the reference: the page in the documentation is up to date, and it and the manual pages are complete.
 
 use std::fmt::Write as _;
 
@@ -93,7 +93,7 @@ fn section(verb: &Command) -> String {
     text
 }
 
-/// Returns an argument as users enter it.
+/// Returns an argument as users write it.
 fn shown(argument: &Arg) -> String {
     let short = argument.get_short().map(|short| format!("-{short}"));
     let long = argument.get_long().map(|long| format!("--{long}"));

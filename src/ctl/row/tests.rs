@@ -23,7 +23,7 @@ fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
 }
 
-/// Returns a node that has long been Ready, with one available pod of the old revision.
+/// Returns a node that has been Ready for a long time, with one available pod of the old revision.
 fn node(name: &str) -> Node {
     Node {
         name: name.into(),
@@ -117,7 +117,7 @@ fn snapshot(nodes: Vec<Node>, pause: Option<Pause>) -> RolloutSnapshot {
     }
 }
 
-/// Checks verdict, reason and messages for the node `n1`. A second node `n2` runs the old revision.
+/// Checks verdict, reason and messages for the node `n1`. The node `n2` runs the old revision.
 #[track_caller]
 fn case(n1: Node, verdict: &str, reason: Option<&str>, because: &str, next: &str) {
     let snapshot = snapshot(vec![n1, node("n2")], None);
@@ -433,7 +433,7 @@ fn a_pause_of_what_the_guard_stopped_names_both_and_their_order() {
     let expected = "paused until an operator resumes it. The guard stopped this revision: the new version failed on 1 node";
     assert!(said.starts_with(expected), "{said}");
     assert!(said.ends_with("after the rollout is resumed"), "{said}");
-    // Without `n1` no node waits for the end of the pause. The rollout is stalled, and a first `resume` would only end the pause.
+    // Without `n1`, no node waits for the end of the pause. The rollout is stalled, and `resume` would end only the pause.
     snapshot.fleet.nodes.remove(0);
     snapshot.plan = decide(&snapshot.strategy, &snapshot.fleet, at(NOW));
     let said = snapshot.sentence().sentence();
@@ -658,7 +658,8 @@ fn a_node_whose_wave_is_full_is_told_of_that_wave() {
         next.ends_with("the wave in the annotation apps.openyurt.io/waves."),
         "{next}"
     );
-    // Now max-unavailable allows only one of all nodes, so this budget is used up in addition to the wave's.
+    // Now max-unavailable allows only one of all nodes. So the budget of the DaemonSet is used up, and so is the budget of the
+    // wave.
     let (because, next) = said(Some(IntOrPercent::Number(1)), 1);
     assert!(because.ends_with(": 1 of 1 used"), "{because}");
     assert!(
@@ -667,7 +668,7 @@ fn a_node_whose_wave_is_full_is_told_of_that_wave() {
     );
 }
 
-/// Checks the messages for a pod whose eviction a PodDisruptionBudget refused three seconds ago: the budget, and how to fix it.
+/// Checks the messages for a pod whose eviction was rejected three seconds ago: they name the PodDisruptionBudget and the remedy.
 #[test]
 fn a_pod_that_a_budget_keeps_has_words_with_the_budget_and_the_cure() {
     let case = |budget: Option<&str>, obstruction, reason: &str, because: &str, next: &str| {
@@ -737,8 +738,7 @@ fn nothing_is_so_for_longer_than_its_revision_and_its_pod_are_there() {
     snapshot.fleet.adopted = Some(at(NOW - 2));
     assert_eq!(since(&snapshot), Some(instant::words(at(NOW - 2))));
     assert_eq!(snapshot.incomplete_since(), Some(at(NOW - 2)));
-    // The phase of OTA has no condition of its own. It begins when the last condition became `False`, but not before the
-    // revision.
+    // The phase of OTA has no condition. It begins when the last condition became `False`, but not before the revision was created.
     snapshot.strategy.mode = Mode::Ota;
     snapshot.plan = decide(&snapshot.strategy, &snapshot.fleet, at(NOW));
     snapshot.conditions[1].status = "False".to_owned();
@@ -796,7 +796,7 @@ fn a_pull_that_failed_is_told_to_who_asks_for_the_node_of_an_owner() {
     );
 }
 
-/// Checks messages that differ for an Advanced DaemonSet: yurt-ds creates its pods, and its settings are in fields.
+/// Checks the messages that differ for an Advanced DaemonSet: yurt-ds creates its pods, and its settings are in fields.
 #[test]
 fn what_is_said_of_an_advanced_daemonset_is_true_of_it() {
     use crate::core::settings::partition::PARTITION;
@@ -811,7 +811,7 @@ fn what_is_said_of_an_advanced_daemonset_is_true_of_it() {
         because(&advanced),
         "has no pod; the yurt-ds controller creates one"
     );
-    // While Kruise's manager creates the pods, the note about Kruise is the only one about controllers.
+    // While Kruise's manager creates the pods, no other note about controllers is shown.
     let mut of_kruise = advanced.clone();
     of_kruise.is_of_kruise = true;
     assert_eq!(liveness_notes(&of_kruise), [KRUISE_RUNS]);

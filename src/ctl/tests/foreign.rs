@@ -1,4 +1,4 @@
-//! Tests with hostile text in every string of every object, and its effect on commands, conditions, Events and the log.
+//! Tests with hostile text in every string of every object. The text must not affect commands, conditions, Events or the log.
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -46,7 +46,7 @@ const OTHERS: [&str; 10] = [
 
 const WEB: &str = "/apis/apps/v1/namespaces/default/daemonsets/web";
 
-/// Returns the output of a command on a terminal with color, and its error.
+/// Returns the output of a command on a terminal with colour, followed by its error.
 async fn printed(world: &CtlWorld, line: &str) -> String {
     let words = format!("yurt-ds ctl {line}");
     let Command::Ctl(args) = Cli::parse_from(words.split(' ')).command else {
@@ -75,7 +75,7 @@ async fn look(world: &CtlWorld, line: &str, what: &str) {
     assert_safe(&what, &own.fold(text, |text, own| text.replace(own, "")));
 }
 
-/// Runs a command with document output, and checks that the output has no characters that control a terminal.
+/// Runs a command with document output. Checks that the output has no terminal control characters.
 async fn read(world: &CtlWorld, line: &str, what: &str) {
     let text = printed(world, line).await;
     let wrong = text
@@ -134,7 +134,7 @@ fn strings(value: &Value, at: &str, found: &mut Vec<String>) {
     }
 }
 
-/// Puts the text into each string of the object in turn, and runs `ctl` whenever the API server accepts the object.
+/// Puts the text into each string of the object in turn. Runs `ctl` whenever the API server accepts the object.
 async fn walk(world: &CtlWorld, path: &str, more: Value, text: &str) -> usize {
     let mut object = call(world, "GET", path, &Value::Null).await.unwrap();
     json_patch::merge(&mut object, &more);
@@ -253,7 +253,7 @@ async fn no_string_of_any_object_steers_a_terminal() {
     }
 }
 
-/// Returns pairs of annotation and hostile value, one per setting.
+/// Returns annotations with hostile values for each setting.
 fn hostile_settings() -> Vec<(&'static str, String)> {
     let word = serde_json::to_string(HOSTILE).unwrap();
     let whole = SETTINGS

@@ -1,4 +1,4 @@
-//! Tests with a caller whose rights are limited to one namespace, by a RoleBinding to one of the ClusterRoles in the manifests.
+//! Tests with a caller whose rights are limited to one namespace by a RoleBinding to a ClusterRole in the manifests.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ fn allows(rule: &Rule, request: &RequestInfo) -> bool {
         && (rule.resource_names.is_empty() || rule.resource_names.contains(&request.name))
 }
 
-/// Limits `ctl` to the rights of a ClusterRole in the manifests, granted only in `namespace`, until the guard is dropped.
+/// Limits `ctl` to the rights that a ClusterRole of the manifests grants in `namespace`, until the guard is dropped.
 fn bind(world: &CtlWorld, role: &str, namespace: &'static str) -> FaultGuard {
     let file = include_str!("../../../manifests/base/rbac/people.yaml");
     let rules = rules_of(file, role);
@@ -205,7 +205,7 @@ async fn what_rests_on_nodes_is_not_done_without_them() {
     assert_eq!(plan["unknown"], json!(["nodes"]));
     let error = world.error("plan web --set max-unavailable=abc").await;
     assert_eq!(error.code, Code::Invalid);
-    // `eject` is refused if Nodes cannot be listed, because it could miss outdated pods.
+    // `eject` is refused if the caller may not list nodes, because it could miss outdated pods.
     let error = world.error("eject web").await;
     assert_eq!(error.code, Code::Unreachable);
     assert!(
@@ -294,7 +294,7 @@ async fn nothing_is_claimed_that_no_controller_reported() {
     assert_eq!(row["message"], json!(stalled));
     let since: Timestamp = row["since"].as_str().unwrap().parse().unwrap();
     assert_eq!(since.to_string(), "2026-01-01T00:00:00Z");
-    // Once the caller may list nodes again, the answer has numbers of nodes instead of pods.
+    // For a caller that may list nodes, the answer has numbers of nodes instead of pods.
     drop(bound);
     let known = world.json("status web").await;
     assert_eq!(known["unknown"], json!([]));

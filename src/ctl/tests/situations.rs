@@ -1,4 +1,4 @@
-//! Tests of what `ctl` prints in situations that alert an operator: cause and remedy have to fit on one screen.
+//! Tests of the output of `ctl` in situations that need an operator. Cause and next step have to fit on one screen.
 
 use std::time::Duration;
 
@@ -154,7 +154,7 @@ async fn a_budget_that_can_never_allow_an_eviction() {
         .await
         .unwrap();
     situation.world.set_image("web:2").await;
-    // Such a budget is reported immediately, because only an operator can correct it.
+    // A misconfigured budget is reported immediately, because only an operator can correct it.
     let situation = situation.after(30).await;
     let words = [
         "PodDisruptionBudget web-pdb blocks all evictions: maxUnavailable and percentages do not work for DaemonSets. \

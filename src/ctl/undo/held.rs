@@ -22,27 +22,27 @@ use crate::index::SetKey;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct HeldBack {
-    /// Verdict on these nodes; `null` if nodes may not be listed.
+    /// Verdict on these nodes; `null` if the caller may not list nodes.
     verdict: Option<&'static str>,
-    /// Names of the nodes; empty if nodes may not be listed.
+    /// Names of the nodes; empty if the caller may not list nodes.
     nodes: Vec<String>,
-    /// Reason for which the first node keeps its pods, as a sentence.
+    /// Sentence about the reason for which the first node keeps its pods.
     message: String,
-    /// Event or action after which the first node is updated, as a sentence.
+    /// Sentence about the event or action after which the first node is updated.
     next: String,
-    /// Command that lets these nodes be rolled back now: it removes the setting, or starts the rollback outside the window.
+    /// Command with which these nodes are rolled back now: it removes the setting, or starts the rollback before the window opens.
     ///
     /// `null` if `next` has the command, or the reason is not a setting.
     remove: Option<String>,
-    /// True if all nodes wait for the same: the end of a pause, node owners, or a corrected setting.
+    /// True if all nodes wait for the same event: the end of a pause, the node owners, or a correction of the settings.
     #[serde(skip)]
     pub(super) is_for_all: bool,
 }
 
 impl HeldBack {
-    /// Returns the nodes that a rollback to the revision `to` would not update yet, by reason.
+    /// Returns the nodes that a rollback to the revision `to` would not update yet, grouped by reason.
     ///
-    /// `settings` are those in the DaemonSet. `from` is the number of the revision that is rolled back. `newest` is the greatest
+    /// `settings` are those of the DaemonSet. `from` is the number of the revision that is rolled back. `newest` is the highest
     /// number of a revision before the rollback.
     pub(super) fn all(
         look: &Look,
@@ -57,7 +57,7 @@ impl HeldBack {
         }
     }
 
-    /// Returns the lines about these nodes. `is_done` is true if the rollback has been written.
+    /// Returns the text about these nodes. `is_done` is true if the rollback has been written.
     pub(super) fn text(&self, is_done: bool) -> String {
         let rest = self.nodes.len().saturating_sub(1);
         let rest = match rest {
@@ -88,7 +88,7 @@ impl HeldBack {
     }
 }
 
-/// Evaluates the DaemonSet as if `to` were its current revision already.
+/// Evaluates the DaemonSet as if `to` were already its current revision.
 fn rolled_back(
     snapshot: &RolloutSnapshot,
     settings: Option<&Strategy>,
@@ -101,7 +101,7 @@ fn rolled_back(
     }
     let mut after = snapshot.clone();
     if let Some(settings) = settings.filter(|_| after.invalid.is_none()) {
-        // Evaluate without `start-now`: undo removes this annotation, so the window applies again.
+        // Evaluate without `start-now`: undo removes this annotation, so the window applies.
         after.strategy = Strategy {
             start_now: None,
             ..settings.clone()
@@ -115,7 +115,7 @@ fn rolled_back(
     fleet.undone = from;
     for node in &mut fleet.nodes {
         for pod in node.pods.iter_mut() {
-            // A number greater than `newest` is the new number of `to`, which the controller may already have assigned.
+            // A number above `newest` is the new number of `to`. The controller may already have assigned it.
             pod.revision = if pod.number == to.number || pod.number > newest {
                 PodRevision::Current
             } else {
@@ -132,7 +132,7 @@ fn rolled_back(
     after
 }
 
-/// Returns the nodes that would keep an outdated pod, by reason.
+/// Returns the nodes that would keep an outdated pod, grouped by reason.
 fn of_nodes(snapshot: &RolloutSnapshot) -> Vec<HeldBack> {
     let rollout = snapshot.rollout();
     let mut groups: BTreeMap<(usize, usize), Vec<usize>> = BTreeMap::new();
@@ -165,7 +165,7 @@ fn of_nodes(snapshot: &RolloutSnapshot) -> Vec<HeldBack> {
     groups.into_values().filter_map(of_group).collect()
 }
 
-/// Returns a key that is equal for nodes with the same reason; `None` if the node is not held back.
+/// Returns a key that nodes with the same reason have in common; `None` if the node is updated.
 fn group(verdict: &Verdict, node: &Node) -> Option<(usize, usize)> {
     let part = match *verdict {
         Verdict::WaveNotOpen { wave, .. } => wave,
@@ -184,8 +184,8 @@ fn group(verdict: &Verdict, node: &Node) -> Option<(usize, usize)> {
     Some((verdict.index(), part))
 }
 
-/// Returns the command that lets a held-back node be rolled back now: it removes the setting, or starts the rollback outside the
-/// window.
+/// Returns the command with which a node is rolled back now: it removes the setting, or starts the rollback before the window
+/// opens.
 fn removal(
     rollout: &RolloutView<'_>,
     node: &Node,
@@ -222,7 +222,7 @@ fn remove(key: &SetKey, setting: &str, place: &str) -> String {
     format!("kubectl -n {namespace} patch {resource} {name} --type=merge -p '{patch}'")
 }
 
-/// Returns the settings that may hold back nodes, for a caller without the right to list nodes.
+/// Returns the settings that may keep nodes from being updated, for a caller without the right to list nodes.
 fn of_settings(reported: &ReportedRollout) -> Vec<HeldBack> {
     let Some(strategy) = &reported.strategy else {
         return Vec::new();

@@ -26,7 +26,7 @@ async fn image(world: &CtlWorld) -> Value {
     set(world).await["spec"]["template"]["spec"]["containers"][0]["image"].clone()
 }
 
-/// Creates a DaemonSet that has had three templates, one after the other: web:1, web:2 and web:3.
+/// Creates a DaemonSet that has had the templates web:1, web:2 and web:3, in this order.
 async fn three_revisions() -> CtlWorld {
     let world = CtlWorld::with_nodes(2).await;
     world.set_image("web:2").await;
@@ -64,7 +64,7 @@ async fn it_goes_back_step_by_step_and_never_to_what_came_later() {
     assert_eq!(world.writes(), 1);
     assert_eq!(image(&world).await, "web:2");
     both_replaced(&world).await;
-    // The restored web:2 has number 4, after web:3. The second undo restores web:1, not the next lower number web:3.
+    // The restored web:2 has number 4, after web:3. The second undo restores web:1, not web:3 with the next lower number.
     let answer = world.json("undo web").await;
     assert_eq!(answer["changed"], true);
     assert_eq!(answer["from"]["number"], 4);
@@ -83,7 +83,7 @@ async fn it_goes_back_step_by_step_and_never_to_what_came_later() {
     ] {
         assert!(error.text.contains(words), "{words}: {error}");
     }
-    // `--to-revision` restores any revision, also one that `undo` would not choose.
+    // `--to-revision` restores any revision, even one that `undo` would not choose.
     let named = error.text.lines().find(|line| line.ends_with("web:3"));
     let number = named
         .and_then(|line| line.split_whitespace().next())
@@ -100,8 +100,8 @@ async fn it_goes_back_step_by_step_and_never_to_what_came_later() {
     assert_eq!(after["spec"]["template"], before["spec"]["template"]);
 }
 
-/// Checks that `undo` chooses the same revision as `kubectl rollout undo`, although Kubernetes gives a revision a new number when
-/// its template is applied again.
+/// Checks that `undo` restores the same revision as `kubectl rollout undo`. Kubernetes gives a revision a new number when its
+/// template is applied again.
 #[tokio::test(start_paused = true)]
 async fn it_goes_back_to_the_revision_that_was_replaced() {
     let world = CtlWorld::with_nodes(2).await;
@@ -128,7 +128,7 @@ async fn after_a_jump_back_nothing_newer_is_gone_back_to() {
     assert_eq!(world.error("undo web").await.code, Code::Refused);
 }
 
-/// Checks that only one of two operators succeeds who run `undo` at the same time.
+/// Two operators run `undo` at the same time. Only one of them succeeds.
 #[tokio::test(start_paused = true)]
 async fn a_second_undo_does_not_go_back_further_while_the_first_is_under_way() {
     let world = three_revisions().await;
@@ -152,8 +152,8 @@ async fn a_second_undo_does_not_go_back_further_while_the_first_is_under_way() {
     );
 }
 
-/// Checks that a pause or resume is not taken for a rollback. Each write of `ctl` renews the time of its field manager, which may
-/// own a part of the template since an earlier undo.
+/// Checks that a pause or resume is not mistaken for a rollback. Each write of `ctl` renews the time of its field manager, which
+/// may own a part of the template after an earlier undo.
 #[tokio::test(start_paused = true)]
 async fn a_pause_is_not_taken_for_a_rollback() {
     let world = CtlWorld::with_nodes(2).await;
@@ -177,7 +177,7 @@ async fn a_pause_is_not_taken_for_a_rollback() {
     }
 }
 
-/// Checks that a stall of the revision that was rolled back does not permit a second undo while the first one is in progress.
+/// Checks that a stall of the previous revision does not allow a second undo while the first one is in progress.
 #[tokio::test(start_paused = true)]
 async fn a_stall_of_another_revision_lets_no_second_undo_through() {
     let world = three_revisions().await;
@@ -277,7 +277,7 @@ async fn what_holds_back_the_rollback_is_named_with_the_way_past_it() {
         held("paused", "true").await,
         [(json!("Paused"), both, Value::Null)]
     );
-    // A partition holds back no node here: no node may stay on the revision that is rolled back.
+    // A partition keeps no node here: all nodes have to leave the revision that is rolled back.
     assert_eq!(held("partition", "1").await, []);
     let waves = r#"[{"name":"first","selector":"kubernetes.io/hostname=n1"},{"name":"field","selector":"kubernetes.io/hostname=n2","approve":"manual"}]"#;
     let shut = (json!("WaveNotOpen"), json!(["n2"]), remove("waves"));
@@ -385,7 +385,7 @@ async fn what_is_not_known_yet_is_not_undone_unless_it_is_named() {
     drop(deaf);
 }
 
-/// Checks that status updates, which come several times per second during a large rollout, don't make the write of `undo` fail.
+/// Checks that status updates don't make the write of `undo` fail. A large rollout has several of them per second.
 #[tokio::test(start_paused = true)]
 async fn a_status_that_is_written_meanwhile_is_no_obstacle() {
     let world = CtlWorld::with_nodes(2).await;
@@ -404,7 +404,7 @@ async fn a_status_that_is_written_meanwhile_is_no_obstacle() {
     assert_eq!(image(&world).await, "web:1");
 }
 
-/// Creates four nodes and a controller that stops a revision after the first failed node, and rolls out the crashing web:2.
+/// Creates four nodes and a controller that stops a revision after the first failed node. Rolls out web:2, which crashes.
 async fn web_2_stopped() -> (CtlWorld, Box<dyn std::any::Any>) {
     let crashing = Behaviour {
         crash_after: Some(Duration::from_secs(1)),
@@ -506,7 +506,7 @@ async fn a_stopped_revision_is_undone_as_its_condition_advises_and_not_brought_b
     world.text("undo web").await;
     tokio::time::sleep(10 * A_MOMENT).await;
     assert_eq!(world.code("status web").await, Code::Complete);
-    // The restored image web:1 also crashes now. `status` must not suggest another undo, because that would restore web:2.
+    // The restored image web:1 crashes now too. `status` must not suggest another undo, which would restore web:2.
     let crashing = Behaviour {
         crash_after: Some(Duration::from_secs(1)),
         ..Behaviour::default()
@@ -519,7 +519,7 @@ async fn a_stopped_revision_is_undone_as_its_condition_advises_and_not_brought_b
     assert!(!next.contains("undo"), "{next}");
 }
 
-/// Checks that no text follows the command in the line, because readers copy the line to its end.
+/// Checks that the line ends with its command, because users copy the line to its end.
 #[tokio::test(start_paused = true)]
 async fn why_ends_with_its_command_while_the_rollout_is_paused() {
     let (world, _running) = web_2_stopped().await;

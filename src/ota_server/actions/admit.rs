@@ -1,4 +1,4 @@
-//! Checks on cached pods, before a request reaches the API server. They reject nearly all requests that cannot succeed.
+//! Checks of cached pods before a request reaches the API server. They reject nearly all requests that cannot succeed.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::ota_server::answer::Answer;
 use crate::ota_server::cloud::is_silent;
 use crate::ota_server::pod::{NodePod, PodKey};
 
-/// Maximum lag of the cache behind a change that the caller has seen in the API.
+/// Maximum delay of the cache after a change that the caller has already seen.
 const LAG: Duration = Duration::from_millis(100);
 
 /// A pod that passed checks 3 to 9, and its owner.
@@ -23,7 +23,7 @@ pub(super) struct Admitted {
 }
 
 impl Actions {
-    /// Runs checks 1 to 9 on the cached pod, or on a single live read if the cache doesn't suffice, and returns the pod.
+    /// Runs checks 1 to 9 on the cached pod and returns it. If the cache doesn't suffice, reads the pod once from the API server.
     pub(super) async fn admit(&self, verb: ActionVerb, key: &PodKey) -> Result<Admitted, Answer> {
         let known = self.setup.pod_cache.pod(key);
         if self.setup.cloud.is_throttled() {
@@ -44,7 +44,7 @@ impl Actions {
                 }
                 self.admit_unknown(verb, key).await
             }
-            // Without a live watch the cache may be stale, so read the pod from the API server.
+            // Without a live watch, the cache may be stale, so read the pod from the API server.
             (false, Some(_)) => {
                 let pod = self.live.pod(key).await;
                 self.admit_read(verb, pod.map_err(|error| text::not_read(&error))?)
@@ -61,8 +61,8 @@ impl Actions {
             Ok(owner) => return Ok(Admitted { pod, owner }),
             Err(refusal) => refusal,
         };
-        // Wait shortly for the cache: the pod's condition may have changed just now. Deletion and the owner's kind cannot change
-        // back.
+        // The pod's condition may have changed just now, so wait briefly for the cache. Don't wait if the pod is being deleted or
+        // its owner is no DaemonSet: that cannot change.
         let has_daemonset = pod
             .controller()
             .is_some_and(|owner| owner.kind == "DaemonSet");
@@ -79,11 +79,11 @@ impl Actions {
         self.admit_read(verb, pod.ok_or(refusal)?)
     }
 
-    /// Looks up a pod that is not in the cache. The number of such look-ups is limited.
+    /// Looks up a pod that is not in the cache, within the limit of such look-ups.
     async fn admit_unknown(&self, verb: ActionVerb, key: &PodKey) -> Result<Admitted, Answer> {
         let look = async || {
             if self.setup.cloud.is_lost() {
-                return Err(text::disconnected(Reason::Disconnected)); // the previous look-up lost the connection
+                return Err(text::disconnected(Reason::Disconnected)); // The previous look-up got no answer.
             }
             match self.live.pod(key).await {
                 Ok(pod) => Ok(Some(pod)),
@@ -97,8 +97,8 @@ impl Actions {
             .await?
         {
             PodLookup::Found(pod) => self.admit_read(verb, pod),
-            // The look-up limit is reached. With a live watch, a pod that is not cached is not on this node. Without one, it may
-            // be.
+            // The limit of look-ups is reached. With a live watch, a pod that is not cached is not on this node. Without a live
+            // watch, it may be.
             PodLookup::Refused if self.setup.pod_cache.is_live() && !self.setup.cloud.is_lost() => {
                 Err(text::not_found(key))
             }
@@ -112,8 +112,8 @@ impl Actions {
         Ok(Admitted { pod, owner })
     }
 
-    /// Checks if the lost API server answers again. One call sends a request, at most every five seconds; concurrent calls wait
-    /// for its result.
+    /// Checks if the API server answers again after an outage. One call sends a request, at most every five seconds. Concurrent
+    /// calls wait for its result.
     async fn seek_cloud(&self, key: &PodKey) -> Result<(), Answer> {
         let result = match self.probe.try_lock() {
             Ok(_turn) if self.setup.cloud.may_be_sought() => self.live.pod(key).await.map(drop),

@@ -1,8 +1,8 @@
-//! Reads of a pod, its DaemonSet and the revisions from the API server, before anything is written.
+//! Reads of a pod, its DaemonSet and the revisions from the API server before a write.
 //!
-//! `PodNeedUpgrade` can be stale if the controller is down, and the cache can lag behind. So the DaemonSet and its revisions are
-//! evaluated with the controller's own code. Nothing is written until all reads have succeeded, so that a hanging API server
-//! doesn't execute a write later.
+//! `PodNeedUpgrade` may be stale if no controller is running, and the cache may be stale too. So the DaemonSet and its revisions
+//! are evaluated with the controller's own code. A write is sent only after all reads have succeeded: an API server that hangs
+//! could otherwise apply it much later.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -30,21 +30,20 @@ use crate::ota_server::pod::{NodePod, PodKey};
 use crate::ota_server::pod_cache::PodCache;
 use crate::ota_server::received::{receive, receive_items};
 
-/// Time limit for reading a pod, and for reading a DaemonSet with its revisions. The reference documents it too.
+/// Timeout for reading a pod, and for reading a DaemonSet with its revisions. The reference documents it too.
 pub(super) const DEADLINE: Duration = Duration::from_secs(2);
-/// Time limit for a write, after all reads have succeeded. It covers the default timeout of an admission webhook (10 s), because
+/// Timeout for a write after all reads have succeeded. It is as long as the default timeout of an admission webhook (10 s), because
 /// an abandoned write may still be applied.
 pub(super) const WRITE_DEADLINE: Duration = Duration::from_secs(10);
-/// Size from which a pod counts as large, in bytes. At most two large pods are read at once, because each is in memory twice
-/// during the read.
+/// Size in bytes from which a pod is large. A pod is in memory twice while it is read, so at most two large pods are read at once.
 const LARGE: usize = 128 << 10;
 const LARGE_AT_ONCE: usize = 2;
-/// Manifests that grant the agent's permissions, for error texts.
+/// Directory of the manifests that grant the agent's permissions, for error texts.
 const BASE: &str = "manifests/base/ota-server";
 /// Maximum number of cached selectors. A node runs fewer DaemonSets.
 const SELECTORS: usize = 256;
 
-/// Reader of the API server. Cheap to clone; all clones share their state.
+/// Reader of the API server. Cheap to clone: all clones share their state.
 #[derive(Clone)]
 pub(super) struct ApiReader {
     client: Client,
@@ -52,7 +51,7 @@ pub(super) struct ApiReader {
     pod_cache: PodCache,
     /// Limits concurrent reads of large pods, to save memory.
     large: Arc<Semaphore>,
-    /// Selectors by UID of the DaemonSet. They can be cached because a DaemonSet's selector is immutable.
+    /// Selectors by UID of the DaemonSet. They never become stale, because the selector of a DaemonSet is immutable.
     selectors: Arc<Mutex<BTreeMap<String, String>>>,
 }
 
@@ -67,11 +66,11 @@ pub(super) struct JudgedPod {
 /// Result of evaluating a pod's revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum LiveJudgement {
-    /// The pod is outdated. Contains the revision that replaces it.
+    /// The pod is outdated. The value is the revision that replaces it.
     Outdated(Revision),
     /// The pod is not outdated, or its revision cannot be determined.
     Refused(Reason),
-    /// The pod, DaemonSet and revisions contradict each other: one may have changed between the reads.
+    /// Pod, DaemonSet and revisions contradict each other. One of them may have changed between the reads.
     InDoubt,
 }
 
@@ -117,7 +116,7 @@ impl ApiReader {
         self.call(DEADLINE, list).await
     }
 
-    /// Sends a write. The body of the response is ignored.
+    /// Sends a write and ignores the body of the response.
     pub(super) async fn write(
         &self,
         request: Result<http::Request<Vec<u8>>, request::Error>,
@@ -131,8 +130,8 @@ impl ApiReader {
 
     /// Reads the pod, its DaemonSet and the revisions, concurrently if possible.
     ///
-    /// Pod and DaemonSet are always the newest versions. The revisions may come from the API server's cache, because a list of
-    /// the newest ones waits up to 100 ms after any write (since Kubernetes 1.31). If they contradict the pod, [`evaluate`] returns
+    /// Pod and DaemonSet are always the newest versions. The revisions may come from the API server's cache: since Kubernetes 1.31,
+    /// a list of the newest revisions waits up to 100 ms after any write. If they contradict the pod, [`evaluate`] returns
     /// `InDoubt`.
     pub(super) async fn look(&self, key: &PodKey, owner: &OwnerReference) -> JudgedPod {
         let set = self.set(&key.namespace, owner, ListParams::default().match_any());
@@ -142,7 +141,7 @@ impl ApiReader {
 
     /// Reads the newest pod, and then its DaemonSet and revisions.
     ///
-    /// In this order, the list contains the revision of the pod that was read, unless the revision was deleted.
+    /// In this order, the list has the revision of the pod, unless that revision was deleted.
     pub(super) async fn look_again(&self, key: &PodKey, owner: &OwnerReference) -> JudgedPod {
         let pod = self.pod(key).await;
         let set = self.set(&key.namespace, owner, ListParams::default());
@@ -187,7 +186,7 @@ impl ApiReader {
                     index.apply_set(&set);
                     let key = SetKey::of_kind(kind, namespace, &owner.name);
                     let Some(selector) = index.set(&key).map(|set| set.selector.clone()) else {
-                        return Ok((set, Vec::new())); // yurt-ds does not manage this DaemonSet, so its revisions don't matter
+                        return Ok((set, Vec::new())); // yurt-ds does not manage this DaemonSet.
                     };
                     self.remember(&set, &selector);
                     let revisions = list(selector).await?;
@@ -198,7 +197,7 @@ impl ApiReader {
         self.call(DEADLINE, both).await
     }
 
-    /// Reads a pod, and returns the cached one if both are equal. At most two large pods are read at once.
+    /// Reads a pod. If it equals the cached pod, returns the cached one. At most two large pods are read at once.
     async fn fetch_pod(
         &self,
         key: &PodKey,
@@ -249,8 +248,7 @@ impl ApiReader {
         if let Err(error) = &result
             && error.lacks_permission()
         {
-            // The error names the API group only if the permission for Advanced DaemonSets is missing: `in API group
-            // "apps.kruise.io"`.
+            // The error has the text `in API group "apps.kruise.io"` only if the permission for Advanced DaemonSets is missing.
             let apply = if error.to_string().contains(KRUISE_GROUP) {
                 ADVANCED_RBAC
             } else {
@@ -277,12 +275,13 @@ impl ApiReader {
     }
 }
 
-/// Returns a request builder for objects of a kind in a namespace.
+/// Returns a builder of requests for objects of a kind in a namespace.
 pub(super) fn requests<K: Resource<DynamicType = ()>>(namespace: &str) -> Request {
     Request::new(K::url_path(&(), Some(namespace)))
 }
 
-/// Evaluates a pod by its DaemonSet and the revisions. `last`: the objects will not be read again, so doubts must be settled.
+/// Evaluates a pod by its DaemonSet and the revisions. If `last` is true, the objects are not read again, so contradictions are
+/// resolved.
 pub(super) fn evaluate(
     pod: &NodePod,
     owner: &OwnerReference,
@@ -326,7 +325,7 @@ pub(super) fn evaluate(
     match pods.next().map(|pod| pod.revision) {
         Some(PodRevision::Outdated) => Outdated(target),
         Some(PodRevision::Current) => Refused(Reason::NotOutdated),
-        // The index has no such pod, or not its revision: the pod has another owner now than in the cache.
+        // The index has no such pod or does not know its revision: the pod's owner has changed since the cache was updated.
         Some(PodRevision::Unknown) | None => Refused(Reason::NativeControllerBehind),
     }
 }
@@ -348,8 +347,8 @@ fn index(
     Some((index, key))
 }
 
-/// Settles contradictions that remain after the second read. A revision that is missing counts as deleted, and the revision with
-/// the highest number counts as the current one.
+/// Resolves contradictions that remain after the second read. A missing revision counts as deleted, and the revision with the
+/// highest number counts as the current one.
 fn settle(index: &mut Index, key: &SetKey, now: Timestamp) {
     let mismatch = RevisionState::Unknown(RevisionUnknown::Mismatch);
     if index

@@ -1,8 +1,8 @@
-//! Limited look-ups of pods that run on other nodes, so that the answer can name the pod's node.
+//! Look-ups of pods that run on other nodes, within a rate limit. The answer can then name the pod's node.
 //!
-//! A pod that is not in the cache is not on this node, and the request is rejected. Only a name that a DaemonSet of this node
-//! could have generated is looked up, at a limited rate. Invented names of that form use up the limit; after that, requests for
-//! them are rejected like all others.
+//! A request for a pod that is not in the cache is rejected, because the pod is not on this node. The agent looks the pod up only
+//! if a DaemonSet of this node could have generated its name. Invented names of that form can use up the limit. After that,
+//! requests for them are rejected without a look-up.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,7 +18,7 @@ use crate::ota_server::route::is_subdomain;
 const BURST: u32 = 3;
 /// Time after which one more look-up is allowed.
 const REFILL: Duration = Duration::from_secs(5);
-/// Lifetime of a cached result. Pods don't move to other nodes, and the API server is unlikely to generate an unused name soon.
+/// Lifetime of a cached result. Pods don't move to other nodes, and the API server is unlikely to generate an unused name so soon.
 const BELIEVED: Duration = Duration::from_secs(30);
 /// Maximum number of cached results. The rate limit normally keeps their number below it.
 const REMEMBERED: usize = 16;
@@ -29,7 +29,7 @@ const RANDOM: usize = 5;
 /// Maximum length that Kubernetes keeps of `generateName`.
 const LONGEST: usize = 63 - RANDOM;
 
-/// Rate limit and cache of look-ups. Cheap to clone; all clones share their state.
+/// Rate limit and cache of look-ups. Cheap to clone: all clones share their state.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PodLookups(Arc<Inner>);
 
@@ -41,9 +41,9 @@ struct Inner {
 
 #[derive(Debug, Default)]
 struct LookupState {
-    /// Time at which the token bucket is full again. Each look-up takes a token and moves this time forward.
+    /// Time at which the token bucket is full again. Each look-up takes a token, so this time becomes later.
     full_at: Option<Instant>,
-    /// Results with their expiry times.
+    /// Results with the times when they expire.
     answers: BTreeMap<PodKey, (Option<NodePod>, Instant)>,
 }
 
@@ -54,12 +54,12 @@ pub(super) enum PodLookup {
     Found(NodePod),
     /// No pod has the name.
     Absent,
-    /// No look-up was made, because the rate limit is used up.
+    /// The rate limit allowed no look-up.
     Refused,
 }
 
 impl PodLookups {
-    /// Looks up a pod, one caller at a time. A pod on `node` (this node) is not cached, because its state changes.
+    /// Looks up a pod, for one caller at a time. Does not cache a pod on `node` (this node), because its state changes.
     pub(super) async fn look_up<E>(
         &self,
         node: &str,
@@ -112,7 +112,7 @@ impl From<Option<NodePod>> for PodLookup {
     }
 }
 
-/// Returns true if a DaemonSet that has a pod in `pods` could have a pod with this name on another node.
+/// Returns true if a DaemonSet with a pod in `pods` could have a pod with this name on another node.
 pub(super) fn could_be_named(key: &PodKey, pods: &[NodePod]) -> bool {
     let same_namespace = pods
         .iter()
@@ -131,7 +131,7 @@ fn is_generated(name: &str, daemonset: &str) -> bool {
     random.len() == RANDOM && random.chars().all(|letter| ALPHABET.contains(letter))
 }
 
-/// Returns true if Kubernetes allows the text as a pod's name or namespace, so that a request for it is useful.
+/// Returns true if the text is a valid name of a pod or a namespace. A request for another name is useless.
 pub(super) fn is_name(name: &str) -> bool {
     name.len() <= 253 && is_subdomain(name)
 }
@@ -210,6 +210,6 @@ mod tests {
             pod_lookups.look_up("n1", &key("a"), look).await.unwrap();
             tokio::time::advance(Duration::from_secs(10)).await;
         }
-        assert_eq!(looks, 3); // at 0, 30 and 60 seconds, because results expire after 30 seconds
+        assert_eq!(looks, 3); // At 0, 30 and 60 seconds: results expire after 30 seconds.
     }
 }

@@ -1,7 +1,6 @@
-//! Checks 3 to 9 of docs/reference/node-api.md, in order. They decide from the pod's own fields if the pod may be replaced or its
-//! images pulled.
+//! Checks 3 to 9 of docs/reference/node-api.md, in order. The pod's own fields decide if it may be replaced, or its images pulled.
 //!
-//! They run twice: first on the cached pod, so that invalid requests cost no API request, then on the pod read from the API
+//! The checks run twice: first on the cached pod, so that invalid requests cost no API request, then on the pod read from the API
 //! server.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -20,15 +19,15 @@ pub(super) enum PodOwner {
     DaemonSet(OwnerReference),
     /// The kubelet, which creates static pods from manifest files.
     Node {
-        /// Name of the pod without the node's name, which the kubelet appends.
+        /// Name of the pod without the node's name, which the kubelet appends to it.
         name: String,
     },
 }
 
-/// Runs checks 3 to 9 and returns the owner of the pod.
+/// Runs checks 3 to 9, and returns the owner of the pod.
 ///
 /// # Errors
-/// The answer of the first failed check.
+/// Returns the answer of the first failed check.
 pub(super) fn precheck(verb: ActionVerb, node: &str, pod: &NodePod) -> Result<PodOwner, Answer> {
     let (key, facts) = (pod.key(), pod.facts());
     if facts.deleting {
@@ -47,12 +46,12 @@ pub(super) fn precheck(verb: ActionVerb, node: &str, pod: &NodePod) -> Result<Po
     owner(verb, node, pod)
 }
 
-/// Returns true if the pod's conditions offer a new version.
+/// Returns true if the pod's condition reports a newer revision.
 pub(super) fn needs_upgrade(facts: &PodDetails) -> bool {
     facts.need_upgrade.as_ref().is_some_and(Condition::is_true)
 }
 
-/// Returns true if the node would repel a new pod.
+/// Returns true if the node's taints would repel a new pod.
 pub(super) fn is_repelled(facts: &PodDetails) -> bool {
     let offered = facts.need_upgrade.as_ref();
     offered.is_some_and(Condition::is_repelled)
@@ -70,7 +69,7 @@ pub(super) fn is_failed(image: &Condition) -> bool {
     !image.is_true() && image.reason == PULL_IMAGE_FAIL
 }
 
-/// Rejects an upgrade if the node would repel the new pod: an old pod is better than no pod.
+/// Rejects an upgrade if the node's taints would repel the new pod: an old pod is better than no pod.
 fn check_node(key: &PodKey, facts: &PodDetails) -> Result<(), Answer> {
     if is_repelled(facts) {
         Err(text::repelled(key))
@@ -79,7 +78,7 @@ fn check_node(key: &PodKey, facts: &PodDetails) -> Result<(), Answer> {
     }
 }
 
-/// Rejects an upgrade if a requested pull is not complete. Without a requested pull, the upgrade is allowed.
+/// Rejects an upgrade while a requested pull is not complete. If no pull was requested, allows the upgrade.
 fn check_image(key: &PodKey, facts: &PodDetails) -> Result<(), Answer> {
     match image_of(facts) {
         Some(image) if !image.is_true() => Err(text::image_not_ready(key, image, is_failed(image))),
@@ -87,7 +86,7 @@ fn check_image(key: &PodKey, facts: &PodDetails) -> Result<(), Answer> {
     }
 }
 
-/// Returns true if the API version is that of a native or an Advanced DaemonSet.
+/// Returns true for the API version of a native or an Advanced DaemonSet.
 fn is_known(api_version: &str) -> bool {
     let group = api_version.split_once('/').map(|(group, _)| group);
     [Some("apps"), Some(KRUISE_GROUP)].contains(&group)
@@ -116,7 +115,7 @@ fn owner(verb: ActionVerb, node: &str, pod: &NodePod) -> Result<PodOwner, Answer
     }
 }
 
-/// Returns the name of a static pod without the node's name. Removes only the last occurrence, which the kubelet appended.
+/// Returns the name of a static pod without the node's name. Removes only the suffix, which the kubelet appended.
 fn static_name<'a>(name: &'a str, node: &str) -> Option<&'a str> {
     let name = name.strip_suffix(node)?.strip_suffix('-')?;
     (!name.is_empty()).then_some(name)

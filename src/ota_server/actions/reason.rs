@@ -1,5 +1,4 @@
-//! Values of the header `X-OTA-Reason`. Programs need them because OpenYurt uses the statuses 403 and 500 for many different
-//! cases.
+//! Values of the header `X-OTA-Reason`. They distinguish the many cases for which OpenYurt uses the statuses 403 and 500.
 
 use crate::core::names::UNTOLERATED_TAINT;
 
@@ -24,19 +23,19 @@ pub(super) enum Reason {
     Deleting,
     /// 403: the pod runs on another node.
     OtherNode,
-    /// 403: no new version is available for this pod.
+    /// 403: no newer revision is available for this pod.
     NotUpgradable,
     /// 403: the pod's DaemonSet was deleted or recreated.
     DaemonSetGone,
-    /// 403: the pod's DaemonSet is not in OTA mode, or its settings are invalid.
+    /// 403: the pod's DaemonSet does not use OTA, or its settings are invalid.
     ModeChanged,
     /// 403: the pod's DaemonSet is paused.
     Paused,
-    /// 403: the native controller has not observed the latest change of the DaemonSet.
+    /// 403: the native controller has not processed the latest change of the DaemonSet.
     NativeControllerBehind,
     /// 403: the pod runs the current revision, although `PodNeedUpgrade` may be `True`.
     NotOutdated,
-    /// 409: the node would repel a new pod.
+    /// 409: the node's taints would repel a new pod.
     UntoleratedTaint,
     /// 403: the requested images are not pulled yet.
     ImageNotReady,
@@ -52,7 +51,7 @@ pub(super) enum Reason {
     ConfigMapMissing,
     /// 500: the ConfigMap doesn't contain a manifest of this pod.
     ManifestInvalid,
-    /// 500: the write was rejected or not answered.
+    /// 500: the write was rejected, or there was no response to it.
     ApplyFailed,
     /// 200: the pod is being replaced.
     Started,

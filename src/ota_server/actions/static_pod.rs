@@ -1,4 +1,4 @@
-//! Static pods. The kubelet creates them from a file, so an upgrade replaces the file (docs/reference/node-api.md).
+//! Static pods. The kubelet creates them from manifest files, so an upgrade replaces the file (docs/reference/node-api.md).
 //!
 //! ```text
 //! ConfigMap yurt-static-set-NAME ─► manifest (of that pod?) ─► folder (backup, note, rename) ─► kubelet
@@ -6,7 +6,7 @@
 //!                           guard (new pod not Ready in time?) ──────┘ restores the backup
 //! ```
 //!
-//! OpenYurt's YurtStaticSet controller sets `PodNeedUpgrade` on static pods and writes the ConfigMap with the new manifest.
+//! OpenYurt's YurtStaticSet controller sets `PodNeedUpgrade` on static pods, and writes the ConfigMap with the new manifest.
 
 mod folder;
 mod guard;
@@ -28,11 +28,11 @@ use crate::k8s::client::{CallError, Failure};
 use crate::ota_server::answer::Answer;
 use crate::ota_server::pod::{NodePod, PodKey};
 
-/// Prefix of the names of OpenYurt's ConfigMaps with manifests.
+/// Prefix of the names of OpenYurt's ConfigMaps that have manifests.
 const CONFIG_MAP_PREFIX: &str = "yurt-static-set-";
 
 impl Actions {
-    /// Replaces the manifest of a static pod. `name` is the name of the pod without that of the node.
+    /// Replaces the manifest of a static pod. `name` is the name of the pod without the node's name.
     pub(super) async fn replace_static(
         &self,
         verb: ActionVerb,
@@ -95,7 +95,7 @@ impl Actions {
     }
 }
 
-/// Returns the answer to the node owner if the ConfigMap could not be read: check 10, check 11, or a failed read.
+/// Returns the answer for a ConfigMap that could not be read: that of check 10 or 11, or of a failed read.
 fn not_given(verb: ActionVerb, key: &PodKey, config_map: &str, error: &CallError) -> Answer {
     match error.failure() {
         Failure::Gone => {

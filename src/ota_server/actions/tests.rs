@@ -1,4 +1,4 @@
-//! Actions of node owners on the embedded cluster with native controllers, kubelets and the yurt-ds controller, in virtual time.
+//! Tests of the actions on the embedded cluster with native controllers, kubelets and the yurt-ds controller, in virtual time.
 
 mod faults;
 mod junk;
@@ -24,10 +24,10 @@ use crate::sim::world::{self, World as Sim};
 
 /// User agent of the agent in these tests.
 const AGENT: &str = "ota-server";
-/// Time within which native controllers, kubelets and the yurt-ds controller finish their work.
+/// Time in which native controllers, kubelets and the yurt-ds controller finish their work.
 const A_MOMENT: Duration = Duration::from_secs(60);
 
-/// A cluster of two nodes, and the agent of node n1.
+/// Cluster of two nodes, and the agent of node n1.
 struct World {
     sim: Sim,
     client: Client,
@@ -35,7 +35,7 @@ struct World {
 }
 
 impl World {
-    /// Starts the world with the first version of `default/web`, in OTA mode on n1 and n2.
+    /// Starts a world with the first revision of `default/web`, which uses OTA on n1 and n2.
     async fn start() -> Self {
         let epoch: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
         let clock = Clock::starting_at(epoch);
@@ -66,7 +66,7 @@ impl World {
         world
     }
 
-    /// Starts and changes the image, so that every pod has `PodNeedUpgrade` `True`.
+    /// Starts a world and changes the image, so that every pod has `PodNeedUpgrade` `True`.
     async fn outdated() -> Self {
         let world = Self::start().await;
         world.set_image("web", "nginx:2").await;
@@ -80,7 +80,7 @@ impl World {
         self.refresh().await;
     }
 
-    /// Updates the agent's cache with the pods of n1, as its watch would.
+    /// Updates the agent's cache with the pods of n1, like its watch.
     async fn refresh(&self) {
         let params = ListParams::default().fields("spec.nodeName=n1");
         let request = kube::core::Request::new("/api/v1/pods").list(&params);
@@ -144,7 +144,6 @@ impl World {
         PodKey::new("default", name)
     }
 
-    /// Writes a condition of a pod.
     async fn set_condition(&self, key: &PodKey, condition: Value) {
         let patch = Patch::Strategic(json!({ "status": { "conditions": [condition] } }));
         let api = self.api::<core_v1::Pod>();
@@ -206,7 +205,7 @@ impl World {
         self.without("yurt-ds/")
     }
 
-    /// Injects a fault into the agent's requests with this verb; into all its requests if `verb` is empty.
+    /// Injects a fault into the agent's requests with this verb. An empty verb means all of its requests.
     fn agent_meets(&self, verb: &'static str, fault: Fault) -> FaultGuard {
         let faults = self.sim.cluster.faults();
         faults.add(move |request| {

@@ -1,4 +1,4 @@
-//! Texts of the answers of both actions, byte for byte as documented (docs/reference/node-api.md).
+//! Texts of the answers to both actions, byte for byte as documented (docs/reference/node-api.md).
 
 use http::StatusCode;
 
@@ -9,23 +9,23 @@ use crate::ota_server::answer::Answer;
 use crate::ota_server::cloud::is_silent;
 use crate::ota_server::pod::PodKey;
 
-/// Maximum length of an admission message in an answer, in characters.
+/// Maximum length in characters of an admission message in an answer.
 const LONGEST: usize = 400;
 
 /// Action that a node owner requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ActionVerb {
-    /// Replace the pod with one of the new version.
+    /// Replace the pod by one of the newer revision.
     Upgrade {
         /// True to ignore missing images and taints.
         force: bool,
     },
-    /// Pull the images of the pod's new version.
+    /// Pull the images of the pod's newer revision.
     ImagePull,
 }
 
 impl ActionVerb {
-    /// Returns the answer of check 12: the action has been done or is in progress.
+    /// Returns the answer of check 12: the action was accepted, or is in progress or complete already.
     pub(super) fn accepted(self, key: &PodKey, reason: Reason) -> Answer {
         let text = match self {
             Self::Upgrade { .. } => format!("Start updating pod {key}"),
@@ -46,7 +46,7 @@ impl ActionVerb {
         self.refused(key, Reason::OtherNode, &detail)
     }
 
-    /// Returns the answer of check 5: no new version is available for the pod. `reason` names the cause.
+    /// Returns the answer of check 5: no newer revision is available for the pod. `reason` names the cause.
     pub(super) fn not_upgradable(self, key: &PodKey, reason: Reason) -> Answer {
         let detail = format!("Pod: {key} update status is False, can not be updated");
         self.refused(key, reason, &detail)
@@ -62,12 +62,12 @@ impl ActionVerb {
         answer(StatusCode::FORBIDDEN, reason, text)
     }
 
-    /// Returns the answer of check 11: the write was rejected or not answered.
+    /// Returns the answer of check 11: the write was rejected, or there was no response.
     pub(super) fn not_applied(self, reason: Reason) -> Answer {
         answer(StatusCode::INTERNAL_SERVER_ERROR, reason, self.failed())
     }
 
-    /// Returns the answer of check 11 if admission rejects the write. The admission message is appended to OpenYurt's text, which
+    /// Returns the answer of check 11 for a write that admission rejected. The admission message follows OpenYurt's text, which
     /// existing programs parse.
     pub(super) fn refused_by_admission(self, message: &str) -> Answer {
         let words: Vec<&str> = message.split_whitespace().collect();
@@ -84,7 +84,7 @@ impl ActionVerb {
     }
 }
 
-/// Returns the answer of check 1: the cloud is unreachable or asks for fewer requests.
+/// Returns the answer of check 1: the API server is unreachable or asks for fewer requests.
 pub(super) fn disconnected(reason: Reason) -> Answer {
     let text = "OTA upgrade is not allowed when node is disconnected to cloud";
     answer(StatusCode::SERVICE_UNAVAILABLE, reason, text)
@@ -115,7 +115,7 @@ pub(super) fn not_read(error: &CallError) -> Answer {
     }
 }
 
-/// Returns the answer of check 6: the images are missing. After a failed pull, a remedy is appended to OpenYurt's text, which
+/// Returns the answer of check 6: the images are missing. After a failed pull, the next step follows OpenYurt's text, which
 /// existing programs parse.
 pub(super) fn image_not_ready(key: &PodKey, image: &Condition, failed: bool) -> Answer {
     let (reason, cure) = if failed {
@@ -134,11 +134,11 @@ pub(super) fn image_not_ready(key: &PodKey, image: &Condition, failed: bool) -> 
     answer(StatusCode::FORBIDDEN, reason, text)
 }
 
-/// Explanation why the node would have no pod after an upgrade.
+/// Reason why the node would have no pod after an upgrade.
 pub(super) const REPELLED: &str = "this node has a NoSchedule taint that its DaemonSet does not tolerate, so no new pod would \
                                    be created";
 
-/// Returns the answer if the node would repel the new pod. OpenYurt has no such check.
+/// Returns the answer for a node whose taints would repel the new pod. OpenYurt has no such check.
 pub(super) fn repelled(key: &PodKey) -> Answer {
     let text = format!(
         "Pre check update pod failed, Pod: {key} is not replaced: {REPELLED}. Remove the taint first, or upgrade with \

@@ -1,4 +1,4 @@
-//! Locks that allow one action per pod at a time, and prevent a second deletion of a pod.
+//! Locks that allow one action per pod at a time, and prevent a second deletion of the pod.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,7 +20,7 @@ struct LockState {
     deleted: AtomicBool,
 }
 
-/// Lock of one call on a pod. The next call for the pod waits until it is dropped.
+/// Lock of one call for a pod. The next call for the pod waits until it is dropped.
 #[derive(Debug)]
 pub(super) struct UpgradeLock {
     slot: Arc<LockState>,
@@ -30,7 +30,7 @@ pub(super) struct UpgradeLock {
 }
 
 impl UpgradeLocks {
-    /// Waits until no other call is active for the pod.
+    /// Waits until no other call for the pod is in progress, and returns the lock.
     pub(super) async fn take(&self, pod: &NodePod, pod_cache: &PodCache) -> UpgradeLock {
         let slot = self.slot(pod, pod_cache);
         let (waited, turn) = match slot.turn.clone().try_lock_owned() {
@@ -63,18 +63,18 @@ impl UpgradeLocks {
 }
 
 impl UpgradeLock {
-    /// Returns true if the agent has deleted this pod.
+    /// Returns true if the API server has accepted the deletion of this pod.
     pub(super) fn is_deleted(&self) -> bool {
         self.slot.deleted.load(Ordering::Relaxed)
     }
 
-    /// Notes that the API server accepted the deletion, so that no later call deletes the pod again.
+    /// Records that the API server accepted the deletion, so that no later call deletes the pod again.
     pub(super) fn deleted(&self) {
         self.slot.deleted.store(true, Ordering::Relaxed);
     }
 }
 
-/// Returns true if a live cache shows the pod as deleted or terminating.
+/// Returns true if the cache is live and shows that the pod is gone or terminating.
 fn is_shown(pod_cache: &PodCache, key: &PodKey, uid: &str) -> bool {
     pod_cache.is_live()
         && pod_cache.pod(key).is_none_or(|pod| {

@@ -1,6 +1,6 @@
 //! Available upgrades of this node with their images: `GET /yurt-ds/v1/upgrades`.
 //!
-//! The pods come from the cache. The images of a revision are read once and kept, because a ControllerRevision never changes.
+//! The pods come from the cache. The images of a revision are read once and cached, because a ControllerRevision never changes.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,12 +21,12 @@ use crate::ota_server::answer::Answer;
 use crate::ota_server::cloud::SPACING;
 use crate::ota_server::pod::NodePod;
 
-/// Maximum number of cached revisions. Each DaemonSet of a node has a few.
+/// Maximum number of cached revisions. Each DaemonSet of a node has only a few.
 const REVISIONS: usize = 256;
-/// Time until a revision that was not found is read again.
+/// Time until a missing revision is read again.
 const ABSENT: Duration = Duration::from_secs(30);
 
-/// Cache of the images of revisions. Cheap to clone; all clones share one cache.
+/// Cache of the images of revisions. Cheap to clone: all clones share the cache.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Revisions(Arc<Mutex<BTreeMap<RevisionKey, CachedRevision>>>);
 
@@ -39,14 +39,14 @@ enum CachedRevision {
     AbsentUntil(Instant),
 }
 
-/// A container of a pod template or a pod, with its type.
+/// Container of a pod or a pod template, with its type.
 #[derive(Clone, Debug)]
 struct ListedContainer {
     container: Container,
     is_init: bool,
 }
 
-/// The fields of a ControllerRevision that a node owner needs.
+/// Fields of a ControllerRevision that a node owner needs.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 struct Revision {
@@ -85,10 +85,10 @@ struct Template {
 }
 
 impl Actions {
-    /// Returns the available upgrades as a document.
+    /// Returns the available upgrades as JSON.
     ///
     /// # Errors
-    /// If the agent has not received the pods of this node yet.
+    /// Fails if the agent has not received the pods of this node yet.
     pub(in crate::ota_server) async fn upgrades(&self) -> Result<Value, Answer> {
         let Some(mut pods) = self.setup.pod_cache.pods() else {
             let (status, text) = (StatusCode::INTERNAL_SERVER_ERROR, "Get pod list failed");
@@ -127,11 +127,10 @@ impl Actions {
         })
     }
 
-    /// Reads all missing revisions concurrently. After a failed read, the revision stays unknown; it is read again in a later
-    /// call.
+    /// Reads all missing revisions concurrently. If a read fails, a later call reads the revision again.
     async fn learn(&self, pods: &[NodePod]) {
         if self.setup.cloud.is_throttled() || self.setup.cloud.is_lost() {
-            return; // without the cloud, reads would time out and delay the caller
+            return; // Without the cloud, reads would time out and delay the caller.
         }
         let wanted = pods
             .iter()
@@ -206,14 +205,14 @@ fn daemonset(pod: &NodePod) -> Option<&OwnerReference> {
     pod.controller().filter(|owner| owner.kind == "DaemonSet")
 }
 
-/// Returns the revision to which a pod would be upgraded; `None` if its condition names no valid revision.
+/// Returns the revision of a pod after an upgrade; `None` if its condition names no valid revision.
 fn revision_of(pod: &NodePod) -> Option<RevisionKey> {
     let hash = pod.facts().need_upgrade.as_ref()?.hash()?;
     let is_label = hash.len() <= 63 && hash.bytes().all(|byte| byte.is_ascii_alphanumeric());
     is_label.then_some((daemonset(pod)?.uid.clone(), hash.to_owned()))
 }
 
-/// Returns the containers of a pod with their present and new images. `new`: containers of the new revision, if known.
+/// Returns the containers of a pod with their present and new images. `new` has the containers of the new revision, if known.
 fn containers(pod: &NodePod, new: Option<&[ListedContainer]>) -> Vec<Value> {
     let running: k8s::Pod = serde_json::from_str(pod.raw()).unwrap_or_default();
     let status_of = |name: &str| {

@@ -1,4 +1,4 @@
-//! One connection. `hyper` implements HTTP, the permit decides when the connection must end, and this module sends the error
+//! One connection. `hyper` implements HTTP, and the permit determines when the connection has to end. This module sends the error
 //! responses that `hyper` cannot send.
 
 use std::convert::Infallible;
@@ -23,24 +23,24 @@ use super::super::origin::Endpoint;
 use super::super::reply::{self, Reply};
 use crate::serve::permits::{ConnectionPermit, ConnectionState, PermitSignal};
 
-/// Time limit for a request head, from the start of the connection or the end of the previous answer.
+/// Maximum time to receive a request head, from the start of the connection or the end of the previous answer.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum time without progress while an answer is sent.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Maximum size of a request head, in bytes. It is not smaller, because browsers send the cookies of all programs on localhost.
+/// Maximum size of a request head in bytes. Browsers send the cookies of all programs on localhost, so it is not smaller.
 const HEAD_LIMIT: usize = 16 << 10;
-/// Time limit for sending the last answer and reading the rest of the request. The rest must be read, because closing a socket
-/// with unread bytes makes the client lose the answer.
+/// Maximum time to send the last answer and read the rest of the request. If a socket is closed with unread bytes, the client loses
+/// the answer.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// First bytes that a client sends if it assumes that the server supports HTTP/2.
+/// First bytes of a client that expects HTTP/2.
 const HTTP_2: &[u8] = b"PRI * HTTP/2.0";
 
-/// Way in which a connection ends.
+/// Reason for the end of a connection.
 enum End {
     /// All requests have been answered.
     Answered,
-    /// An error answer must still be sent.
+    /// An error answer has to be sent.
     Error(Answer),
 }
 
@@ -80,7 +80,7 @@ pub(super) async fn serve<IO>(
         match signal {
             PermitSignal::Stay => {}
             PermitSignal::Leave if is_unheard(permit.current()) => break,
-            // Stop accepting requests, but answer one that was received completely.
+            // Accept no further requests, but answer a request that was received completely.
             PermitSignal::Leave | PermitSignal::End => {
                 is_ending = true;
                 Pin::new(&mut connection).graceful_shutdown();
@@ -96,7 +96,7 @@ pub(super) async fn serve<IO>(
         Some(_) => End::Answered,
     };
     let linger = permit.linger();
-    drop(permit); // the permit is not needed for sending the last answer
+    drop(permit); // The last answer needs no permit.
     let response = match end {
         End::Answered => Bytes::new(),
         End::Error(answer) => error_response(reply::words(&answer)).await,
@@ -104,7 +104,7 @@ pub(super) async fn serve<IO>(
     close(parts.io.into_inner(), response, linger).await;
 }
 
-/// Returns true if no request has been read completely. The client can then repeat its request safely.
+/// Returns true if no request has been read completely, so that the client can safely repeat its request.
 fn is_unheard(state: ConnectionState) -> bool {
     matches!(state, ConnectionState::Silent | ConnectionState::Slow)
 }
@@ -125,10 +125,10 @@ async fn answer(
     Ok(reply)
 }
 
-/// Returns the last response of a connection as bytes.
+/// Encodes the last response of a connection.
 pub(super) async fn error_response(reply: Reply) -> Bytes {
     let (head, body) = reply.into_parts();
-    // A body made of a text never fails.
+    // A body that is a text never fails.
     let body = body.collect().await.map(Collected::to_bytes);
     let body = body.unwrap_or_default();
     let mut text = BytesMut::with_capacity(512 + body.len());
@@ -150,8 +150,8 @@ pub(super) async fn error_response(reply: Reply) -> Bytes {
     text.freeze()
 }
 
-/// Sends a response and closes the connection. With `linger`, first reads until the client closes its side, so that the response
-/// is not lost.
+/// Sends a response and closes the connection. With `linger`, first reads until the client closes its side, so that the client
+/// receives the response.
 pub(super) async fn close<IO: AsyncRead + AsyncWrite + Unpin>(
     io: IO,
     response: Bytes,
@@ -184,7 +184,7 @@ fn version() -> Answer {
     )
 }
 
-/// Returns the answer to a connection that lost its permit to a new connection.
+/// Returns the answer to an idle connection whose permit is needed for a new connection.
 fn crowded() -> Answer {
     Answer::new(
         StatusCode::SERVICE_UNAVAILABLE,

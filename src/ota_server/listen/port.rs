@@ -1,4 +1,4 @@
-//! TCP port. A port on a loopback address serves only loopback peers.
+//! TCP listener. On a loopback address, it serves only loopback peers.
 
 use std::io;
 use std::net::IpAddr;
@@ -9,9 +9,10 @@ use tracing::{debug, warn};
 
 use crate::serve::Listener;
 
-/// A TCP listener. On a loopback address, it closes connections from other peers before it reads from them.
-/// The kernel normally drops packets from other machines to 127.0.0.1, but delivers them if `route_localnet` is set on an
-/// interface. kube-proxy sets it (CVE-2020-8558).
+/// TCP listener. On a loopback address, it closes connections from other peers before it reads from them.
+///
+/// The kernel normally drops packets from other machines to 127.0.0.1. It delivers them if `route_localnet` is set on an interface,
+/// as kube-proxy does (CVE-2020-8558).
 #[derive(Debug)]
 pub(super) struct Port {
     listener: TcpListener,
@@ -19,7 +20,6 @@ pub(super) struct Port {
 }
 
 impl Port {
-    /// Wraps a listener.
     pub(super) fn on(listener: TcpListener) -> Self {
         Self {
             listener,
@@ -27,7 +27,7 @@ impl Port {
         }
     }
 
-    /// Logs a rejected peer: the first one as a warning, later ones at debug level.
+    /// Logs a rejected peer. The first one is a warning, and later ones are debug messages.
     fn refuse(&self, peer: IpAddr) {
         if self.warned.swap(true, Ordering::Relaxed) {
             debug!(%peer, "Closed a connection to the loopback port from another machine");
@@ -51,7 +51,7 @@ impl Listener for Port {
             match Self::peer(&stream) {
                 Some(peer) if may_connect(local, peer) => return Ok(stream),
                 Some(peer) => self.refuse(peer),
-                None => {} // the peer has disconnected in the meantime
+                None => {} // The peer has already disconnected.
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Unix socket at a path. Its mode and group decide which users of this machine may connect.
+//! Unix socket. The mode and group of its file determine which users of this machine may connect.
 
 use std::fmt;
 use std::fs;
@@ -15,11 +15,11 @@ use tokio::net::{UnixListener, UnixStream};
 
 use crate::serve::Listener;
 
-/// Maximum number of connections that wait to be accepted, equal to the standard library's.
+/// Maximum number of connections that wait to be accepted, the same as in the standard library.
 const BACKLOG: i32 = 128;
 /// Maximum length of a socket's path, in bytes (unix(7)).
 const LONGEST: usize = 107;
-/// Time limit for connecting to an existing socket to see if a process listens there. The kernel normally answers at once.
+/// Timeout for connecting to an existing socket, to find out if a process listens on it. The kernel normally answers immediately.
 const PROBE: Duration = Duration::from_secs(2);
 
 /// Path and permissions of a socket.
@@ -29,7 +29,7 @@ pub(in crate::ota_server) struct SocketConfig {
     pub(in crate::ota_server) path: PathBuf,
     /// Permission bits of the socket file.
     pub(in crate::ota_server) mode: u32,
-    /// Number of the group; `None`: the group of the process.
+    /// Number of the group; `None` for the group of the process.
     pub(in crate::ota_server) group: Option<u32>,
 }
 
@@ -43,29 +43,29 @@ impl fmt::Display for SocketConfig {
     }
 }
 
-/// A listening socket. Dropping it removes its file before the listener closes.
+/// Listening socket. When dropped, it removes its file and then closes the listener.
 #[derive(Debug)]
 pub(in crate::ota_server) struct Socket {
     _file: SocketFile,
     listener: UnixListener,
 }
 
-/// File of a socket that this process created. Dropping it removes the file, unless another process has replaced it.
+/// File of a socket that this process created. When dropped, it removes the file, unless another process has replaced it.
 #[derive(Debug)]
 struct SocketFile {
     path: PathBuf,
-    /// Device and inode, which identify the file. The inode is not reused while the socket is open.
+    /// Device and inode of the file. The inode is not reused while the socket is open.
     identity: (u64, u64),
 }
 
 impl Socket {
     /// Creates the socket. Mode and group are set before any process can connect.
     ///
-    /// An existing socket without a listener is replaced: a killed process left it behind.
+    /// Replaces an existing socket on which no process listens, because a killed process left it.
     ///
     /// # Errors
-    /// If another process listens on the path, or the path is not a socket. If the directory is missing or other users can write
-    /// to it. If the group cannot be set.
+    /// Fails if another process listens on the path, or the path is not a socket. Also fails if the directory is missing, other
+    /// users can write to it, or the group cannot be set.
     pub(in crate::ota_server) async fn open(config: &SocketConfig) -> Result<Self> {
         let path = &config.path;
         let opened = async {
@@ -98,7 +98,7 @@ impl Socket {
             })?;
         }
         fs::set_permissions(path, fs::Permissions::from_mode(*mode))?;
-        // Listen only now: until then, the kernel rejects all connections, so no process connects before the mode is set.
+        // Listen only now. Before that, the kernel rejects all connections, so no process connects before the mode is set.
         listen(&socket, BACKLOG)?;
         Ok(Self {
             _file: file,
@@ -152,7 +152,7 @@ fn check_directory(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Removes an existing socket if no process listens on it.
+/// Removes an existing socket on which no process listens.
 async fn make_room(path: &Path) -> Result<()> {
     let found = match fs::symlink_metadata(path) {
         Ok(found) => found,
@@ -256,7 +256,7 @@ mod tests {
         assert!(text.contains("another process listens there"), "{text}");
         assert!(StdStream::connect(&config.path).is_ok());
         drop(first);
-        // A process also counts as a listener if it is too busy to accept connections.
+        // A process counts as a listener even if it is too busy to accept connections.
         let _busy = StdListener::bind(&config.path).unwrap();
         let mut waiting = Vec::new();
         while let Ok(Ok(stream)) =

@@ -1,19 +1,18 @@
-//! Snapshots of the pods for answers in progress. They share the newest version of each pod with the cache. The memory for older
+//! Snapshots of the pods for answers in progress. They share the newest version of each pod with the cache. The memory of older
 //! versions is limited.
 //!
-//! A client can read arbitrarily slowly while the pods change. Without a limit, each slow client could keep old versions of all
-//! pods in memory.
+//! A client can read slowly while the pods change. Without a limit, each slow client could keep old versions of all pods in memory.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::ota_server::pod::NodePod;
 
-/// Maximum bytes of old pods kept for answers. Enough for a few changes of the largest pods, or hundreds of changes of typical
-/// pods.
+/// Maximum size in bytes of the outdated pods in all snapshots. It suffices for a few changes of the largest pods, or hundreds of
+/// changes of typical pods.
 const OLD_AT_MOST: usize = 4 << 20;
 
-/// Pods that remain to be sent in one answer. They are reclaimed from the oldest answers if outdated pods use too much memory.
+/// Pods that one answer still has to send. If outdated pods use too much memory, the pods of the oldest answers are reclaimed.
 #[derive(Debug)]
 pub(in crate::ota_server) struct LentPods(Arc<Mutex<Lent>>);
 
@@ -33,7 +32,7 @@ impl LentPods {
     /// Returns the next pod to send.
     ///
     /// # Errors
-    /// If the pods were reclaimed.
+    /// Fails if the pods were reclaimed.
     pub(in crate::ota_server) fn front(&self) -> Result<Option<NodePod>, TakenAway> {
         let lent = lock(&self.0);
         let pods = lent.pods.as_ref().ok_or(TakenAway)?;
@@ -48,7 +47,7 @@ impl LentPods {
     }
 }
 
-/// Error of an answer whose pods were reclaimed: its client read too slowly while the pods changed.
+/// Error of an answer whose pods were reclaimed, because they changed while the client read too slowly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::ota_server) struct TakenAway;
 

@@ -1,15 +1,14 @@
-//! A list that replaces the cached pods one by one while it arrives, so that old and new pods are not in memory together.
+//! List that replaces the cached pods one by one as it arrives, so that old and new pods are not in memory at the same time.
 
 use std::collections::BTreeMap;
 
 use super::PodCache;
 use crate::ota_server::pod::{NodePod, PodKey};
 
-/// A list in progress. If it fails, the cache keeps the newest received version of each pod.
+/// List in progress. If it fails, the cache keeps the newest received version of each pod.
 pub(in crate::ota_server) struct Relist<'a> {
     cache: &'a PodCache,
-    /// Pods listed so far. They are also in the cache, except during the first list, when clients must not see an incomplete
-    /// list.
+    /// Pods listed so far. They are in the cache too, except during the first list: clients must not see an incomplete list.
     listed: BTreeMap<PodKey, NodePod>,
 }
 
@@ -31,10 +30,8 @@ impl<'a> Relist<'a> {
     }
 
     /// Adds a pod to the cache, and removes the cached pods that the list has skipped.
-    /// The list is sorted, so a cached pod that the list has skipped was deleted. If the pod still exists, it is added again when
-    /// the list reaches it.
-    /// The list is sorted, so a cached pod that the list has skipped was deleted. If it was recreated meanwhile, the watch adds
-    /// it.
+    ///
+    /// The list is sorted, so a cached pod that the list has skipped was deleted. If it was created again, the watch adds it.
     fn pass(&self, pod: &NodePod) {
         let is_passed =
             |key: &PodKey| key.in_list().lt(pod.key().in_list()) && !self.listed.contains_key(key);
@@ -45,7 +42,7 @@ impl<'a> Relist<'a> {
         });
     }
 
-    /// Completes the list and removes all pods that it didn't contain.
+    /// Completes the list, and removes all cached pods that it does not have.
     pub(in crate::ota_server) fn finish(self) {
         self.cache.replace(self.listed.into_values());
     }

@@ -1,4 +1,4 @@
-//! Listeners and connections under malformed requests, slow requests and many connections.
+//! Tests of listeners and connections with malformed requests, slow requests and many connections.
 
 use std::net::SocketAddr;
 
@@ -10,10 +10,10 @@ use super::*;
 use crate::machine::BUSY;
 use crate::shutdown;
 
-/// Maximum duration of a valid request. It is shorter than the five seconds for which an idle connection is kept.
+/// Maximum duration of a valid request. An idle connection is kept longer, for five seconds.
 const HONEST: Duration = Duration::from_millis(200 * BUSY as u64);
 
-/// An agent that serves a TCP port, with its shutdown trigger.
+/// Agent that serves a TCP port, with its shutdown trigger.
 struct Door {
     address: SocketAddr,
     trigger: shutdown::Trigger,
@@ -46,7 +46,7 @@ async fn real() -> (World, Agent) {
     (world, agent)
 }
 
-/// Sends `bytes` and returns everything received.
+/// Sends `bytes`, and returns everything received.
 async fn talk(address: SocketAddr, bytes: &[u8]) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(bytes).await.unwrap();
@@ -136,7 +136,7 @@ async fn bad_requests_are_answered_with_a_sentence_and_without_the_api_server() 
             format!("POST {pod}/upgrade HTTP/1.1\r\nreferer: http://evil.example/\r\n{close}\r\n"),
             403,
         ),
-        // Requests that are rejected before their body is read, even if it was only announced.
+        // These requests are rejected before their body is read, even if the body was only announced.
         (
             format!(
                 "POST {pod}/upgrade HTTP/1.1\r\norigin: null\r\ncontent-length: 9\r\n{own}\r\n"

@@ -1,4 +1,4 @@
-//! Hostile text in pods must not appear unescaped in the agent's answers.
+//! Test that hostile text in pods is escaped in the agent's answers.
 
 use super::*;
 use crate::core::testing::{HOSTILE, assert_safe};

@@ -1,4 +1,4 @@
-//! The state on disk across restarts of an agent.
+//! Tests of the state on disk across restarts of an agent.
 
 use super::*;
 
@@ -15,7 +15,7 @@ async fn an_agent_that_starts_offline_serves_what_it_knew_and_says_how_old_that_
     pass(SECOND).await;
     let (head, _) = get(&agent, "/pods", &[]).await;
     let etag = header(&head, "etag").to_owned();
-    drop(agent); // like a kill: the state is not written again
+    drop(agent); // As if killed: the state is not written again.
     world.cluster.stop();
     pass(100 * SECOND).await;
     let agent = Agent::start(config.clone()).unwrap();

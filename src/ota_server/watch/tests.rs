@@ -15,13 +15,13 @@ const EMPTY: &str = r#"{"metadata":{"resourceVersion":"4"},"items":[]}"#;
 /// Response of the test server to one request.
 #[derive(Clone, Debug)]
 enum Says {
-    /// Status 200 with this text; then the response ends.
+    /// Status 200 with this text, then the end of the response.
     Text(String),
     /// Another status with this text.
     Status(u16, String),
     /// The connection is refused.
     Nothing,
-    /// The connection is accepted, but there is never a response.
+    /// The connection is accepted, but no response follows.
     Silence,
 }
 
@@ -99,8 +99,8 @@ async fn asked_in(
         .collect()
 }
 
-/// Expects at least five seconds between two requests, except before the second one. Expects about one attempt per minute, each
-/// with `requests` requests.
+/// Asserts that at least five seconds lie between two requests, except before the second one. Also asserts about one attempt per
+/// minute, each with `requests` requests.
 #[track_caller]
 fn is_patient(asked: &[(f64, String)], minutes: u64, requests: usize) {
     for (number, pair) in asked.windows(2).enumerate() {
@@ -174,7 +174,7 @@ async fn a_server_that_never_answers_is_asked_once_a_minute() {
     is_patient(&asked.await, 60, 1);
 }
 
-/// The server behaves like a tunnel without its other end, or a load balancer without a backend.
+/// The server behaves like a tunnel whose other end is down, or a load balancer without a backend.
 #[tokio::test(start_paused = true)]
 async fn a_proxy_that_accepts_and_closes_is_asked_once_a_minute() {
     let asked = asked_in(
@@ -188,7 +188,7 @@ async fn a_proxy_that_accepts_and_closes_is_asked_once_a_minute() {
     is_patient(&asked, 60, 1);
 }
 
-/// The list always returns a version that is too old for the watch.
+/// Each list returns a version that is too old for the watch.
 #[tokio::test(start_paused = true)]
 async fn a_watch_that_is_always_gone_costs_a_list_and_a_watch_a_minute() {
     let asked = asked_in(60, |uri, _| {
@@ -212,7 +212,8 @@ async fn a_watch_that_is_always_gone_costs_a_list_and_a_watch_a_minute() {
     is_patient(&asked, 60, 1);
 }
 
-/// A list follows after five seconds. Losing the events is not a failure, and the agents of a fleet are already spread over time.
+/// A list follows after five seconds without a backoff: missed events are no failure, and the agents of a fleet are already spread
+/// over time.
 #[tokio::test(start_paused = true)]
 async fn a_watch_that_cannot_be_resumed_is_followed_by_a_list_after_five_seconds() {
     let (client, asked) = server(|uri, number| match (is_watch(uri), number) {
@@ -284,7 +285,7 @@ async fn a_server_that_asks_for_fewer_requests_is_left_alone_for_as_long_as_it_s
     );
 }
 
-/// The pages after a page that was cut off are smaller.
+/// After a page was cut off, the next pages are smaller.
 #[tokio::test(start_paused = true)]
 async fn a_list_that_breaks_off_on_the_way_is_asked_for_in_smaller_pages() {
     let broken =

@@ -1,10 +1,9 @@
-//! Schedule of all lists and watches. It decides when the agent may send the next request to the API server.
+//! Schedule of all lists and watches. It determines when the agent may send the next request to the API server.
 //!
-//! Ten thousand agents can lose their API server in the same second, and all of them retry when it returns. Two rules limit their
-//! requests:
+//! Ten thousand agents can lose their API server in the same second, and retry when it returns. Two rules limit their requests:
 //!
 //! - An agent waits at least five seconds between two requests. Only its second request, the watch after the first list, follows
-//!   at once.
+//!   immediately.
 //! - After an outage, the first requests are spread over a minute. The first retry of each node comes at a different time within
 //!   that minute, and further retries follow a minute apart. So whenever the API server returns, retries arrive evenly over the
 //!   next minute.
@@ -16,15 +15,15 @@ use tokio::time::{Instant, sleep_until};
 
 use super::super::cloud::{Cloud, SPACING};
 
-/// Time over which a fleet's requests are spread after an outage. It is also the longest time between two attempts.
+/// Time over which a fleet's requests are spread after an outage. It is also the maximum time between two attempts.
 pub(super) const SPREAD: Duration = Duration::from_secs(60);
 /// Time over which the first requests are spread if the agent has saved pods on disk.
 ///
-/// A power cut starts all agents at once. Most of them have saved pods, serve them, and can wait some seconds. An agent without
-/// saved pods lists at once, because the node owner would see no pods. Such agents don't start together: a new DaemonSet starts
-/// its pods gradually.
+/// A power cut starts all agents at the same time. Most of them have saved pods, which they serve, so they can wait some seconds.
+/// An agent without saved pods lists immediately, because the node owner would see no pods. Such agents don't start together: a new
+/// DaemonSet starts its pods gradually.
 const START: Duration = Duration::from_secs(10);
-/// Maximum pause that is honored if the API server asks for one.
+/// Maximum pause that the agent makes if the API server asks for one.
 const ASKED_AT_MOST: Duration = Duration::from_secs(300);
 
 /// Schedule of the requests of one agent.
@@ -38,18 +37,18 @@ pub(super) struct Turns {
     last: Option<Instant>,
     /// Planned time of the next request. It is sent earlier if the API server answers a node owner's call.
     due: Instant,
-    /// Earliest time of the next request that the API server allows.
+    /// Earliest time at which the API server allows the next request.
     asked: Instant,
     /// Number of failures since a watch last worked.
     failures: u32,
-    /// True if the last request was a watch that worked, however it ended.
+    /// True if the last request was a watch that worked, even if it failed later.
     lasted: bool,
-    /// True until the first list has failed or the watch after it was sent.
+    /// True until the first list has failed, or the watch after it was sent.
     first: bool,
 }
 
 impl Turns {
-    /// Creates the schedule of a node. `known`: the node's pods are known from disk.
+    /// Creates the schedule of a node. `known` is true if the node's pods were loaded from disk.
     pub(super) fn new(node: &str, cloud: Cloud, known: bool) -> Self {
         let now = Instant::now();
         let wait = if known {
@@ -74,8 +73,8 @@ impl Turns {
     pub(super) async fn next(&mut self) {
         tokio::select! {
             () = sleep_until(self.due) => {}
-            // A node owner's call was answered, so the API server has returned. Such calls are few and not synchronized: no
-            // spreading is needed.
+            // A node owner's call was answered, so the API server has returned. Such calls are few and come at different times, so
+            // they need not be spread.
             () = self.cloud.returned() => {}
         }
         sleep_until(self.earliest()).await;
@@ -92,14 +91,14 @@ impl Turns {
         }
     }
 
-    /// Notes that the watch has worked for a while. Returns true if there were failures before.
+    /// Records that the watch has worked for a while. Returns true if there were failures before.
     pub(super) fn note_lasting(&mut self) -> bool {
         self.lasted = true;
         std::mem::take(&mut self.failures) > 0
     }
 
-    /// Notes that the last request failed, and the pause that the API server asked for. The end of a watch that has worked is not
-    /// a failure: it is resumed without a backoff.
+    /// Records that the last request failed, and the pause that the API server asked for. If the request was a watch that has
+    /// worked, this is not a failure: the watch is resumed without a backoff.
     pub(super) fn note_failure(&mut self, asked: Duration) {
         let now = Instant::now();
         self.first = false;
@@ -119,7 +118,7 @@ impl Turns {
     }
 }
 
-/// Returns the time between two attempts, after `failures` earlier failures.
+/// Returns the time until the next attempt, after `failures` earlier failures.
 fn pause(node: &str, number: u64, failures: u32) -> Duration {
     match failures {
         0 => SPACING + part(SPREAD - SPACING, node, number),
@@ -127,7 +126,7 @@ fn pause(node: &str, number: u64, failures: u32) -> Duration {
     }
 }
 
-/// Returns a part of `whole`. It depends on node and number, and is the same in every run.
+/// Returns a part of `whole` that depends only on `node` and `number`, so that it is the same in every run.
 fn part(whole: Duration, node: &str, number: u64) -> Duration {
     let mut hasher = DefaultHasher::new();
     (node, number).hash(&mut hasher);
@@ -144,7 +143,7 @@ mod tests {
         (0..NODES).map(|number| format!("edge-{number}"))
     }
 
-    /// Returns the largest share of requests within one second, and the number of seconds from the first to the last request.
+    /// Returns the highest share of requests in one second, and the number of seconds from the first request to the last one.
     fn spread(moments: &[Duration]) -> (f64, u64) {
         let mut seconds: Vec<u64> = moments.iter().map(Duration::as_secs).collect();
         seconds.sort_unstable();
@@ -242,7 +241,7 @@ mod tests {
         turns.next().await;
         turns.note_failure(Duration::ZERO);
         turns.next().await;
-        turns.note_failure(Duration::ZERO); // the next attempt is a minute later
+        turns.note_failure(Duration::ZERO); // The next attempt is a minute later.
         cloud.lost();
         let found = async {
             tokio::time::sleep(Duration::from_secs(1)).await;

@@ -53,7 +53,7 @@ fn migrated(set: &Value) -> Translation {
     to_advanced(set, read_native(set).as_ref())
 }
 
-/// Clears values that differ between the two kinds although the settings are the same.
+/// Clears values that differ between the kinds although the settings have the same meaning.
 fn plain(strategy: Strategy) -> Strategy {
     Strategy {
         order: NodeOrder::Ascending,
@@ -79,8 +79,8 @@ fn what_an_annotation_says_a_field_says_and_back_again() {
         let now = read_advanced(&made.object);
         let is_quiet = annotations["apps.openyurt.io/image-predownload-parallelism"].is_null();
         let asked = match now.image_predownload_parallelism {
-            // Ignore an added `image-predownload-parallelism`: the default of a native DaemonSet has to be explicit on an
-            // Advanced one.
+            // Accept an added `image-predownload-parallelism`: the default of a native DaemonSet has to be explicit on an Advanced
+            // one.
             output if is_quiet => Strategy {
                 image_predownload_parallelism: output,
                 ..asked

@@ -92,7 +92,7 @@ fn a_canary_without_nodes_is_named_with_the_wave_to_write() {
         made.object["metadata"]["annotations"],
         json!({ "team": "edge" })
     );
-    // The approval is for the nodes after the canary.
+    // The approval is for the wave after the canary.
     let waves = r#"[{"name":"canary","selector":"yurt-ds-canary=true"},{"approve":"manual","name":"field","selector":{}}]"#;
     assert!(made.lost[0].ends_with(waves), "{:?}", made.lost);
 }

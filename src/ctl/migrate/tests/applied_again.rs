@@ -1,4 +1,4 @@
-//! Tests in which the old manifest is applied again during a migration, as GitOps tools do.
+//! Tests in which a tool applies the old manifest again during a migration, as GitOps tools do.
 
 use std::sync::Mutex;
 
@@ -42,7 +42,7 @@ impl Migrating {
                 "create" => seen.1 += 1,
                 _ => {}
             }
-            // The first deletion is a dry run, and so are all creations before the second deletion. Only later requests are real.
+            // The first deletion is a dry run, as are all creations before the second deletion. Only later requests are real.
             let is_it = match moment {
                 Moment::Deleted => request.verb == "get" && is_old && seen.0 > 1,
                 Moment::Created => request.verb == "create" && seen.0 > 1,

@@ -60,7 +60,6 @@ impl Migrating {
     }
 }
 
-/// Returns a template with these labels.
 fn template(labels: Value) -> Value {
     let spec = json!({ "containers": [{ "name": "c", "image": "agent:7" }] });
     if labels.is_null() {

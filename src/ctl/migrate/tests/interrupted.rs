@@ -11,7 +11,7 @@ use super::*;
 use crate::core::names::{IN_PLACE_STATE, KRUISE_GROUP};
 use crate::ctl::error::CliError;
 
-/// Requests of `ctl` that fail: verb, resource, and the number of the first request that fails.
+/// Failing requests of `ctl`: verb, resource, and the number of the first request that fails.
 #[derive(Clone, Copy)]
 struct From(&'static str, &'static str, usize);
 
@@ -76,7 +76,7 @@ fn contains(text: &str, all: &[&str]) {
 
 /// The real deletion of the old DaemonSet, after one dry run.
 const DELETION: From = From("delete", "daemonsets", 2);
-/// The dry run with an older revision's template, after the dry run with the present template.
+/// The dry run with the template of an older revision, after the dry run with the current template.
 const SECOND_DRY_RUN: From = From("create", "daemonsets", 2);
 /// The real creation of the new DaemonSet, after two dry runs.
 const CREATION: From = From("create", "daemonsets", 3);
@@ -133,7 +133,7 @@ async fn a_revision_that_kubernetes_makes_itself_ends_the_migration_and_keeps_th
     let error = cluster.fails("migrate web --to native").await;
     assert_eq!(error.code, Code::Failed, "{error}");
     drop(guard);
-    // Change the revisions in the journal so that they differ from Kubernetes' form.
+    // Change the revisions in the journal so that they are not in Kubernetes' form.
     let mut journal = cluster.journal().await.unwrap();
     let data = journal.data.as_mut().unwrap();
     for item in data.0["items"].as_array_mut().unwrap() {
@@ -264,8 +264,8 @@ async fn what_was_made_and_not_looked_at_is_finished_by_the_same_command() {
             From("patch", "daemonsets", 1),
             ", paused until the migration is finished.",
         ),
-        // The first three deletions are a dry run, the journal of an earlier attempt, and the rewritten revision. The fourth one
-        // is the finished journal.
+        // The first three deletions are: a dry run, the journal of an earlier attempt, and the rewritten revision. The fourth one
+        // is the journal of the finished migration.
         (
             From("delete", "controllerrevisions", 4),
             "is now a native DaemonSet (apps/v1).",

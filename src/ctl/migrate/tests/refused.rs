@@ -1,5 +1,5 @@
-//! Tests of refused migrations: the new DaemonSet would not adopt the pods as they are, or an object in the way belongs to
-//! another owner.
+//! Tests of refused migrations. The new DaemonSet would not adopt the pods in their present state, or an object that the migration
+//! would create already exists and belongs to another owner.
 
 use k8s_openapi::api::apps::v1::DaemonSet;
 use kube::api::{DeleteParams, PostParams};

@@ -77,7 +77,7 @@ async fn a_surge_that_is_under_way_is_refused_with_its_pods() {
 async fn pods_of_a_surge_that_were_left_are_adopted_and_the_surge_ends() {
     let (cluster, _controller) = Migrating::surging().await;
     let world = &cluster.world;
-    // Migrate by hand, without the check of `ctl migrate` that refuses surge pods.
+    // Migrate without `ctl migrate`, which refuses while there are surge pods.
     let mut set = cluster.native().await;
     set["apiVersion"] = json!("apps.kruise.io/v1beta1");
     set["kind"] = json!("DaemonSet");

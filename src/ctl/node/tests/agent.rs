@@ -74,7 +74,7 @@ impl World {
         world
     }
 
-    /// Starts a world in which a newer version is available for the pods.
+    /// Starts a world in which a newer revision is available for the pods.
     async fn outdated() -> Self {
         let world = Self::start().await;
         world.set_image("web:2").await;

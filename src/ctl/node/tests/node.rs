@@ -23,13 +23,12 @@ use crate::clock::Clock;
 use crate::ctl::node::{Connector, NodeClient, Stream, perform_on_node};
 use crate::ctl::{CliError, Code, Screen};
 
-/// A node with a scripted server.
+/// Node with a scripted server.
 #[derive(Clone)]
 pub(super) struct Node(Arc<Mutex<State>>);
 
-/// Data of the server, and how it responds.
+/// Data of the server, and its responses.
 pub(super) struct State {
-    /// Pods on the node.
     pub(super) pods: Vec<Value>,
     /// Age of the data in seconds, as the server reports it.
     pub(super) age: Option<u64>,
@@ -45,13 +44,12 @@ pub(super) struct State {
     pub(super) requests: Vec<String>,
     /// Number of requests whose response was 304 (Not Modified).
     pub(super) unchanged: usize,
-    /// Effect of a POST on the node.
+    /// Change of the node after a POST.
     pub(super) then: Option<fn(&Node)>,
     version: u64,
 }
 
 impl Node {
-    /// Creates a node with the given pods.
     pub(super) fn with(pods: impl IntoIterator<Item = Value>) -> Self {
         Self(Arc::new(Mutex::new(State {
             pods: pods.into_iter().collect(),
@@ -67,14 +65,14 @@ impl Node {
         })))
     }
 
-    /// Returns the state for a change. The next response gets a new entity tag.
+    /// Returns the state for a change. The next response has a new entity tag.
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
         let mut state = self.0.lock().unwrap();
         state.version += 1;
         state
     }
 
-    /// Returns the state for reading; the entity tag stays the same.
+    /// Returns the state for reading. The entity tag does not change.
     pub(super) fn seen(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap()
     }
@@ -160,19 +158,19 @@ impl Node {
         run(self.connector(), line, false).await
     }
 
-    /// Runs a command as on a terminal, where lines can be redrawn.
+    /// Runs a command with a live screen, as on a terminal.
     pub(super) async fn run_live(&self, line: &str) -> (String, Result<Code, CliError>) {
         run(self.connector(), line, true).await
     }
 
-    /// Returns the output of a command that has to succeed.
+    /// Runs a command that has to succeed, and returns its output.
     pub(super) async fn text(&self, line: &str) -> String {
         let (text, ended) = self.run(line).await;
         assert_eq!(ended, Ok(Code::Complete), "{line}: {text}");
         text
     }
 
-    /// Returns the error of a command that has to fail and to print nothing.
+    /// Runs a command that has to fail without output, and returns its error.
     pub(super) async fn error(&self, line: &str) -> CliError {
         let (text, ended) = self.run(line).await;
         assert_eq!(text, "", "nothing is printed before a failure");
@@ -180,7 +178,8 @@ impl Node {
     }
 }
 
-/// Returns a connector that sends these bytes as the response to any request. Then the connection ends, or stays open silently.
+/// Returns a connector that responds to any request with these bytes. With `and_silence`, the connection then stays open; otherwise
+/// it ends.
 pub(super) fn bytes(answer: impl Into<Vec<u8>>, and_silence: bool) -> Connector {
     let answer = answer.into();
     Arc::new(move || {
@@ -258,7 +257,6 @@ pub(super) fn outdated(name: &str) -> Value {
     )
 }
 
-/// Sets a condition of the pod.
 pub(super) fn condition(
     mut pod: Value,
     kind: &str,
@@ -274,19 +272,17 @@ pub(super) fn condition(
     pod
 }
 
-/// Moves the pod to another namespace.
 pub(super) fn of_namespace(mut pod: Value, namespace: &str) -> Value {
     pod["metadata"]["namespace"] = json!(namespace);
     pod
 }
 
-/// Marks the pod as being deleted.
 pub(super) fn deleting(mut pod: Value) -> Value {
     pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:59:00Z");
     pod
 }
 
-/// Sets the revision of the pod.
+/// Sets the revision of the pod, and reports it as up to date.
 pub(super) fn revision(mut pod: Value, hash: &str) -> Value {
     pod["metadata"]["labels"]["controller-revision-hash"] = json!(hash);
     condition(

@@ -1,5 +1,4 @@
-//! Tests with other programs that listen on the port of a node's server: each has to lead to an error message, and none to a
-//! panic.
+//! Tests with other programs on the port of a node's server. Each of them has to cause an error message, and none a panic.
 
 use serde_json::json;
 

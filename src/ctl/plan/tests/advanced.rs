@@ -1,4 +1,4 @@
-//! Tests of plans for Advanced DaemonSets. A native DaemonSet of the same name exists on the same nodes.
+//! Tests of plans for Advanced DaemonSets, with a native DaemonSet of the same name on the same nodes.
 
 use kube::Api;
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
@@ -52,7 +52,7 @@ fn sets(world: &CtlWorld) -> Api<DynamicObject> {
     )
 }
 
-/// Runs the controller until it has nothing left to do, then stops it.
+/// Runs the controller until it is idle, then stops it.
 async fn handle(world: &CtlWorld) {
     let clock = world.context.clock.clone();
     let client = world.cluster.client(&Role::Controller.user_agent());
@@ -141,8 +141,8 @@ async fn a_rollout_under_way_is_planned_to_its_end_and_back() {
     assert!(nothing.contains("Partition 4: n1, n2, n3, n4"), "{nothing}");
 }
 
-/// Found on a real cluster: in the plan of a rollback, nodes lost while another revision was current were counted as failures of
-/// the restored revision.
+/// Found on a real cluster: the plan of a rollback counted nodes as failures of the restored revision although they were lost while
+/// another revision was current.
 #[tokio::test(start_paused = true)]
 async fn what_was_lost_under_another_revision_is_not_charged_to_the_one_that_comes_again() {
     let world = with_nodes(3, json!({})).await;
@@ -358,7 +358,7 @@ async fn what_the_api_server_would_refuse_is_refused_in_its_words() {
     );
 }
 
-/// Checks templates that the embedded API server would reject: one with another version of the CRD may accept them.
+/// Uses templates that the embedded API server rejects, but that another version of the CRD may accept.
 #[tokio::test(start_paused = true)]
 async fn what_has_no_pods_is_refused_with_the_reason() {
     let world = with_nodes(1, json!({})).await;

@@ -1,4 +1,4 @@
-//! Checks 3 to 9, in order. Each test pod also fails all later checks, so the answer proves which check came first.
+//! Tests of checks 3 to 9, in order. Each pod also fails all later checks, so the answer shows which check comes first.
 
 use serde_json::{Value, json};
 
@@ -58,7 +58,7 @@ fn refused(verb: ActionVerb, pod: &NodePod, status: u16, reason: Reason, text: &
     );
 }
 
-/// Expects that upgrade and imagepull both reject the pod with `detail` in their texts.
+/// Expects that both `upgrade` and `imagepull` reject the pod with a text that has `detail`.
 #[track_caller]
 fn refused_by_both(pod: &NodePod, reason: Reason, detail: &str) {
     let text = format!(
@@ -149,7 +149,7 @@ fn row_6_images_that_were_asked_for() {
     );
     case("False", "", NEW, Some((Reason::ImageNotReady, ""))); // OpenYurt may write no reason
     case("Unknown", "", NEW, Some((Reason::ImageNotReady, "")));
-    // A pull for another revision never rejects the upgrade, whatever its state.
+    // A pull of another revision never prevents the upgrade, whatever its state.
     for status in ["True", "False"] {
         case(status, "WaitPullImage", OLD, None);
         case(status, "PullImageFail", OLD, None);

@@ -1,7 +1,7 @@
 //! Folder from which the kubelet creates static pods.
 //!
-//! When a file changes, the kubelet reads every file whose name doesn't start with a dot. So files are written under a hidden
-//! name and then renamed. The kubelet never sees an incomplete manifest, nor two manifests of one pod.
+//! When a file changes, the kubelet reads every file whose name doesn't start with a dot. So files are written under a hidden name
+//! and then renamed. The kubelet never sees an incomplete manifest, or two manifests of one pod.
 //!
 //! ```text
 //! nginx.yaml             the manifest
@@ -19,41 +19,39 @@ use serde::{Deserialize, Serialize};
 
 use super::manifest::Manifest;
 
-/// Maximum number of files in the folder. A node has a few dozen static pods at most.
+/// Maximum number of files in the folder. A node has at most a few dozen static pods.
 const FILES: usize = 512;
-/// Maximum size of a manifest: the size limit of a ConfigMap.
+/// Maximum size of a manifest in bytes, the same as for a ConfigMap.
 const LONGEST: u64 = 1 << 20;
-/// Maximum size of a `.pending` note. It contains a manifest as a JSON string, which takes up to six bytes per byte.
+/// Maximum size of a `.pending` note in bytes. It has a manifest as a JSON string, in which a byte may need six bytes.
 const LONGEST_NOTE: u64 = 8 * LONGEST;
-/// Permission bits of a new manifest. Other users cannot read it, because it may contain secrets.
+/// Permission bits of a new manifest. Other users must not read it, because it may have secrets.
 const MODE: u32 = 0o600;
 const BACKUP: &str = ".backup";
 const PENDING: &str = ".pending";
 
-/// The folder. Callers hold the lock in `guard`, which allows one change at a time.
+/// Folder of manifests. Callers hold the lock in `guard`, so only one change is made at a time.
 #[derive(Clone, Debug)]
 pub(super) struct ManifestFolder {
     /// Path of the folder with the manifests.
     pub(super) path: PathBuf,
 }
 
-/// The pod that a replaced manifest should result in.
+/// Pod that the kubelet should create from a replaced manifest.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Pending {
-    /// Namespace of the pod.
     pub(super) namespace: String,
     /// Name of the mirror pod.
     pub(super) pod: String,
-    /// UIDs of the mirror pod before the change, as read from the API server and as cached. A pod with another UID is the new
-    /// one.
+    /// UIDs of the mirror pod before the change, from the API server and from the cache. A pod with another UID is the new one.
     pub(super) old: Vec<String>,
-    /// Deadline for the new pod to become Ready.
+    /// Time until which the new pod has to become Ready.
     pub(super) until: String,
     /// File name of the replaced manifest.
     pub(super) file: String,
-    /// True if the pod had no manifest before, so that a failure removes the file.
+    /// True if the pod had no manifest before. After a failure, the agent then removes the file.
     pub(super) is_new: bool,
-    /// Content that the agent wrote. If the file later has other content, the agent leaves it alone.
+    /// Content that the agent wrote. If the file has other content later, the agent does not restore the backup.
     pub(super) written: String,
 }
 
@@ -67,7 +65,7 @@ pub(super) enum FolderOutcome {
 }
 
 impl ManifestFolder {
-    /// Writes `manifest`. `pending` describes the pod that should result from it.
+    /// Replaces the manifest of a pod. `pending` describes the expected pod.
     pub(super) fn replace(&self, manifest: &Manifest, pending: Pending) -> Result<FolderOutcome> {
         let present = self.find(manifest)?;
         if let Some((_, text)) = &present
@@ -80,7 +78,7 @@ impl ManifestFolder {
             None => self.unused(&format!("{}.yaml", manifest.name))?,
         };
         let earlier = self.read_pending(&file);
-        // If the pod of the present manifest is not Ready yet, the backup still contains the last manifest that worked: keep it.
+        // If the pod of the present manifest is not Ready yet, keep the backup, which is the last manifest that worked.
         let text = present.map(|(_, text)| text);
         let unproven = earlier.filter(|earlier| Some(&earlier.written) == text.as_ref());
         if let (Some(text), None) = (&text, &unproven) {
@@ -105,7 +103,7 @@ impl ManifestFolder {
         Ok(FolderOutcome::Written(file))
     }
 
-    /// Returns all expected pods that are not Ready yet.
+    /// Returns the notes of all expected pods that are not Ready yet.
     pub(super) fn pending(&self) -> Result<Vec<Pending>> {
         let mut found = Vec::new();
         let entries = match fs::read_dir(&self.path) {
@@ -122,7 +120,7 @@ impl ManifestFolder {
         Ok(found)
     }
 
-    /// Removes the note of an expected pod after the pod became Ready.
+    /// Removes the note of a pod that has become Ready.
     pub(super) fn settle(&self, pending: &Pending) -> Result<()> {
         if self.read_pending(&pending.file).as_ref() == Some(pending) {
             self.remove(&hidden(&pending.file, PENDING))?;
@@ -130,7 +128,7 @@ impl ManifestFolder {
         Ok(())
     }
 
-    /// Restores the previous manifest of an expected pod. Returns false if the manifest was changed since it was replaced.
+    /// Restores the previous manifest of a pod. Returns false if the manifest has changed since the agent replaced it.
     pub(super) fn restore(&self, pending: &Pending) -> Result<bool> {
         if self.read_pending(&pending.file).as_ref() != Some(pending) {
             return Ok(false);
@@ -148,7 +146,7 @@ impl ManifestFolder {
         Ok(is_ours)
     }
 
-    /// Returns name and content of the file that contains the present manifest of the pod.
+    /// Returns name and content of the file with the present manifest of the pod.
     fn find(&self, manifest: &Manifest) -> Result<Option<(String, String)>> {
         let what = || {
             format!(
@@ -162,12 +160,12 @@ impl ManifestFolder {
                 bail!("{} contains more than {FILES} files", self.path.display());
             }
             let Ok(file) = entry.with_context(what)?.file_name().into_string() else {
-                continue; // the file would be written under this name, so a name that is not UTF-8 is not used
+                continue; // The file would be written under this name, so skip a name that is not UTF-8.
             };
             if file.starts_with('.') {
                 continue;
             }
-            // Skip what cannot be a pod's manifest: directories, files that are too large, and files that are not text.
+            // Skip everything that cannot be a pod's manifest: directories, files that are too large, and files that are not text.
             let Some(text) = self
                 .read(&file)
                 .ok()
@@ -218,7 +216,7 @@ impl ManifestFolder {
 
     fn read_at_most(&self, file: &str, most: u64) -> io::Result<String> {
         let path = self.path.join(file);
-        let meta = fs::metadata(&path)?; // check the type before opening, because opening a pipe would block
+        let meta = fs::metadata(&path)?; // Check the type first: opening a pipe would block.
         if !meta.is_file() || meta.len() > most {
             return Err(io::ErrorKind::InvalidData.into());
         }
@@ -269,11 +267,11 @@ fn hidden(file: &str, ending: &str) -> String {
 fn write_whole(path: &Path, text: &str, mode: u32) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {} // removed, or not found: a killed agent may have left the file behind
+        _ => {} // Removed, or not found. A killed agent may have left it.
     }
     let mut options = OpenOptions::new();
     let mut file = options.write(true).create_new(true).mode(mode).open(path)?;
-    file.set_permissions(fs::Permissions::from_mode(mode))?; // set the mode again, because the umask limits the mode at creation
+    file.set_permissions(fs::Permissions::from_mode(mode))?; // Set the mode again: the umask limits it at creation.
     file.write_all(text.as_bytes())?;
     file.sync_all()
 }

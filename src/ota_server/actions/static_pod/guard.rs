@@ -1,7 +1,7 @@
 //! Restores the previous manifest of a static pod if the new pod doesn't become Ready in time.
 //!
-//! The expected pods are stored in the folder, so they survive a restart of the agent. While the watch is not live, the agent
-//! cannot see if a pod is Ready, so it restores nothing.
+//! The expected pods are stored in the folder, so they survive a restart of the agent. Without a live watch, the agent cannot know
+//! if a pod is Ready, so it restores nothing.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,11 +22,11 @@ use crate::ota_server::pod_cache::PodCache;
 pub(super) const PATIENCE: SignedDuration = SignedDuration::from_mins(5);
 /// Interval between checks while at least one pod is expected.
 const LOOK: Duration = Duration::from_secs(5);
-/// Time for which the watch must be live before a pod counts as not Ready. After an outage, the kubelet needs time to report that
-/// the pod is Ready.
+/// Time for which the watch has to be live before a pod counts as not Ready. After an outage, the kubelet needs this time to report
+/// the pod as Ready.
 const SETTLE: Duration = Duration::from_secs(30);
 
-/// Folder of manifests with a lock. Cheap to clone; all clones share the lock.
+/// Folder of manifests with a lock. Cheap to clone: all clones share the lock.
 #[derive(Clone, Debug)]
 pub(in crate::ota_server::actions) struct GuardedManifest {
     folder: ManifestFolder,
@@ -34,7 +34,7 @@ pub(in crate::ota_server::actions) struct GuardedManifest {
     awaited: Arc<Notify>,
 }
 
-/// A replaced pod and its deadline.
+/// Expected pod and its deadline.
 #[derive(Debug)]
 struct AwaitedReturn {
     pending: Pending,
@@ -42,7 +42,7 @@ struct AwaitedReturn {
 }
 
 impl GuardedManifest {
-    /// Creates a guard of a folder. The folder may be missing.
+    /// Creates the guard of a folder, which may be missing.
     pub(in crate::ota_server::actions) fn new(path: PathBuf) -> Self {
         Self {
             folder: ManifestFolder { path },
@@ -51,12 +51,12 @@ impl GuardedManifest {
         }
     }
 
-    /// Wakes the guard after an expected pod was noted.
+    /// Wakes the guard after a new note was written.
     pub(super) fn wake(&self) {
         self.awaited.notify_one();
     }
 
-    /// Runs `work` on the folder in a blocking thread. `work` is always completed once started, even if the caller is dropped.
+    /// Runs `work` on the folder in a blocking thread. Once started, `work` is always completed, even if the caller is dropped.
     pub(super) async fn with_folder<T: Send + 'static>(
         &self,
         work: impl FnOnce(&ManifestFolder) -> Result<T> + Send + 'static,
@@ -70,7 +70,7 @@ impl GuardedManifest {
         work.await.context("work on the manifests")?
     }
 
-    /// Watches replaced static pods until dropped, including pods that an earlier run of the agent replaced.
+    /// Watches the expected pods until dropped, including pods of an earlier run of the agent.
     pub(in crate::ota_server::actions) async fn watch(&self, pod_cache: &PodCache, clock: &Clock) {
         let mut awaited: Vec<AwaitedReturn> = Vec::new();
         let mut live_since = None;
@@ -134,7 +134,7 @@ impl GuardedManifest {
     }
 }
 
-/// Updates `awaited` from the notes in the folder. Pods that are already in `awaited` keep their deadline.
+/// Updates `awaited` from the notes in the folder. Pods in `awaited` keep their deadline.
 fn follow(awaited: &mut Vec<AwaitedReturn>, found: Vec<Pending>, now: Timestamp) {
     awaited.retain(|one| found.contains(&one.pending));
     for pending in found {
@@ -154,7 +154,8 @@ fn is_ready(pod_cache: &PodCache, pending: &Pending) -> bool {
     })
 }
 
-/// Returns the remaining time, limited in both directions: a clock jump must neither end the wait at once nor prolong it.
+/// Returns the remaining time, at least [`SETTLE`] and at most [`PATIENCE`]. A clock jump must not end the wait immediately or
+/// prolong it.
 fn left(pending: &Pending, now: Timestamp) -> Duration {
     let until = pending.until.parse().unwrap_or(now);
     let left = Duration::try_from(until.duration_since(now)).unwrap_or(Duration::ZERO);

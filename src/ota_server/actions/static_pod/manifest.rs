@@ -1,13 +1,11 @@
-//! Manifest of a static pod: chosen from a ConfigMap and checked to belong to the pod.
+//! Manifest of a static pod. It is chosen from a ConfigMap, and has to describe the pod.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// Manifest of one static pod.
 #[derive(Clone, Debug)]
 pub(super) struct Manifest {
-    /// Namespace of the pod.
     pub(super) namespace: String,
     /// Name of the pod, without the name of the node.
     pub(super) name: String,
@@ -17,10 +15,10 @@ pub(super) struct Manifest {
 }
 
 impl Manifest {
-    /// Chooses the manifest of a pod from the entries of a ConfigMap: the entry named like the pod, or else the only entry.
+    /// Chooses the manifest of a pod from the entries of a ConfigMap: the entry with the name of the pod, or the only entry.
     ///
     /// # Errors
-    /// A sentence that says what is missing, ambiguous or wrong.
+    /// Returns a sentence that says what is missing, ambiguous or wrong.
     pub(super) fn choose(
         data: &BTreeMap<String, String>,
         namespace: &str,
@@ -58,7 +56,7 @@ impl Manifest {
         parse(text).is_some_and(|value| names(&value, &self.namespace, &self.name))
     }
 
-    /// Returns true if `text` describes the same object, in any formatting.
+    /// Returns true if `text` describes the same object, even in another format.
     pub(super) fn says_the_same_as(&self, text: &str) -> bool {
         self.text == text || parse(text).is_some_and(|value| value == self.value)
     }
@@ -73,13 +71,13 @@ fn stem(key: &str) -> &str {
         .unwrap_or(key)
 }
 
-/// Parses YAML, which includes JSON.
+/// Parses YAML or JSON; `None` if the text is neither.
 fn parse(text: &str) -> Option<Value> {
     serde_saphyr::from_str(text).ok()
 }
 
-/// Returns true if `value` is the static pod with this namespace and name. The kubelet uses `default` if the manifest has no
-/// namespace.
+/// Returns true if `value` is a static pod with this namespace and name. Without a namespace in the manifest, the kubelet uses
+/// `default`.
 fn names(value: &Value, namespace: &str, name: &str) -> bool {
     let meta = &value["metadata"];
     let placed = match &meta["namespace"] {

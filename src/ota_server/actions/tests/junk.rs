@@ -1,4 +1,4 @@
-//! Requests that don't name an outdated pod of this node: they are rejected from the cache, and the number of look-ups is
+//! Tests of requests that don't name an outdated pod of this node. They are rejected from the cache, and the number of look-ups is
 //! limited.
 
 use super::*;
@@ -69,7 +69,7 @@ async fn pods_without_a_supported_owner_are_rejected_at_once() {
     let owner = json!({
         "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "r1", "controller": true,
     });
-    // Stop the garbage collector, which would delete the pod because its owner doesn't exist.
+    // Stop the garbage collector: the owner of the pod doesn't exist, so it would delete the pod.
     let _still = world.without("kube-controller-manager");
     let replica = json!({ "metadata": { "ownerReferences": [owner] } });
     let replica = world.create_pod("replica", replica).await;

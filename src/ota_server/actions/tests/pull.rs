@@ -1,4 +1,4 @@
-//! Requests for image pulls: the condition is written once per revision.
+//! Tests of requests for image pulls. The condition is written once per revision.
 
 use super::*;
 

@@ -1,4 +1,5 @@
-//! Static pods: a manifest from a ConfigMap is written to its file, and the old one is restored if the pod doesn't become Ready.
+//! Tests of static pods. A manifest from a ConfigMap is written to its file, and the old one is restored if the pod doesn't become
+//! Ready.
 
 use std::path::Path;
 
@@ -12,7 +13,7 @@ fn text(image: &str) -> String {
     )
 }
 
-/// A folder of manifests with `nginx.yaml`, and the agent of node n1.
+/// Folder of manifests with `nginx.yaml`, and the agent of node n1.
 struct Statics {
     world: World,
     folder: tempfile::TempDir,
@@ -28,7 +29,7 @@ impl Statics {
             manifest_dir: folder.path().to_owned(),
             ..world.actions.setup.clone()
         });
-        // The tests write the mirror pods to the cache themselves, so the guard sees exactly these pods.
+        // The tests write the mirror pods to the cache, so the guard sees exactly these pods.
         let statics = Self {
             world,
             folder,

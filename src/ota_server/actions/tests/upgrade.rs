@@ -1,4 +1,4 @@
-//! Replacing a pod: the cases in which it is allowed, and that the pod is deleted only once.
+//! Tests of the replacement of a pod: when it is allowed, and that the pod is deleted only once.
 
 use super::*;
 
@@ -120,7 +120,7 @@ async fn a_daemonset_that_is_paused_gone_or_rolled_by_others_refuses() {
     let strategy = json!({ "spec": { "updateStrategy": { "type": "RollingUpdate" } } });
     {
         let _frozen = world.sim.cluster.faults().add(|request| {
-            // Hang all other components, so that only the node owner's request sees the change.
+            // Hang the requests of all other components: only the node owner's request may see the change.
             match request.user_agent.as_str() {
                 AGENT | "test" => Fault::Pass,
                 _ => Fault::Hang,
@@ -145,7 +145,7 @@ async fn a_daemonset_that_is_paused_gone_or_rolled_by_others_refuses() {
 async fn an_unobserved_rollback_restarts_no_pod() {
     let world = World::outdated().await;
     let key = world.key_on("n1").await;
-    // Without the controller, the condition stays True although the native controller makes the old revision current again.
+    // The native controller makes the old revision current again. Without the yurt-ds controller, the condition stays `True`.
     let _away = world.without_controller();
     world.set_image("web", "nginx:1").await;
     sleep(A_MOMENT).await;
@@ -181,7 +181,7 @@ async fn a_revision_that_was_deleted_by_hand_is_an_old_one() {
         .unwrap();
     let answer = world.actions.upgrade(&key, false).await;
     assert_eq!(answer.status, 200, "{answer:?}");
-    // A missing revision is only trusted after a second, sequential read, because the first reads run concurrently.
+    // A revision counts as missing only after a second read: the first reads are concurrent, and the second ones are in order.
     assert_eq!(world.asked().len(), 7, "{:?}", world.asked());
 }
 

@@ -1,4 +1,4 @@
-//! `GET /yurt-ds/v1/upgrades`: the list of available upgrades.
+//! Tests of `GET /yurt-ds/v1/upgrades`, the list of available upgrades.
 
 use super::*;
 

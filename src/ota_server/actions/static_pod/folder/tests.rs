@@ -1,4 +1,4 @@
-//! Content of the folder after each operation, as the kubelet sees it.
+//! Tests of the folder's content after each operation, as the kubelet sees it.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::symlink;
@@ -33,7 +33,6 @@ struct Manifests {
 }
 
 impl Manifests {
-    /// Creates a folder with these files.
     fn with(files: &[(&str, &str)]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         for (name, text) in files {
