@@ -1,4 +1,4 @@
-//! States of nodes for the live view of a play. They are verdicts of the controller's `decide`, but computed from separate
+//! States of nodes for the live view of `yurt-ds sim`. The engine's `decide` computes them, as in the controller, but from separate
 //! watches.
 
 use std::fmt::Debug;
@@ -132,7 +132,7 @@ async fn follow(
 
 /// Returns the events of all DaemonSets of a kind in the namespace.
 ///
-/// The observed DaemonSet is read before any event, because pods can only be assigned to a known DaemonSet.
+/// Reads the observed DaemonSet before any event, because pods can be assigned only to a known DaemonSet.
 async fn sets<K>(client: Client, key: &SetKey, index: &Mutex<Index>) -> PictureEvents
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,

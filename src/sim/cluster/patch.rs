@@ -1,7 +1,7 @@
 //! Patch types: JSON patch (RFC 6902), merge patch (RFC 7386), strategic merge patch.
 //!
-//! A strategic merge patch is a merge patch that treats some lists as sets or maps. [`merge_key`] defines these lists. They are
-//! taken from the `patchMergeKey` tags of the Kubernetes API types.
+//! A strategic merge patch is a merge patch that treats some lists as sets or maps. [`merge_key`] defines these lists, as the
+//! `patchMergeKey` tags of the Kubernetes API types do.
 
 use json_patch::{AddOperation, PatchOperation, ReplaceOperation};
 use serde_json::{Map, Value};
@@ -196,7 +196,7 @@ fn merge_key(parent: &str, field: &str) -> Option<&'static str> {
         ("status", "conditions" | "addresses") => "type",
         ("status", "podIPs" | "hostIPs") => "ip",
         ("status", "resourceClaimStatuses") => "name",
-        // An empty parent stands for the object itself: these are top-level fields of a ServiceAccount.
+        // An empty parent stands for the object itself. These are top-level fields of a ServiceAccount.
         ("", "secrets") => "name",
         _ => return None,
     })
@@ -328,8 +328,8 @@ fn identity(kind: ListKind) -> impl Fn(&Value) -> Value {
 
 /// Orders a merged list as kube-apiserver does (`mergeSortedSlice`).
 ///
-/// Elements in the patch have the order of `wanted`, and all other elements have their order in `before`. An element that is not
-/// in the patch precedes the next element of the patch only if it did so in `before`.
+/// Elements in the patch have the order of `wanted`, and all other elements have their order in `before`. An element that is not in
+/// the patch precedes the next element of the patch only if it also did so in `before`.
 fn reorder(
     list: &mut Vec<Value>,
     wanted: &[Value],

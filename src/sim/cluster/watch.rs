@@ -1,4 +1,4 @@
-//! Open watch, sent as lines: the current objects or the missed events, then new events and regular bookmarks.
+//! Stream of an open watch: the current objects or the missed events, then new events and regular bookmarks.
 
 use std::collections::VecDeque;
 use std::io;

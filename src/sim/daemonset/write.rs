@@ -15,19 +15,13 @@ use crate::sim::events::Recorder;
 /// Write request of the controller.
 #[derive(Clone, Debug)]
 pub(super) enum DaemonSetWrite {
-    /// Create a pod.
     NewPod { object: Value },
-    /// Delete a pod.
     DropPod { name: String, uid: String },
     /// Patch the metadata of a pod.
     Pod { name: String, patch: Value },
-    /// Create a revision.
     NewRevision { object: Value },
-    /// Patch a revision.
     Revision { name: String, patch: Value },
-    /// Delete a revision.
     DropRevision { name: String },
-    /// Patch the status of the DaemonSet.
     Status { patch: Value },
 }
 
@@ -38,11 +32,11 @@ pub(super) enum NativeWriteAnswer {
     Revision(Box<DynamicObject>),
     RevisionGone(String),
     Set(Box<DynamicObject>),
-    /// The object is gone or was replaced. The watch will report the change.
+    /// The object is gone or was replaced. The watch will report that change.
     Stale,
 }
 
-/// Writer for one DaemonSet.
+/// Sends the writes for one DaemonSet.
 #[derive(Clone)]
 pub(super) struct DaemonSetWriter {
     pub(super) client: Client,
@@ -51,7 +45,8 @@ pub(super) struct DaemonSetWriter {
     pub(super) recorder: Recorder,
 }
 
-/// Number of pods that are created first. Further groups have 2, 4, … pods, so that an exhausted quota rejects only few requests.
+/// Number of pods in the first group of creations. Further groups have 2, 4, … pods, so that an exhausted quota rejects few
+/// requests.
 const FIRST_GROUP: usize = 1;
 
 impl DaemonSetWriter {
@@ -172,8 +167,8 @@ impl DaemonSetWriter {
 
     /// Creates a revision.
     ///
-    /// If a revision with this name has other content, this is a hash collision. The collision is counted in the status, so that
-    /// the next attempt uses another name.
+    /// If a revision with this name has different content, the hashes collide. The collision is counted in the status, so that the
+    /// next attempt uses another name.
     async fn new_revision(&self, object: Value) -> Result<NativeWriteAnswer, Error> {
         let api = self.revisions();
         let wanted: DynamicObject =
