@@ -723,7 +723,7 @@ fn shape(object: &Value) -> Value {
     })
 }
 
-/// API server to compare.
+/// One of the two API servers.
 struct Server {
     client: Client,
     /// UID of the pod that the request named `pod` created.

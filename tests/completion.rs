@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-/// Path of the yurt-ds binary.
+/// Binary under test.
 const PROGRAM: &str = env!("CARGO_BIN_EXE_yurt-ds");
 
 /// Number of attempts per shell, one second apart. A cluster that has just started has no objects to complete yet.

@@ -48,7 +48,6 @@ const NOTICED: Duration = Duration::from_secs(5 * BUSY);
 /// Factor for time limits on a busy machine. It is small, so that the test fails if a fault delays a rollout for minutes.
 const BUSY: u64 = 3;
 
-/// Story with its name.
 struct Entry {
     name: &'static str,
     tell: fn(&Plane) -> LocalBoxFuture<'_, anyhow::Result<()>>,

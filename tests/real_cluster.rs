@@ -27,7 +27,6 @@ const VARYING: &str = "YURT_DS_SUITE_VARYING";
 /// Environment variable that limits the run: `alone` selects scenarios that need the cluster for themselves, `together` the others.
 const PART: &str = "YURT_DS_SUITE_PART";
 
-/// Returns the scenarios of all files.
 fn all() -> impl Iterator<Item = &'static Entry> {
     [
         scenarios::annotations::ALL,

@@ -55,7 +55,7 @@ fn escaped(text: &str) -> String {
     text.replace('>', "&gt;")
 }
 
-/// Draws the recording of these lines.
+/// Draws the recording of these lines as an animated SVG.
 fn draw(lines: &[String]) -> String {
     let height = (lines.len() + 2) * LINE + 44;
     let mut svg = format!(

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use crate::support::machine;
 
-/// Path of the yurt-ds binary.
+/// Binary under test.
 const PROGRAM: &str = env!("CARGO_BIN_EXE_yurt-ds");
 
 /// Number of attempts, one second apart, until a command must print the shown output.
@@ -39,7 +39,7 @@ const READING: [&str; 7] = [
     "curl",
 ];
 
-/// Part of a page.
+/// Step that a page describes.
 #[derive(Debug, PartialEq, Eq)]
 enum Step {
     /// File to write, with its content.
@@ -53,7 +53,6 @@ enum Step {
     },
 }
 
-/// Returns the steps of a page.
 fn steps(lines: &[&str]) -> Vec<Step> {
     let mut steps = Vec::new();
     let mut file: Option<String> = None;

@@ -20,7 +20,6 @@ pub(crate) struct Deeds {
     pub(crate) deleted: BTreeSet<String>,
     /// Pods that were updated in place or patched otherwise.
     pub(crate) patched: BTreeSet<String>,
-    /// Created pods.
     pub(crate) made: BTreeSet<String>,
 }
 

@@ -50,9 +50,9 @@ const PARTITIONS: [&str; 4] = ["0", "3", "50%", "90%"];
 /// Action of a user, or a fault. Numbers beyond the last DaemonSet or node wrap around to the first one.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
-    /// The template gets this image.
+    /// The template of this DaemonSet gets the image with this number.
     Image(usize, u64),
-    /// The template gets its previous image.
+    /// The template of this DaemonSet gets its previous image.
     Undo(usize),
     /// A setting changes or is removed.
     Set(usize, &'static str, Option<&'static str>),

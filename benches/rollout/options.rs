@@ -16,7 +16,7 @@ const EXPECTED: &str = "expected --nodes N[,N...], --daemonsets D, --advanced, -
 pub(crate) enum Measurement {
     /// Rollouts of one DaemonSet: by the native controller, by yurt-ds, and by yurt-ds with different settings.
     Cases,
-    /// One rollout of all DaemonSets at once.
+    /// One rollout of all DaemonSets at the same time.
     Rollout,
     /// Start of a controller, and an idle minute after it.
     AtRest,

@@ -9,7 +9,7 @@ use super::sets::Sets;
 /// Name of the memory figure. Its growth between fleet sizes is printed.
 pub(crate) const RESIDENT: &str = "RSS after, MiB";
 
-/// Cost of a rollout.
+/// Resources and time that a rollout takes.
 pub(crate) struct Rollout {
     /// Wall time in seconds.
     pub(crate) wall: f64,

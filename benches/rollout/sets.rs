@@ -75,7 +75,6 @@ impl Sets {
             .await
     }
 
-    /// Patches all DaemonSets.
     pub(crate) async fn patch(&self, patch: &Value) -> Result<()> {
         let results = stream::iter(0..self.count).map(|number| {
             let api = self.api.clone();

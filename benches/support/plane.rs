@@ -106,7 +106,6 @@ pub(crate) struct Requests {
     pub(crate) to_pods: usize,
     pub(crate) deletions: usize,
     pub(crate) creations: usize,
-    /// Writes to the status of DaemonSets.
     pub(crate) to_status: usize,
 }
 

@@ -32,7 +32,6 @@ pub(crate) struct ClusterPicture {
 /// Snapshot of the DaemonSet's rollout.
 #[derive(Clone, Debug)]
 pub(crate) struct ClusterLook {
-    /// Nodes with their verdicts.
     pub(crate) nodes: Vec<(String, Verdict)>,
     /// Plan that contains the verdicts.
     pub(crate) plan: Plan,

@@ -36,7 +36,6 @@ impl WatchedKey {
     }
 }
 
-/// Returns namespace and name of an object.
 pub(crate) fn key<K: Resource>(object: &K) -> WatchedKey {
     let meta = object.meta();
     WatchedKey {

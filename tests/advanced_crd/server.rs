@@ -127,7 +127,6 @@ impl Server {
         told(created)
     }
 
-    /// Reads a DaemonSet in this version.
     pub(super) async fn get(&self, version: &str, name: &str) -> Value {
         told(self.sets(version).get(name).await).expect("it is there")
     }

@@ -4,7 +4,6 @@ use std::mem;
 
 use serde_json::Value;
 
-/// Page of the documentation.
 #[derive(Debug)]
 pub(crate) struct Page {
     pub(crate) name: String,
@@ -33,7 +32,7 @@ pub(crate) enum Step {
     /// `crashes`: makes containers with a changed image crash from then on.
     Crashes,
     /// `annotate: NAME=VALUE` or `annotate: NAME-`: sets or removes an annotation of the DaemonSet. `{revision}` in the value
-    /// stands for the hash of the present revision.
+    /// stands for the hash of the current revision.
     Annotate(String, Option<String>),
     /// `offline: NODE`: takes the node offline.
     Offline(String),

@@ -133,7 +133,6 @@ impl<'a> Fleet<'a> {
         self.plane.patch(&path, &json!({ "status": status })).await
     }
 
-    /// Sets the Ready condition of a node.
     async fn set_ready(&self, number: usize, status: &str) -> anyhow::Result<()> {
         let now = Time(Clock::System.now());
         let ready = json!({

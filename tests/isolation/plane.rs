@@ -94,7 +94,7 @@ impl Plane {
         self.start_with(&self.kubeconfig).await
     }
 
-    /// Starts a controller that uses this kubeconfig.
+    /// Starts a controller that uses this kubeconfig, for example to connect through a proxy.
     pub(super) async fn controller_by(&self, kubeconfig: &str) -> anyhow::Result<Controller> {
         let file = self.directory.path().join("by-proxy.kubeconfig");
         std::fs::write(&file, kubeconfig)?;

@@ -17,7 +17,6 @@ pub(super) const MOMENTS: [(&str, bool); 2] =
 
 /// Tenant, neighbor and controller.
 pub(super) struct Stage<'a> {
-    /// Cluster of the story.
     pub(super) plane: &'a Plane,
     /// Tenant whose objects do harm. It has two nodes.
     pub(super) tenant: Fleet<'a>,
@@ -28,7 +27,7 @@ pub(super) struct Stage<'a> {
     controller: Option<Controller>,
 }
 
-/// Settings of a stage.
+/// Settings of a [`Stage`], different for each story.
 pub(super) struct Setup {
     /// Name of the story. It is unique, because the tenants' names contain it.
     pub(super) name: &'static str,

@@ -68,7 +68,6 @@ impl State {
         self.policy == Some(Policy { node, write })
     }
 
-    /// Records a rejected write.
     pub(crate) fn note_denied(&mut self, write: &Pending) {
         let lasts = self.take_denial(write).is_some_and(|known| known.lasts);
         self.denials.push(WriteFailure {

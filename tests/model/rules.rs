@@ -37,7 +37,7 @@ pub(crate) struct Rules {
     pub(crate) rolled_out: bool,
     /// True if pods of a lost node stay Ready.
     pub(crate) autonomous: bool,
-    /// True if the guard's record is stored on the DaemonSet. Otherwise the guard only evaluates the present state.
+    /// True if the guard's record is stored on the DaemonSet. Otherwise the guard evaluates only the current state.
     pub(crate) remembers: bool,
     /// Number of pods that a disruption budget requires to be Ready.
     pub(crate) min_ready_pods: usize,

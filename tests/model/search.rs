@@ -92,7 +92,7 @@ impl State {
         None
     }
 
-    /// Returns true if every node has reached its goal, as far as that is possible in this state.
+    /// Returns true if every node has reached its goal, or can't reach it in this state.
     pub(crate) fn has_converged(&self, rules: &Rules) -> bool {
         let plan = self.plan(rules);
         let is_spent = are_slots_lost(&plan, rules);

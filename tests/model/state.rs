@@ -22,7 +22,7 @@ pub(crate) const FAR: Ago = 3;
 /// Age in ticks (five minutes) up to which a starting pod uses a slot even if its wave is closed.
 pub(crate) const STARTING: Ago = 2;
 
-/// Complete state of the model.
+/// State that the model checker explores: the cluster, the controller's memory, and the remaining faults.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct State {
     /// Nodes with their pods, as stored by the API server.
@@ -51,7 +51,6 @@ pub(crate) struct State {
     pub(crate) violation: Option<Violation>,
 }
 
-/// Node with its pods.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Node {
     /// True if the node's Ready condition is `True`. Only then does its kubelet work.
@@ -77,7 +76,6 @@ pub(crate) struct Node {
     pub(crate) hung: bool,
 }
 
-/// Pod on a node of the model.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Pod {
     pub(crate) uid: u8,
@@ -118,7 +116,7 @@ pub(crate) struct Pod {
 /// DaemonSet and its revisions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Set {
-    /// Present template of the DaemonSet.
+    /// Template in the DaemonSet's current spec.
     pub(crate) wanted: Template,
     /// Template that the native controller has observed.
     pub(crate) observed: Template,

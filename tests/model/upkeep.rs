@@ -38,9 +38,7 @@ pub(crate) struct Upkeep {
 /// Result of a request to create a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Answer {
-    /// The pod is created.
     Made,
-    /// The request is rejected.
     Refused,
     /// The pod is not created, and the controller gets no response.
     Lost,

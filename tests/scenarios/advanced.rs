@@ -216,7 +216,7 @@ async fn fight_for_status(stage: &Stage, time: Duration) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Checks that every pod is owned by the present DaemonSet.
+/// Checks that the current DaemonSet owns every pod, by UID.
 fn owned() -> Check {
     Check::new("every pod is the DaemonSet's", |picture| {
         let daemon = picture.daemon.as_ref().ok_or("no DaemonSet")?;

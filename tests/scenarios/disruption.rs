@@ -32,7 +32,6 @@ fn pods() -> Value {
     json!({ "matchLabels": { "app": "nginx" } })
 }
 
-/// Creates a PodDisruptionBudget.
 async fn make(stage: Stage, name: &str, spec: Value) -> anyhow::Result<()> {
     let budget: PodDisruptionBudget = from(json!({ "metadata": { "name": name }, "spec": spec }))?;
     let budgets: Api<PodDisruptionBudget> = stage.api();

@@ -26,7 +26,7 @@ pub(crate) const HOST: &str = "127.0.0.1:10267";
 /// Time limit for a response of an agent. Agents are much faster, so the limit only matters on busy machines.
 const DEADLINE: Duration = Duration::from_secs(10 * BUSY as u64);
 
-/// Connection to an agent.
+/// Connection to an agent over TCP or a Unix socket.
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
@@ -57,7 +57,6 @@ pub(crate) struct Agent {
     _life: Arc<dyn Send + Sync>,
 }
 
-/// Response of an agent.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
@@ -174,7 +173,6 @@ pub(crate) fn other_addresses() -> Vec<IpAddr> {
 }
 
 impl Answer {
-    /// Returns the body of the response as text.
     pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }

@@ -43,7 +43,6 @@ struct Said {
     phase: Option<&'static str>,
     /// Reason and note of every Event about the DaemonSet.
     events: Vec<(String, String)>,
-    /// Metrics page of the controller.
     metrics: Metrics,
     /// Output of `ctl status -o json`, and its exit code.
     row: Value,

@@ -63,7 +63,7 @@ const MANY: usize = 100;
 struct Setting {
     /// Minor version of Kubernetes that the cluster simulates.
     minor: u32,
-    /// Largest random delay of every kubelet step. With zero, all nodes work in lockstep, unlike real nodes.
+    /// Largest random delay of every kubelet step. With zero, all nodes work at exactly the same speed, unlike real nodes.
     jitter: Duration,
     /// Seed for the random delays.
     seed: u64,

@@ -42,7 +42,6 @@ pub(crate) enum Verb {
 }
 
 impl Verb {
-    /// Every verb.
     pub(crate) const ALL: &[Self] = &[Self::Get, Self::List, Self::Watch, Self::Write];
 }
 
@@ -64,7 +63,6 @@ pub(crate) struct Rule {
     pub(crate) verbs: &'static [Verb],
     /// Resources of the requests that the rule applies to. An empty list means all.
     pub(crate) resources: &'static [&'static str],
-    /// Fault that the rule causes.
     pub(crate) fault: Fault,
 }
 

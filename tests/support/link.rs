@@ -37,7 +37,6 @@ pub(crate) enum Way {
 pub(crate) struct Link(Arc<watch::Sender<Way>>);
 
 impl Link {
-    /// Changes the state of the link.
     pub(crate) fn set(&self, way: Way) {
         self.0.send_replace(way);
     }

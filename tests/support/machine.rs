@@ -27,7 +27,6 @@ pub(crate) fn limit(share: usize, all: usize) -> usize {
     }
 }
 
-/// Returns true if this environment variable is set.
 pub(crate) fn is_set(name: &str) -> bool {
     std::env::var_os(name).is_some()
 }

@@ -61,7 +61,6 @@ impl Daemon {
         daemon
     }
 
-    /// Returns true if this is an Advanced DaemonSet.
     pub(crate) fn is_advanced(&self) -> bool {
         self.0["apiVersion"] == ADVANCED
     }

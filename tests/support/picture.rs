@@ -42,7 +42,7 @@ pub(crate) struct Picture {
     pub(crate) told: Vec<Told>,
     /// Violations of the budget or another rule, at any time in the story.
     pub(crate) violations: Vec<String>,
-    /// Largest number of nodes that lacked an available pod at once because of the controller.
+    /// Largest number of nodes that lacked an available pod at the same time because of the controller.
     pub(crate) peak: usize,
     /// The controller's deletions of pods, in the order in which the monitor saw them.
     pub(crate) deletions: Vec<Deletion>,
@@ -239,7 +239,6 @@ impl Picture {
         }
     }
 
-    /// Removes an Advanced DaemonSet.
     pub(crate) fn delete_advanced(&mut self, object: &DynamicObject) {
         if let Ok(daemon) = as_native(object) {
             self.delete_daemon(&daemon);
@@ -260,7 +259,6 @@ impl Picture {
         }
     }
 
-    /// Removes a DaemonSet.
     pub(crate) fn delete_daemon(&mut self, daemon: &DaemonSet) {
         let uid = |daemon: &DaemonSet| daemon.metadata.uid.clone();
         if self.daemon.as_ref().map(uid) == Some(uid(daemon)) {
@@ -331,7 +329,6 @@ impl Picture {
         events.filter_map(words).collect()
     }
 
-    /// Stores an Event.
     pub(crate) fn apply_event(&mut self, event: Event) {
         self.events
             .insert(event.metadata.name.clone().unwrap_or_default(), event);
@@ -706,7 +703,6 @@ impl Picture {
         meta.is_some_and(|meta| meta.uid == self.written.0 && meta.generation >= self.written.1)
     }
 
-    /// Returns a condition of the DaemonSet by its type.
     pub(crate) fn condition(&self, kind: &str) -> Option<&DaemonSetCondition> {
         let status = self.daemon.as_ref()?.status.as_ref()?;
         status.conditions.iter().flatten().find(|c| c.type_ == kind)
@@ -826,12 +822,10 @@ pub(crate) fn uid(meta: &ObjectMeta) -> String {
     meta.uid.clone().unwrap_or_default()
 }
 
-/// Returns the hash label of a pod or of a revision.
 pub(crate) fn hash(meta: &ObjectMeta) -> Option<&String> {
     meta.labels.as_ref()?.get(HASH)
 }
 
-/// Returns the owner reference of the controller that manages an object.
 pub(crate) fn controller_of(meta: &ObjectMeta) -> Option<&OwnerReference> {
     let mut owners = meta.owner_references.iter().flatten();
     owners.find(|owner| owner.controller == Some(true))

@@ -451,7 +451,6 @@ impl Stage {
         Ok(())
     }
 
-    /// Applies a merge patch to a Node.
     pub(crate) async fn patch_node(&self, node: usize, patch: &Value) -> anyhow::Result<()> {
         let nodes = Api::<Node>::all(self.world.client.clone());
         let patched = nodes
@@ -591,7 +590,6 @@ impl Stage {
     }
 }
 
-/// Parses an object from its manifest.
 pub(crate) fn from<T: serde::de::DeserializeOwned>(manifest: Value) -> anyhow::Result<T> {
     serde_json::from_value(manifest).context("read a manifest")
 }

@@ -44,7 +44,6 @@ pub(crate) struct Served {
     _serve: Task,
 }
 
-/// Running agent process.
 pub(crate) struct Running {
     /// Client that sends requests to the agent.
     pub(crate) agent: Agent,
@@ -107,7 +106,6 @@ impl Served {
         bail!("not every pod is announced as {status}")
     }
 
-    /// Returns an API for the cluster's pods.
     pub(crate) fn pods(&self) -> Api<Pod> {
         Api::namespaced(self.world.client(), NAMESPACE)
     }

@@ -35,7 +35,6 @@ const BODY_LIMIT: usize = 3 * 1024 * 1024;
 /// Duration of a watch if the request has no timeout parameter.
 const WATCH_TIME: Duration = Duration::from_secs(40 * 60);
 
-/// State of the server.
 #[derive(Clone, Debug)]
 pub(crate) struct ApiServer {
     pub(crate) store: Arc<Mutex<Store>>,
@@ -46,7 +45,6 @@ pub(crate) struct ApiServer {
     pub(crate) minor: u32,
     /// True after the definition of the Advanced DaemonSet was installed.
     pub(crate) custom: Arc<AtomicBool>,
-    /// Rules that deny requests.
     pub(crate) access: access::AccessRules,
 }
 

@@ -14,7 +14,7 @@ pub(crate) struct Parsed {
     /// Properties that fault and access rules can use.
     pub(crate) info: RequestInfo,
     pub(crate) method: Method,
-    /// Path as received.
+    /// Path as received, with percent escapes.
     pub(crate) path: String,
     pub(crate) headers: HeaderMap,
 }

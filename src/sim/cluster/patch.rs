@@ -11,7 +11,6 @@ use super::status::ApiFailure;
 /// Maximum number of operations in a JSON patch, as in kube-apiserver.
 const JSON_PATCH_OPERATIONS: usize = 10_000;
 
-/// Applies a JSON patch.
 pub(crate) fn json(object: &Value, patch: Value) -> Result<Value, ApiFailure> {
     let is_list_of_objects = patch
         .as_array()
@@ -51,7 +50,6 @@ fn lenient(object: &Value, operation: PatchOperation) -> PatchOperation {
     PatchOperation::Replace(ReplaceOperation { path, value })
 }
 
-/// Applies a merge patch.
 pub(crate) fn merge(object: &Value, patch: &Value) -> Result<Value, ApiFailure> {
     if !patch.is_object() {
         return Err(ApiFailure::bad_request(
@@ -63,7 +61,6 @@ pub(crate) fn merge(object: &Value, patch: &Value) -> Result<Value, ApiFailure> 
     Ok(patched)
 }
 
-/// Applies a strategic merge patch.
 pub(crate) fn strategic(object: &Value, patch: &Value) -> Result<Value, ApiFailure> {
     let Value::Object(patch) = patch else {
         return Err(ApiFailure::bad_request(

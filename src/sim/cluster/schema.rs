@@ -23,13 +23,12 @@ use super::status::ApiFailure;
 
 /// Object in canonical form, with the paths of the unknown fields that were removed.
 pub(crate) struct Decoded {
-    /// Object in canonical form.
     pub(crate) object: Value,
     /// Paths of unknown fields, such as `spec.colour`.
     pub(crate) unknown: Vec<String>,
 }
 
-/// Decodes `object` as the resource's kind.
+/// Decodes `object` as the resource's kind, and returns it in canonical form.
 pub(crate) fn decode(resource: &Resource, mut object: Value) -> Result<Decoded, ApiFailure> {
     if !resource.custom {
         numbers_to_quantities(&mut object);

@@ -39,7 +39,6 @@ impl ObjectKey {
 /// Stored object. It is immutable; a change stores a new one.
 #[derive(Debug)]
 pub(crate) struct Stored {
-    /// Content of the object.
     pub(crate) value: Value,
     /// resourceVersion of the object as a number.
     pub(crate) version: u64,
@@ -213,7 +212,6 @@ pub(crate) struct Filter {
 }
 
 impl Filter {
-    /// Returns true if the filter selects the object.
     pub(crate) fn selects(&self, object: &Value) -> bool {
         (self.namespace.is_empty() || self.namespace == object.namespace())
             && selects(&self.labels, object)
@@ -421,7 +419,7 @@ impl Store {
             .filter(|(_, stored)| filter.selects(&stored.value))
     }
 
-    /// Creates or replaces an object.
+    /// Creates or replaces an object. The write gets the next resourceVersion.
     pub(crate) fn put(&mut self, storage: Storage, object: Value) -> Arc<Stored> {
         self.version += 1;
         let stored = Stored::new(object, self.version);

@@ -513,7 +513,6 @@ impl DaemonSetsController {
     }
 }
 
-/// Next step for a DaemonSet.
 #[derive(Default)]
 struct Next {
     generation: i64,

@@ -25,7 +25,7 @@ pub(super) enum DaemonSetWrite {
     Status { patch: Value },
 }
 
-/// Result of a write request.
+/// Effect of a write on the caches.
 pub(super) enum NativeWriteAnswer {
     Pod(Box<Pod>),
     PodGone(String),

@@ -106,7 +106,6 @@ pub(super) struct KubeletContainer {
     life: u32,
 }
 
-/// Cause of a failed pull.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PullError {
     NotFound,

@@ -277,7 +277,6 @@ pub(super) fn delete_node(client: Client, name: String, ack: Ack) -> Request {
     })
 }
 
-/// Renews the Lease of a node.
 pub(super) fn renew(client: Client, name: String, now: Timestamp) -> Request {
     Box::pin(async move {
         let result = within(write_lease(&client, &name, now)).await;
