@@ -26,7 +26,7 @@ pub(crate) const HOOK: (&str, &str) = ("drain", "true");
 /// Hook state of a pod that is marked. The model doesn't measure how long the pod waits.
 const MARKED: PreDeleteHook = PreDeleteHook { since: None };
 
-/// Returns the time of every decision. The model changes the ages of its times instead.
+/// Returns the time of every decision. It is constant, because the model stores all other times as ages.
 pub(crate) fn now() -> Timestamp {
     Timestamp::from_second(1_800_000_000).expect("an instant")
 }
