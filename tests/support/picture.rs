@@ -377,8 +377,8 @@ impl Picture {
         self.look_at_service();
     }
 
-    /// Returns the number of surge pods. An Advanced DaemonSet owns its surge pods from the start, so this counts its nodes with two
-    /// pods instead.
+    /// Returns the number of surge pods. An Advanced DaemonSet owns its surge pods from the start, so its nodes with two pods are
+    /// counted instead.
     pub(crate) fn spares(&self) -> usize {
         if self.is_advanced {
             let nodes = self.on_node.keys();

@@ -15,13 +15,19 @@ use crate::sim::events::Recorder;
 /// Write request of the controller.
 #[derive(Clone, Debug)]
 pub(super) enum DaemonSetWrite {
+    /// Create this pod.
     NewPod { object: Value },
+    /// Delete the pod with this UID.
     DropPod { name: String, uid: String },
     /// Patch the metadata of a pod.
     Pod { name: String, patch: Value },
+    /// Create this ControllerRevision.
     NewRevision { object: Value },
+    /// Patch a ControllerRevision.
     Revision { name: String, patch: Value },
+    /// Delete a ControllerRevision.
     DropRevision { name: String },
+    /// Patch the status of the DaemonSet.
     Status { patch: Value },
 }
 
