@@ -1,18 +1,19 @@
-//! Random faults in combination on real Kubernetes: `cargo bench --bench chaos`.
+//! Random combinations of faults on real Kubernetes: `cargo bench --bench chaos`.
 //!
-//! Starts `../shared/control-plane` (or the folder in `CONTROL_PLANE`) with fake kubelets and two replicas of the controller.
-//! Then plays random stories: DaemonSets with different strategies share the nodes, their templates and settings change, nodes
-//! leave, deletions are rejected, controllers are killed, and the API server freezes.
+//! Starts `../shared/control-plane` (or the folder in `CONTROL_PLANE`) with fake kubelets and two replicas of the controller. Then
+//! runs random test cases, called stories: DaemonSets with different strategies share the nodes, their templates and settings
+//! change, nodes leave, deletions are rejected, controllers are killed, and the API server freezes.
 //!
-//! A monitor records all changes in the order of the API (resourceVersion). `judge` checks that the controller kept its promises
-//! about the budget, surge, partition, pauses, OTA and invalid settings. At the end of a story, every DaemonSet must be complete,
-//! stopped with a reason, or waiting for something that its condition names.
+//! A monitor records all changes in the order of the API (resourceVersion). `judge` checks the controller's promises about the
+//! budget, surge, partition, pauses, OTA and invalid settings. At the end of a story, every DaemonSet must be complete, stopped
+//! with a reason, or waiting for something that its condition names.
 //!
-//! A story that breaks a promise is replayed with fewer steps, a limited number of times. The shortest one that still breaks a
-//! promise is printed with its seed. Random choices are seeded but timing is not, so a story may not fail again.
+//! A story that breaks a promise is run again with fewer steps, a limited number of times. The shortest story that still breaks a
+//! promise is printed with its seed. The seed determines the random choices but not the timing, so a story may succeed when it is
+//! run again.
 //!
-//! `CHAOS_SECONDS` (600), `CHAOS_SEED` (from the clock), `CHAOS_NODES` (200), `CHAOS_DAEMONSETS` (12), `CHAOS_STEPS` (25 per
-//! story), `CHAOS_REPLAYS` (4). `CHAOS_SEED=SEED/STORY` plays only that story.
+//! Environment variables with their defaults: `CHAOS_SECONDS` (600), `CHAOS_SEED` (from the clock), `CHAOS_NODES` (200),
+//! `CHAOS_DAEMONSETS` (12), `CHAOS_STEPS` (25 per story), `CHAOS_REPLAYS` (4). `CHAOS_SEED=SEED/STORY` runs only that story.
 
 #[path = "support/history.rs"]
 mod history;
@@ -78,7 +79,7 @@ async fn main() -> Result<()> {
 struct Options {
     lasts: Duration,
     seed: u64,
-    /// Number of the first story to play. If `only` is true, it is the only one.
+    /// Number of the first story to run. If `only` is true, it is the only story.
     first: u64,
     only: bool,
     nodes: usize,
@@ -118,7 +119,7 @@ fn number(name: &str, usual: usize) -> Result<usize> {
     }
 }
 
-/// Shortens a story: removes halves, then quarters, of its steps as long as it still breaks a promise.
+/// Shortens a story. Removes halves, then quarters, of its steps as long as the story still breaks a promise.
 async fn shortest(
     stage: &mut Stage,
     mut story: Story,

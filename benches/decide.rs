@@ -1,13 +1,13 @@
 //! Duration of a decision of the engine: `cargo bench --bench decide`.
 //!
 //! The fleets have 1,000, 10,000 and 100,000 nodes, a fifth of which are offline. Each fleet is measured in the middle of a
-//! rollout, at its start, when it is complete, and at the start of an OTA rollout. The first two are repeated with every setting
-//! on labeled nodes: some of them have a hold or a maintenance window, and the new pod fails on one in a hundred. All these
-//! decisions evaluate the whole fleet.
+//! rollout, at its start, when it is complete, and at the start of an OTA rollout. The first two measurements are repeated with
+//! every setting on labeled nodes. Some of these nodes have a hold or a maintenance window, and the new pod fails on one node in a
+//! hundred. All these decisions evaluate the whole fleet.
 //!
 //! The next measurement is the controller's work after one event in the middle of a rollout, where only changed nodes are
-//! evaluated. The last one is a whole rollout as `ctl plan` forecasts it. Prints the median and the minimum of many runs. Other
-//! processes on a busy machine affect the median.
+//! evaluated. The last measurement is a whole rollout as `ctl plan` forecasts it. Prints the median and the minimum of many runs.
+//! Other processes on a busy machine affect the median.
 
 #[path = "decide/event.rs"]
 mod event;
@@ -58,7 +58,7 @@ const SURGE: (&str, &str) = ("max-surge", "5%");
 /// Two waves, `pool-0` and another pool, before the remaining nodes. The second wave is open.
 const WAVES: &str = r#"[{"name": "canary", "selector": "pool=pool-0", "maxUnavailable": "50%"},
     {"name": "field", "selector": "pool in (pool-1, pool-2, pool-3)", "soak": "10m"}]"#;
-/// Present time for decisions, later than all timestamps in the fleet.
+/// Time at which the benchmark makes decisions. It is later than all timestamps in the fleet.
 const NOW: i64 = 2_000_000_000;
 
 fn main() {
@@ -179,7 +179,7 @@ fn strategy(mode: Mode) -> Strategy {
     }
 }
 
-/// Returns a strategy with every setting, parsed from annotations, and `and` in addition.
+/// Returns a strategy with every setting, parsed from annotations. `and` is an additional annotation.
 fn every_setting(and: (&str, &str)) -> Strategy {
     let settings = SETTINGS.into_iter().chain([and]);
     let annotations =

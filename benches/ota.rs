@@ -1,8 +1,8 @@
-//! The cost of a node's agent: `cargo bench --bench ota`.
+//! Cost of a node's agent: `cargo bench --bench ota`.
 //!
-//! Starts `../shared/control-plane` (or the folder in `CONTROL_PLANE`), one node with thirty pods in OTA mode, and
-//! `yurt-ds ota-server` for it. Then sends the requests of a node owner: reads, upgrades and pre-pulls. These are also measured
-//! while other clients send junk requests or keep silent connections open.
+//! Starts `../shared/control-plane` (or the folder in `CONTROL_PLANE`), one node with thirty pods in OTA mode, and `yurt-ds
+//! ota-server` for that node. Then sends the requests of a node owner: reads, upgrades and pre-pulls. These requests are also
+//! measured while other clients send junk requests or keep silent connections open.
 //!
 //! Prints a table with the target, the measurement, and the value of OpenYurt's agent. CPU time and memory come from the kernel,
 //! API requests from the API server's audit log. `-- --reads 2000` is a quick run. The environment variable `YURT_DS` names
@@ -30,9 +30,9 @@ use self::owner::{Owner, Times, request};
 use self::plane::{Plane, Requests, now};
 use self::process::Process;
 
-/// Time until the audit log is complete and the agent is idle.
+/// Time after which the audit log is complete and the agent is idle.
 const REST: Duration = Duration::from_secs(2);
-/// Number of POSTs for pods that don't exist, and of the connections that send them.
+/// Number of POST requests for pods that don't exist, and number of connections that send them.
 const JUNK: usize = 300;
 const JUNK_CONNECTIONS: usize = 30;
 /// Number of connections that send nothing.
@@ -205,8 +205,8 @@ impl Bench {
         Ok(())
     }
 
-    /// Measures valid requests that follow junk requests, once with names that no pod can have and once with names that one could
-    /// have.
+    /// Measures valid requests that follow junk requests. The junk requests first have names that no pod can have, then names that
+    /// a pod could have.
     async fn junk(&self, fleet: &Fleet) -> Result<()> {
         fleet.announce(&self.plane, "v4").await?;
         let names = fleet.names().await?;
@@ -230,7 +230,8 @@ impl Bench {
         Ok(())
     }
 
-    /// Sends junk requests for names with this prefix, then a valid request. Returns the time of the valid one in milliseconds.
+    /// Sends junk requests for names with this prefix, then a valid request. Returns the response time of the valid one in
+    /// milliseconds.
     async fn behind(&self, prefix: &str, honest: String) -> Result<f64> {
         let (address, prefix) = (self.address, prefix.to_owned());
         blocking(move || {
@@ -305,7 +306,7 @@ impl Bench {
     }
 }
 
-/// Changes every pod once a second and counts how often it did so.
+/// Changes every pod once a second, and counts these rounds of changes.
 async fn changing(
     fleet: &Fleet,
     names: &[String],
@@ -319,7 +320,7 @@ async fn changing(
     }
 }
 
-/// Runs blocking work on another thread, so that the fake kubelets continue.
+/// Runs blocking work on another thread, so that the fake kubelets continue to run.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {

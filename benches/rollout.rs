@@ -9,9 +9,9 @@
 //! - an Advanced DaemonSet on the same nodes, by a controller that serves only this kind: its first pods, by deletion, and with a
 //!   fifth of the nodes offline.
 //!
-//! Prints a table with wall time, API requests, writes per replaced pod, and CPU time and peak memory of the controller. Requests
-//! are counted in the API server's audit log. Rollouts by deletion also show the writes of the status, the connections to the API
-//! server, and the decisions from the controller's metrics. Flags after `--`:
+//! Prints a table with wall time, API requests, writes per replaced pod, and CPU time and peak memory of the controller. The API
+//! server's audit log provides the numbers of requests. For rollouts by deletion, the table also contains the writes of the status,
+//! the connections to the API server, and the decisions from the controller's metrics. Flags after `--`:
 //!
 //! ```text
 //! --nodes N[,N...]   number of nodes (1000); 200 for a quick run; several sizes also print the growth of memory with nodes
@@ -25,7 +25,7 @@
 //! --memory           no other flag: memory with 10,000 nodes and 100,000 pods of other owners (takes a quarter of an hour)
 //! ```
 //!
-//! All flags except `--nodes` skip the rollouts by the native controller and with settings, and so do several sizes. The
+//! All flags except `--nodes` skip the rollouts by the native controller and with settings. Several sizes skip them, too. The
 //! environment variable `YURT_DS` names another yurt-ds binary to measure instead of this build's.
 //!
 //! This is a benchmark, not a test. Timings vary between machines and runs, so quote the ratio to the native controller, or to
@@ -87,7 +87,7 @@ async fn main() -> Result<()> {
     if options.measurement == Measurement::Memory {
         return memory::memory(&plane, &client).await;
     }
-    nodes::make_nodes(&client, options.nodes[0]).await?; // creating the nodes before the DaemonSets is faster
+    nodes::make_nodes(&client, options.nodes[0]).await?; // the nodes come first, because that order is faster
     let sets = Sets::create(&client, options.kind, options.daemonsets).await?;
     let bench = Bench {
         options,
@@ -189,7 +189,7 @@ impl Bench {
         churn::churn(binary, &self.plane, &self.client, &self.sets, nodes).await
     }
 
-    /// Adds nodes until there are this many, and waits until each has its pods.
+    /// Adds nodes until there are this many, and waits until each node has its pods.
     async fn grow(&self, nodes: usize) -> Result<()> {
         nodes::make_nodes(&self.client, nodes).await?;
         let maker = match self.sets.kind {

@@ -1,5 +1,5 @@
-//! The CRD of Advanced DaemonSets on a real API server: the schema accepts and rejects objects, and conversion between the two
-//! versions loses nothing. The embedded cluster doesn't validate schemas.
+//! Tests of the Advanced DaemonSet CRD on a real API server: the schema accepts and rejects objects, and conversion between the two
+//! versions loses nothing. The embedded cluster doesn't evaluate the schema of the CRD.
 //!
 //! Like the scenarios, these tests need `YURT_DS_SUITE_KUBECONFIG`. `advanced-crd.sh` tests the CRD with `kubectl`.
 
@@ -15,7 +15,7 @@ use crate::support::real;
 /// Both versions of the Advanced DaemonSet API.
 const VERSIONS: [&str; 2] = ["v1alpha1", "v1beta1"];
 
-/// Returns a valid Advanced DaemonSet, merged with this change. Null removes a field.
+/// Returns a valid Advanced DaemonSet after a merge patch. As in any merge patch, null removes a field.
 fn web(change: &Value) -> Value {
     let mut set = json!({
         "kind": "DaemonSet",

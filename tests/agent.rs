@@ -1,4 +1,4 @@
-//! The real agent as a process, while its API server, its disk or its clients misbehave.
+//! Tests of the real agent process while its API server, its disk or its clients misbehave.
 
 use std::fs::Permissions;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -28,19 +28,19 @@ use crate::support::served::{NAMESPACE, Running, Served, node, path};
 
 const DISCONNECTED: &str = "OTA upgrade is not allowed when node is disconnected to cloud";
 
-/// Time limit for the median of valid requests: 50 ms on a quiet machine.
+/// Limit for the median response time of valid requests: 50 ms on a quiet machine.
 const HONEST: Duration = Duration::from_millis(50 * BUSY as u64);
 
-/// Time limit for a request that can't succeed until it gets an error: five seconds on a quiet machine.
+/// Time within which a request that can't succeed must get an error: five seconds on a quiet machine.
 const SOON: Duration = Duration::from_secs(5 * BUSY as u64);
 
 /// Time that an agent waits for the response to a list of pods before it retries.
 const GIVEN_UP: Duration = Duration::from_secs(30);
 
-/// Longest time until an agent reaches an API server that is back: it retries once a minute.
+/// Longest time until an agent connects to an API server that is available again. The agent retries once a minute.
 const RETURNED: Duration = Duration::from_secs(70);
 
-/// Longest time until an agent that starts with pods from its disk also requests them from the API server.
+/// Longest time until an agent that has loaded its pods from disk also requests them from the API server.
 const STARTED: Duration = Duration::from_secs(10);
 
 fn play<F: Future<Output = anyhow::Result<()>>>(story: F) {
@@ -85,9 +85,9 @@ async fn until_within(
     }
 }
 
-/// Checks that reads succeed and actions are rejected in time while the fault that `begin` starts has an effect.
+/// Checks that reads succeed and that the agent refuses actions in time, between `begin` and `end` of a fault.
 ///
-/// After `end` everything must work as before, and no rejected action may be carried out later.
+/// After `end`, everything must work as before, and the agent must not carry out an action that it has refused.
 async fn holds_out<G>(
     begin: impl AsyncFnOnce(&Served) -> G,
     end: impl AsyncFnOnce(&Served, G),
@@ -323,7 +323,8 @@ fn killed_at_any_moment_it_starts_again_with_a_whole_state() {
         for round in 0..20 {
             served.link.set(Way::Open);
             let running = served.agent(&node(1), &node(1)).await?;
-            // Kill the agent a little later in each round: during its start, its first write to disk, or a later write.
+            // Kill the agent a little later in each round: during its start, during its first write to disk, or during a later
+            // write.
             tokio::time::sleep(Duration::from_millis(60 * round)).await;
             drop(running);
             served.link.set(Way::Cut);
@@ -343,7 +344,7 @@ fn killed_at_any_moment_it_starts_again_with_a_whole_state() {
     });
 }
 
-/// Measures valid requests, while the test sends other requests at the same time. Returns their sorted durations.
+/// Sends valid requests while the test sends other requests in parallel. Returns the response times of the valid ones, sorted.
 async fn honest(running: &Running) -> anyhow::Result<Vec<Duration>> {
     let mut times = Vec::new();
     for _ in 0..40 {
@@ -394,8 +395,8 @@ fn three_hundred_junk_requests_delay_no_other_client_and_cost_no_api_request() {
         let served = Served::start(2).await?;
         let running = served.ready_agent(1).await?;
         let before = served.asked();
-        // The agent rejects new connections while all of its 256 seats are taken. This semaphore keeps the test well below that
-        // limit, even if some closed connections still count.
+        // The agent accepts at most 256 connections at a time. The semaphore keeps the test far below that limit, even if the agent
+        // still counts some closed connections.
         let seats = Arc::new(Semaphore::new(100));
         let junk = (0..300).map(|number| {
             let (agent, seats) = (running.agent.clone(), seats.clone());
@@ -427,7 +428,7 @@ fn three_hundred_junk_requests_delay_no_other_client_and_cost_no_api_request() {
         let honest_answer = running.agent.call("POST", &pull, &[]).await?;
         let took = begin.elapsed();
         assert_eq!(honest_answer.status, 200, "{}", honest_answer.text());
-        // Clients, agent and API server compete for this machine, so the limit is generous. It only proves that the request
+        // Clients, agent and API server compete for the same machine, so the limit is generous. It proves only that the request
         // didn't wait until all junk requests had ended.
         assert!(took < SOON, "{took:?}");
         assert_quick(&honest(&running).await?);
@@ -439,7 +440,7 @@ fn three_hundred_junk_requests_delay_no_other_client_and_cost_no_api_request() {
                 answer.status
             );
         }
-        // The valid request takes a few API requests. Junk requests must not cause any.
+        // The valid request needs a few API requests. Junk requests must not cause any.
         let asked = served.asked() - before;
         assert!(asked <= 4, "{asked} API requests");
         Ok(())
@@ -601,7 +602,7 @@ fn only_this_machine_reaches_it() {
     });
 }
 
-/// Starts the agent of a node, which listens on a Unix socket in its home but on no TCP port. Waits until it has listed its pods.
+/// Starts the agent of a node with a Unix socket in its home directory and without a TCP port. Waits until it has listed its pods.
 async fn at_socket(served: &Served, number: usize) -> anyhow::Result<(Agent, PathBuf, SocketAddr)> {
     let name = node(number);
     let (mut process, socket) = on_socket(served, number)?;
@@ -622,7 +623,7 @@ fn on_socket(served: &Served, number: usize) -> anyhow::Result<(Process, PathBuf
     Ok((process, socket))
 }
 
-/// Runs `yurt-ds ctl` with this socket, as this user if one is given. Returns the exit code and the output.
+/// Runs `yurt-ds ctl` with this socket and, if given, as this user. Returns the exit code and the output.
 fn ctl(
     program: &Path,
     socket: &Path,
@@ -666,7 +667,7 @@ fn a_socket_serves_without_the_port_what_the_port_serves() {
         );
         until_replaced(&served, 1, &before).await?;
 
-        // The port for probes must not serve the list of pods or actions on them.
+        // The port for probes must serve neither the list of pods nor actions on them.
         let probes = Agent::at(probes, (), String::new);
         until(&probes, "GET", "/ready", 200).await?;
         until(&probes, "GET", "/live", 200).await?;
@@ -751,8 +752,7 @@ fn the_mode_of_a_socket_keeps_other_users_out() {
         if std::fs::metadata(directory)?.uid() != 0 {
             return Ok(()); // only root can run a program as another user, so skip the test
         }
-        // Copy socket and program into a directory that the other user can enter. Only the mode of the socket can then keep that
-        // user out.
+        // Copy socket and program into a directory that the other user can enter. Then only the mode of the socket can deny access.
         let open = tempfile::tempdir()?;
         std::fs::set_permissions(open.path(), Permissions::from_mode(0o755))?;
         let program = open.path().join("yurt-ds");
@@ -789,7 +789,7 @@ fn a_loopback_address_in_ipv6_form_serves_this_machine() {
     });
 }
 
-/// Waits until the agent, which listens on an IPv6-mapped address, logs its port.
+/// Waits until the log of an agent that listens on an IPv6-mapped address contains its port.
 async fn until_listening(process: &Process) -> anyhow::Result<u16> {
     let deadline = Instant::now() + SOON * 2;
     loop {

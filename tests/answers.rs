@@ -1,8 +1,8 @@
 //! Compares the responses of the embedded API server with those of a real one.
 //!
-//! The scenarios run on both API servers. If the embedded one accepted an invalid request or returned another error, they could
-//! miss a bug in the controller. So each request of [`requests`] goes to both, in order. Both must respond with the same code,
-//! the same reason, and the same [`shape`] of the object. [`KNOWN`] lists the accepted differences.
+//! The scenarios run on both API servers. If the embedded one accepted an invalid request or returned another error, the scenarios
+//! could miss a bug in the controller. So each request of [`requests`] goes to both servers, in order. Both must respond with the
+//! same code, the same reason, and the same [`shape`] of the object. [`KNOWN`] lists the accepted differences.
 //!
 //! `YURT_DS_SUITE_KUBECONFIG` names the real cluster. Without it the comparison is skipped.
 
@@ -19,13 +19,13 @@ use yurt_ds::sim::cluster::{Cluster, ClusterOptions};
 
 use crate::support::real;
 
-/// Content types.
+/// Content types of request bodies.
 const JSON: &str = "application/json";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
 const MERGE: &str = "application/merge-patch+json";
 const JSON_PATCH: &str = "application/json-patch+json";
 
-/// Accepted differences, by the name of the request, each with the reason why it can't affect a controller.
+/// Accepted differences by the name of the request, each with the reason why it can't affect a controller.
 const KNOWN: &[(&str, &str)] = &[
     (
         "status: a negative number",
@@ -42,7 +42,7 @@ const KNOWN: &[(&str, &str)] = &[
     ("node: a time at the end of the calendar", "the same"),
 ];
 
-/// Named request to both API servers.
+/// Request that is sent to both API servers.
 struct Asked {
     name: &'static str,
     method: &'static str,
@@ -114,7 +114,7 @@ fn owners(controllers: &[(&str, bool)]) -> Value {
     json!({ "metadata": { "ownerReferences": owners } })
 }
 
-/// Returns a patch with these containers and images, in this order.
+/// Returns a patch that sets the images of these containers, in this order.
 fn images(images: &[(&str, &str)]) -> Value {
     let image = |(name, image): &(&str, &str)| json!({ "name": name, "image": image });
     let images: Vec<Value> = images.iter().map(image).collect();
@@ -688,8 +688,8 @@ struct Answer {
     object: Value,
 }
 
-/// Returns the part of an object that must be equal on both servers. Defaults, generated names, times and resource versions
-/// differ.
+/// Returns the part of an object that must be equal on both servers. Omits defaults, generated names, times and resource versions,
+/// because they differ.
 fn shape(object: &Value) -> Value {
     let meta = &object["metadata"];
     let containers = object["spec"]["containers"].as_array();
@@ -723,7 +723,7 @@ fn shape(object: &Value) -> Value {
     })
 }
 
-/// API server to compare.
+/// One of the two API servers.
 struct Server {
     client: Client,
     /// UID of the pod that the request named `pod` created.
@@ -799,8 +799,8 @@ impl Server {
 async fn compare(mut real: Server, mut embedded: Server) -> anyhow::Result<Vec<String>> {
     real.prepare().await?;
     embedded.prepare().await?;
-    // Wait for the default service account: pods can't be created before it exists, and a controller creates it after the
-    // namespace.
+    // Wait for the default service account. A controller creates it after the namespace, and pods can't be created before it
+    // exists.
     let account = of_core("serviceaccounts/default");
     for _ in 0..100 {
         let request = Request::get(account.as_str()).body(Vec::new())?;

@@ -1,4 +1,4 @@
-//! Shell completion in real shells, with the script that `ctl completions` prints.
+//! Tests of shell completion in real shells, with the script that `ctl completions` prints.
 //!
 //! Shells that are not installed are skipped, except bash.
 
@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-/// Path of the yurt-ds binary.
+/// Binary under test.
 const PROGRAM: &str = env!("CARGO_BIN_EXE_yurt-ds");
 
-/// Number of attempts per shell, one second apart. A cluster that has just started has no objects to offer yet.
+/// Number of attempts per shell, one second apart. A cluster that has just started has no objects to complete yet.
 const TRIES: usize = 60;
 
-/// Shell, and a script for it that prints the completions of `$LINE`. The last word of `$LINE` is incomplete.
+/// Shell with a script that prints its completions of `$LINE`. The last word of `$LINE` is incomplete.
 struct Shell {
     program: &'static str,
     flags: &'static [&'static str],
@@ -53,7 +53,7 @@ const FISH: Shell = Shell {
 };
 
 impl Shell {
-    /// Returns the completions that the shell offers for a line, or `None` if it is not installed.
+    /// Returns the completions that the shell offers for a line; `None` if the shell is not installed.
     fn offers(&self, line: &str, kubeconfig: &Path) -> Option<Vec<String>> {
         let folder = Path::new(PROGRAM).parent().expect("a folder");
         let out = Command::new(self.program)
@@ -75,8 +75,7 @@ impl Shell {
     }
 }
 
-/// Checks that every installed shell offers at least these words. A word that ends with `-` stands for any word that begins with
-/// it.
+/// Checks that every installed shell offers at least these words. A word that ends with `-` stands for any word with that prefix.
 #[track_caller]
 fn case(kubeconfig: &Path, line: &str, expected: &[&str]) {
     let is_meant = |offer: &str, word: &str| {
@@ -110,7 +109,7 @@ fn case(kubeconfig: &Path, line: &str, expected: &[&str]) {
 /// Embedded cluster with the DaemonSet `default/nginx-daemonset` and a node's agent.
 struct Cluster {
     serve: Child,
-    /// Output of the cluster. Kept open, because the process may still write to it.
+    /// Output of the cluster. It stays open, because the process may still write to it.
     _said: BufReader<ChildStdout>,
     folder: PathBuf,
 }

@@ -1,5 +1,5 @@
-//! Tests that `docs/` is correct. The example of every page is applied to an embedded cluster and its image changes. Then the
-//! expectations that the page states must be met. `docs/README.md` describes how a page states them.
+//! Tests of the examples in `docs/`. Each test applies an example to an embedded cluster, changes its image, and checks the outcome
+//! that the page states. `docs/README.md` describes the comments in which pages state outcomes.
 
 mod page;
 mod play;
@@ -21,12 +21,11 @@ fn index() -> String {
     fs::read_to_string(folder().join("README.md")).expect("the index")
 }
 
-/// Returns every page except the index and the table of contents of the site.
+/// Returns all pages except the index and the table of contents.
 fn pages() -> Vec<Page> {
     pages_in(&folder())
 }
 
-/// Returns the pages of a folder.
 fn pages_in(folder: &Path) -> Vec<Page> {
     let files = fs::read_dir(folder).expect("the folder of the pages");
     let mut files: Vec<PathBuf> = files.map(|file| file.expect("a file").path()).collect();
@@ -42,13 +41,13 @@ fn pages_in(folder: &Path) -> Vec<Page> {
     files.iter().filter(is_page).map(read).collect()
 }
 
-/// Returns the texts between backquotes, without the annotation prefix.
+/// Returns the texts in backquotes, without the annotation prefix.
 fn quoted(line: &str) -> impl Iterator<Item = &str> {
     let quoted = line.split('`').skip(1).step_by(2);
     quoted.map(|text| text.strip_prefix(ANNOTATION_PREFIX).unwrap_or(text))
 }
 
-/// Returns the keys that the index describes without a separate page: those in "How to turn it on" and "Other keys".
+/// Returns the annotations that the index describes without a separate page, in "How to turn it on" and "Other keys".
 fn told_in(index: &str) -> impl Iterator<Item = &str> {
     let sections = index.split("\n## ");
     let has_keys = |text: &&str| {
@@ -103,7 +102,7 @@ fn every_annotation_has_a_page_or_a_line_in_the_index() {
     }
 }
 
-/// Checks the links that `ctl why` prints for verdicts: page and section must exist.
+/// Checks the links to `docs/` in verdicts of `ctl why`. The page and its section must exist.
 #[test]
 fn every_page_that_a_verdict_links_has_that_section() {
     let links = include_str!("../src/core/messages/pages.rs").split('"');
@@ -162,7 +161,7 @@ fn every_link_between_pages_leads_somewhere() {
         .flat_map(|folder| fs::read_dir(folder).expect("a folder"))
     {
         let page = page.expect("a file").path();
-        // The links of the table of contents are those of the site, which has more pages.
+        // Skip the table of contents. It links pages that exist only on the website.
         let is_summary = page.ends_with("SUMMARY.md");
         if is_summary || page.extension().is_none_or(|extension| extension != "md") {
             continue;

@@ -1,4 +1,4 @@
-//! The real controller as a process, while many clients send requests to its ports.
+//! Tests of the real controller process while many clients send requests to its ports.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -17,13 +17,13 @@ use yurt_ds::sim::world::{World, WorldSetup};
 use crate::support::binary::{ANY_PORT, Process};
 use crate::support::machine::BUSY;
 
-/// Timeout of a readiness probe, on a quiet machine.
+/// Time limit for a probe: one second on a quiet machine.
 const PROBE: Duration = Duration::from_secs(BUSY as u64);
 
-/// Number of simultaneous connections of a crowd.
+/// Number of connections that a [`Crowd`] keeps open at the same time.
 const CROWD: usize = 40;
 
-/// Cluster and controller, with the addresses of the controller's ports.
+/// Cluster and controller process, with the addresses of the controller's ports.
 struct Running {
     _world: World,
     _process: Process,
@@ -107,7 +107,7 @@ fn probe(address: SocketAddr, path: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Clients that send a thousand requests per connection, never read a response, and reconnect when the connection is closed.
+/// Clients that send a thousand requests per connection and never read a response. They reconnect when a connection is closed.
 struct Crowd {
     ends: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
@@ -129,7 +129,7 @@ impl Crowd {
     }
 }
 
-/// Runs one connection of a crowd until it is closed. A silent connection sends nothing.
+/// Sends requests on one connection until it is closed. If `is_silent` is true, the client only keeps the connection open.
 fn ask(address: SocketAddr, path: &str, is_silent: bool, ends: &AtomicBool) {
     let Ok(mut stream) = TcpStream::connect(address) else {
         return;

@@ -1,8 +1,8 @@
-//! Isolation of tenants, tested on the built controller from outside. A bad object, client or connection may only harm the tenant
-//! or client that it comes from, and a controller with stale data must not write.
+//! Tests of the isolation between tenants, on the built controller process. A bad object, client or connection may harm only the
+//! tenant or client from which it comes. A controller with stale data must not write.
 //!
-//! Each story has a neighbor: a second tenant whose rollouts must complete in time during the fault, before and after a restart
-//! of the controller. The tests also play the kubelets of all nodes.
+//! Each test is a *story* with two tenants: one causes a fault, the other is its neighbor. The neighbor's rollouts must complete in
+//! time during the fault, before and after a restart of the controller. The tests simulate the kubelets of all nodes.
 //!
 //! - `objects`: objects that can't be decoded, and floods of them.
 //! - `stale`: watches that stall while writes succeed.
@@ -10,10 +10,10 @@
 //! - `memory`: large objects that the controller doesn't manage.
 //! - `connections`: clients that never read responses, and an API server that allows few streams per connection.
 //!
-//! The stories need a separate control plane, which `YURT_DS_ISOLATION_KUBECONFIG` names (`tests/isolation.sh` starts it).
-//! `YURT_DS_ISOLATION_ONLY` selects stories by the prefixes of their names, separated by commas. `YURT_DS_ISOLATION_BINARY` names
-//! the program to test instead of the one that cargo built. Stories about connections also run on the embedded API server, which
-//! rejects the objects of the other stories.
+//! The stories need a separate control plane with the kubeconfig in `YURT_DS_ISOLATION_KUBECONFIG` (`tests/isolation.sh` starts
+//! one). `YURT_DS_ISOLATION_ONLY` selects stories by the prefixes of their names, separated by commas. `YURT_DS_ISOLATION_BINARY`
+//! names the program to test instead of the one that cargo built. Stories about connections also run on the embedded API server,
+//! which rejects the objects of the other stories.
 
 mod connections;
 mod fleet;
@@ -36,25 +36,24 @@ use crate::support::machine::is_set;
 /// Environment variable with the kubeconfig of a cluster administrator. No other controller may run on the cluster.
 const KUBECONFIG: &str = "YURT_DS_ISOLATION_KUBECONFIG";
 
-/// Environment variable with the name prefixes of the stories to play, separated by commas.
+/// Environment variable with the name prefixes of the stories to run, separated by commas.
 const ONLY: &str = "YURT_DS_ISOLATION_ONLY";
 
-/// Time limit for a rollout of the neighbor: 30 s, and three times that on a busy machine.
+/// Time limit for a rollout of the neighbor: 30 s on a quiet machine, and three times that on a busy one.
 const PROMPT: Duration = Duration::from_secs(30 * BUSY);
 
-/// Time limit until the controller notices an outage of a node: 5 s, and three times that on a busy machine.
+/// Time within which the controller must notice an outage of a node: 5 s on a quiet machine, and three times that on a busy one.
 const NOTICED: Duration = Duration::from_secs(5 * BUSY);
 
-/// Factor for time limits on a busy machine. It is small, so that a fault that delays a rollout for minutes fails the test.
+/// Factor for time limits on a busy machine. It is small, so that the test fails if a fault delays a rollout for minutes.
 const BUSY: u64 = 3;
 
-/// Story with its name.
 struct Entry {
     name: &'static str,
     tell: fn(&Plane) -> LocalBoxFuture<'_, anyhow::Result<()>>,
 }
 
-/// Declares stories by the functions that play them. Stories marked `both` also become tests on the embedded cluster.
+/// Declares stories by the functions that run them. Stories marked `both` also become tests on the embedded cluster.
 macro_rules! stories {
     ($($kind:ident $module:ident::$name:ident,)*) => {
         const ALL: &[Entry] = &[$(Entry {

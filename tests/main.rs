@@ -1,27 +1,27 @@
 //! The only test binary. Contents:
 //!
-//! - `scenarios`: the sentences of the specification as data. Each one is a test on the embedded cluster, and `real_cluster`
-//!   plays all of them on a real control plane. Files: annotations, rolling, knobs, paused, surge, guard, revert, identity,
+//! - `scenarios`: the sentences of the specification as data. Each sentence is a test on the embedded cluster, and `real_cluster`
+//!   runs all of them on a real control plane. Files: annotations, rolling, knobs, paused, surge, guard, revert, identity,
 //!   exceptions, ota, refused, rest, advice, prepull, predownload, lifecycle, disruption, operations, waves, inplace, kruise,
 //!   advanced.
 //! - `advanced_crd`: the CRD of Advanced DaemonSets on a real API server.
-//! - `agent`: the real agent as a process, on an embedded cluster (`served`) that can let single requests fail.
-//! - `isolation`: hostile objects, stale data, connection faults and memory, against the built controller. Most of it needs a
-//!   separate real control plane (`tests/isolation.sh`).
+//! - `agent`: the real agent process, on an embedded cluster (`served`) that can let single requests fail.
+//! - `isolation`: hostile objects, stale data, connection faults and memory, tested on the built controller. Most of these tests
+//!   need a separate real control plane (`tests/isolation.sh`).
 //! - `answers`: comparison of the responses of the embedded API server with those of a real one.
-//! - `completion`: shell completion, run in real shells.
-//! - `flood`: the real controller as a process, with many connections to its ports.
-//! - `docs`: the examples of `docs/`, played on the embedded cluster.
+//! - `completion`: shell completion in real shells.
+//! - `flood`: the real controller process with many connections to its ports.
+//! - `docs`: the examples of `docs/` on the embedded cluster.
 //! - `recording`: the picture of `yurt-ds sim` in the README, drawn from its output.
 //! - `tutorials`: the commands of `docs/tutorials`, run in a shell against `yurt-ds sim serve`.
 //! - `model`: a model checker that explores every interleaving on small fleets.
-//! - `support`: the building blocks of scenarios. `player` plays a `story` (data) in a `world` (embedded or real). `monitor`
-//!   watches the world, keeps a `picture` of it and checks every deletion. `checks` has the expectations. `agents` are the
-//!   clients of the node agents, which reach the API server over a `link` that can be cut. `said` has the expected responses of
-//!   agents, and `asking` the story steps that send requests to them. `forged` has pods that only look upgradable. `typed` runs
-//!   `yurt-ds ctl` in the middle of a story. `agreement` compares conditions, Events, metrics and `ctl` after every step that
-//!   waits. `golden` compares the controller's writes in each story with `tests/golden/writes.txt`. `machine` defines how far
-//!   tests search (`YURT_DS_DEEP`) and how long a busy machine may take.
+//! - `support`: the building blocks of scenarios. A `story` is a test case as data, and `player` runs it in a `world` (embedded or
+//!   real). `monitor` watches the world, keeps a `picture` of it and checks every deletion. `checks` contains the expectations.
+//!   `agents` are the clients of the node agents, which reach the API server over a `link` that can be cut. `said` contains the
+//!   expected responses of agents, and `asking` the steps that send requests to them. `forged` creates pods that only look
+//!   upgradable. `typed` runs `yurt-ds ctl` in the middle of a story. `agreement` compares conditions, Events, metrics and `ctl`
+//!   after every step that waits. `golden` compares the controller's writes in each story with `tests/golden/writes.txt`. `machine`
+//!   defines how much the tests search (`YURT_DS_DEEP`) and how long they may take on a busy machine.
 
 mod support {
     pub(crate) mod agents;

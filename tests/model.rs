@@ -1,5 +1,5 @@
-//! Every interleaving on small fleets. A model checker (stateright) explores the actions of kubelets, native controller, operator
-//! and faults on a few nodes, together with the real `core::decide`. It searches for a state that violates one of the design
+//! Model checker (stateright) for small fleets. It explores every order in which kubelets, native controller, operator and faults
+//! can act on a few nodes, together with the real `core::decide`. It searches for a state that violates one of the design
 //! invariants 1 to 8.
 //!
 //! ```text
@@ -7,16 +7,15 @@
 //!            always: no violation        whenever no step is left: the fleet has converged
 //! ```
 //!
-//! Each test has a limit of states, so that all tests together take about a minute. `YURT_DS_DEEP=N` allows N times as many
-//! states as CI. `cargo test --test main model:: -- --nocapture` prints how many states were explored.
+//! Each test has a limit of states, so that all tests together take about a minute. `YURT_DS_DEEP=N` allows N times as many states
+//! as CI does. `cargo test --test main model:: -- --nocapture` prints the number of explored states.
 //!
-//! - `rules`: parameters of a test; `state`: the cluster; `canonical`: equivalent states as equal values.
+//! - `rules`: parameters of a test; `state`: the cluster; `canonical`: conversion of equivalent states to equal values.
 //! - `steps`: possible steps; `view`: the controller's view of the cluster; `judge`: its decisions and the checks on them;
 //!   `writes`: the effects of its writes; `search`: the exploration.
-//! - `upkeep`: the pods that the controller creates for an Advanced DaemonSet. Nodes join, leave and change their labels. Pods
-//!   fail or are adopted. Requests for pods are rejected, get no response, or show their result late.
-//! - `evictions`: a disruption budget that rejects evictions; `denials`: a policy that rejects writes; `reversal`: reverts of
-//!   pods.
+//! - `upkeep`: the pods that the controller creates for an Advanced DaemonSet. Nodes join, leave and change their labels. Pods fail
+//!   or are adopted. The API server rejects creations of pods, doesn't respond, or delays their result.
+//! - `evictions`: a disruption budget that rejects evictions; `denials`: a policy that rejects writes; `reversal`: reverts of pods.
 //! - `plain`, `surge`, `place`, `order`, `guard`, `evict`, `refuse`, `revert`, `advanced`: the tests.
 
 mod advanced;

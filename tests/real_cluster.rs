@@ -15,19 +15,18 @@ use crate::support::story::{Pace, Scenario};
 use crate::support::suite::Entry;
 use crate::support::world::World;
 
-/// Number of scenarios that are played in parallel. More would need too many watches at once.
+/// Number of scenarios that run in parallel. More scenarios would need too many watches at the same time.
 const AT_ONCE: usize = 16;
 
 /// Time limit for a scenario, after which it counts as hung.
 const LONGEST: Duration = Duration::from_secs(120 * BUSY as u64);
 
-/// Environment variable that limits the run to scenarios whose outcome may depend on the version of Kubernetes.
+/// Environment variable that limits the run to scenarios whose outcome may depend on the Kubernetes version.
 const VARYING: &str = "YURT_DS_SUITE_VARYING";
 
-/// Environment variable that limits the run: `alone` to scenarios that need the cluster for themselves, `together` to the others.
+/// Environment variable that limits the run: `alone` selects scenarios that need the cluster for themselves, `together` the others.
 const PART: &str = "YURT_DS_SUITE_PART";
 
-/// Returns the scenarios of all files.
 fn all() -> impl Iterator<Item = &'static Entry> {
     [
         scenarios::annotations::ALL,

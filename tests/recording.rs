@@ -1,7 +1,7 @@
 //! `docs/sim.svg`: a recording of `yurt-ds sim`, drawn from its real output.
 //!
-//! The story is the one of three nodes, two of which are offline. Its lines appear in the order and at the pace of the virtual
-//! time that they start with. `YURT_DS_GOLDEN=1` draws the file again.
+//! The recorded story has three nodes, two of which are offline. Each line appears at the virtual time with which it begins, sped
+//! up by [`PACE`]. `YURT_DS_GOLDEN=1` draws the file again.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -43,7 +43,7 @@ fn output() -> Vec<String> {
     lines
 }
 
-/// Returns the virtual time at which a line was printed, in seconds, if it starts with one.
+/// Returns the virtual time with which a line begins, in seconds; `None` if the line doesn't begin with a time.
 fn time_of(line: &str) -> Option<f64> {
     let (minutes, seconds) = line.get(..5)?.split_once(':')?;
     let (minutes, seconds): (u32, u32) = (minutes.parse().ok()?, seconds.parse().ok()?);
@@ -55,7 +55,7 @@ fn escaped(text: &str) -> String {
     text.replace('>', "&gt;")
 }
 
-/// Draws the recording of these lines.
+/// Draws the recording of these lines as an animated SVG.
 fn draw(lines: &[String]) -> String {
     let height = (lines.len() + 2) * LINE + 44;
     let mut svg = format!(

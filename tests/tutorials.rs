@@ -1,18 +1,18 @@
-//! Tutorials of `docs/tutorials`, executed as a reader would: every command runs in a shell, against `yurt-ds sim serve`, and its
-//! output has to be the one on the page.
+//! Tests of `docs/tutorials`, which execute each tutorial like a reader: every command runs in a shell, against `yurt-ds sim
+//! serve`, and must print the output that the page shows.
 //!
-//! A page has these parts, all in its order:
+//! A page consists of these parts, which the test processes in order:
 //!
-//! - A ```` ```console ```` block: lines that start with `$ ` are commands, the lines below each are its output. A line `...`
-//!   stands for any number of lines. A command that ends in `&` keeps running; its output isn't compared.
+//! - A ```` ```console ```` block: lines that start with `$ ` are commands, and the lines below a command are its output. A line
+//!   `...` stands for any number of lines. A command that ends in `&` keeps running, and its output isn't compared.
 //! - `<!-- file: NAME -->`: the next block is written to that file.
-//! - `<!-- pause: 10s -->`: the reader takes this long. The test takes longer if a command needs it: a command that doesn't print
-//!   what the page says is tried again for two minutes, unless it changes something.
+//! - `<!-- pause: 10s -->`: the test waits for this time. If a later command doesn't print the shown output, the test repeats the
+//!   command for up to two minutes, unless the command changes something.
 //!
-//! Times, addresses, and the random ends of names are not compared. `YURT_DS_GOLDEN=1` writes the outputs to the pages.
+//! Times, addresses and random suffixes of names are not compared. `YURT_DS_GOLDEN=1` writes the actual outputs to the pages.
 //!
-//! The tutorials need kubectl: the program that the environment variable `KUBECTL` names, or else the one in `PATH`. Without it
-//! they are skipped.
+//! The tutorials need kubectl: the program in the environment variable `KUBECTL`, or else the one in `PATH`. They are skipped
+//! without kubectl.
 
 use std::fs;
 use std::io::Read as _;
@@ -22,13 +22,13 @@ use std::time::Duration;
 
 use crate::support::machine;
 
-/// Path of the yurt-ds binary.
+/// Binary under test.
 const PROGRAM: &str = env!("CARGO_BIN_EXE_yurt-ds");
 
-/// Number of attempts, one second apart, until a command prints what the page says.
+/// Number of attempts, one second apart, until a command must print the shown output.
 const TRIES: usize = 120;
 
-/// Words of commands that only read. They can be repeated.
+/// Words that identify commands that only read. The test may repeat these commands.
 const READING: [&str; 7] = [
     "kubectl get",
     "ctl status",
@@ -39,7 +39,7 @@ const READING: [&str; 7] = [
     "curl",
 ];
 
-/// Part of a page.
+/// Step that a page describes.
 #[derive(Debug, PartialEq, Eq)]
 enum Step {
     /// File to write, with its content.
@@ -53,7 +53,6 @@ enum Step {
     },
 }
 
-/// Returns the steps of a page.
 fn steps(lines: &[&str]) -> Vec<Step> {
     let mut steps = Vec::new();
     let mut file: Option<String> = None;
@@ -98,11 +97,11 @@ fn commands(lines: &[&str], block: std::ops::Range<usize>) -> Vec<Step> {
     starts.iter().zip(ends).map(run).collect()
 }
 
-/// Reader of a tutorial: a folder with its files, its environment, and what runs in the background.
+/// Simulated reader of a tutorial, with a folder for files, environment variables and background processes.
 struct Reader {
     folder: tempfile::TempDir,
     path: String,
-    /// Variables that the reader exported.
+    /// Variables that the tutorial has exported.
     exported: Vec<(String, String)>,
     servers: Vec<Child>,
 }
@@ -171,14 +170,14 @@ impl Reader {
 impl Drop for Reader {
     fn drop(&mut self) {
         for server in &mut self.servers {
-            // A server that has ended already needs nothing more.
+            // Ignore errors: the server may have ended already.
             let _ = server.kill();
             let _ = server.wait();
         }
     }
 }
 
-/// Returns a line without the parts that differ between two runs.
+/// Returns a line without the parts that differ between runs.
 fn steady(line: &str) -> String {
     let words = line.split_whitespace().map(|word| {
         let is_time = |word: &str| {
@@ -212,7 +211,7 @@ fn is_random(text: &str, length: usize) -> bool {
     text.len() == length && text.chars().all(|c| letters.contains(c))
 }
 
-/// Returns true if the lines that were printed are the expected ones.
+/// Returns true if the printed lines match the expected ones. An expected line `...` matches any number of lines.
 fn matches(expected: &[&str], printed: &[String]) -> bool {
     match (expected.first(), printed.first()) {
         (None, None) => true,
@@ -226,10 +225,10 @@ fn matches(expected: &[&str], printed: &[String]) -> bool {
     }
 }
 
-/// Follows a tutorial. Returns the text of the page with the outputs that the commands printed.
+/// Runs a tutorial. Returns the text of the page with the outputs that the commands printed.
 ///
 /// # Errors
-/// If a command prints something else than the page says. The error has both.
+/// Returns an error if a command prints something other than the page shows. The error contains both outputs.
 fn follow(page: &Path, kubectl: &Path) -> Result<String, String> {
     let text = fs::read_to_string(page).expect("a page");
     let lines: Vec<&str> = text.lines().collect();
@@ -278,7 +277,7 @@ fn follow(page: &Path, kubectl: &Path) -> Result<String, String> {
     Ok(written.join("\n") + "\n")
 }
 
-/// Returns the kubectl to use, or `None` if there is none.
+/// Returns the kubectl to use; `None` if there is none.
 fn kubectl() -> Option<PathBuf> {
     if let Some(named) = std::env::var_os("KUBECTL") {
         return Some(PathBuf::from(named));

@@ -1,7 +1,7 @@
 //! Finds broken promises in the recorded changes of objects and in the controller's writes from the audit log.
 //!
-//! Only a write of the controller can break a promise. The controller decides on data that it has received: a pause or a smaller
-//! budget limits its writes only after [`LAG`]. The controller knows its own writes immediately, so they are counted without
+//! Only a write of the controller can break a promise. The controller decides on data that it has received, so a pause or a smaller
+//! budget limits its writes only after [`LAG`]. The controller knows its own writes immediately, so the checks count them without
 //! delay.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use super::monitor::{Entry, Fact, PodFact, Said};
 
-/// Longest time from a change until the controller's last write that ignores it. It covers a slow watch on a busy machine and the
-/// timeout of the write (four seconds).
+/// Longest time for which the controller may still write without regard to a change. It covers a slow watch on a busy machine and
+/// the timeout of the write (four seconds).
 const LAG: Duration = Duration::from_secs(8);
 
 /// Names of the pods that the controller deleted, patched or created.
@@ -20,11 +20,10 @@ pub(crate) struct Deeds {
     pub(crate) deleted: BTreeSet<String>,
     /// Pods that were updated in place or patched otherwise.
     pub(crate) patched: BTreeSet<String>,
-    /// Created pods.
     pub(crate) made: BTreeSet<String>,
 }
 
-/// Settings of a DaemonSet, and the time until which they applied. `None` for the present ones.
+/// Settings of a DaemonSet, and the time until which they applied; `None` for the current settings.
 #[derive(Clone, Debug)]
 struct Held {
     until: Option<Duration>,
@@ -37,11 +36,11 @@ struct Set {
     pods: BTreeMap<String, PodFact>,
     /// Number and hash of the newest revision.
     newest: Option<(i64, String)>,
-    /// `known`: hashes of all revisions that have been the newest one. `undone`: the revision that the last change rolled back,
-    /// if it was a rollback.
+    /// `known`: hashes of all revisions that have ever been the newest. `undone`: the revision from which the last change rolled
+    /// back; `None` if that change was no rollback.
     known: BTreeSet<String>,
     undone: Option<String>,
-    /// Nodes whose pod the controller ended and that have not had an available pod since.
+    /// Nodes whose pod the controller ended and that have not had an available pod since then.
     taken: BTreeSet<String>,
     conditions: Vec<Said>,
 }
@@ -85,7 +84,7 @@ impl<'a> Judge<'a> {
         self.broken.clone()
     }
 
-    /// Returns the DaemonSets that are neither complete nor stopped, and have no condition that says what they wait for.
+    /// Returns the DaemonSets that are neither complete nor stopped, and that have no condition that names what they wait for.
     pub(crate) fn unsettled(&self) -> Vec<String> {
         let unsettled = self.sets.iter().filter(|(_, set)| !set.is_settled());
         unsettled
@@ -225,8 +224,8 @@ impl<'a> Judge<'a> {
         let nodes = self.nodes.len();
         let newest = set.newest.as_ref().map(|(_, hash)| hash.as_str());
         let is_old = |pod: &&PodFact| !pod.terminating && Some(pod.hash.as_str()) != newest;
-        // `partition` keeps pods on old revisions, except on the one that the last change rolled back: all of its pods may be
-        // replaced.
+        // `partition` keeps pods on old revisions. The exception is the revision from which the last change rolled back: all of its
+        // pods may be replaced.
         if is_old(&pod) && set.undone.as_ref() != Some(&pod.hash) {
             let old: BTreeSet<&str> = set
                 .pods

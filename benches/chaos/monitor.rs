@@ -33,7 +33,6 @@ pub(crate) enum Fact {
 }
 
 impl Fact {
-    /// Returns true for a change of a pod.
     pub(crate) fn is_of_pod(&self) -> bool {
         matches!(self, Self::Pod(_) | Self::PodGone { .. })
     }
@@ -131,7 +130,7 @@ fn of_set(set: &DaemonSet) -> Fact {
     }
 }
 
-/// Returns the change of a pod. The label `app` names the pod's DaemonSet, because a surge pod gets its owner reference later.
+/// Returns the change of a pod. The label `app` names the pod's DaemonSet, because a surge pod gets its owner reference only later.
 fn of_pod(pod: &Pod, gone: bool) -> Option<Fact> {
     let uid = pod.uid()?;
     if gone {

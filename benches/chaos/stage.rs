@@ -1,4 +1,4 @@
-//! Plays stories on a control plane and finds the promises that they break.
+//! Runs stories on a control plane and returns the promises that they break.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Seek, SeekFrom};
@@ -24,7 +24,7 @@ use super::plane::{Plane, Requests, now, wait};
 use super::process::Process;
 use super::story::{Settings, Step, Story, set_name};
 
-/// Number of controller replicas. They use a short Lease, so that another one soon takes over from a killed leader.
+/// Number of controller replicas. Their Lease is short, so that another replica soon takes over from a killed leader.
 const REPLICAS: usize = 2;
 const CONTROLLER: [&str; 6] = [
     "controller",
@@ -35,13 +35,13 @@ const CONTROLLER: [&str; 6] = [
     "--lease-renew-every=2s",
 ];
 
-/// Longest time until pods stop changing after all faults of a story have ended.
+/// Time within which pods must stop changing after all faults of a story have ended.
 ///
 /// A rollout of 200 nodes, one at a time, takes seven minutes on a quiet machine.
 const REST: Duration = Duration::from_secs(900);
 
-/// Time without any change of a pod after which a story has ended. It is longer than a Lease duration and than any pause in the
-/// steps of a story.
+/// Time without any change of a pod after which a story has ended. It is longer than the duration of a Lease and than any pause
+/// between the steps of a story.
 const STILL: Duration = Duration::from_secs(60);
 
 /// Number of requests that the benchmark sends in parallel.
@@ -53,9 +53,9 @@ pub(crate) struct Stage {
     client: Client,
     nodes: usize,
     replicas: Vec<Process>,
-    /// Count of the controllers' requests before the first story.
+    /// Counts of the controllers' requests before the first story.
     before: Requests,
-    /// Number of stories played so far, which makes the names of namespaces unique.
+    /// Number of stories that have run so far. It makes the names of namespaces unique.
     played: usize,
     /// Number of pods that the controller deleted in the last story.
     pub(crate) deletions: usize,
@@ -87,7 +87,7 @@ impl Stage {
         })
     }
 
-    /// Plays a story until its pods stop changing. Returns the broken promises.
+    /// Runs a story until its pods stop changing. Returns the broken promises.
     pub(crate) async fn play(&mut self, story: &Story) -> Result<Vec<String>> {
         self.played += 1;
         let namespace = format!("chaos-{}-{}", story.name, self.played);
@@ -164,7 +164,7 @@ impl Stage {
     }
 
     fn kill(&mut self, replica: usize) -> Result<()> {
-        // Dropping a replica kills its process. The next replica must not start before that.
+        // Dropping a replica kills its process. Start the next replica only after that.
         drop(self.replicas.remove(replica % REPLICAS));
         let next = Process::start(&CONTROLLER, &self.plane.kubeconfig())?;
         self.replicas.push(next);
@@ -223,7 +223,7 @@ struct Scene {
     client: Client,
     namespace: String,
     nodes: usize,
-    /// Images that each DaemonSet has had, the present one last.
+    /// Images that each DaemonSet has had, the current one last.
     images: BTreeMap<usize, Vec<u64>>,
 }
 
@@ -365,12 +365,12 @@ impl Scene {
         let patched = concerned.map(|pod| {
             let (pods, patch, parameters) = (pods.clone(), patch.clone(), parameters.clone());
             async move {
-                // Ignore errors: the pod may have been deleted since the list was read.
+                // Ignore errors, because the pod may have been deleted since the list was read.
                 let name = pod.name_any();
                 let _patched = pods.patch(&name, &parameters, &patch).await;
                 if online {
-                    // Kubernetes marked the pod not Ready during the outage. The fake kubelet doesn't probe it again, so set
-                    // Ready here.
+                    // Kubernetes set the pod's Ready condition to `False` during the outage. The fake kubelet doesn't check the pod
+                    // again, so set Ready here.
                     let ready = Patch::Strategic(json!({ "status": { "conditions": [
                         { "type": "Ready", "status": "True", "reason": "", "message": "" },
                     ] } }));
@@ -435,7 +435,7 @@ impl Scene {
             .labels(&format!("app={}", set_name(set)))
             .fields(&format!("spec.nodeName={node}"));
         for pod in pods.list(&of_set).await? {
-            // Ignore errors: the pod may have been deleted since the list was read, or an admission policy rejects the deletion.
+            // Ignore errors: the pod may have been deleted since the list was read, or an admission policy may reject the deletion.
             let _deleted = pods.delete(&pod.name_any(), &DeleteParams::default()).await;
         }
         Ok(())

@@ -47,18 +47,18 @@ const BUDGETS: [&str; 5] = ["1", "2", "5", "10%", "30%"];
 /// Values that `partition` may change to.
 const PARTITIONS: [&str; 4] = ["0", "3", "50%", "90%"];
 
-/// Action of a user, or a fault. Numbers beyond the last DaemonSet or node start again at the first one.
+/// Action of a user, or a fault. Numbers beyond the last DaemonSet or node wrap around to the first one.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
-    /// The template gets this image.
+    /// The template of this DaemonSet gets the image with this number.
     Image(usize, u64),
-    /// The template gets its previous image.
+    /// The template of this DaemonSet gets its previous image.
     Undo(usize),
     /// A setting changes or is removed.
     Set(usize, &'static str, Option<&'static str>),
-    /// Nodes go offline: the first one and their number.
+    /// Nodes go offline. The values are the first node and the number of nodes.
     Leave(usize, usize),
-    /// These nodes return.
+    /// Nodes return. The values are the first node and the number of nodes.
     Return(usize, usize),
     /// An admission policy starts (true) or stops (false) rejecting deletions of this DaemonSet's pods.
     Refuse(usize, bool),
@@ -77,11 +77,10 @@ pub(crate) struct Story {
     pub(crate) name: String,
     /// Strategy of each DaemonSet.
     pub(crate) sets: Vec<Settings>,
-    /// Steps, each with the time at which it starts, counted from the moment when all pods exist.
+    /// Steps, each with its start time relative to the moment when all pods exist.
     pub(crate) steps: Vec<(Duration, Step)>,
 }
 
-/// Returns the name of a DaemonSet.
 pub(crate) fn set_name(number: usize) -> String {
     format!("set-{number:02}")
 }
@@ -111,7 +110,7 @@ impl Story {
         let first = dice.index(STRATEGIES.len());
         let strategies = (0..sets).map(|at| STRATEGIES[(first + at) % STRATEGIES.len()]);
         let mut at = Duration::ZERO;
-        // Roll out a new image of every DaemonSet at the start: faults can only break promises during a rollout.
+        // Roll out a new image of every DaemonSet at the start, because faults can break promises only during a rollout.
         let mut told: Vec<(Duration, Step)> = (0..sets)
             .map(|set| (Duration::ZERO, Step::Image(set, 1)))
             .collect();

@@ -1,7 +1,7 @@
 //! The controller's work after one event in the middle of a rollout.
 //!
 //! The event is a new pod that becomes Ready. The index stores it and collects the nodes that the decision needs. Then the engine
-//! decides.
+//! makes the decision.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -61,7 +61,7 @@ impl Rollout {
             starting,
             clock: BEGINNING,
         };
-        // Start updates until the budget is used up. The measured steps then begin with no free slot.
+        // Start updates until the budget is used up, so that the measured steps begin without a free slot.
         loop {
             let plan = rollout.decide();
             if plan.actions.is_empty() {

@@ -61,7 +61,7 @@ async fn plain_list(plane: &Plane) -> Result<f64> {
     Ok(api_server_cpu(plane)? - before)
 }
 
-/// Waits until the API server is almost idle. It is busy for some time after the objects of the measurement were created.
+/// Waits until the API server is almost idle. It stays busy for some time after the objects of the measurement were created.
 async fn wait_for_quiet(plane: &Plane) -> Result<()> {
     const LOOK: Duration = Duration::from_secs(5);
     wait_within(

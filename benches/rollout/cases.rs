@@ -15,10 +15,9 @@ use super::plane::{Plane, now};
 use super::replacing::Rollout;
 use super::sets::Sets;
 
-/// Settings that are evaluated but block no node in this benchmark. They must not cause any request.
+/// Settings that the controller evaluates but that block no node in this benchmark. They must not cause any request.
 ///
-/// Settings that cause writes (`lifecycle`, pre-pulls) are left out, and so are settings that slow a rollout down
-/// (`min-interval`, `ramp-up`).
+/// The list omits settings that cause writes (`lifecycle`, pre-pulls) or slow a rollout down (`min-interval`, `ramp-up`).
 const JUDGES: [(&str, &str); 11] = [
     ("partition", "0"),
     ("selector", "kubernetes.io/os=linux"),
@@ -160,7 +159,7 @@ impl<'a> Stage<'a> {
             .await
     }
 
-    /// Measures an in-place rollout. Images are not pre-pulled: pulls have their own cost, and the kubelets here can't pull.
+    /// Measures an in-place rollout without image pre-pulls: pulls have their own cost, and the fake kubelets can't pull.
     async fn in_place(&self) -> Result<()> {
         let settings = [
             ("rolling-update-type", Some("InPlaceIfPossible")),
@@ -212,7 +211,7 @@ impl Rollout {
         );
     }
 
-    /// Prints writes per pod. Writes shortly after the end of a rollout are counted in the next case or not at all.
+    /// Prints the writes per pod. Writes shortly after the end of a rollout count for the next case, or not at all.
     fn print_writes(&self, replaced: usize) {
         let per_pod = |writes: usize| writes as f64 / replaced as f64;
         println!(

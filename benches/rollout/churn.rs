@@ -1,12 +1,12 @@
-//! A rollout while nodes join and leave.
+//! Rollout while nodes join and leave.
 //!
-//! Half of the nodes leave, one at a time: nodes with an old pod, a new pod, or an update in progress, and also some nodes that
-//! have just joined. A new node joins for each of them. The recorded changes are checked in the order of the API. A node must
-//! never have two pods that are not terminating. At most `maxUnavailable` nodes may lack a pod because of the controller. New
-//! nodes that have no pod yet don't count.
+//! Half of the nodes leave, one at a time: nodes with an old pod, with a new pod, or with an update in progress, and also some
+//! nodes that have just joined. A new node joins for each of them. The benchmark checks the recorded changes in the order of the
+//! API. A node must never have two pods that are not terminating. At most `maxUnavailable` nodes may lack a pod because of the
+//! controller. New nodes without a pod don't count.
 //!
-//! At the end each node has one new pod, and there is no pod of a deleted node. The controller must not have listed nodes or pods
-//! again.
+//! At the end, each node must have one new pod, and no pod of a deleted node may exist. The controller must not have listed nodes
+//! or pods again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -26,23 +26,24 @@ use super::replacing::Rollout;
 use super::sets::{Sets, image};
 
 const VERSION: &str = "v2";
-/// Time between two nodes that leave. With a thousand nodes, it is long enough for nodes to leave until the rollout ends.
+/// Time between the departures of two nodes. With a thousand nodes, it is long enough that nodes leave until the rollout ends.
 const PAUSE: Duration = Duration::from_millis(40);
-/// Distance between the numbers of two nodes that leave in sequence. A prime number reaches all nodes in an irregular order.
+/// Distance between the numbers of two nodes that leave in sequence. It is a prime number, which reaches all nodes in an irregular
+/// order.
 const STRIDE: usize = 379;
-/// Number of turns after which a node leaves that has just joined, instead of an old one.
+/// Number of departures after which a node leaves that has just joined, instead of an old one.
 const SHORT_LIVED: usize = 5;
 /// Interval between checks that all nodes and pods are in their final state.
 const LOOK: Duration = Duration::from_secs(1);
 /// Time until the audit log contains the watches of a killed controller.
 const ENDED: Duration = Duration::from_secs(3);
-/// Longest time until the pod garbage collector deletes pods of deleted nodes. Kubernetes waits 40 s, and 20 s between checks.
+/// Time within which the pod garbage collector must delete pods of deleted nodes. Kubernetes waits 40 s, and 20 s between checks.
 const COLLECTED: Duration = Duration::from_secs(180);
 
 /// Measures a rollout while nodes join and leave, and prints its cost.
 ///
 /// # Errors
-/// If the rollout broke a promise.
+/// Returns an error if the rollout broke a promise.
 pub(crate) async fn churn(
     binary: &Path,
     plane: &Plane,
@@ -194,8 +195,8 @@ fn watch(client: &Client, app: String) -> History<Fact> {
 struct Judge {
     nodes: BTreeSet<String>,
     pods: BTreeMap<String, PodFact>,
-    /// Nodes that lack a Ready pod because of the controller: their Ready pod was ended while the Node existed. Only the
-    /// controller deletes pods of existing nodes.
+    /// Nodes that lack a Ready pod because of the controller: their Ready pod was ended while the Node existed. Only the controller
+    /// deletes pods of existing nodes.
     taken: BTreeSet<String>,
     /// Time at which the change under check was received.
     at: Duration,

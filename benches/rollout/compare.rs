@@ -1,4 +1,4 @@
-//! A table that compares the figures of several binaries, measured alternately.
+//! Table that compares the figures of several binaries, measured alternately.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,6 @@ pub(crate) struct Figure {
     pub(crate) digits: usize,
 }
 
-/// Returns a figure.
 pub(crate) fn figure(what: &'static str, value: f64, digits: usize) -> Figure {
     Figure {
         what,
@@ -25,9 +24,9 @@ pub(crate) fn figure(what: &'static str, value: f64, digits: usize) -> Figure {
 /// Medians of each binary's figures, in the order of the binaries.
 pub(crate) struct Medians(Vec<Vec<Figure>>);
 
-/// Measures every binary this many times, alternately, so that a slow phase of the machine affects all of them.
+/// Measures every binary this many times. The binaries alternate, so that a slow phase of the machine affects all of them.
 ///
-/// Every other run has the reverse order, so that no binary is always first.
+/// Every second run has the reverse order, so that no binary is always first.
 pub(crate) async fn in_turns(
     binaries: &[PathBuf],
     runs: usize,
@@ -75,7 +74,7 @@ impl Medians {
         }
     }
 
-    /// Prints how much a figure has grown since the measurement of the smaller fleet, divided by `divisor`, for each binary.
+    /// Prints the growth of a figure since the measurement of the smaller fleet, divided by `divisor`, for each binary.
     pub(crate) fn print_growth(&self, smaller: &Self, what: &str, each: &str, divisor: f64) {
         print!("{each:<44}");
         for (large, small) in self.0.iter().zip(&smaller.0) {

@@ -1,4 +1,4 @@
-//! A measured controller: its process, its metrics, and its requests in the API server's audit log.
+//! Measured controller: its process, its metrics, and its requests in the API server's audit log.
 
 use std::cell::Cell;
 use std::net::SocketAddr;
@@ -31,7 +31,7 @@ pub(crate) struct Controller<'a> {
 pub(crate) struct Usage {
     /// CPU time in seconds.
     pub(crate) cpu: f64,
-    /// Count of requests to the API server.
+    /// Counts of requests to the API server.
     pub(crate) requests: Requests,
     /// Number and duration of decisions, from the metrics.
     pub(crate) decisions: Decisions,
@@ -59,7 +59,7 @@ impl<'a> Controller<'a> {
         Ok(controller)
     }
 
-    /// Returns the controller's usage since its start. CPU time is read first, because reading the audit log takes long.
+    /// Returns the controller's usage since its start. Reads the CPU time first, because reading the audit log takes long.
     pub(crate) fn usage(&self) -> Result<Usage> {
         Ok(Usage {
             cpu: self.process.cpu()?,
@@ -68,7 +68,6 @@ impl<'a> Controller<'a> {
         })
     }
 
-    /// Returns the controller's usage since `before`.
     pub(crate) fn used_since(&self, before: Usage) -> Result<Usage> {
         let now = self.usage()?;
         Ok(Usage {
@@ -88,12 +87,12 @@ impl<'a> Controller<'a> {
         self.process.memory("VmRSS")
     }
 
-    /// Returns the controller's number of connections to the API server.
+    /// Returns the number of the controller's connections to the API server.
     pub(crate) fn connections(&self) -> Result<usize> {
         to_port(&self.process, self.server)
     }
 
-    /// Waits until `work` ends. Returns its duration in seconds and the largest number of connections in that time.
+    /// Waits until `work` ends. Returns its duration in seconds and the largest number of connections during that time.
     pub(crate) async fn watched(
         &self,
         work: impl Future<Output = Result<()>>,

@@ -19,7 +19,6 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Returns the API resource of this kind.
     pub(crate) fn resource(self) -> ApiResource {
         let (group, version) = match self {
             Self::Native => ("apps", "v1"),
@@ -61,7 +60,7 @@ impl Kind {
         }
     }
 
-    /// Returns a patch that lets yurt-ds roll out a DaemonSet at 10 %.
+    /// Returns a patch with which yurt-ds rolls out a DaemonSet, 10 % of the nodes at a time.
     pub(crate) fn rolled_by_us(self) -> Value {
         match self {
             Self::Native => {

@@ -1,4 +1,4 @@
-//! Nodes that a fake kubelet serves.
+//! Nodes with fake kubelets.
 
 use std::time::Duration;
 
@@ -72,7 +72,7 @@ pub(crate) async fn bring_back(client: &Client, count: usize) -> Result<()> {
     wait_for_ready(&nodes).await
 }
 
-/// Returns a patch of the annotation with which the fake kubelet ignores a node or a pod.
+/// Returns a patch of the annotation that makes the fake kubelet ignore a node or a pod.
 fn marked(offline: &Value) -> Patch<Value> {
     Patch::Merge(json!({"metadata": {"annotations": {"offline": offline}}}))
 }
@@ -87,7 +87,6 @@ async fn wait_for_ready(nodes: &Api<Node>) -> Result<()> {
     .await
 }
 
-/// Returns the name of a node.
 pub(crate) fn name(number: usize) -> String {
     format!("node-{number:05}")
 }

@@ -11,12 +11,12 @@ use super::process::own_binary;
 const EXPECTED: &str = "expected --nodes N[,N...], --daemonsets D, --advanced, --against PATH, --runs R, --at-rest, --churn, \
                         --revisions or --memory";
 
-/// Measurement to run.
+/// Measurements that the flags can select.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Measurement {
     /// Rollouts of one DaemonSet: by the native controller, by yurt-ds, and by yurt-ds with different settings.
     Cases,
-    /// One rollout of all DaemonSets at once.
+    /// One rollout of all DaemonSets at the same time.
     Rollout,
     /// Start of a controller, and an idle minute after it.
     AtRest,
@@ -34,13 +34,11 @@ pub(crate) struct Options {
     pub(crate) nodes: Vec<usize>,
     /// Number of DaemonSets. Each has a pod on every node.
     pub(crate) daemonsets: usize,
-    /// Kind of the DaemonSets.
     pub(crate) kind: Kind,
     /// Binaries to compare: the one of this build and, with `--against`, another one.
     pub(crate) binaries: Vec<PathBuf>,
     /// Number of measurements per binary.
     pub(crate) runs: usize,
-    /// Measurement to run.
     pub(crate) measurement: Measurement,
 }
 
@@ -59,7 +57,7 @@ impl Options {
     /// Parses the command line.
     ///
     /// # Errors
-    /// If a flag is unknown or its value is invalid. The message names the flag and the expected value.
+    /// Returns an error if a flag is unknown or its value is invalid. The message names the flag and the expected value.
     pub(crate) fn read() -> Result<Self> {
         let flags = Flags::read(std::env::args().skip(1))?;
         let measurement = flags.measurement();
@@ -127,7 +125,7 @@ impl Flags {
         }
     }
 
-    /// Returns true if a flag sets the number of DaemonSets or runs, or another binary.
+    /// Returns true if a flag sets the number of DaemonSets, the number of runs, or another binary.
     fn compares(&self) -> bool {
         self.daemonsets.or(self.runs).is_some() || self.against.is_some()
     }

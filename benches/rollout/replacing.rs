@@ -1,4 +1,4 @@
-//! Measurement of one rollout of all DaemonSets by a controller.
+//! Measures one rollout of all DaemonSets by a controller.
 
 use anyhow::Result;
 
@@ -6,17 +6,17 @@ use super::compare::{Figure, figure};
 use super::controller::{Controller, SETTLE, Usage};
 use super::sets::Sets;
 
-/// Name of the memory figure, whose growth between fleet sizes is printed.
+/// Name of the memory figure. Its growth between fleet sizes is printed.
 pub(crate) const RESIDENT: &str = "RSS after, MiB";
 
-/// Cost of a rollout.
+/// Resources and time that a rollout takes.
 pub(crate) struct Rollout {
     /// Wall time in seconds.
     pub(crate) wall: f64,
     pub(crate) usage: Usage,
     /// Peak memory in MiB since the controller started.
     pub(crate) peak: f64,
-    /// Largest number of connections at once.
+    /// Largest number of connections at the same time.
     connections: usize,
 }
 
@@ -31,7 +31,7 @@ impl Rollout {
         Self::until(controller, sets.roll_out(version, nodes)).await
     }
 
-    /// Measures a controller until `end` completes.
+    /// Measures a controller from now until `end` completes.
     pub(crate) async fn until(
         controller: &Controller<'_>,
         end: impl Future<Output = Result<()>>,
@@ -46,7 +46,7 @@ impl Rollout {
         })
     }
 
-    /// Returns all figures of the rollout, including the controller's memory when it is idle again.
+    /// Returns all figures of the rollout. Waits until the controller is idle, to include its memory at that time.
     pub(crate) async fn figures(&self, controller: &Controller<'_>) -> Result<Vec<Figure>> {
         tokio::time::sleep(SETTLE).await;
         let Usage {

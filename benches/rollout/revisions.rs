@@ -46,7 +46,8 @@ pub(crate) async fn make(client: &Client, count: usize) -> Result<()> {
     Ok(())
 }
 
-/// Creates an owner for the revisions, in place of a StatefulSet. The garbage collector keeps revisions as long as it exists.
+/// Creates an owner for the revisions, in place of a StatefulSet. The garbage collector keeps the revisions as long as their owner
+/// exists.
 async fn owner(client: &Client) -> Result<Value> {
     let owners: Api<ConfigMap> = Api::default_namespaced(client.clone());
     let owner = serde_json::from_value(json!({"metadata": {"name": "other"}}))?;

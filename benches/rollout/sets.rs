@@ -25,7 +25,7 @@ pub(crate) struct Sets {
 }
 
 impl Sets {
-    /// Creates this many DaemonSets with the strategy `OnDelete`. Advanced ones get pods only when a controller runs.
+    /// Creates this many DaemonSets with the strategy `OnDelete`. Advanced DaemonSets get pods only after a controller has started.
     pub(crate) async fn create(client: &Client, kind: Kind, count: usize) -> Result<Self> {
         let sets = Self {
             kind,
@@ -53,7 +53,7 @@ impl Sets {
         .await
     }
 
-    /// Sets a strategy with which yurt-ds rolls out all DaemonSets, 10 % of the nodes at once.
+    /// Sets a strategy with which yurt-ds rolls out all DaemonSets, 10 % of the nodes at a time.
     pub(crate) async fn take_over(&self) -> Result<()> {
         self.patch(&self.kind.rolled_by_us()).await
     }
@@ -75,7 +75,6 @@ impl Sets {
             .await
     }
 
-    /// Patches all DaemonSets.
     pub(crate) async fn patch(&self, patch: &Value) -> Result<()> {
         let results = stream::iter(0..self.count).map(|number| {
             let api = self.api.clone();
@@ -90,7 +89,7 @@ impl Sets {
         Ok(())
     }
 
-    /// Removes all conditions of the DaemonSets, so that only new ones can be seen.
+    /// Removes all conditions of the DaemonSets, so that only new conditions can be found later.
     pub(crate) async fn forget_reports(&self) -> Result<()> {
         let patch = json!({"status": {"conditions": null}});
         let results = stream::iter(0..self.count).map(|number| {
@@ -180,12 +179,11 @@ fn says(status: &DaemonSetStatus, wanted: &str) -> bool {
     conditions.any(|condition| condition.type_ == "RolloutComplete" && condition.status == wanted)
 }
 
-/// Returns the image of a version.
 pub(crate) fn image(version: &str) -> String {
     format!("agent:{version}")
 }
 
-/// Returns the status of a DaemonSet. The fields used here are the same in both kinds.
+/// Returns the status of a DaemonSet. The fields that the benchmark uses are the same in both kinds.
 fn status(mut set: DynamicObject) -> Result<DaemonSetStatus> {
     Ok(match set.data["status"].take() {
         Value::Null => DaemonSetStatus::default(),

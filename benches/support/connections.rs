@@ -22,7 +22,6 @@ pub(crate) fn to_port(process: &Process, port: u16) -> Result<usize> {
     Ok(count)
 }
 
-/// Returns the port of the API server in a kubeconfig.
 pub(crate) fn server_port(kubeconfig: &Path) -> Result<u16> {
     let file = kube::config::Kubeconfig::read_from(kubeconfig)?;
     let mut clusters = file.clusters.into_iter();
@@ -31,7 +30,7 @@ pub(crate) fn server_port(kubeconfig: &Path) -> Result<u16> {
     server.port_u16().context("a port in the server's address")
 }
 
-/// Returns the inodes of a process's open sockets. Skips sockets that close during the call.
+/// Returns the inodes of a process's open sockets, except sockets that close during the call.
 fn sockets(folder: &Path) -> Result<BTreeSet<String>> {
     let mut inodes = BTreeSet::new();
     for entry in std::fs::read_dir(folder.join("fd"))? {
@@ -47,7 +46,7 @@ fn sockets(folder: &Path) -> Result<BTreeSet<String>> {
     Ok(inodes)
 }
 
-/// Returns the socket inode from a line of `/proc/PID/net/tcp` if that is an established connection to this port.
+/// Returns the socket inode from a line of `/proc/PID/net/tcp`; `None` unless it is an established connection to this port.
 fn established(line: &str, port: u16) -> Option<&str> {
     let fields: Vec<&str> = line.split_whitespace().collect();
     let remote = fields.get(2)?.rsplit_once(':')?.1;

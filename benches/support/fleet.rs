@@ -96,7 +96,6 @@ impl Fleet {
         Ok(announced.collect())
     }
 
-    /// Returns the names of the pods.
     pub(crate) async fn names(&self) -> Result<Vec<String>> {
         let pods = self.pods.list(&ListParams::default()).await?.items;
         Ok(pods
@@ -125,7 +124,6 @@ fn condition(pod: &Pod, kind: &str) -> Option<(String, String)> {
     ))
 }
 
-/// Returns the name of a DaemonSet.
 pub(crate) fn name(number: usize) -> String {
     format!("agent-{number:02}")
 }
@@ -165,5 +163,5 @@ fn daemonset(number: usize) -> DaemonSet {
     serde_json::from_value(set).expect("a DaemonSet")
 }
 
-/// Number of settings in the template. It gives the list of all pods a size of about 170 KB.
+/// Number of settings in the template. With this number, the list of all pods has a size of about 170 KB.
 const SETTINGS: usize = 2;

@@ -1,7 +1,7 @@
 //! Changes from several watches, in the order of the API.
 //!
-//! The API server numbers the changes of all objects in one sequence, which gives changes from several watches their real order.
-//! Each change also has the time at which this process received it, as the earliest time at which a controller can have known it.
+//! The API server numbers the changes of all objects in one sequence, which determines the real order of changes from several
+//! watches. Each change also has the time at which this process received it. A controller can't have known the change earlier.
 
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -41,8 +41,7 @@ impl<F: Clone + Send + 'static> History<F> {
         }
     }
 
-    /// Adds a watch of these objects. `fact` converts an object to a change. Its second argument is true if the object was
-    /// deleted.
+    /// Adds a watch of these objects. `fact` converts an object to a change. Its second argument is true if the object was deleted.
     pub(crate) fn watch<K>(
         &mut self,
         api: Api<K>,
@@ -88,7 +87,7 @@ impl<F> Drop for History<F> {
     }
 }
 
-/// Returns the node of a pod. Before the scheduler has bound the pod, that is the node in its node affinity.
+/// Returns the node of a pod. Before the scheduler binds the pod, this is the node in its node affinity.
 pub(crate) fn node_of(pod: &Pod) -> Option<String> {
     let spec = pod.spec.as_ref()?;
     if let Some(node) = &spec.node_name {
@@ -102,7 +101,6 @@ pub(crate) fn node_of(pod: &Pod) -> Option<String> {
     fields.first()?.values.as_ref()?.first().cloned()
 }
 
-/// Returns true if the Ready condition of a pod is true.
 pub(crate) fn is_ready(pod: &Pod) -> bool {
     let conditions = pod.status.iter();
     let mut conditions = conditions.flat_map(|status| status.conditions.iter().flatten());

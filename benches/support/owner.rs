@@ -1,4 +1,4 @@
-//! Node owner that sends requests like a small program on a device: on one connection, one after another.
+//! Node owner that sends requests on one connection, one after another, like a small program on a device.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -27,7 +27,6 @@ pub(crate) struct Answer {
 }
 
 impl Owner {
-    /// Connects to the agent.
     pub(crate) fn connect(address: SocketAddr) -> Result<Self> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
@@ -114,13 +113,13 @@ impl Times {
         Ok(Self::sorted(asked.collect::<Result<_>>()?))
     }
 
-    /// Returns response times that were measured elsewhere.
+    /// Returns response times that other code has measured.
     pub(crate) fn sorted(mut times: Vec<Duration>) -> Self {
         times.sort();
         Self(times)
     }
 
-    /// Returns the response time that this percentage of the requests didn't exceed, in milliseconds.
+    /// Returns this percentile of the response times, in milliseconds: the time that this percentage of requests didn't exceed.
     pub(crate) fn percentile(&self, percent: usize) -> f64 {
         let position = (self.0.len() * percent).div_ceil(100).max(1) - 1;
         self.0.get(position).map_or(f64::NAN, milliseconds)

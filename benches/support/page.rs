@@ -35,7 +35,6 @@ impl Decisions {
         })
     }
 
-    /// Returns the decisions since `before`.
     pub(crate) fn since(self, before: Self) -> Self {
         Self {
             count: self.count - before.count,

@@ -19,7 +19,7 @@ pub(crate) struct Plane {
 }
 
 impl Plane {
-    /// Starts a control plane. `environment` has additional environment variables for its scripts.
+    /// Starts a control plane. `environment` contains additional environment variables for its scripts.
     ///
     /// Returns `None` and prints a message if the scripts are not installed.
     pub(crate) fn up(environment: &[(&str, &str)]) -> Result<Option<Self>> {
@@ -56,7 +56,8 @@ impl Plane {
         Ok(Client::try_from(config)?)
     }
 
-    /// Returns the requests of this role of yurt-ds in the audit log so far. Only log lines that contain `about` are counted.
+    /// Returns counts of the requests of this yurt-ds role in the audit log so far. Only log lines that contain `about` are
+    /// counted.
     pub(crate) fn requests(&self, role: &str, about: &str) -> Result<Requests> {
         let log = std::fs::read_to_string(self.dir.path().join("audit.log"))?;
         let agent = format!("({role})");
@@ -101,15 +102,10 @@ pub(crate) struct Requests {
     pub(crate) all: usize,
     /// Lists of nodes and pods, and watches that begin with a list. The audit log contains a watch only after its end.
     pub(crate) lists: usize,
-    /// All writes.
     pub(crate) writes: usize,
-    /// Writes to pods.
     pub(crate) to_pods: usize,
-    /// Deletions of pods.
     pub(crate) deletions: usize,
-    /// Creations of pods.
     pub(crate) creations: usize,
-    /// Writes to the status of DaemonSets.
     pub(crate) to_status: usize,
 }
 
@@ -137,7 +133,7 @@ pub(crate) async fn wait<F: Future<Output = Result<bool>>>(
     wait_within(LIMIT, Duration::from_millis(20), what, reached).await
 }
 
-/// Waits with a time limit and with `pause` between checks, for conditions that take long or are expensive to check.
+/// Waits with this time limit and with `pause` between checks. Use it for conditions that take long or are expensive to check.
 pub(crate) async fn wait_within<F: Future<Output = Result<bool>>>(
     limit: Duration,
     pause: Duration,
@@ -155,7 +151,7 @@ pub(crate) async fn wait_within<F: Future<Output = Result<bool>>>(
     Ok(())
 }
 
-/// Returns the present instant in real time.
+/// Returns the current time.
 #[expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
 pub(crate) fn now() -> Instant {
     Instant::now()

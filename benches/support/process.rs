@@ -1,4 +1,4 @@
-//! Measured program as a separate process, with the kernel's figures about it.
+//! Measured program as a separate process, and the kernel's figures about it.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -44,8 +44,8 @@ impl Process {
         cpu_of(&self.folder())
     }
 
-    /// Returns a memory figure in MiB. `VmHWM` is the peak, `VmRSS` the resident memory, and `RssAnon` its part that isn't backed
-    /// by a file.
+    /// Returns a memory figure in MiB. `VmHWM` is the peak memory, `VmRSS` the resident memory, and `RssAnon` the part of the
+    /// resident memory that no file backs.
     pub(crate) fn memory(&self, field: &str) -> Result<f64> {
         let status = std::fs::read_to_string(self.folder().join("status"))?;
         let line = status.lines().find(|line| line.starts_with(field));

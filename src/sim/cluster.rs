@@ -1,8 +1,8 @@
 //! Embedded API server: a Kubernetes API in memory.
 //!
-//! Ordinary clients use it: in this process without a socket ([`Cluster::client`]), so that tests control the time, or over HTTP
-//! on loopback ([`Cluster::serve`]), where kubectl works. An unsupported request gets the status that a real API server would
-//! send, and an explanation. It never appears to succeed.
+//! Tests use it in their own process without a socket ([`Cluster::client`]), so that they control the time. kubectl and other
+//! processes use HTTP on loopback ([`Cluster::serve`]). A request that the server doesn't support fails with the status of a real
+//! API server and an explanation. It never appears to succeed.
 //!
 //! ```text
 //! request ─► faults ─► http (route, verb, body) ─► access ─► verbs ─► admission ─► store ─► watchers
@@ -10,7 +10,7 @@
 //!            counters ◄──────────────── present (object, table, metadata) ◄───────────────────┘
 //! ```
 //!
-//! All writes happen under one lock, in order of arrival. Names, UIDs and resourceVersions depend only on the seed and that
+//! All writes happen under one lock, in order of arrival. Names, UIDs and resourceVersions depend only on the seed and on that
 //! order, so runs are reproducible.
 
 pub mod faults;
@@ -77,7 +77,7 @@ pub struct ClusterOptions {
     pub clock: Clock,
     /// Seed from which UIDs and generated names are derived.
     pub seed: u64,
-    /// Number of events of each kind that are kept, so that watches can resume. Resuming from an older version gets a 410.
+    /// Number of watch events that the server keeps for each kind. A watch that resumes from an older resourceVersion gets a 410.
     pub history: usize,
     /// True if the server supports streaming lists (`sendInitialEvents`), as Kubernetes does since 1.34.
     pub streaming_lists: bool,
@@ -307,7 +307,7 @@ impl Cluster {
         lock(&self.server.store).disconnect_watches();
     }
 
-    /// Drops all stored events. Resuming an earlier watch or list gets a 410.
+    /// Drops all stored watch events. A watch or list that resumes from an earlier resourceVersion gets a 410.
     pub fn compact(&self) {
         lock(&self.server.store).compact();
     }

@@ -1,4 +1,5 @@
-//! Native DaemonSet controller as an ordinary client: one pod per eligible node, revisions, rolling update and status.
+//! Simulated DaemonSet controller of Kubernetes, an ordinary API client: one pod per eligible node, revisions, rolling update and
+//! status.
 //!
 //! ```text
 //! watches (DaemonSets, ControllerRevisions, Pods, Nodes) ─► caches ─► sync a DaemonSet: decide the next step
@@ -6,7 +7,7 @@
 //!                                                            └ responses ◄ writes
 //! ```
 //!
-//! Responses to the controller's own writes update its caches directly, so it never repeats an action. The native controller uses
+//! Responses to the controller's own writes update its caches directly, so it never repeats an action. The real controller uses
 //! expectations instead.
 
 mod engine;

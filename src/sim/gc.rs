@@ -1,7 +1,8 @@
 //! Garbage collector for owner references, with background, foreground and orphan deletion.
 //!
-//! It watches the kinds that this project uses and assumes that owners of other kinds exist. It checks periodically if the
-//! cluster serves Advanced DaemonSets, as the native collector does for all kinds. Until then, they are assumed to exist too.
+//! It watches the kinds that this project uses and assumes that owners of other kinds exist. Like the native collector, it checks
+//! periodically which kinds the cluster serves, but only for Advanced DaemonSets. Until they are served, it assumes that such
+//! owners exist, too.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -25,7 +26,7 @@ use crate::sim::queue::Queue;
 use crate::sim::watched::{Cache, WatchedKey, WatchedWrites, events};
 use crate::task::Task;
 
-/// Delay before a write is retried that failed or left the object unchanged.
+/// Delay before the collector retries a write that failed or left the object unchanged.
 const RETRY: Duration = Duration::from_secs(1);
 /// Interval between checks for Advanced DaemonSets. It is the native collector's interval.
 const DISCOVERY: Duration = Duration::from_secs(30);
@@ -171,7 +172,7 @@ impl Collector {
 
     /// Removes the old version of a deleted or changed object from the indexes.
     ///
-    /// Its dependents and owners are checked again: it may have been the last owner, or the last dependent.
+    /// Its dependents and owners are checked again, because it may have been the last owner or the last dependent.
     fn unlink(&mut self, id: &Id, before: &Meta) {
         self.known.remove(&uid(before));
         for owner in owners(before) {
@@ -246,7 +247,7 @@ impl Collector {
         Some((api, owner.name.clone(), owner.uid.clone()))
     }
 
-    /// Returns the policy for deleting an object whose owners are gone. It depends on the object's own finalizers.
+    /// Returns the policy for deleting an object whose owners are gone. The object's own finalizers determine it.
     fn policy(&self, object: &Meta) -> PropagationPolicy {
         match (
             has_finalizer(object, ORPHAN),
@@ -312,7 +313,7 @@ impl Collector {
         self.write(id.clone(), Write::Patch(patch), Vec::new());
     }
 
-    /// Sends a write, unless an owner in `doubted` turns out to exist.
+    /// Sends a write, unless the API server has one of the owners in `doubted`.
     fn write(&mut self, id: Id, write: Write, doubted: Vec<UnresolvedOwner>) {
         let Some(object) = self.get(&id).filter(|_| !self.busy.contains(&id)) else {
             return;
@@ -335,8 +336,7 @@ impl Collector {
     }
 }
 
-/// Returns true if any of these owners exists. Reads from the API server, because the watch may show a dependent before its
-/// owner.
+/// Returns true if any of these owners exists. Asks the API server, because the watches may deliver a dependent before its owner.
 async fn any_exists(doubted: Vec<UnresolvedOwner>) -> Result<bool, Error> {
     for (api, name, uid) in doubted {
         let found = api.get_metadata_opt(&name).await?;
@@ -356,7 +356,6 @@ fn is_of(owner: &OwnerReference, kind: &ApiResource) -> bool {
 
 const ADVANCED_VERSIONS: &[&str] = &["apps.kruise.io/v1beta1", "apps.kruise.io/v1alpha1"];
 
-/// Returns the resource of the Advanced DaemonSet.
 fn advanced() -> ApiResource {
     ApiResource {
         group: KRUISE.to_owned(),
@@ -414,7 +413,7 @@ async fn send(
     }
 }
 
-/// Returns true if no field changed that is relevant for garbage collection.
+/// Returns true if all fields that matter for garbage collection are equal.
 fn is_alike(before: &Meta, now: &Meta) -> bool {
     let (before, now) = (&before.metadata, &now.metadata);
     before.uid == now.uid

@@ -1,4 +1,4 @@
-//! Controller for Jobs whose pods run to completion, with the features that image pre-pulls need.
+//! Simulated controller for Jobs whose pods run to completion, with the features that image pre-pulls need.
 //!
 //! Parallelism, completions, back-off limit, deadline, suspension and time to live work as in Kubernetes. Unlike in Kubernetes,
 //! pods get no finalizer, so a pod that is deleted before the controller has counted it is not counted.

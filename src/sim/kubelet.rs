@@ -1,4 +1,5 @@
-//! Fake kubelets for any API server. They start, stop and restart pods and pull images as configured.
+//! Fake kubelets for any API server. They start, stop and restart pods and pull images, as [`Behaviour`] describes for each image
+//! and node.
 //!
 //! ```text
 //! Kubelets (handle) ── commands ──► one task for all nodes ── status patches, deletions ──► API server
@@ -6,8 +7,8 @@
 //!                                     └────────┴──────────── one watch of bound pods ◄──────┘
 //! ```
 //!
-//! They are ordinary clients, so the same code runs on the embedded cluster and on a real kube-apiserver. The scheduler binds the
-//! pods. [`Behaviour`] describes how containers behave, by image and node.
+//! The fake kubelets are ordinary API clients, so the same code runs on the embedded cluster and on a real kube-apiserver. They
+//! expect that a scheduler binds the pods.
 
 mod behaviour;
 mod engine;

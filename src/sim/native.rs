@@ -11,8 +11,8 @@ use crate::task::Task;
 
 /// Starts the controllers of kube-controller-manager and kube-scheduler. They stop when the tasks are dropped.
 ///
-/// `client` creates a client with the given user agent. `pulse` reports silent nodes and is shared with the fake kubelets.
-/// `grace` is the time for which a node may be silent.
+/// `client` creates a client with the given user agent. `pulse` contains the silent nodes and is shared with the fake kubelets. A
+/// node may be silent for `grace` before it counts as unreachable.
 pub fn start(
     client: impl Fn(&str) -> Client,
     clock: &Clock,

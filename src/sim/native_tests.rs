@@ -1,4 +1,4 @@
-//! Native controllers and fake kubelets together on the embedded cluster, in virtual time.
+//! Tests of the native controllers and fake kubelets together on the embedded cluster, in virtual time.
 
 mod advanced;
 

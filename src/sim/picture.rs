@@ -1,4 +1,4 @@
-//! States of nodes for the live view of a play. They are verdicts of the controller's `decide`, but computed from separate
+//! States of nodes for the live view of `yurt-ds sim`. The engine's `decide` computes them, as in the controller, but from separate
 //! watches.
 
 use std::fmt::Debug;
@@ -32,7 +32,6 @@ pub(crate) struct ClusterPicture {
 /// Snapshot of the DaemonSet's rollout.
 #[derive(Clone, Debug)]
 pub(crate) struct ClusterLook {
-    /// Nodes with their verdicts.
     pub(crate) nodes: Vec<(String, Verdict)>,
     /// Plan that contains the verdicts.
     pub(crate) plan: Plan,
@@ -132,7 +131,7 @@ async fn follow(
 
 /// Returns the events of all DaemonSets of a kind in the namespace.
 ///
-/// The observed DaemonSet is read before any event, because pods can only be assigned to a known DaemonSet.
+/// Reads the observed DaemonSet before any event, because pods can be assigned only to a known DaemonSet.
 async fn sets<K>(client: Client, key: &SetKey, index: &Mutex<Index>) -> PictureEvents
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,

@@ -1,7 +1,7 @@
 //! Heartbeats without requests: a shared set of silent nodes. The fake kubelets write it, and the simulator's node lifecycle
 //! controller reads it.
 //!
-//! They replace Lease renewals on the embedded cluster. With thousands of nodes, renewals would be nearly all of its requests.
+//! This set replaces Lease renewals on the embedded cluster. With thousands of nodes, renewals would be nearly all of its requests.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// Silent nodes, each with the time since which it is silent. All clones share the data.
+/// Silent nodes, each with the time at which it became silent. All clones share the data.
 #[derive(Clone, Debug)]
 pub struct NodePulse(Arc<watch::Sender<BTreeMap<String, Instant>>>);
 

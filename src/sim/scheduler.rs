@@ -1,7 +1,7 @@
 //! Simple scheduler. It binds a pod to the node in its affinity, or to the next node that fits.
 //!
-//! A node fits if node selector, required node affinity and taints allow it, as in the native scheduler. Resources and priorities
-//! are ignored. A pod that fits no node waits until a node changes.
+//! A node fits if the pod's node selector, required node affinity and tolerations allow it, as in the native scheduler. Resources
+//! and priorities are ignored. A pod that fits no node waits until a node changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -177,7 +177,6 @@ pub(crate) fn untolerated<'a>(tolerations: &Value, node: &'a DynamicObject) -> O
     })
 }
 
-/// Returns true if the toleration tolerates this taint.
 pub(crate) fn tolerates(toleration: &Value, taint: &Value) -> bool {
     let text = |value: &'_ Value| value.as_str().unwrap_or_default().to_owned();
     let (key, effect) = (text(&toleration["key"]), text(&toleration["effect"]));

@@ -36,7 +36,6 @@ impl WatchedKey {
     }
 }
 
-/// Returns namespace and name of an object.
 pub(crate) fn key<K: Resource>(object: &K) -> WatchedKey {
     let meta = object.meta();
     WatchedKey {
@@ -66,11 +65,10 @@ where
     }))
 }
 
-/// Delays the events of a watch. This simulates a busy controller whose queue is client-go's `DeltaFIFO` (before Kubernetes
-/// 1.33).
+/// Delays the events of a watch. This simulates a busy controller with client-go's `DeltaFIFO` queue (before Kubernetes 1.33).
 ///
-/// It delivers one object per `pace`, with all pending events of that object. Objects are ordered by their first pending event,
-/// so a later event can be delivered before an earlier event of another object.
+/// The queue delivers one object per `pace`, with all pending events of that object. Objects are ordered by their first pending
+/// event, so a later event can be delivered before an earlier event of another object.
 pub(crate) fn backlog<K>(events: WatchEvents<K>, pace: Duration) -> WatchEvents<K>
 where
     K: Resource + Send + 'static,
@@ -138,15 +136,15 @@ impl<K: Resource> Backlog<K> {
 #[derive(Debug)]
 pub(crate) struct Cache<K> {
     objects: BTreeMap<WatchedKey, K>,
-    /// Keys of cached objects that a relist in progress has not contained yet; `None` if there is no relist.
+    /// Keys of cached objects that the relist in progress has not contained so far; `None` if there is no relist.
     unseen: Option<BTreeSet<WatchedKey>>,
     /// True once the first list is complete.
     synced: bool,
-    /// UIDs of deleted objects. Responses to pending writes with these UIDs are outdated and ignored.
+    /// UIDs of deleted objects. Responses of pending writes with these UIDs are outdated and ignored.
     gone: BTreeSet<String>,
 }
 
-/// Change of the cache: the key of an object and its old version. The new version, if any, is in the cache.
+/// Change of the cache: the key of an object and its old version. The cache contains the new version, if the object still exists.
 #[derive(Debug)]
 pub(crate) struct WatchedChange<K> {
     pub(crate) key: WatchedKey,
@@ -208,7 +206,7 @@ impl<K: Resource + Clone> Cache<K> {
         }
     }
 
-    /// Clears the UIDs of deleted objects. Called when no write is in flight, because no outdated response can then arrive.
+    /// Clears the UIDs of deleted objects. Call this when no write is in flight, because no outdated response can arrive then.
     pub(crate) fn quiet(&mut self) {
         self.gone.clear();
     }

@@ -1,11 +1,11 @@
-//! A table of changes to a DaemonSet that the schema accepts or rejects. Every row is tried in both versions.
+//! Table of changes to a DaemonSet that the schema accepts or rejects. The test tries every row in both versions of the CRD.
 
 use serde_json::{Value, json};
 
 use super::server::Server;
 use super::{VERSIONS, web};
 
-/// Row of the table: a change to a DaemonSet and, if it is rejected, the error message.
+/// Row of the table: a change to a DaemonSet and, if the schema rejects it, the error message.
 struct Case {
     change: Value,
     refused: Option<&'static str>,
@@ -21,7 +21,7 @@ fn err(change: Value, words: &'static str) -> Case {
     Case { change, refused }
 }
 
-/// Tries all cases. Returns the ones with an unexpected result.
+/// Tries all cases. Returns those with an unexpected result.
 pub(super) async fn play(server: &Server) -> Vec<String> {
     let cases = [
         selectors(),
@@ -210,7 +210,7 @@ fn templates() -> Vec<Case> {
         ok(pod(
             json!({ "hostNetwork": true, "nodeSelector": { "edge": "true" }, "tomorrow": { "a": [1, null] } }),
         )),
-        // An invalid node selector must be rejected: with a wrong value, the controller would delete pods from their nodes.
+        // An invalid node selector must be rejected. With a wrong value, the controller would delete pods from their nodes.
         err(
             pod(json!({ "nodeSelector": { "edge": true } })),
             "spec.template.spec.nodeSelector.edge: Invalid value",

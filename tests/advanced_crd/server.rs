@@ -84,7 +84,7 @@ impl Server {
         Api::all_with(self.client.clone(), &resource("", "v1", "Namespace"))
     }
 
-    /// Returns an API for Advanced DaemonSets in this version of the CRD.
+    /// Returns an API for Advanced DaemonSets in this version.
     pub(super) fn sets(&self, version: &str) -> Api<DynamicObject> {
         let kind = resource("apps.kruise.io", version, "DaemonSet");
         Api::namespaced_with(self.client.clone(), NAMESPACE, &kind)
@@ -127,7 +127,6 @@ impl Server {
         told(created)
     }
 
-    /// Reads a DaemonSet in this version of the CRD.
     pub(super) async fn get(&self, version: &str, name: &str) -> Value {
         told(self.sets(version).get(name).await).expect("it is there")
     }
@@ -167,7 +166,6 @@ impl Server {
         )
     }
 
-    /// Replaces a DaemonSet.
     pub(super) async fn replace(&self, version: &str, set: &Value) -> Result<Value, String> {
         let name = set["metadata"]["name"].as_str().expect("a name");
         let params = PostParams::default();
@@ -203,7 +201,8 @@ fn from(value: Value) -> DynamicObject {
 fn told(answer: kube::Result<DynamicObject>) -> Result<Value, String> {
     match answer {
         Ok(object) => Ok(serde_json::to_value(object).expect("an object")),
-        // Messages of older API servers also contain the type of the value. Remove it, so that one expectation fits all versions.
+        // Messages of older API servers also contain the type of the value. Remove it, so that one expected message fits all
+        // versions.
         Err(kube::Error::Api(status)) => Err(status.message.replace("\"object\": ", "")),
         Err(other) => panic!("no answer: {other}"),
     }

@@ -1,11 +1,11 @@
-//! Objects that are written in one version of the CRD and read in the other one, and changes to these objects.
+//! Checks of objects that are written in one version of the CRD and read in the other one, and of changes to these objects.
 
 use serde_json::{Value, json};
 
 use super::server::{Server, definition};
 use super::{VERSIONS, web};
 
-/// Collects the differences between actual and expected values.
+/// Collects differences between actual and expected values.
 struct Judge(Vec<String>);
 
 impl Judge {
@@ -152,7 +152,7 @@ async fn nothing_is_lost(server: &Server, judge: &mut Judge, from: &str, to: &st
 
 /// Checks that conversion adds no fields to an object, except defaults.
 async fn stays_as_small(server: &Server, judge: &mut Judge, from: &str, to: &str) {
-    // `rollingUpdate` must always be present, as in Kruise: the health check of Argo CD reads `paused` from it.
+    // As in Kruise, `rollingUpdate` must always be present, because the health check of Argo CD reads `paused` from it.
     let standard = json!({ "rollingUpdateType": "Standard" });
     for (suffix, strategy, expected) in [
         (
@@ -272,7 +272,7 @@ async fn changes(server: &Server, judge: &mut Judge, from: &str, to: &str) {
     judge.same(&name, &after["metadata"]["generation"], &before);
 }
 
-/// Checks that two field managers don't affect each other's fields, no matter which version each uses. Applying the same object
+/// Checks that two field managers don't affect each other's fields, whichever version each of them uses. Applying the same object
 /// again must change nothing.
 async fn apply_on_the_server(server: &Server, judge: &mut Judge, from: &str, to: &str) {
     let name = format!("applied-{from}");
@@ -307,9 +307,9 @@ async fn apply_on_the_server(server: &Server, judge: &mut Judge, from: &str, to:
     judge.refused(&name, server.apply(to, "second", &other).await, "conflict");
 }
 
-/// Checks that an object stored before the defaults existed gets them when it is read.
+/// Checks that an object that was stored before the defaults existed gets them when it is read.
 ///
-/// Neither reading it nor a later write for another reason may increase the generation.
+/// Neither a read nor a later unrelated write may increase the generation.
 async fn defaults_are_no_change(server: &Server, judge: &mut Judge) {
     let mut bare = definition();
     let versions = bare["spec"]["versions"].as_array_mut().expect("versions");

@@ -4,10 +4,8 @@ use std::mem;
 
 use serde_json::Value;
 
-/// Page of the documentation.
 #[derive(Debug)]
 pub(crate) struct Page {
-    /// File name.
     pub(crate) name: String,
     /// First heading of the page.
     pub(crate) title: String,
@@ -22,7 +20,7 @@ pub(crate) struct Example {
     pub(crate) objects: Vec<Value>,
     /// Steps of the example in order.
     pub(crate) steps: Vec<Step>,
-    /// Reason why the example can't be played, if it is invalid.
+    /// Reason why the example can't be run, if it is invalid.
     pub(crate) unreadable: Option<String>,
 }
 
@@ -31,10 +29,10 @@ pub(crate) struct Example {
 pub(crate) enum Step {
     /// `image`: changes the image of the first container.
     Image,
-    /// `crashes`: makes containers with a changed image crash from now on.
+    /// `crashes`: makes containers with a changed image crash from then on.
     Crashes,
     /// `annotate: NAME=VALUE` or `annotate: NAME-`: sets or removes an annotation of the DaemonSet. `{revision}` in the value
-    /// stands for the hash of the present revision.
+    /// stands for the hash of the current revision.
     Annotate(String, Option<String>),
     /// `offline: NODE`: takes the node offline.
     Offline(String),
@@ -110,7 +108,7 @@ impl Example {
         example
     }
 
-    /// Adds the steps that comments don't have to state: the image changes first, and the rollout completes at the end.
+    /// Adds default steps that the comments omit: a change of the image at the start, and a complete rollout at the end.
     fn complete(&mut self) {
         if !self.steps.contains(&Step::Image) {
             self.steps.insert(0, Step::Image);

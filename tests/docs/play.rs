@@ -1,6 +1,6 @@
-//! Plays an example of a page on a separate embedded cluster with the controller.
+//! Runs an example of a page on its own embedded cluster with the controller.
 //!
-//! The fleet is the one that `docs/README.md` describes. A Node in the example changes or adds a node.
+//! `docs/README.md` describes the fleet. A Node in the example changes or adds a node.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -31,13 +31,13 @@ const FLEET: [(&str, &str, &str); 4] = [
     ("node-4", "field", "b"),
 ];
 
-/// Longest time until an expectation is met, in virtual time. A maintenance window may open only tomorrow.
+/// Virtual time within which an expectation must be met. It is long, because a maintenance window may not open before the next day.
 const PATIENCE: Duration = Duration::from_secs(48 * 60 * 60);
 
 /// Applies an example to a cluster and performs its steps.
 ///
 /// # Errors
-/// If an expectation is not met.
+/// Returns an error if an expectation is not met.
 pub(crate) fn play(example: &Example) -> Result<(), String> {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_all().start_paused(true).build();
@@ -92,8 +92,8 @@ impl Stage {
         let made = stage.daemons.create(&PostParams::default(), &daemon).await;
         made.context("create the DaemonSet")?;
         stage.until("every pod is available", all_available).await?;
-        // Wait until the controller has seen that the pods are available. Otherwise its first decision would find fewer available
-        // pods.
+        // Wait until the controller has seen that the pods are available. Otherwise its first decision would be based on fewer
+        // available pods.
         tokio::time::sleep(Duration::from_secs(1)).await;
         Ok(stage)
     }
@@ -149,7 +149,7 @@ impl Stage {
             .await
     }
 
-    /// Returns the hash of the present revision, from the message of the condition `RolloutComplete`.
+    /// Returns the hash of the current revision, from the message of the condition `RolloutComplete`.
     async fn revision(&self) -> anyhow::Result<String> {
         let daemon = as_native(self.daemons.get(&self.name).await?)?;
         let complete = condition(&daemon, "RolloutComplete").context("no RolloutComplete")?;
@@ -167,7 +167,7 @@ impl Stage {
         is_valid(&serde_json::to_value(patched)?)
     }
 
-    /// Polls the DaemonSet with increasing intervals until `holds` succeeds.
+    /// Polls the DaemonSet at increasing intervals until `holds` succeeds.
     async fn until(
         &self,
         what: &str,

@@ -21,7 +21,7 @@ const CLIENTS: usize = 32;
 /// Time for which these clients stay connected.
 const LASTS: Duration = Duration::from_secs(20);
 
-/// Timeout of a probe: 1 s is the default of the kubelet, three times that on a busy machine.
+/// Time limit for a probe: 1 s, the default of the kubelet, and three times that on a busy machine.
 const PROBE: Duration = Duration::from_secs(BUSY);
 
 /// Number of DaemonSets. Each has its own label key, so the controller needs separate watches for it.
@@ -33,7 +33,7 @@ pub(super) async fn clients_that_never_read(plane: &Plane) -> anyhow::Result<()>
         let _clients: Vec<Task> = (0..CLIENTS)
             .map(|_| Task::spawn(never_read(address)))
             .collect();
-        // Wait until the unread answers of all clients fill their connections.
+        // Wait until the unread responses fill the connections of all clients.
         tokio::time::sleep(Duration::from_secs(1)).await;
         throughout(LASTS, async || {
             for path in ["/live", "/ready"] {
@@ -60,8 +60,8 @@ async fn never_read(address: SocketAddr) {
     }
 }
 
-/// The API server allows 20 streams per connection (`--http2-max-streams-per-connection=20`). The controller needs more: for each
-/// label key it watches pods and revisions.
+/// The API server allows 20 streams per connection (`--http2-max-streams-per-connection=20`). The controller needs more, because it
+/// watches pods and revisions for each label key.
 pub(super) async fn few_streams_per_connection(plane: &Plane) -> anyhow::Result<()> {
     Stage::play(plane, Setup::named("streams"), async |stage| {
         let path = stage.tenant.path("daemonsets");

@@ -1,4 +1,4 @@
-//! A tenant: a namespace, nodes and one DaemonSet. The test plays the kubelets of the nodes.
+//! Tenant: a namespace, nodes and one DaemonSet. The test simulates the kubelets of the nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,7 +21,7 @@ use crate::support::picture::node_name;
 /// Polling interval of the simulated kubelets.
 const PULSE: Duration = Duration::from_millis(100);
 
-/// Tenant with one DaemonSet on nodes of its own.
+/// Tenant with one DaemonSet on its own nodes.
 pub(super) struct Fleet<'a> {
     plane: &'a Plane,
     /// Name of the namespace and prefix of the node names.
@@ -41,7 +41,7 @@ struct Kubelets {
     started: BTreeSet<String>,
     /// Nodes of pods that were deleted, by the UID of the pod.
     deleted: BTreeMap<String, String>,
-    /// Largest number of nodes that lacked a Ready pod at once. `None` until all nodes have had one.
+    /// Largest number of nodes that lacked a Ready pod at the same time; `None` until all nodes have had one.
     most_missing: Option<usize>,
 }
 
@@ -133,7 +133,6 @@ impl<'a> Fleet<'a> {
         self.plane.patch(&path, &json!({ "status": status })).await
     }
 
-    /// Sets the Ready condition of a node.
     async fn set_ready(&self, number: usize, status: &str) -> anyhow::Result<()> {
         let now = Time(Clock::System.now());
         let ready = json!({
@@ -172,13 +171,13 @@ impl<'a> Fleet<'a> {
             .await
     }
 
-    /// Rolls out a new image and checks that the rollout completes within [`PROMPT`].
+    /// Changes the image and checks that the rollout completes within [`PROMPT`].
     pub(super) async fn roll(&mut self) -> anyhow::Result<()> {
         self.change_image().await?;
         self.until_complete(PROMPT).await
     }
 
-    /// Waits until every online node runs the present image and the DaemonSet reports a complete rollout.
+    /// Waits until every online node runs the current image and the DaemonSet reports a complete rollout.
     pub(super) async fn until_complete(&self, limit: Duration) -> anyhow::Result<()> {
         let what = format!("the rollout of {} is complete", self.name);
         until(&what, limit, async || {
@@ -194,14 +193,13 @@ impl<'a> Fleet<'a> {
         .await
     }
 
-    /// Returns the conditions of the DaemonSet.
     pub(super) async fn conditions(&self) -> anyhow::Result<Vec<Value>> {
         let daemon = self.plane.read(&self.daemon()).await?;
         let conditions = daemon["status"]["conditions"].as_array().cloned();
         Ok(conditions.unwrap_or_default())
     }
 
-    /// Returns a description of the online nodes without a Ready pod of the present image, or `None` if there are none.
+    /// Returns a description of the online nodes without a Ready pod of the current image; `None` if there are none.
     async fn missing_pods(&self) -> anyhow::Result<Option<String>> {
         let updated = self.updated().await?;
         let silent = lock(&self.kubelets).silent.clone();
@@ -213,7 +211,7 @@ impl<'a> Fleet<'a> {
         Ok((!missing.is_empty()).then_some(text))
     }
 
-    /// Returns the names of the nodes with a Ready pod of the present image.
+    /// Returns the names of the nodes with a Ready pod of the current image.
     pub(super) async fn updated(&self) -> anyhow::Result<BTreeSet<String>> {
         let pods = self.pods().await?;
         let is_updated = |pod: &&Value| is_ready(pod) && image(pod) == self.image;
@@ -224,7 +222,7 @@ impl<'a> Fleet<'a> {
             .collect())
     }
 
-    /// Waits until the pod on a node runs the present image.
+    /// Waits until the pod on a node runs the current image.
     pub(super) async fn until_updated(&self, number: usize) -> anyhow::Result<()> {
         let wanted = self.node(number);
         until(&format!("{wanted} is updated"), PROMPT, async || {
@@ -242,7 +240,6 @@ impl<'a> Fleet<'a> {
         .await
     }
 
-    /// Returns the pod on a node.
     pub(super) async fn pod_on(&self, number: usize) -> anyhow::Result<Value> {
         let wanted = self.node(number);
         let mut pods = self.pods().await?.into_iter();
@@ -255,15 +252,15 @@ impl<'a> Fleet<'a> {
         Ok(items(&list))
     }
 
-    /// Waits until an outdated node is updated, or a condition names it.
+    /// Waits until an outdated node is updated, or until a condition names it.
     ///
-    /// The controller may leave the pod of a node that it can't decode, but it must report the node.
+    /// The controller may leave the pod of a node that it can't decode, but then it must report the node.
     pub(super) async fn until_updated_or_named(&self, number: usize) -> anyhow::Result<()> {
         let wanted = self.node(number);
         let what = format!("{wanted} is updated, or a condition names it");
         until(&what, PROMPT, async || {
             let conditions = self.conditions().await?;
-            // Only count the controller's conditions. A test may have written other conditions to the same status.
+            // Consider only the controller's conditions, because a test may have written other conditions to the same status.
             let names = |told: &Value| {
                 told["message"]
                     .as_str()
@@ -277,7 +274,7 @@ impl<'a> Fleet<'a> {
         .await
     }
 
-    /// Waits until the rollout is complete or a condition reports an object of the tenant that can't be read.
+    /// Waits until the rollout is complete, or until a condition reports an object of the tenant that can't be read.
     pub(super) async fn until_complete_or_unreadable(&self) -> anyhow::Result<()> {
         let what = format!("{} is updated, or says that it cannot be read", self.name);
         until(&what, PROMPT, async || {
@@ -297,12 +294,12 @@ impl<'a> Fleet<'a> {
         .await
     }
 
-    /// Returns the node of every deleted pod so far, so that a node may occur several times.
+    /// Returns the nodes of all deleted pods so far. A node may occur several times.
     pub(super) fn deleted(&self) -> Vec<String> {
         lock(&self.kubelets).deleted.values().cloned().collect()
     }
 
-    /// Returns the largest number of nodes that lacked a Ready pod at once.
+    /// Returns the largest number of nodes that lacked a Ready pod at the same time.
     pub(super) fn most_missing(&self) -> usize {
         lock(&self.kubelets).most_missing.unwrap_or_default()
     }
@@ -336,7 +333,7 @@ pub(super) fn at_once() -> Daemon {
         .annotate("ready-settle", "0s")
 }
 
-/// Plays the kubelets: starts pods when they are bound to a node, and ends them when they are deleted.
+/// Simulates the kubelets: starts pods when they are bound to a node, and ends them when they are deleted.
 async fn play(client: Client, namespace: String, nodes: usize, kubelets: Arc<Mutex<Kubelets>>) {
     let path = format!("/api/v1/namespaces/{namespace}/pods");
     loop {
@@ -380,7 +377,7 @@ impl Kubelets {
     }
 }
 
-/// Starts a pod, or ends a deleted one. Returns the UID of the pod if the request failed.
+/// Starts a pod, or ends it if it is deleted. If the request fails, returns the UID of the pod.
 async fn act(client: &Client, pods: &str, pod: &Value) -> Option<String> {
     let path = format!(
         "{pods}/{}",

@@ -1,4 +1,5 @@
-//! Large objects that the controller doesn't manage. They must not noticeably increase the memory that it needs to start.
+//! Large objects that the controller doesn't manage. They must not noticeably increase the memory that the controller needs to
+//! start.
 
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use super::plane::{Plane, until};
 use super::stage::{Setup, Stage};
 use crate::support::objects::{DAEMON, Daemon};
 
-/// Allowed increase of the peak memory of a start, in KiB.
+/// Allowed increase of the peak memory between two starts, in KiB.
 const GROWTH: u64 = 8 * 1024;
 
 /// Number of objects that are created in parallel.
@@ -31,8 +32,8 @@ fn large_environment(kilobytes: usize) -> Value {
     json!([{ "name": "TEXT", "value": text(kilobytes) }])
 }
 
-/// Compares the peak memory of the controller's start before and after this many objects are created. `make` returns their path
-/// and manifest. `extra` is an additional allowance in KiB.
+/// Compares the controller's peak memory at its start before and after this many objects are created. `make` returns the path and
+/// manifest of the objects. `extra` is an additional allowance in KiB.
 async fn weigh(
     plane: &Plane,
     name: &'static str,
@@ -126,8 +127,8 @@ pub(super) async fn large_revisions_of_no_daemonset(plane: &Plane) -> anyhow::Re
     .await
 }
 
-/// The controller manages every Advanced DaemonSet and creates pods and a revision from its template. So two copies of each
-/// template are allowed.
+/// The controller manages every Advanced DaemonSet and creates pods and a revision from its template. So the test allows memory for
+/// two copies of each template.
 pub(super) async fn large_advanced_daemonsets(plane: &Plane) -> anyhow::Result<()> {
     let (objects, kilobytes) = (20, 1000);
     let templates = 2 * 20 * 1000;
@@ -168,7 +169,7 @@ pub(super) async fn large_jobs_of_no_pre_pull(plane: &Plane) -> anyhow::Result<(
     .await
 }
 
-/// A quota rejects a pod. To report that, the controller reads the Events of the DaemonSet, which are large here.
+/// A quota rejects a pod. To report the reason, the controller reads the Events of the DaemonSet, which are large in this test.
 pub(super) async fn large_events(plane: &Plane) -> anyhow::Result<()> {
     Stage::play(plane, Setup::named("large-events"), async |stage| {
         let before = peak_of_start(stage).await?;

@@ -10,7 +10,7 @@ use super::plane::Plane;
 use super::stage::{MOMENTS, Setup, Stage};
 use crate::support::faulty::{Fault, Rule, Verb};
 
-/// Number of nodes, and number of nodes that may lack a pod at once.
+/// Number of nodes, and number of nodes that may lack a pod at the same time.
 const NODES: usize = 30;
 const BUDGET: usize = 10;
 

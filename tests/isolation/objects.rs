@@ -13,18 +13,18 @@ use super::plane::Plane;
 use super::stage::{MOMENTS, Setup, Stage};
 use crate::support::objects::{DAEMON, Daemon};
 
-/// Time that the API server accepts but many libraries can't represent.
+/// Time that the API server accepts but many client libraries can't represent.
 const FAR: &str = "9999-12-31T23:59:59Z";
 
 /// Number of status writes in a flood.
 const FLOOD: usize = 12;
 
-/// Returns JSON that is nested deeper than many libraries decode.
+/// Returns JSON that is nested too deeply for many client libraries.
 fn deep() -> Value {
     (0..200).fold(json!(1), |inner, _| json!({ "deeper": inner }))
 }
 
-/// [`FAR`] with microseconds, as Leases have it.
+/// [`FAR`] with microseconds, the format in Leases.
 const FAR_MICRO: &str = "9999-12-31T23:59:59.000000Z";
 
 /// Creates a ControllerRevision with deeply nested data and the labels of the tenant's pods.
@@ -97,7 +97,7 @@ pub(super) async fn a_time_in_the_status_of_a_daemonset(plane: &Plane) -> anyhow
     .await
 }
 
-/// Returns a Ready condition for a node, with times that libraries can't decode. The number makes each write a change.
+/// Returns a Ready condition for a node, with times that client libraries can't decode. `number` makes each condition different.
 fn far_node(number: usize) -> Value {
     json!({ "conditions": [{
         "type": "Ready", "status": "True", "reason": "Test", "message": number.to_string(),
@@ -123,7 +123,7 @@ pub(super) async fn a_time_in_a_condition_of_a_node(plane: &Plane) -> anyhow::Re
     .await
 }
 
-/// Writes a status with times that libraries can't decode to the tenant's first pod. The number makes each write a change.
+/// Writes a status with times that client libraries can't decode to the tenant's first pod. `number` makes each status different.
 async fn far_pod(stage: &Stage<'_>, number: usize) -> anyhow::Result<()> {
     let pod = stage.tenant.pod_on(1).await?;
     let mut status = running(&pod, &json!(FAR));
@@ -186,13 +186,13 @@ pub(super) async fn a_time_in_a_lease(plane: &Plane) -> anyhow::Result<()> {
     .await
 }
 
-/// Time limit for the rollout on the other nodes while one node flaps. That node delays it once, for 30 s.
+/// Time limit for the rollout on the other nodes while one node flaps. The flapping node delays the rollout once, for 30 s.
 const BESIDE_FLAPPING: Duration = Duration::from_secs(75);
 
-/// Time for which the flapping node is NotReady. It is a little shorter than an outage that counts as a failure of the revision.
+/// Time for which the flapping node is NotReady. A slightly longer outage would count as a failure of the revision.
 const DOWN: Duration = Duration::from_secs(28);
 
-/// Time for which the flapping node is Ready in between, which suffices for one replacement at most.
+/// Time for which the flapping node is Ready in between. It suffices for at most one replacement.
 const UP: Duration = Duration::from_millis(300);
 
 pub(super) async fn a_node_that_flaps(plane: &Plane) -> anyhow::Result<()> {

@@ -1,4 +1,4 @@
-//! A cluster for the isolation tests, with the controller as a process.
+//! Cluster for the isolation tests, with the controller as a process.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -94,7 +94,7 @@ impl Plane {
         self.start_with(&self.kubeconfig).await
     }
 
-    /// Starts a controller that uses this kubeconfig.
+    /// Starts a controller that uses this kubeconfig, for example to connect through a proxy.
     pub(super) async fn controller_by(&self, kubeconfig: &str) -> anyhow::Result<Controller> {
         let file = self.directory.path().join("by-proxy.kubeconfig");
         std::fs::write(&file, kubeconfig)?;
@@ -104,7 +104,7 @@ impl Plane {
     async fn start_with(&self, kubeconfig: &Path) -> anyhow::Result<Controller> {
         let built = PathBuf::from(env!("CARGO_BIN_EXE_yurt-ds"));
         let program = std::env::var_os(BINARY).map_or(built, PathBuf::from);
-        // Give all controllers the same identity, so that a restarted one takes over the Lease without waiting for it to expire.
+        // Give all controllers the same identity, so that a restarted one takes over the Lease before it expires.
         let mut command = controller_command(&program, "isolation", kubeconfig);
         command.env("YURT_DS_PROBE_LISTEN", ANY_PORT);
         let log = self.directory.path().join("controller.log");
@@ -160,14 +160,13 @@ impl Plane {
 }
 
 impl Controller {
-    /// Requests `/live` or `/ready`, on the probe port if there is one. The response may take `limit` at most. Returns status and
-    /// body.
+    /// Requests `/live` or `/ready`, on the probe port if there is one. `limit` is the time limit for the response. Returns status
+    /// and body.
     pub(super) async fn probe(&self, path: &str, limit: Duration) -> anyhow::Result<(u16, String)> {
         let own = self.process.address_after("Answering probes");
         ask(own.unwrap_or(self.address), path, limit).await
     }
 
-    /// Returns the metrics page of the controller.
     pub(super) async fn metrics(&self) -> anyhow::Result<String> {
         let answer = ask(self.address, "/metrics", Duration::from_secs(10)).await?;
         Ok(answer.1)
@@ -214,10 +213,10 @@ async fn ask(address: SocketAddr, path: &str, limit: Duration) -> anyhow::Result
     answered.with_context(|| format!("no answer to {path} within {limit:?}"))?
 }
 
-/// Repeats `look` until it returns `None`. `Some` describes what is still missing.
+/// Repeats `look` until it returns `None`. A `Some` describes what is still missing.
 ///
 /// # Errors
-/// Returns what was missing at the end, or the last error of `look`.
+/// At the time limit, returns what is still missing, or the last error of `look`.
 pub(super) async fn until(
     what: &str,
     limit: Duration,
@@ -237,7 +236,7 @@ pub(super) async fn until(
     }
 }
 
-/// Repeats `look` for this time. It must always return `None`; `Some` describes a problem.
+/// Repeats `look` for this time. It must always return `None`; a `Some` describes a problem.
 ///
 /// # Errors
 /// Returns the first problem.

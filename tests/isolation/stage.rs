@@ -1,4 +1,4 @@
-//! The environment of a story: a tenant that does harm, its neighbor, and the controller.
+//! Environment of a story: a tenant that does harm, its neighbor, and the controller.
 
 use std::time::Duration;
 
@@ -11,13 +11,12 @@ use super::{NOTICED, PROMPT};
 use crate::support::faulty::FaultProxy;
 use crate::support::objects::Daemon;
 
-/// Moments at which a story checks its expectations. True if the controller restarts before.
+/// Moments at which a story checks its expectations. The flag is true if the controller restarts first.
 pub(super) const MOMENTS: [(&str, bool); 2] =
     [("before a restart", false), ("after a restart", true)];
 
 /// Tenant, neighbor and controller.
 pub(super) struct Stage<'a> {
-    /// Cluster of the story.
     pub(super) plane: &'a Plane,
     /// Tenant whose objects do harm. It has two nodes.
     pub(super) tenant: Fleet<'a>,
@@ -28,7 +27,7 @@ pub(super) struct Stage<'a> {
     controller: Option<Controller>,
 }
 
-/// Settings of a stage.
+/// Settings of a [`Stage`], different for each story.
 pub(super) struct Setup {
     /// Name of the story. It is unique, because the tenants' names contain it.
     pub(super) name: &'static str,
@@ -53,7 +52,7 @@ impl Setup {
 }
 
 impl<'a> Stage<'a> {
-    /// Plays a story on a new stage, then deletes all its objects.
+    /// Runs a story on a new stage, then deletes all its objects.
     pub(super) async fn play(
         plane: &'a Plane,
         setup: Setup,
@@ -104,7 +103,7 @@ impl<'a> Stage<'a> {
         self.neighbour.until_complete(patience()).await
     }
 
-    /// Restarts the controller and waits until it is ready, within [`PROMPT`].
+    /// Restarts the controller and waits until it is ready. The time limit is [`PROMPT`].
     pub(super) async fn restart(&mut self) -> anyhow::Result<()> {
         self.start_controller().await?;
         let ready = self.controller()?.until_ready(PROMPT).await;
@@ -120,7 +119,6 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    /// Returns the running controller.
     pub(super) fn controller(&self) -> anyhow::Result<&Controller> {
         self.controller.as_ref().context("no controller runs")
     }
@@ -170,9 +168,9 @@ impl<'a> Stage<'a> {
         .await
     }
 
-    /// Creates an object in the tenant's namespace that is not a DaemonSet. Returns an owner reference to it.
+    /// Creates an object in the tenant's namespace that is not a DaemonSet. Returns an owner reference to that object.
     ///
-    /// Test objects get this owner because the native controller would adopt objects without one.
+    /// Test objects get this owner, because the native controller would adopt objects without an owner.
     pub(super) async fn other_owner(&self) -> anyhow::Result<serde_json::Value> {
         let path = self.tenant.path("configmaps");
         let owner = json!({ "metadata": { "name": "owner" } });

@@ -9,11 +9,10 @@ use super::plane::{Plane, throughout, until};
 use super::stage::{Setup, Stage};
 use crate::support::faulty::{Fault, Rule, Verb};
 
-/// Age of watch data at which the controller must have stopped writing to pods. Bookmarks refresh the data every minute, with
-/// some delay.
+/// Age of watch data at which the controller must have stopped writing to pods. Bookmarks refresh the data about once a minute.
 const LIMIT: Duration = Duration::from_secs(100);
 
-/// Time for which the test checks that no pod is written to.
+/// Time for which the test checks that the controller writes to no pod.
 const STILL: Duration = Duration::from_secs(20);
 
 /// Longest time until a resumed watch receives a bookmark.

@@ -1,4 +1,4 @@
-//! Advanced DaemonSets: the controller also creates the pods, even on nodes that join and leave.
+//! Tests of Advanced DaemonSets: the controller also creates the pods, even on nodes that join and leave.
 
 use yurt_ds::core::{IntOrPercent, Scaling};
 

@@ -1,7 +1,7 @@
-//! Canonical form of states: equivalent states become equal values, so that the search visits each only once.
+//! Canonical form of states. Equivalent states become equal values, so that the search visits only one of them.
 //!
-//! Instants are stored as ticks before now. The engine can't distinguish instants beyond a certain age, so older ones are cut off
-//! there. This keeps the number of states finite. Pods are numbered in the order of nodes, so that the history of UIDs makes no
+//! Times are stored as ticks before now. The engine treats all times beyond a certain age alike, so older times are set to that
+//! age. This keeps the number of states finite. Pods are numbered in the order of nodes, because their real UIDs make no
 //! difference.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,11 +20,11 @@ impl State {
         self
     }
 
-    /// Resets the instants that the engine never reads under these settings.
+    /// Resets the times that the engine never reads under these settings.
     fn forget_times(&mut self, rules: &Rules) {
         let (settles, ripens) = (
             !rules.strategy.ready_settle.is_zero(),
-            // Keep these instants if surge pods are possible: the engine reads their age even without `minReadySeconds`.
+            // Keep these times if surge pods are possible, because the engine then reads them even without `minReadySeconds`.
             !rules.strategy.min_ready.is_zero() || !rules.strategy.max_surge.is_zero(),
         );
         let may_be_lost = self.faults.losses > 0 || rules.killer.is_some();
@@ -97,11 +97,11 @@ impl State {
         self.view.overlay.dedup();
     }
 
-    /// Cuts off instants that the engine can't distinguish from older ones.
+    /// Limits times beyond which the engine makes no distinction.
     ///
-    /// On an online node the engine compares instants with now, so [`FAR`] ticks are the maximum. On an offline node it compares
-    /// them with the outage, and outages with each other. There, the order of instants is kept, and distances between neighboring
-    /// ones are limited to [`FAR`].
+    /// On an online node the engine compares times with now, so [`FAR`] ticks are the maximum. On an offline node it compares them
+    /// with the start of the outage, and outages with each other. There, the order of times is kept, and the distances between
+    /// neighboring times are limited to [`FAR`].
     fn shorten_times(&mut self) {
         let mut instants = BTreeSet::from([0]);
         for n in 0..self.nodes.len() {
@@ -134,7 +134,7 @@ impl State {
         !self.nodes[n].ready || seen.is_some_and(|nodes| !nodes[n].ready)
     }
 
-    /// Calls `act` for every instant of a node and its pods, in the API server and in the controller's view.
+    /// Calls `act` for every time stored for a node and its pods, in the API server and in the controller's view.
     pub(crate) fn each_instant_on(&mut self, n: usize, mut act: impl FnMut(&mut Ago)) {
         if self.nodes[n].gone {
             return;

@@ -6,7 +6,7 @@
 //! WriteFailure: deferred ──policy removed, time passes──► due ──► retried ──accepted──► forgotten
 //! ```
 //!
-//! As with evictions, a retry that fails again gives no new information. So a rejected write is only retried after the policy is
+//! As with evictions, a retry that fails again gives no new information. So a rejected write is retried only after the policy is
 //! removed, and under a permanent policy the fleet becomes idle. Convergence then requires that the controller has scheduled a
 //! wake-up for the retry.
 
@@ -68,7 +68,6 @@ impl State {
         self.policy == Some(Policy { node, write })
     }
 
-    /// Records a rejected write.
     pub(crate) fn note_denied(&mut self, write: &Pending) {
         let lasts = self.take_denial(write).is_some_and(|known| known.lasts);
         self.denials.push(WriteFailure {
@@ -81,7 +80,8 @@ impl State {
         });
     }
 
-    /// Records an accepted write. If it was rejected before, the controller may retry all rejected writes of the same kind.
+    /// Records an accepted write. If the API server rejected it before, the controller may now retry all rejected writes of its
+    /// kind.
     pub(crate) fn note_accepted(&mut self, write: &Pending) {
         if self.take_denial(write).is_some() {
             let alike = self.denials.iter_mut();
@@ -90,7 +90,7 @@ impl State {
         }
     }
 
-    /// Lets time pass for rejected writes: they may be retried if the policy no longer rejects them.
+    /// Lets time pass for rejected writes. The controller may retry the writes that the policy no longer rejects.
     pub(crate) fn wait_for_policy(&mut self) {
         for denial in &mut self.denials {
             denial.lasts = true;
@@ -99,7 +99,7 @@ impl State {
         }
     }
 
-    /// Removes records about pods and templates that no longer exist and are no longer seen.
+    /// Removes records about pods and templates that neither exist nor appear in the controller's view.
     pub(crate) fn forget_denials(&mut self) {
         let wanted = [self.set.wanted, self.seen_set().wanted];
         let known = self.nodes.iter().map(|node| &node.pods);
@@ -112,7 +112,7 @@ impl State {
             .sort_unstable_by_key(|denial| (denial.node, denial.write));
     }
 
-    /// Removes and returns the record of a rejected write of the same part of the rollout on the same node.
+    /// Removes and returns the record of a rejected write on the same node that belongs to the same part of the rollout.
     fn take_denial(&mut self, write: &Pending) -> Option<WriteFailure> {
         let is_same = |denial: &WriteFailure| {
             denial.node == write.node && part(denial.write) == part(write.is())
@@ -122,7 +122,7 @@ impl State {
     }
 }
 
-/// Returns the part of a rollout that a kind of write belongs to. On a node, a rejected write blocks all writes of its part.
+/// Returns the part of a rollout to which a kind of write belongs. On a node, a rejected write blocks all writes of its part.
 fn part(write: WriteVerb) -> u8 {
     match write {
         WriteVerb::Create => 1,

@@ -4,9 +4,9 @@
 //! Silent ──rejected──► Refused ──time passes, and the budget allows it──► Due ──► next request ──► Refused or Accepted
 //! ```
 //!
-//! A retry that fails again gives no new information. So an eviction is only retried once the budget allows it, and under a
-//! budget that never allows it the fleet becomes idle. Convergence then requires that the controller has scheduled a wake-up for
-//! the retry.
+//! A retry that fails again gives no new information. So an eviction is retried only after the budget allows it, and under a budget
+//! that never allows it the fleet becomes idle. Convergence then requires that the controller has scheduled a wake-up for the
+//! retry.
 
 use yurt_ds::core::{Evictions, Obstruction, Plan, Refusal};
 
@@ -79,8 +79,8 @@ impl State {
             .count()
     }
 
-    /// Returns true if the budget allows an eviction. A pod that is not Ready can be evicted without lowering the number of
-    /// healthy pods (`IfHealthyBudget`).
+    /// Returns true if the budget allows an eviction. Evicting a pod that is not Ready doesn't lower the number of healthy pods
+    /// (`IfHealthyBudget`).
     fn allows(&self, ready: bool, rules: &Rules) -> bool {
         self.healthy() >= rules.min_ready_pods + usize::from(ready)
     }
@@ -122,7 +122,7 @@ impl State {
         pod.map(|pod| pod.ready_since.is_some())
     }
 
-    /// Lets time pass for rejected evictions: they may be retried if the budget now allows them.
+    /// Lets time pass for rejected evictions. The controller may retry the evictions that the budget now allows.
     pub(crate) fn wait_for_budget(&mut self, rules: &Rules) {
         for ready in [true, false] {
             let is_allowed = self.allows(ready, rules);
@@ -133,7 +133,7 @@ impl State {
         }
     }
 
-    /// Checks a deletion instead of an eviction: while the budget is exhausted, it must not end the last Ready pod of a node.
+    /// Checks a deletion that replaces an eviction. While the budget is exhausted, it must not end the last Ready pod of a node.
     pub(crate) fn judge_deletion(&mut self, n: usize, p: usize, rules: &Rules) {
         let serves = |pod: &&Pod| !pod.terminating && pod.ready_since.is_some();
         let is_last = self.nodes[n].pods.iter().filter(serves).count() == 1
@@ -143,7 +143,7 @@ impl State {
         }
     }
 
-    /// Checks that nodes on which evictions are rejected use no slot of `max-unavailable`.
+    /// Checks that nodes with a rejected eviction use no slot of `max-unavailable`.
     pub(crate) fn judge_refusals(&mut self, plan: &Plan, rules: &Rules) {
         if !rules.evicts() || self.view != View::default() {
             return;

@@ -1,4 +1,4 @@
-//! Checks of the controller's decisions against what it could see and against the real state.
+//! Checks of the controller's decisions, against the data that it could see and against the real state.
 
 use yurt_ds::core::{
     Action, Fleet, Mode, Node, Pause, Plan, PodRevision, Readiness, Strategy, Targeting, decide,
@@ -75,7 +75,7 @@ impl State {
             && self.view.set.is_none()
     }
 
-    /// Checks that the invariants allow a write. Returns true if it replaces a pod.
+    /// Checks that the invariants allow a write. Returns true if the write replaces a pod.
     fn judge(&mut self, action: &Action, fleet: &Fleet, rules: &Rules) -> bool {
         let found = |pod: &&yurt_ds::core::Pod| pod.uid == action.pod().uid;
         let holder = |node: &&Node| node.pods.iter().any(|pod| found(&pod));
@@ -215,10 +215,10 @@ impl State {
             && first.all(|(_, node)| is_done(node))
     }
 
-    /// Clears `down` on nodes that no longer lack a pod because of the controller.
+    /// Clears `down` on nodes whose pod is no longer missing because of the controller.
     ///
-    /// Such a node has an available pod, is lost, or can't get a pod. With waves, a pod that takes too long to start also counts,
-    /// because the node's wave may be closed.
+    /// Such a node has an available pod, is lost, or can't get a pod. With waves, a pod that takes too long to start also clears
+    /// the mark, because the node's wave may be closed.
     pub(crate) fn forgive(&mut self, rules: &Rules) {
         let waits = rules.strategy.waves.is_some();
         for (n, node) in self.nodes.iter_mut().enumerate() {
@@ -228,7 +228,8 @@ impl State {
                 && !node.unfit
                 && !node.pods.iter().any(|pod| rules.is_available(pod));
             node.down &= !node.pods.iter().any(is_stuck);
-            // Clear the mark while the controller still sees the node as unfit: it doesn't know yet that a pod belongs there.
+            // Clear the mark while the controller still sees the node as unfit, because it doesn't know yet that a pod belongs
+            // there.
             let seen = self.view.nodes.as_ref();
             node.down &= seen.is_none_or(|nodes| !nodes[n].unfit);
             node.raced &= node.alive() > 1;
@@ -238,7 +239,7 @@ impl State {
 
 /// Returns true if `action` on `pod` of `node` is upkeep, which is allowed even while the rollout must not replace pods.
 ///
-/// Upkeep removes marks and opens readiness gates. It transfers or deletes a surge pod if no old pod is left on its node.
+/// Upkeep removes marks and opens readiness gates. It also transfers or deletes a surge pod if its node has no old pod left.
 fn is_upkeep(action: &Action, node: &yurt_ds::core::Node, pod: &yurt_ds::core::Pod) -> bool {
     let is_old = |pod: &yurt_ds::core::Pod| {
         !pod.surge && !pod.terminating && pod.revision == PodRevision::Outdated

@@ -1,4 +1,4 @@
-//! Tests of external obstacles: rejected writes, pods that never end, taints, and deletions that take a node down.
+//! Tests of external obstacles: rejected writes, pods that never end, taints, and deletions that take a node offline.
 
 use yurt_ds::core::{IntOrPercent, Phase, Stall, Verdict};
 

@@ -7,7 +7,7 @@ use super::rules::Rules;
 use super::state::{Pod, Set, Sheet, State, Stop, Template};
 use super::view::{hash, number, shape, template_of};
 
-/// Returns the revision from which an action reverts the pod. `None` if the action is no revert.
+/// Returns the revision from which an action reverts the pod; `None` if the action is not a revert.
 pub(crate) fn reverts(action: &Action) -> Option<Template> {
     match action {
         Action::UpdateInPlace { patch, .. } => patch.reverts.as_ref().map(template_of),
@@ -15,10 +15,10 @@ pub(crate) fn reverts(action: &Action) -> Option<Template> {
     }
 }
 
-/// Returns true if nodes that were lost after an update take all slots, so that no available pod can be reverted.
+/// Returns true if nodes that were lost after an update use all slots, so that no available pod can be reverted.
 ///
-/// An available pod is only reverted when there is a free slot. A lost node keeps its slot (docs/guard.md) until it returns or
-/// its Node is deleted, and neither happens automatically. Until then, other nodes keep the stopped revision and serve.
+/// An available pod is reverted only when a slot is free. A lost node keeps its slot (docs/guard.md) until it returns or its Node
+/// is deleted, and neither happens automatically. Until then, available pods on other nodes keep the stopped revision.
 pub(crate) fn are_slots_lost(plan: &Plan, rules: &Rules) -> bool {
     let is_lost = |verdict: &&Verdict| {
         matches!(
@@ -33,14 +33,14 @@ pub(crate) fn are_slots_lost(plan: &Plan, rules: &Rules) -> bool {
 }
 
 impl Sheet {
-    /// Returns true if the revision to which pods are reverted has not changed since it was chosen.
+    /// Returns true if the revision to which pods are reverted is still the one that was chosen earlier.
     pub(crate) fn keeps_way_back_of(&self, earlier: &Self) -> bool {
         earlier.before.is_none() || earlier.before == self.before
     }
 }
 
 impl State {
-    /// Returns the rollback targets that the index would compute.
+    /// Returns the rollback targets as the controller's index computes them.
     pub(crate) fn rollback_targets(&self, set: &Set, rules: &Rules) -> RollbackTargets {
         if !rules.reverts() || set.observed != set.wanted {
             return RollbackTargets::default();
@@ -56,8 +56,8 @@ impl State {
         }
     }
 
-    /// Returns true if a pod may be reverted from a revision: the guard has stopped that revision, and the pod was not reverted
-    /// from it before.
+    /// Returns true if a pod may be reverted from a revision. The guard must have stopped that revision, and the pod must not have
+    /// been reverted from it before.
     pub(crate) fn may_take_back(&self, action: &Action, from: Template) -> bool {
         let uid = number(action.pod());
         let pods = self.nodes.iter().flat_map(|node| &node.pods);
@@ -69,8 +69,8 @@ impl State {
             && it.all(|pod| pod.rolled_back != Some(from))
     }
 
-    /// Returns true if no online node still runs the stopped revision, as far as it can be reverted in place. If lost nodes take
-    /// all slots, available pods may keep it.
+    /// Returns true if no online node runs the stopped revision, except where an in-place revert is impossible. If lost nodes use
+    /// all slots, available pods may keep the revision.
     pub(crate) fn is_rolled_back(&self, is_spent: bool, rules: &Rules) -> bool {
         let bad = self.set.wanted;
         let can_be = |before: Template| {

@@ -54,8 +54,7 @@ fn a_rollback_and_a_resume_end_what_is_taken_back() {
     );
 }
 
-/// Returns rules under which the new revision kills nodes and the guard reverts pods. Pods that are still available are reverted,
-/// too.
+/// Returns rules under which the new revision kills nodes and the guard reverts pods, including pods that are still available.
 fn killing(nodes: usize, threshold: u32, faults: Faults) -> Rules {
     let rules = Rules {
         broken: None,

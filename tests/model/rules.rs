@@ -29,34 +29,34 @@ pub(crate) struct Rules {
     pub(crate) broken: Option<Template>,
     /// Template whose pods may kill the node that runs them.
     pub(crate) killer: Option<Template>,
-    /// Template whose pods may take their node down when they are deleted.
+    /// Template whose pods may take their node offline when they are deleted.
     pub(crate) deadly: Option<Template>,
-    /// True if a policy is never removed and hung pods never end.
+    /// True if policies are never removed and hung pods never end.
     pub(crate) lasting: bool,
     /// True if every node has just been updated from template 0 to template 1.
     pub(crate) rolled_out: bool,
     /// True if pods of a lost node stay Ready.
     pub(crate) autonomous: bool,
-    /// True if the guard's record is stored on the DaemonSet. Otherwise the guard only evaluates the present state.
+    /// True if the guard's record is stored on the DaemonSet. Otherwise the guard evaluates only the current state.
     pub(crate) remembers: bool,
     /// Number of pods that a disruption budget requires to be Ready.
     pub(crate) min_ready_pods: usize,
-    /// True if the native controller learns as late as possible that another client ended a pod: when it creates the next one.
+    /// True if the native controller learns as late as possible that another client ended a pod: when it creates the next pod.
     ///
-    /// Until then it treats the ended pod as alive, even after it has seen younger pods of the node.
+    /// Until then, it treats the ended pod as alive, even after it has seen younger pods of the node.
     pub(crate) disordered: bool,
-    /// True if the controller relies on a native controller that sees all changes in order.
+    /// True if yurt-ds assumes a native controller that sees all changes in order.
     pub(crate) trusted: bool,
     /// True for an Advanced DaemonSet, whose pods yurt-ds creates.
     pub(crate) is_advanced: bool,
     /// Settings for the creation of an Advanced DaemonSet's pods.
     pub(crate) scaling: Scaling,
-    /// Number of nodes that join only later. They are the first nodes.
+    /// Number of nodes that are missing at the start and may join later. They are the first nodes.
     pub(crate) joining: usize,
     /// True if the test begins without pods.
     pub(crate) is_empty: bool,
-    /// Number of unavailable nodes that the checks allow, if it differs from `max-unavailable`. Tests set a smaller one to see
-    /// the checks fail.
+    /// Number of unavailable nodes that the checks allow, if it differs from `max-unavailable`. A smaller number lets a test show
+    /// that the checks can fail.
     pub(crate) judged_by: Option<usize>,
 }
 

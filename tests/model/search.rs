@@ -16,7 +16,7 @@ use crate::support::{golden, machine};
 const STATES: [usize; 2] = [5_000, 100_000];
 /// Number of states in which the decisions are compared with the golden corpus.
 const GOLDEN: usize = 300;
-/// Sampling interval: for one of this many states, the test checks that the fleet becomes idle.
+/// Sampling interval: in one of this many states, the test checks that the fleet becomes idle.
 const SAMPLE: u64 = 256;
 /// Number of steps within which a fleet without further faults must become idle.
 const PATIENCE: usize = 200;
@@ -30,7 +30,7 @@ impl Model for Rules {
     }
 
     fn actions(&self, state: &State, steps: &mut Vec<Step>) {
-        // Don't explore a state that violates an invariant any further: it is already a counterexample.
+        // Don't explore beyond a state that violates an invariant: it is already a counterexample.
         if state.violation.is_none() {
             steps.extend(state.progress(self));
             steps.extend(state.faults(self));
@@ -65,7 +65,7 @@ impl State {
         steps.all(|step| self.after(step, rules) == *self)
     }
 
-    /// Returns true if the test checks that the fleet becomes idle from this state. That check takes as long as a hundred states.
+    /// Returns true if the test checks that the fleet becomes idle from this state. That check is as expensive as a hundred states.
     fn is_sample(&self) -> bool {
         self.fingerprint().is_multiple_of(SAMPLE)
     }
@@ -76,8 +76,8 @@ impl State {
         hasher.finish()
     }
 
-    /// Performs all possible steps in turn, without faults, until the fleet is idle. Returns the final state, or `None` if there
-    /// is none.
+    /// Performs all possible steps in turn, without faults, until the fleet is idle. Returns the final state; `None` if the fleet
+    /// does not become idle.
     pub(crate) fn end(&self, rules: &Rules) -> Option<Self> {
         let mut state = self.clone();
         for turn in 0..PATIENCE {
@@ -92,7 +92,7 @@ impl State {
         None
     }
 
-    /// Returns true if every node has reached its goal, as far as that is possible in this state.
+    /// Returns true if every node has reached its goal, or can't reach it in this state.
     pub(crate) fn has_converged(&self, rules: &Rules) -> bool {
         let plan = self.plan(rules);
         let is_spent = are_slots_lost(&plan, rules);
@@ -108,13 +108,13 @@ impl State {
             Verdict::NotSelected => rules.strategy.selector.is_some(),
             Verdict::Paused { .. } => self.set.paused,
             Verdict::InProgress(_) | Verdict::HookPending { .. } if self.set.paused => true,
-            // A node of the first wave was lost with its new pod. Later waves stay closed until another revision is rolled out.
+            // The first wave lost a node with its new pod. Later waves stay closed until another revision is rolled out.
             Verdict::WaveNotOpen { why, .. } => matches!(why, WaveShut::Charged { .. }),
             Verdict::BlockedByPdb { .. } => plan.next_wake.is_some() && self.is_exhausted(rules),
             Verdict::Revert(Revert::Done) => self.is_stopped(),
             Verdict::Revert(Revert::Pending) => self.is_stopped() && is_spent,
             Verdict::AwaitingOwner => rules.strategy.mode == Mode::Ota,
-            // These nodes may wait forever only in a stalled phase: when failures stop a rollout, they have used up its budget.
+            // These nodes may wait forever only if the rollout is stalled: failures that stop a rollout also use up its budget.
             Verdict::InProgress(_)
             | Verdict::HookPending { .. }
             | Verdict::Budget { .. }

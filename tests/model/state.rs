@@ -10,19 +10,19 @@ use super::rules::Rules;
 use super::upkeep::Upkeep;
 use super::writes::Pending;
 
-/// Instant as a number of ticks before now: zero or negative.
+/// Time as a number of ticks before now: zero or negative.
 pub(crate) type Ago = i16;
 /// Number of a version of the pod template: 0, 1 or 2.
 pub(crate) type Template = u8;
 
-/// Age in ticks from which instants are equivalent. It is longer than every time in the settings, the longest being the guard's
-/// window of five minutes (two ticks).
+/// Age in ticks beyond which all times are equivalent. It exceeds every duration in the settings, the longest of which is the
+/// guard's window of five minutes (two ticks).
 pub(crate) const FAR: Ago = 3;
 
 /// Age in ticks (five minutes) up to which a starting pod uses a slot even if its wave is closed.
 pub(crate) const STARTING: Ago = 2;
 
-/// Complete state of the model.
+/// State that the model checker explores: the cluster, the controller's memory, and the remaining faults.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct State {
     /// Nodes with their pods, as stored by the API server.
@@ -51,19 +51,18 @@ pub(crate) struct State {
     pub(crate) violation: Option<Violation>,
 }
 
-/// Node with its pods.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Node {
     /// True if the node's Ready condition is `True`. Only then does its kubelet work.
     pub(crate) ready: bool,
-    /// Instant at which `ready` last changed.
+    /// Time at which `ready` last changed.
     pub(crate) since: Ago,
     /// Pods on the node, oldest first.
     pub(crate) pods: Vec<Pod>,
-    /// True if the controller ended the node's available pod and no pod has been available there since.
+    /// True if the controller ended the node's available pod and the node has not had an available pod since.
     pub(crate) down: bool,
-    /// True if the node changed between the controller's view and its write, so that the native controller now removes one of two
-    /// pods.
+    /// True if the node changed between the controller's view and its write, so that the native controller now removes one of its
+    /// two pods.
     pub(crate) raced: bool,
     /// True if the Node object was deleted.
     pub(crate) gone: bool,
@@ -71,24 +70,23 @@ pub(crate) struct Node {
     pub(crate) tainted: bool,
     /// True if the DaemonSet's node selector doesn't match the node, so that no pod belongs there.
     pub(crate) unfit: bool,
-    /// True if a pod was adopted on a node that has or gets another pod, so that one of the two will be removed.
+    /// True if the controller adopted a pod on a node that has or gets another pod, so that one of the two will be removed.
     pub(crate) claimed: bool,
     /// True if deleted pods on the node don't end.
     pub(crate) hung: bool,
 }
 
-/// Pod on a node of the model.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Pod {
     pub(crate) uid: u8,
-    /// True if this is a copy in the controller's view and the real pod has changed since.
+    /// True if this is a copy in the controller's view and the real pod has changed since then.
     pub(crate) changed: bool,
     pub(crate) template: Template,
     pub(crate) created: Ago,
     pub(crate) started: Option<Ago>,
     pub(crate) ready_since: Option<Ago>,
     pub(crate) terminating: bool,
-    /// Instant at which the pod began to terminate. Only used where pods may hang.
+    /// Time at which the pod began to terminate. Only used where pods may hang.
     pub(crate) left: Option<Ago>,
     /// True if the pod was updated in place but its kubelet has not restarted the container yet.
     pub(crate) changing: bool,
@@ -100,8 +98,8 @@ pub(crate) struct Pod {
     pub(crate) need_upgrade: Option<(bool, Template)>,
     /// True for a surge pod that the DaemonSet doesn't own yet.
     pub(crate) spare: bool,
-    /// UID of the older pod for which this surge pod was created, as long as that exists. Together with the template, it
-    /// determines the name of the surge pod.
+    /// UID of the older pod for which this surge pod was created, while the older pod exists. This UID and the template determine
+    /// the name of the surge pod.
     pub(crate) beside: Option<u8>,
     /// True if the pod has a label of the preDelete hook.
     pub(crate) hooked: bool,
@@ -118,7 +116,7 @@ pub(crate) struct Pod {
 /// DaemonSet and its revisions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Set {
-    /// Present template of the DaemonSet.
+    /// Template in the DaemonSet's current spec.
     pub(crate) wanted: Template,
     /// Template that the native controller has observed.
     pub(crate) observed: Template,
@@ -183,7 +181,7 @@ pub(crate) struct View {
     pub(crate) pods: Option<Vec<Vec<Pod>>>,
     pub(crate) nodes: Option<Vec<Seen>>,
     pub(crate) set: Option<Set>,
-    /// Pods that the controller has requested to delete, update or mark, as long as its watch doesn't show the result.
+    /// Pods that the controller has requested to delete, update or mark, until its watch shows the result.
     pub(crate) overlay: Vec<(u8, Write, Doubt)>,
 }
 
@@ -260,7 +258,7 @@ pub(crate) enum Violation {
     UnselectedTouched,
     /// Invariant 3: a node was touched although the controller saw it offline.
     OfflineTouched,
-    /// Invariant 4: a pod was touched during a pause, and not for upkeep.
+    /// Invariant 4: a pod was touched during a pause, and the action was not upkeep.
     PausedTouched,
     /// Invariant 6: a pod was replaced in OTA mode.
     OtaReplaced,
@@ -286,15 +284,15 @@ pub(crate) enum Violation {
     DisruptionExceeded,
     /// A pod was replaced on a tainted node, where no new pod can start.
     TaintedTouched,
-    /// A node takes a slot although its eviction was rejected.
+    /// A node uses a slot although its eviction was rejected.
     RefusalSpent,
-    /// The controller requested a pod on a node where none belongs.
+    /// The controller requested a pod for a node on which no pod belongs.
     Misplaced,
     /// The controller created a pod on a node that has one.
     MadeBeside,
     /// A node has more pods than the DaemonSet allows.
     TooMany,
-    /// The controller deleted the only pod of a node, but not for a rollout.
+    /// The controller deleted the only pod of a node for another reason than a rollout.
     OnlyOneTaken,
 }
 
@@ -386,7 +384,6 @@ impl State {
         uids.max().map_or(0, |most| most + 1)
     }
 
-    /// Returns the pod with this UID, if it exists.
     pub(crate) fn pod_mut(&mut self, uid: u8) -> Option<&mut Pod> {
         let mut pods = self.nodes.iter_mut().flat_map(|node| &mut node.pods);
         pods.find(|pod| pod.uid == uid)
@@ -411,8 +408,8 @@ impl State {
         }
     }
 
-    /// Marks pending writes on a node as decided before a change. `changed` is the changed pod; `None` means that pods came or
-    /// went.
+    /// Marks pending writes on a node as older than a change. `changed` is the changed pod; `None` means that a pod was added or
+    /// removed.
     pub(crate) fn overtake(&mut self, n: usize, changed: Option<u8>) {
         let here = self.pending.iter_mut().filter(|write| write.node == n);
         here.for_each(|write| write.overtake(changed));
@@ -463,7 +460,7 @@ impl Set {
         self.numbers[usize::from(template)] > 0
     }
 
-    /// Lets the native controller observe the wanted template, whose revision becomes the newest one.
+    /// Lets the native controller observe the wanted template, whose revision then becomes the newest one.
     pub(crate) fn observe(&mut self) {
         let others = (0..3).filter(|template| *template != self.wanted && self.knows(*template));
         let mut others: Vec<Template> = others.collect();
@@ -496,7 +493,7 @@ impl Node {
     pub(crate) fn alive(&self) -> usize {
         self.own().filter(|pod| !pod.terminating).count()
     }
-    /// Returns true if the native controller treats an ended pod as alive, and as older than a live pod of the node.
+    /// Returns true if the native controller treats an ended pod as alive and as older than a live pod of the node.
     pub(crate) fn is_haunted(&self) -> bool {
         self.own().any(|pod| pod.haunted && !pod.terminating)
     }

@@ -1,8 +1,8 @@
 //! Possible steps and their effects.
 //!
 //! Kubelets work on nodes that are Ready. The native controller behaves as under `OnDelete` and ignores pods of other owners. The
-//! yurt-ds controller is `core::decide`. Its input includes the expected results of its writes, as in the index, and the API
-//! server rejects writes whose preconditions fail.
+//! yurt-ds controller is `core::decide`. As in the index, its input includes the expected results of its writes. The API server
+//! rejects writes whose preconditions fail.
 
 use super::denials::Policy;
 use super::evictions::Answers;
@@ -11,12 +11,12 @@ use super::state::{Node, Pod, State, Template, Violation, Watch};
 use super::upkeep::{Answer, Upkeep};
 use super::writes::Pending;
 
-/// Step of the model, by any of its actors.
+/// Step of the model: an action of a kubelet, a controller, the operator or another client, or a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Step {
     /// Time passes.
     Tick,
-    /// A kubelet starts a pod's container, for the first time or again. The pod becomes Ready or, with a broken image, crashes.
+    /// A kubelet starts or restarts a pod's container. The pod becomes Ready or, with a broken image, crashes.
     Start(usize, usize),
     /// A node has pulled the images that were requested for a pod.
     Pull(usize, usize),
@@ -51,7 +51,7 @@ pub(crate) enum Step {
     Kill(usize, usize),
     /// The operator changes the template.
     Change(Template),
-    /// The operator pauses or resumes the rollout.
+    /// The operator pauses (true) or resumes (false) the rollout.
     Pause(bool),
     /// A watch freezes.
     Freeze(Watch),
@@ -69,7 +69,7 @@ pub(crate) enum Step {
     Hang(usize),
     /// Deleted pods on a node can end again.
     LetGo(usize),
-    /// A node gets a taint, or loses it.
+    /// A node gets or loses a taint.
     Taint(usize),
     /// A pending creation of a pod ends with this result.
     Make(usize, Answer),
@@ -79,9 +79,9 @@ pub(crate) enum Step {
     Orphan(usize),
     /// A pod fails permanently.
     Fail(usize, usize),
-    /// A node's labels change, so that the DaemonSet no longer selects it, or selects it again.
+    /// A node's labels change, so that the DaemonSet no longer selects the node, or selects it again.
     Relabel(usize),
-    /// A node joins, possibly for a second time.
+    /// A node joins, for the first time or again.
     Join(usize),
 }
 
@@ -175,7 +175,7 @@ impl State {
         }
         if faults.templates > 0 {
             let others = (0..3).filter(|template| *template != self.set.wanted);
-            // Unknown templates are interchangeable. Changing only to the one with the lowest number saves states.
+            // Templates without a revision are interchangeable. Changing only to the one with the lowest number saves states.
             let first_new = (0..3).find(|template| !self.set.knows(*template));
             let of_use = |t: &Template| self.set.knows(*t) || Some(*t) == first_new;
             steps.extend(others.filter(of_use).map(Step::Change));
@@ -217,7 +217,7 @@ impl State {
                 self.tick();
                 self.wait_for_budget(rules);
                 self.wait_for_policy();
-                // If the result of a write is not seen for some time, the controller reads the pods again (`Doubt::patience`).
+                // If the controller does not see the result of a write for some time, it reads the pods again (`Doubt::patience`).
                 if !self.view.overlay.is_empty() || self.upkeep.is_waiting() {
                     self.thaw(Watch::Pods);
                 }
@@ -367,7 +367,7 @@ impl State {
         }
     }
 
-    /// Records that a pod of a node has changed, if the node has more than one pod (`raced`).
+    /// Sets `raced` because a pod of the node has changed, if the node has more than one pod.
     fn sort_out(&mut self, n: usize) {
         self.nodes[n].raced |= self.nodes[n].alive() > 1;
     }

@@ -1,4 +1,4 @@
-//! Tests of surge pods (`max-surge`): the controller must never make a node unavailable that has an available pod.
+//! Tests of surge pods (`max-surge`). The controller must never make a node unavailable that has an available pod.
 
 use super::plain::templates;
 use super::rules::Rules;
@@ -140,8 +140,8 @@ fn watches_that_stand_still_beside_a_native_controller_that_learns_late() {
     explore("surge, out of order, frozen watches", rules);
 }
 
-/// Shows that the tests above detect an error: here the controller wrongly assumes that the native controller sees changes in
-/// order.
+/// Shows that the tests above detect an error. In this test, the controller wrongly assumes that the native controller sees changes
+/// in order.
 #[test]
 fn handing_over_at_once_to_a_native_controller_that_learns_late_is_found_out() {
     let rules = Rules {

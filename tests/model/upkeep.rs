@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Unlike in the controller's loop, a pending request doesn't block decisions here. So the record of expected pods alone must
-//! prevent a second one.
+//! prevent a second request for the same pod.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,9 +25,9 @@ use super::view::{name_of, node_of, now, template_of};
 /// Controller's record of pods that it creates and removes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Upkeep {
-    /// Pending creations of pods: node and template, sorted.
+    /// Pending creations of pods, each with node and template, sorted.
     asked: Vec<(usize, Template)>,
-    /// Nodes for which a pod was requested that the controller has not seen yet.
+    /// Nodes for which the controller has requested a pod that it has not seen yet.
     expected: BTreeSet<usize>,
     /// Nodes for which the API server recently rejected the creation of a pod.
     refused: BTreeSet<usize>,
@@ -38,9 +38,7 @@ pub(crate) struct Upkeep {
 /// Result of a request to create a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Answer {
-    /// The pod is created.
     Made,
-    /// The request is rejected.
     Refused,
     /// The pod is not created, and the controller gets no response.
     Lost,
@@ -62,7 +60,7 @@ impl Upkeep {
         self.expected.remove(&n);
     }
 
-    /// Lets time pass: the controller may retry rejected nodes, backoffs end, and a list of pods replaces expectations.
+    /// Lets time pass. The controller may retry rejected nodes, backoffs end, and a list of pods replaces expectations.
     pub(crate) fn tick(&mut self) {
         let is_asked = |n: &usize| self.asked.iter().any(|(asked, _)| asked == n);
         self.expected.retain(is_asked);
@@ -91,7 +89,7 @@ impl Node {
 }
 
 impl State {
-    /// Returns the steps without faults that concern pods which the controller creates. Each of them happens sooner or later.
+    /// Returns the steps without faults that affect pods that the controller creates. Each of them happens sooner or later.
     pub(crate) fn upkeep_progress(&self) -> Vec<Step> {
         let asked = self.upkeep.asked.iter();
         let mut steps: Vec<Step> = asked.map(|(n, _)| Step::Make(*n, Answer::Made)).collect();
@@ -104,7 +102,7 @@ impl State {
         steps
     }
 
-    /// Returns the faults that may occur with pods which the controller creates.
+    /// Returns the faults that may affect pods that the controller creates.
     pub(crate) fn upkeep_faults(&self) -> Vec<Step> {
         let (faults, mut steps) = (self.faults, Vec::new());
         for (n, _) in &self.upkeep.asked {
@@ -219,7 +217,7 @@ impl State {
                 self.upkeep.expected.remove(&n);
                 self.upkeep.refused.insert(n);
             }
-            // The node is gone: no kubelet starts the new pod, and the garbage collector deletes it. So no pod is added here.
+            // The node is gone. No kubelet starts the new pod, and the garbage collector deletes it, so no pod is added here.
             Answer::Made if self.nodes[n].gone => self.upkeep.show(n),
             Answer::Made => {
                 self.judge_creation(n, rules);
@@ -306,7 +304,7 @@ impl State {
         }
     }
 
-    /// Returns true if the controller has nothing to write for this plan.
+    /// Returns true if the controller has nothing to write under this plan.
     pub(crate) fn has_nothing_to_do(&self, plan: &Plan, rules: &Rules) -> bool {
         let rolled = plan.actions.clone();
         if !rules.is_advanced {
@@ -316,7 +314,7 @@ impl State {
         managed.create.is_empty() && managed.with_rollout(rolled).is_empty()
     }
 
-    /// Returns true if every online node has the pods that belong there and the controller expects nothing.
+    /// Returns true if every online node has the pods that belong there and the controller expects no further pods.
     ///
     /// With `waits`, the rollout is stopped, so nodes that have a surge pod may keep two pods.
     pub(crate) fn is_manned(&self, waits: bool, rules: &Rules) -> bool {

@@ -23,10 +23,10 @@ pub(crate) const TICK: Duration = Duration::from_secs(150);
 
 /// Label that the preDelete hook selects.
 pub(crate) const HOOK: (&str, &str) = ("drain", "true");
-/// Hook state of a pod that is marked. The model doesn't measure how long it waits.
+/// Hook state of a pod that is marked. The model doesn't measure how long the pod waits.
 const MARKED: PreDeleteHook = PreDeleteHook { since: None };
 
-/// Returns the present time.
+/// Returns the time of every decision. It is constant, because the model stores all other times as ages.
 pub(crate) fn now() -> Timestamp {
     Timestamp::from_second(1_800_000_000).expect("an instant")
 }
@@ -36,7 +36,6 @@ pub(crate) fn at(ago: Ago) -> Timestamp {
     now() + SignedDuration::from_secs(i64::from(ago) * tick)
 }
 
-/// Returns the hash of a template.
 pub(crate) fn hash(template: Template) -> Revision {
     format!("hash-{template}").into()
 }
@@ -298,8 +297,8 @@ fn container(template: Template) -> RunningContainer {
     }
 }
 
-/// Returns the spec of a template, as far as it decides about in-place updates. Templates 0 and 1 differ in their image only.
-/// Template 2 also differs in its environment, so its pods can't be updated in place.
+/// Returns the part of a template's spec that decides if an in-place update is possible. Templates 0 and 1 differ only in their
+/// image. Template 2 also differs in its environment, so its pods can't be updated in place.
 pub(crate) fn shape(template: Template) -> Shape {
     let env = json!([{ "name": "A", "value": (template / 2).to_string() }]);
     Shape::from_template(&json!({ "spec": { "containers": [

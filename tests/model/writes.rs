@@ -20,7 +20,7 @@ use super::view::{node_of, number, template_of};
 pub(crate) struct Pending {
     /// Index of the pod's node.
     pub(crate) node: usize,
-    /// UID of the pod. For the creation of a surge pod, UID of the old pod of the node.
+    /// UID of the pod. For the creation of a surge pod, UID of the node's old pod.
     uid: u8,
     deed: Deed,
     /// True if the pod has changed since the controller saw it.
@@ -29,7 +29,7 @@ pub(crate) struct Pending {
     raced: bool,
 }
 
-/// Kind of write.
+/// Kind of write. [`Pending`] contains the pod and its node.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Deed {
     /// Delete or evict the pod, then transfer the surge pod `heir` to the DaemonSet.
@@ -85,19 +85,19 @@ impl Pending {
         }
     }
 
-    /// Returns the UID of the pod that the write changes. `None` for the creation of a pod.
+    /// Returns the UID of the pod that the write changes; `None` for the creation of a pod.
     pub(crate) fn about(&self) -> Option<u8> {
         (self.is() != WriteVerb::Create).then_some(self.uid)
     }
 
-    /// Records that a pod of the node has changed since the decision, or (`None`) that pods came or went.
+    /// Records a change since the decision: of a pod of the node or, with `None`, the addition or removal of a pod.
     pub(crate) fn overtake(&mut self, changed: Option<u8>) {
         let is_it = changed == Some(self.uid);
         self.stale |= is_it;
         self.raced |= !is_it;
     }
 
-    /// Returns true if the API server rejects the write when the pod has changed since.
+    /// Returns true if the API server rejects the write when the pod has changed in the meantime.
     fn rests_on_version(&self) -> bool {
         matches!(
             self.deed,
@@ -171,7 +171,7 @@ impl State {
         place.expect("a pod that is seen")
     }
 
-    /// Records the expected result of a write until the controller sees it.
+    /// Records the expected result of a write. The record is kept until the controller sees the result.
     fn lay_over(&mut self, write: &Pending) {
         let laid = match write.deed {
             Deed::Delete { .. } | Deed::Remove => Write::Deletion,
@@ -183,7 +183,7 @@ impl State {
         self.view.overlay.push((write.uid, laid, false));
     }
 
-    /// Carries out a write in the API server. The controller sees the result immediately, unless its watch of pods is frozen.
+    /// Performs a write in the API server. The controller sees the result immediately, unless its watch of pods is frozen.
     pub(crate) fn carry_out(&mut self, write: &Pending, rules: &Rules) {
         if self.view.pods.is_none() {
             self.view.overlay.retain(|(uid, ..)| *uid != write.uid);
@@ -264,8 +264,8 @@ impl State {
         }
     }
 
-    /// Creates a surge pod, unless one with the same name exists. The controller learns about it from the response, even if its
-    /// watch is frozen.
+    /// Creates a surge pod, unless one with the same name exists. The response tells the controller about the pod even if its watch
+    /// is frozen.
     fn make(&mut self, n: usize, beside: u8, template: Template, rules: &Rules) {
         let mut pods = self.nodes[n].pods.iter();
         if pods.any(|pod| pod.beside == Some(beside) && pod.template == template) {
@@ -288,7 +288,7 @@ impl State {
     /// Records that the controller's write makes a node unavailable.
     ///
     /// Deleting a pod that is not available repairs the node, so it doesn't count. A race between two pods of the node doesn't
-    /// count either: one may fail while the controller deletes the other.
+    /// count either, because one pod may fail while the controller deletes the other.
     pub(crate) fn take_down(&mut self, n: usize, p: usize, is_race: bool, rules: &Rules) {
         let pod = &self.nodes[n].pods[p];
         self.nodes[n].down |= self.nodes[n].ready && rules.is_available(pod) && !is_race;

@@ -1,9 +1,9 @@
-//! Advanced DaemonSets (`apps.kruise.io`): the behavior that Kruise's own tests check, and the work that the native controller
-//! does for native DaemonSets.
+//! Advanced DaemonSets (`apps.kruise.io`): the behavior that Kruise's own tests check, and the work that the native controller does
+//! for native DaemonSets.
 //!
-//! For Advanced DaemonSets yurt-ds creates, replaces and deletes pods, keeps revisions, and writes the status. Rollouts go from
-//! the highest node name to the lowest. Kruise sometimes exceeds a budget where yurt-ds never does. The name or comment of such a
-//! scenario says so ("strict"). "Case N" is a number in the specification's list of Kruise's tests.
+//! For Advanced DaemonSets, yurt-ds creates, replaces and deletes pods, keeps revisions, and writes the status. Rollouts go from
+//! the highest node name to the lowest. Kruise sometimes exceeds a budget that yurt-ds always respects. The name or comment of such
+//! a scenario says "strict". "Case N" is a number in the specification's list of Kruise's tests.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -27,18 +27,18 @@ use crate::support::story::{SEEN, Scenario, Step, Story, secs};
 use crate::support::suite::scenarios;
 use crate::support::world::Moment;
 
-/// Label that stands for a preDelete hook on a pod.
+/// Label that represents a preDelete hook on a pod.
 const DRAIN: &str = "example.io/drain";
 /// Readiness gate that Kruise adds for in-place updates.
 const GATE: &str = "InPlaceUpdateReady";
 
-/// Begins a story with an Advanced DaemonSet on this many nodes, with this `maxUnavailable`.
+/// Returns a story with an Advanced DaemonSet on this many nodes, with this `maxUnavailable`.
 fn fleet(nodes: usize, max_unavailable: usize) -> Story {
     let daemon = Daemon::advanced().rolling("maxUnavailable", max_unavailable);
     Story::on(nodes).with(daemon).allowed(max_unavailable)
 }
 
-/// Begins a story with `maxSurge`: new pods are created next to old ones.
+/// Returns a story with `maxSurge`, so that new pods are created next to old ones.
 fn surging(nodes: usize, surge: impl Into<Value>) -> Story {
     let daemon = Daemon::advanced().rolling("maxSurge", surge);
     let story = Story::on(nodes)
@@ -64,7 +64,7 @@ fn env(value: &str) -> Value {
     ] } } } })
 }
 
-/// Returns a patch of the node selector: only nodes with this color get a pod.
+/// Returns a patch of the node selector, so that only nodes with this color get a pod.
 fn colored(color: &str) -> Value {
     json!({ "spec": { "template": { "spec": { "nodeSelector": { "color": color } } } } })
 }
@@ -82,7 +82,7 @@ fn ready_after(seconds: u64) -> Behaviour {
     }
 }
 
-/// Replaces the pod on each node by one that never becomes Ready.
+/// Replaces the pod on each node with a pod that never becomes Ready.
 fn break_pods(story: Story, nodes: usize) -> Story {
     let story = (1..=nodes).fold(story.behave(OLD, never_ready()), |story, node| {
         story.delete_pod(node)
@@ -98,7 +98,8 @@ fn break_pods(story: Story, nodes: usize) -> Story {
     }))
 }
 
-/// Begins a story in which only the node `updated` has the new image. The selector that limits the rollout to it is still set.
+/// Returns a story in which only the node `updated` has the new image. The selector that limits the rollout to that node is still
+/// set.
 fn mixed(nodes: usize, updated: usize) -> Story {
     let selector =
         json!({ "matchExpressions": [{ "key": "pool", "operator": "In", "values": ["first"] }] });
@@ -109,7 +110,7 @@ fn mixed(nodes: usize, updated: usize) -> Story {
         .until(replaced([updated]).and(condition("RolloutComplete", "True", "not selected")))
 }
 
-/// Returns a patch of partition and selector in a single write, so that the controller never sees only one of them changed.
+/// Returns a patch of partition and selector in a single write, so that the controller never sees only one of the changes.
 fn chosen_by(partition: usize, key: Option<(&str, &str)>) -> Value {
     let selector = key.map(|(operator, value)| {
         json!({ "matchExpressions": [{ "key": "pool", "operator": operator, "values": [value] }] })
@@ -130,8 +131,8 @@ fn numbers<const N: usize>(expected: [(&'static str, u64); N]) -> Check {
     })
 }
 
-/// Checks the whole status of a complete rollout on this many nodes: the numbers, the observed generation, and the revision,
-/// which every pod must have.
+/// Checks the whole status of a complete rollout on this many nodes: the numbers, the observed generation, and the revision. Every
+/// pod must have that revision.
 fn counted(nodes: u64) -> Check {
     let all = numbers([
         ("desiredNumberScheduled", nodes),
@@ -171,7 +172,7 @@ fn is_complete() -> Check {
     condition("RolloutComplete", "True", ": complete")
 }
 
-/// Overwrites the status with wrong values, as another client might. Returns false if the status had these values already.
+/// Overwrites the status with wrong values, as another client might. Returns false if the status already had these values.
 async fn overwrite_status(stage: &Stage) -> anyhow::Result<bool> {
     let daemons = stage.daemons();
     let before = daemons.get(DAEMON).await?;
@@ -215,7 +216,7 @@ async fn fight_for_status(stage: &Stage, time: Duration) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Checks that every pod is owned by the present DaemonSet.
+/// Checks that the current DaemonSet owns every pod, by UID.
 fn owned() -> Check {
     Check::new("every pod is the DaemonSet's", |picture| {
         let daemon = picture.daemon.as_ref().ok_or("no DaemonSet")?;
@@ -227,7 +228,7 @@ fn owned() -> Check {
     })
 }
 
-/// Checks the revision numbers of the DaemonSet's ControllerRevisions.
+/// Checks the numbers of the DaemonSet's ControllerRevisions.
 fn revisions<const N: usize>(expected: [i64; N]) -> Check {
     Check::new(format!("revisions {expected:?}"), move |picture| {
         let mut found: Vec<i64> = picture.revisions().map(|one| one.revision).collect();
@@ -289,7 +290,7 @@ fn occupied<const N: usize>(nodes: [usize; N]) -> Check {
     )
 }
 
-/// Checks that the old pod on each of these nodes is available and that there is one new pod next to it.
+/// Checks that the old pod on each of these nodes is available and has exactly one new pod next to it.
 fn two_on<const N: usize>(nodes: [usize; N]) -> Check {
     Check::new(format!("two pods on {nodes:?}"), move |picture| {
         for node in nodes.map(|number| picture.node(number)) {
@@ -387,7 +388,7 @@ fn left_by_kruise() -> Daemon {
         .image(NEW)
 }
 
-/// Returns a template as Kruise stores it in a revision. Only revision 1 has an environment variable.
+/// Returns a template in the form in which Kruise stores it in a revision. Only revision 1 has an environment variable.
 fn kruise_template(number: usize, scenario: &str) -> Value {
     let image = if number == 3 { NEW } else { OLD };
     let mut container = json!({ "image": image, "name": "nginx", "resources": {} });
@@ -423,13 +424,13 @@ fn kruise_pod(name: &str, node: &str, revision: usize, scenario: &str) -> Value 
     })
 }
 
-/// Hashes of the three revisions, as Kruise computes them. yurt-ds would compute other hashes.
+/// Hashes of the three revisions, as Kruise computes them. yurt-ds would compute different hashes.
 const HASHES: [&str; 3] = ["b7c9f5d8", "5d8f9c7b6f", "7c9b8d6f54"];
 
-/// Replaces the story's pods and revisions by the ones that Kruise would have created.
+/// Replaces the story's pods and revisions with the objects that Kruise would have created.
 ///
-/// The pod of node 1 is outdated and can be updated in place. The pod of node 2 can't, and waits for its hook. The pod of node 3
-/// is new. The pod of node 4 was updated in place.
+/// Node 1 has an outdated pod that can be updated in place. Node 2 has an outdated pod that can't be, and that waits for its hook.
+/// Node 3 has a new pod. Node 4 has a pod that was updated in place.
 async fn is_left_by_kruise(stage: Stage) -> anyhow::Result<()> {
     let all = ListParams::default();
     stage.delete_daemon(&DeleteParams::orphan()).await?;
@@ -491,7 +492,7 @@ async fn is_left_by_kruise(stage: Stage) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Removes half of the nodes, one at a time. A new node joins for each removed one.
+/// Removes half of the nodes, one at a time. A new node joins for each removed node.
 ///
 /// Nodes are removed in an irregular order. Every fifth removed node is one that has joined recently.
 async fn come_and_go(stage: Stage, nodes: usize) -> anyhow::Result<()> {
@@ -573,7 +574,7 @@ scenarios! {
             .until(occupied([2]).and(counted(1)))
     }
 
-    /// Also covers a pod that has succeeded.
+    /// Also tests a pod that has succeeded.
     fn advanced03_given_a_pod_that_is_over_then_its_object_goes_and_the_node_has_an_available_one_again(pace) {
         let failed = fails(fleet(3, 1), 2)
             .until(replaced([2]).and(counted(3)))
@@ -647,7 +648,7 @@ scenarios! {
             // The controller updates the numbers in the status within two seconds.
             .until(replaced([3]).and(preparing([2])).and(numbers([("updatedNumberScheduled", 1)])))
             .expect(untouched(1..=2))
-            // Without `lifecycle` no hook protects the pods that wait for one, so they are deleted.
+            // Without `lifecycle`, no hook protects the waiting pods, so they are deleted.
             .patch(json!({ "spec": { "lifecycle": null } }))
             .until(converged().and(preparing([])))
             .expect(deletions(3))
@@ -800,11 +801,11 @@ scenarios! {
             .image(NEW)
             .until(replaced([4, 5]).and(condition("RolloutComplete", "True", "3 nodes stay on the old version")))
             .throughout(untouched(1..=3).and(deletions(2)), pace.pick(600, 4))
-            // 39% of five nodes are rounded down to one node.
+            // 39% of five nodes is rounded down to one node.
             .patch(rolling_patch(json!({ "partition": "39%" })))
             .until(replaced(2..=5).and(condition("RolloutComplete", "True", "1 node stays on the old version")))
             .throughout(untouched([1]), pace.pick(600, 4))
-            // A higher partition doesn't roll back nodes that run the new version.
+            // A higher partition doesn't roll back nodes that already run the new version.
             .patch(rolling_patch(json!({ "partition": "100%" })))
             .throughout(deletions(4), pace.pick(600, 4))
             .patch(rolling_patch(json!({ "partition": 0 })))
@@ -842,7 +843,7 @@ scenarios! {
             .expect(deletions(4))
     }
 
-    /// Kruise's cases 33 to 53. With `partitionedScaling`, `partition` limits not only updates but also the creation of pods.
+    /// Kruise's cases 33 to 53. With `partitionedScaling`, `partition` limits both updates and the creation of pods.
     fn advanced33_given_partitioned_scaling_then_new_pods_are_made_as_far_as_the_partition_lets(pace) {
         let story = fleet(4, 1);
         let daemon = story.daemon.clone().rolling("partition", 2);
@@ -908,13 +909,13 @@ scenarios! {
             .until(converged())
             .expect(pods(4).and(deletions(3)));
         let owner = json!([{ "apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "11111111-2222-3333-4444-555555555555", "controller": true }]);
-        // Node 2's pod gets an owner that doesn't exist, so the garbage collector deletes it and the controller creates another
-        // one.
+        // The pod of node 2 gets an owner that doesn't exist. So the garbage collector deletes the pod, and the controller creates
+        // another one.
         let taken = owned_by(fleet(3, 1).excuse(2), 2, owner).until(replaced([2]).and(untouched([1, 3])));
         vec![released, taken]
     }
 
-    /// Kruise's case 79. The owner reference may have another API version of the same kind.
+    /// Kruise's case 79. The owner reference may name another API version of the same kind.
     fn advanced79_given_pods_whose_owner_is_named_by_an_older_version_then_they_are_its_own(pace) {
         let story = fleet(3, 1).does("rename owners", |stage: Stage| async move {
             let owner = stage.daemons().get(DAEMON).await?.uid();
@@ -968,7 +969,7 @@ scenarios! {
             .until(converged().and(counted(4)))
     }
 
-    /// A pause or an invalid setting only stops the rolling update. Other work, such as opening readiness gates, continues.
+    /// A pause or an invalid setting stops only the rolling update. Other work continues, such as opening readiness gates.
     fn advanced113_given_a_pause_or_an_invalid_setting_then_gates_of_new_pods_open(pace) {
         let hook = json!({ "preDelete": { "labelsHandler": { DRAIN: "true" }, "markPodNotReady": true } });
         let hooked = || Daemon::advanced().field("lifecycle", hook.clone());
@@ -1023,7 +1024,7 @@ scenarios! {
         vec![made, leaves]
     }
 
-    /// A rollback reuses the old ControllerRevision with a higher number and creates no new one.
+    /// A rollback gives the old ControllerRevision a higher number and creates no new one.
     fn advanced100_given_a_rollback_then_the_revision_of_then_is_used_again(pace) {
         let after = fleet(3, 1)
             .image(NEW)
@@ -1066,7 +1067,7 @@ scenarios! {
         vec![limited, live]
     }
 
-    /// As in Kubernetes, the controller waits 1 s after the first failure of a pod, and twice as long after each further one.
+    /// As in Kubernetes, the controller waits 1 s after the first failure of a pod, and twice as long after each further failure.
     fn advanced102_given_a_pod_that_fails_again_and_again_then_the_pause_before_the_next_one_doubles(pace) {
         let times = pace.pick(7, 4);
         fleet(2, 1)
@@ -1110,7 +1111,7 @@ scenarios! {
             .throughout(untouched([1, 3]), pace.pick(60, 4))
             .patch_node(2, taint(None))
             .until(occupied([1, 2, 3]).and(counted(3)));
-        // The old pod on the tainted node must stay: a new one couldn't start there.
+        // The old pod on the tainted node must stay, because a new pod couldn't start there.
         let rolls = fleet(3, 1)
             .patch_node(2, taint(Some("NoSchedule")))
             .until(repelled)
@@ -1202,7 +1203,7 @@ scenarios! {
         Scenario::from(recreated.chain(beside).chain(kept).collect::<Vec<_>>()).alone()
     }
 
-    /// The deleted pod is created again exactly once, no matter whether the controller got the response before it was killed.
+    /// The controller must create the deleted pod exactly once, whether or not it got the response before it was killed.
     fn advanced110_given_a_controller_that_is_killed_while_it_makes_a_pod_then_it_is_made_once(pace) {
         let moments = [Moment::Before, Moment::After];
         let each = (1..=pace.pick(6, 2)).flat_map(|number| moments.map(|moment| (number, moment)));
@@ -1254,7 +1255,7 @@ scenarios! {
         vec![fought(advanced).until(counted(3)), fought(native)]
     }
 
-    /// As many nodes leave and join in total as the fleet has. They leave with an old pod, a new pod, or an update in progress.
+    /// In total, as many nodes leave and join as the fleet has. They leave with an old pod, with a new pod, or during an update.
     fn advanced111_given_nodes_that_come_and_go_all_the_time_then_the_rollout_ends_with_one_new_pod_on_each(pace) {
         let nodes = pace.pick(if is_deep() { 1_000 } else { 100 }, 60);
         let daemon = Daemon::advanced().rolling("maxUnavailable", "10%");

@@ -1,7 +1,7 @@
-//! The advice of `ctl why` works: the story runs the command that it names, and the rollout continues.
+//! Advice of `ctl why`. Each story runs the command that the advice contains, and the rollout must then continue.
 //!
-//! There is one story per cause for which `ctl why` names a command. The guard's `undo` (w02) and approvals (waves) are covered
-//! by other stories.
+//! There is one story for each cause for which `ctl why` names a command. Other stories cover the guard's `undo` (w02) and
+//! approvals (waves).
 
 use anyhow::{Context as _, bail, ensure};
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -94,7 +94,7 @@ async fn obey(stage: Stage, node: usize, words: &'static str) -> anyhow::Result<
     }
 }
 
-/// Story step that follows the advice of `ctl why`.
+/// Step of a story that follows the advice of `ctl why`.
 trait Obeys {
     /// Runs the command in the advice for this node that contains these words.
     fn obeys(self, node: usize, words: &'static str) -> Self;
@@ -106,7 +106,6 @@ impl Obeys for Story {
     }
 }
 
-/// Checks that the rollout is stalled.
 fn stalled() -> Check {
     condition("Stalled", "True", "")
 }
@@ -122,7 +121,7 @@ fn not_stalled() -> Check {
     condition("Stalled", "False", "")
 }
 
-/// Returns resource requests for more than half of a fake node's 32 CPUs, so that two such pods don't fit on one node.
+/// Returns resource requests for more than half of a fake node's 32 CPUs, so that a node has room for only one such pod.
 fn most_of_a_node() -> Value {
     json!({ "requests": { "cpu": "20" } })
 }

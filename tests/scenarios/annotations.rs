@@ -5,7 +5,7 @@ use crate::support::objects::*;
 use crate::support::story::{Scenario, Story, Writes};
 use crate::support::suite::scenarios;
 
-/// Begins a story on three nodes whose rollout must complete with this value of `update-strategy`.
+/// Returns a story on three nodes in which the rollout must complete with this value of `update-strategy`.
 fn rolls_with(strategy: &str) -> Story {
     Story::on(3)
         .with(Daemon::new().strategy(strategy))
@@ -18,7 +18,7 @@ fn each<T>(values: impl IntoIterator<Item = T>, story: impl Fn(T) -> Story) -> S
     values.into_iter().map(story).collect::<Vec<_>>().into()
 }
 
-/// Begins a story with this `max-unavailable`. The largest number of unavailable nodes during the rollout must be `allowed`.
+/// Returns a story with this `max-unavailable`. The largest number of unavailable nodes during the rollout must be `allowed`.
 fn spends((nodes, value, allowed): (usize, Option<&str>, usize)) -> Story {
     let daemon = Daemon::new().without("max-unavailable");
     Story::on(nodes)
@@ -29,7 +29,7 @@ fn spends((nodes, value, allowed): (usize, Option<&str>, usize)) -> Story {
         .expect(peak(allowed).and(deletions(nodes)))
 }
 
-/// Begins a story with invalid settings. They must prevent all writes to pods, and one Warning Event must give the reason.
+/// Returns a story with invalid settings. They must prevent all writes to pods, and one Warning Event must contain the reason.
 fn is_refused(daemon: Daemon, says: &'static str) -> Story {
     Story::on(3)
         .with(daemon)
@@ -135,8 +135,8 @@ scenarios! {
 
     fn s14_given_a_rollout_in_progress_when_the_annotation_is_removed_then_no_further_deletion(pace) {
         Story::on(5)
-            // A deletion may be in flight when the annotation is removed. The admission policy may reject it, so failed writes
-            // are allowed.
+            // A deletion may be in flight when the annotation is removed. The admission policy may reject that deletion, so failed
+            // writes are allowed.
             .writing(Writes::Attempts)
             .image(NEW)
             .until(replaced([1]))

@@ -1,4 +1,4 @@
-//! `disruption: evict`: a rollout that respects PodDisruptionBudgets.
+//! `disruption: evict`: rollouts that respect PodDisruptionBudgets.
 
 use anyhow::Context as _;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
@@ -14,7 +14,7 @@ use crate::support::player::{Stage, from};
 use crate::support::story::{Scenario, Step, Story, Writes};
 use crate::support::suite::scenarios;
 
-/// Words of the condition while a PodDisruptionBudget blocks the rollout.
+/// Text of the condition while a PodDisruptionBudget blocks the rollout.
 const BLOCKED: &str = "PodDisruptionBudget web allows no eviction now";
 
 /// Returns a DaemonSet with `disruption: evict`.
@@ -22,7 +22,7 @@ fn evicting() -> Daemon {
     Daemon::new().annotate("disruption", "evict")
 }
 
-/// Begins a story with `disruption: evict` on this many nodes, one of which may be unavailable.
+/// Returns a story with `disruption: evict` on this many nodes, one of which may be unavailable.
 fn fleet(nodes: usize) -> Story {
     Story::on(nodes).with(evicting()).writing(Writes::Evictions)
 }
@@ -32,7 +32,6 @@ fn pods() -> Value {
     json!({ "matchLabels": { "app": "nginx" } })
 }
 
-/// Creates a PodDisruptionBudget.
 async fn make(stage: Stage, name: &str, spec: Value) -> anyhow::Result<()> {
     let budget: PodDisruptionBudget = from(json!({ "metadata": { "name": name }, "spec": spec }))?;
     let budgets: Api<PodDisruptionBudget> = stage.api();
@@ -106,7 +105,7 @@ scenarios! {
     fn ev01_given_evict_then_pods_are_evicted_and_none_is_deleted(_pace) {
         let alone = fleet(3).image(NEW).until(converged()).expect(deletions(3)).pod_writes(3);
         let with_room = fleet(3).at_least(2).image(NEW).until(converged()).expect(deletions(3).and(peak(1)));
-        // `max-unavailable` allows three nodes at once, but the disruption budget only one pod.
+        // `max-unavailable` allows three nodes at the same time, but the disruption budget allows only one pod.
         let narrower = Story { daemon: evicting().max_unavailable("3"), ..fleet(4) }
             .at_least(3)
             .image(NEW)
@@ -149,8 +148,7 @@ scenarios! {
             .expect(deletions(4).and(peak(1)))
     }
 
-    /// The PodDisruptionBudget counts the pod of an offline node as missing, so it blocks the other nodes until that node
-    /// returns.
+    /// The PodDisruptionBudget counts the pod of an offline node as missing. So it blocks the other nodes until that node returns.
     fn ev04_given_an_offline_node_then_the_budget_opens_with_its_return(pace) {
         fleet(3)
             .at_least(2)
@@ -191,8 +189,8 @@ scenarios! {
             .image(OLD)
             .until(condition("RolloutComplete", "True", ": complete"))
             .throughout(untouched(1..=3).and(deletions(0)), pace.pick(60, 5));
-        // The controller requests two evictions, and the budget accepts one. The pod of NEW that replaces the evicted one is
-        // never Ready, so the rollback may evict it regardless of the budget.
+        // The controller requests two evictions, and the budget accepts one. The new pod that replaces the evicted one is never
+        // Ready, so the rollback may evict it regardless of the budget.
         let daemon = evicting().max_unavailable("2").annotate("failure-threshold", "100%");
         let one_gone = Story { daemon, ..fleet(3) }
             .allowed(2)
@@ -250,7 +248,7 @@ scenarios! {
             let daemon = evicting().without("max-unavailable").annotate("max-surge", "1");
             Story { daemon, ..fleet(nodes) }.allowed(0).writing(Writes::Surges).always_served()
         };
-        // The budget requires three healthy pods. The surge pod is the fourth one, so one old pod can be evicted.
+        // The budget requires three healthy pods. The surge pod is the fourth, so one old pod can be evicted.
         let through = surging(3).at_least(3).image(NEW).until(converged()).expect(spares(0).and(deletions(3)));
         let stuck = || surging(2).at_least(3).image(NEW).until(beside_each_other([1])).until(blocked());
         let lowered = stuck()

@@ -1,4 +1,4 @@
-//! Nodes that a rollout leaves out unintentionally, and settings that select no node or have no effect.
+//! Nodes that a rollout skips unintentionally, and settings that select no node or have no effect.
 
 use serde_json::json;
 
@@ -18,7 +18,7 @@ fn untainted() -> serde_json::Value {
     json!({ "spec": { "taints": null } })
 }
 
-/// Response of an agent that doesn't replace a pod because no new pod could start on the tainted node.
+/// Response of an agent that doesn't replace a pod, because no new pod could start on the tainted node.
 const NONE_WOULD_COME: &str = "Pre check update pod failed, Pod: {ns}/{pod} is not replaced: this node has a NoSchedule taint \
                                that its DaemonSet does not tolerate, so no new pod would be created. Remove the taint \
                                first, or upgrade with ?force=true and have no pod.";
@@ -28,7 +28,7 @@ fn pool(name: &str) -> serde_json::Value {
     json!({ "metadata": { "labels": { "pool": name } } })
 }
 
-/// Begins a story with nodes in these pools and with these waves.
+/// Returns a story with nodes in these pools and with these waves.
 fn pooled(pools: &[&str], waves: &str) -> Story {
     let story = Story::on(pools.len()).with(Daemon::new().annotate("waves", waves));
     let pools = (1..).zip(pools);
@@ -38,7 +38,7 @@ fn pooled(pools: &[&str], waves: &str) -> Story {
 }
 
 scenarios! {
-    /// In openyurtio/openyurt#1222, other nodes of the pool send heartbeats for a disconnected node, so it stays Ready.
+    /// In openyurtio/openyurt#1222, other nodes of the pool send heartbeats for a disconnected node, so its Node stays Ready.
     fn x06_given_a_node_that_is_cut_off_and_stays_ready_then_it_counts_as_offline(pace) {
         let cut_off = json!({ "spec": { "taints": [{ "key": "node.openyurt.io/unschedulable", "effect": "NoSchedule" }] } });
         Story::on(3)
@@ -57,7 +57,7 @@ scenarios! {
             .image(NEW)
             .until(replaced([1, 3]).and(condition("RolloutComplete", "True", "complete. 1 node has an untolerated taint: ")))
             .throughout(untouched([2]).and(deletions(2)), pace.pick(3600, 5))
-            // After the rollback the tainted node runs the current revision, so the condition no longer names it.
+            // After the rollback, the tainted node runs the current revision, so the condition no longer names that node.
             .image(OLD)
             .until(converged().and(condition("RolloutComplete", "True", ": complete")))
             .until(never_says("RolloutComplete", "untolerated"))
@@ -73,7 +73,7 @@ scenarios! {
             .until(replaced([1, 2]).and(condition("RolloutComplete", "True", "1 node is offline")))
             .patch_node(3, tainted("NoSchedule"))
             .until(condition("RolloutComplete", "True", "complete. 1 node has an untolerated taint: "));
-        // Cordoned nodes are updated: DaemonSet pods tolerate the cordon.
+        // Cordoned nodes are updated, because DaemonSet pods tolerate the taint of a cordoned node.
         let cordoned = Story::on(2)
             .patch_node(1, json!({ "spec": { "unschedulable": true } }))
             .image(NEW)
@@ -137,7 +137,7 @@ scenarios! {
             .pod_writes(0)
             .annotate("waves", "[{name: canary, selector: pool=canray, allowEmpty: true}]")
             .until(converged().and(condition("RolloutComplete", "True", ": complete")));
-        // An empty wave is an error for the next revision only. The present rollout stays complete.
+        // An empty wave is an error only for the next revision. The current rollout stays complete.
         let lost = pooled(&["canary", "field"], "[{name: canary, selector: pool=canary}]")
             .image(NEW)
             .until(converged().and(condition("RolloutComplete", "True", ": complete")))

@@ -1,5 +1,4 @@
-//! The guard: it stops revisions that make nodes fail, and ignores nodes that fail for other reasons
-//! (kubernetes/kubernetes#117658).
+//! The guard stops revisions that make nodes fail, and ignores nodes that fail for other reasons (kubernetes/kubernetes#117658).
 
 use anyhow::Context as _;
 use k8s_openapi::api::apps::v1::ControllerRevision;
@@ -15,8 +14,8 @@ use crate::support::story::{Pace, Scenario, Step, Story, secs};
 use crate::support::suite::scenarios;
 use crate::support::typed::{completes, is_refused};
 
-/// Lets the kubelet of node 2 evict every pod of the new image for some time. The condition Stalled must name the node all that
-/// time, and there must be only one Event.
+/// Lets the kubelet of node 2 evict every pod of the new image for some time. During that time the condition Stalled must name the
+/// node, and there must be only one Event.
 pub(crate) fn evicting(story: Story, pace: Pace) -> Story {
     const SAYS: &str = "-0002. Cause: Evicted: The node was low on resource: ephemeral-storage";
     story
@@ -45,7 +44,7 @@ pub(crate) fn guarded(max_unavailable: usize, threshold: usize) -> Daemon {
         .annotate("failure-threshold", &threshold.to_string())
 }
 
-/// Begins a story in which the new image crashes on three of six nodes. The guard allows one failed node, so the rollout stops.
+/// Returns a story in which the new image crashes on three of six nodes. The guard allows one failed node, so the rollout stops.
 fn three_of_six_crash() -> Story {
     Story::on(6)
         .with(guarded(3, 1))
@@ -84,7 +83,7 @@ async fn forget_older_revisions(stage: Stage) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Rolls back as the condition advises.
+/// Rolls back with the command that the condition names.
 async fn undo(stage: Stage) -> anyhow::Result<()> {
     undo_from(stage, NEW).await
 }
@@ -95,7 +94,7 @@ async fn undo_from(stage: Stage, image: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Checks that `ctl undo` refuses, because no revision is left to roll back to.
+/// Checks that `ctl undo` fails, because no revision is left to which it could roll back.
 async fn undo_nothing(stage: Stage) -> anyhow::Result<()> {
     is_refused(&stage, &format!("undo {DAEMON}")).await
 }
@@ -209,8 +208,8 @@ scenarios! {
             .image(NEW)
             .until(converged())
             .image(OLD)
-            // The time limit covers three batches but not the ten seconds that a new revision needs to prove that it works. A
-            // rollback must not wait for that.
+            // The time limit covers three batches, but not the ten seconds that a new revision needs to prove that it works. A
+            // rollback must not wait for that proof.
             .until_within(converged(), pace.pick(11, 60))
     }
 
@@ -245,7 +244,8 @@ scenarios! {
     }
 
     fn w02_given_a_stopped_rollout_then_only_the_hash_of_its_revision_resumes_it(pace) {
-        // The pod on the third node is still waiting for `minReadySeconds` when the first two fail, so no fourth node is updated.
+        // When the first two nodes fail, the pod on the third node is still waiting for `minReadySeconds`. So no fourth node is
+        // updated.
         Story::on(6)
             .with(guarded(3, 1).min_ready(pace.pick(60, 15)))
             .allowed(3)
@@ -273,8 +273,8 @@ scenarios! {
             .controller(false)
             .wait(2)
             .controller(true)
-            // Deleting Node 1 freed its slot, so node 2 is updated. The failure of node 1 must still count, even for a restarted
-            // controller.
+            // The deletion of Node 1 freed its slot, so node 2 is updated. The failure of node 1 must still count, even after a
+            // restart of the controller.
             .until(is_stopped())
             .expect(deletions(2).and(untouched(3..=5)))
             .controller(false)
@@ -335,8 +335,7 @@ scenarios! {
                 .behave(OLD, takes_down())
                 .image(NEW)
         };
-        // After the first node is counted as failed, it no longer uses the only slot. The second failure exceeds the threshold of
-        // one.
+        // After the first node counts as failed, it no longer uses the only slot. The second failure exceeds the threshold of one.
         let bounded = story(1)
             .until(is_stopped().and(condition("Guard", "True", "-0001")).and(condition("Guard", "True", "-0002")))
             .throughout(deletions(2).and(untouched(3..=6)), pace.pick(3600, 8));
@@ -347,7 +346,8 @@ scenarios! {
             .controller(true)
             .until(is_stopped().and(condition("Guard", "True", "-0001")))
             .throughout(deletions(1).and(untouched(2..=6)), pace.pick(3600, 8))
-            // NEWER takes no node down. The loss of node 1 must not count against it, even after a restart of the controller.
+            // The image NEWER takes no node offline. The loss of node 1 must not count against it, even after a restart of the
+            // controller.
             .behave(OLD, Behaviour::default())
             .image(NEWER)
             .until(replaced([2]))
@@ -361,7 +361,7 @@ scenarios! {
         scenario
     }
 
-    /// Some software taints a node while its agent doesn't run there. The taint then keeps the new pod away.
+    /// Some software taints a node while its agent doesn't run there. That taint then prevents the new pod from starting.
     fn w01_given_nodes_that_are_tainted_while_they_are_replaced_then_they_keep_their_slots_and_it_goes_on_afterwards(pace) {
         let slow = |story: Story, node| story.step(Step::TerminateIn(node, secs(pace.pick(20, 6))));
         let kept_away = || condition("Stalled", "True", "-0001. Cause: the template does not tolerate its taint");

@@ -1,4 +1,4 @@
-//! Revisions and hashes: how the controller recognizes pods that are up to date, even in ambiguous cases.
+//! Revisions and hashes: the controller must recognize pods that are up to date, even in ambiguous cases.
 
 use std::time::Duration;
 
@@ -49,7 +49,7 @@ async fn relabel(stage: Stage) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Creates a copy of the current revision with another hash, as two native controllers at once can do.
+/// Creates a copy of the current revision with another hash, as two native controllers that run at the same time can do.
 pub(crate) async fn duplicate(stage: Stage) -> anyhow::Result<()> {
     let mut copy = newest(&stage).await?;
     copy.metadata.name = Some(format!("{DAEMON}-5f00dcafe5"));
@@ -67,7 +67,7 @@ pub(crate) async fn duplicate(stage: Stage) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Creates a revision of another owner with a higher number than those of the DaemonSet.
+/// Creates a revision of another owner whose number is higher than those of the DaemonSet.
 async fn foreign_revision(stage: Stage) -> anyhow::Result<()> {
     let owner: ConfigMap = from(json!({ "metadata": { "name": "somebody-else" } }))?;
     let owner = stage
@@ -95,14 +95,14 @@ async fn foreign_revision(stage: Stage) -> anyhow::Result<()> {
 /// Deletes the DaemonSet without its pods, and creates it again with another image.
 async fn adopt(stage: Stage) -> anyhow::Result<()> {
     stage.delete_daemon(&DeleteParams::orphan()).await?;
-    // Wait until the native controller has seen that the pods are orphans. Otherwise it creates a second set of pods and deletes
-    // it later.
+    // Wait until the native controller has seen that the pods are orphans. Otherwise it would create a second set of pods and
+    // delete it later.
     let pods = stage.api::<Pod>().list(&ListParams::default()).await?;
     let is_orphan = |pod: &Pod| pod.owner_references().is_empty();
     ensure!(pods.iter().all(is_orphan), "a pod still has an owner");
     tokio::time::sleep(Duration::from_secs(5)).await;
-    // The new DaemonSet would also adopt the orphaned revisions and so know the hash of the pods. This test needs an unknown
-    // hash.
+    // The new DaemonSet would also adopt the orphaned revisions, and so it would know the hash of the pods. This test needs an
+    // unknown hash.
     stage
         .api::<ControllerRevision>()
         .delete_collection(&DeleteParams::default(), &Default::default())
@@ -110,7 +110,7 @@ async fn adopt(stage: Stage) -> anyhow::Result<()> {
     stage.create_daemon(&Daemon::new().image(NEW)).await
 }
 
-/// Returns a patch of a pod field of Kubernetes 1.35 that the controller's client library doesn't know.
+/// Returns a patch with a pod field of Kubernetes 1.35 that the controller's client library doesn't know.
 fn unknown_field() -> Value {
     json!({ "spec": { "template": { "spec": { "hostnameOverride": "daemon.example.com" } } } })
 }

@@ -1,4 +1,4 @@
-//! `rolling-update-type: InPlaceIfPossible`: pods are kept, and only containers with a changed image restart.
+//! `rolling-update-type: InPlaceIfPossible`: updates keep the pods, and only containers with a changed image restart.
 
 use serde_json::{Value, json};
 use yurt_ds::sim::kubelet::Behaviour;
@@ -9,7 +9,7 @@ use crate::support::objects::*;
 use crate::support::story::{Scenario, Story, Writes, secs};
 use crate::support::suite::scenarios;
 
-/// Returns a DaemonSet with in-place updates and without pre-pulls, so that an update takes one write per pod.
+/// Returns a DaemonSet with in-place updates and without pre-pulls, so that an update needs one write per pod.
 fn daemon() -> Daemon {
     Daemon::new()
         .annotate("rolling-update-type", "InPlaceIfPossible")
@@ -36,7 +36,7 @@ fn ready_after(seconds: u64) -> Behaviour {
     }
 }
 
-/// Checks that every pod has this value of the label and that no container has restarted.
+/// Checks that every pod has this value of the label `tier` and that no container has restarted.
 fn labelled(value: Option<&'static str>) -> Check {
     Check::new(
         format!("every pod is labelled {value:?}, and not restarted"),
@@ -92,7 +92,7 @@ scenarios! {
     }
 
     /// Each node pulls the image before its update, so the rollout waits at every node. There must still be only one Event about
-    /// its start.
+    /// the start of the rollout.
     fn place_given_nodes_that_pull_one_by_one_then_the_rollout_begins_once(pace) {
         Story::on(4)
             .with(Daemon::new().annotate("rolling-update-type", "InPlaceIfPossible").annotate("predownload", "required"))
@@ -115,7 +115,7 @@ scenarios! {
             .pod_writes(6)
     }
 
-    /// Covers the table of Kruise's unit tests for in-place updates.
+    /// Covers the table in Kruise's unit tests for in-place updates.
     fn a133_given_images_and_metadata_changed_at_once_then_in_place_and_anything_more_makes_a_new_pod(pace) {
         let with_label = |mut patch: Value, value: Option<&str>| {
             patch["spec"]["template"]["metadata"] = json!({ "labels": { "tier": value } });
@@ -131,7 +131,7 @@ scenarios! {
             .until(complete())
             .expect(renewed(1..=3).and(renewals(6)))
             .pod_writes(6);
-        // A change of both images takes one write per pod, no matter if the containers are in alphabetical order.
+        // A change of both images needs one write per pod, whether or not the containers are in alphabetical order.
         let two_images = ["side", "agent"].map(|second| {
             Story::on(2)
                 .with(daemon().container(second, OLD))
@@ -140,8 +140,8 @@ scenarios! {
                 .expect(renewed(1..=2).and(no_deletions()))
                 .pod_writes(2)
         });
-        // The container reads a label into an environment variable at its start. An in-place update of the label would leave the
-        // old value there, so the pods are replaced.
+        // The container reads a label into an environment variable when it starts. An in-place update of the label would not change
+        // the variable, so the pods are replaced.
         let reads = json!([{ "name": "TIER", "valueFrom": { "fieldRef": { "fieldPath": "metadata.labels['tier']" } } }]);
         let read_by_env = Story::on(2)
             .with(daemon())
@@ -151,7 +151,7 @@ scenarios! {
             .patch(with_label(image_patch(NEW), Some("b")))
             .until(converged().and(replaced(1..=2)))
             .expect(renewals(0));
-        // The template gets a second container. Pods can't get one in place, so they are replaced.
+        // The template gets a second container. Existing pods can't get one, so they are replaced.
         let one_more = Story::on(2)
             .with(daemon())
             .patch(two_images_patch("side", NEW))

@@ -11,7 +11,7 @@ use crate::support::player::Stage;
 use crate::support::story::{Story, secs};
 use crate::support::suite::scenarios;
 
-/// Begins a story in which `partition` keeps `keeps` nodes on the old revision and all other nodes are updated.
+/// Returns a story in which `partition` keeps `keeps` nodes on the old revision, and all other nodes are updated.
 fn kept(nodes: usize, partition: &str, keeps: usize) -> Story {
     Story::on(nodes)
         .with(Daemon::new().annotate("partition", partition))
@@ -24,7 +24,7 @@ fn kept(nodes: usize, partition: &str, keeps: usize) -> Story {
         .expect(untouched(nodes - keeps + 1..=nodes))
 }
 
-/// Returns a patch that puts a node on hold for the DaemonSet of the story in namespace `space`.
+/// Returns a patch that puts a node on hold for the DaemonSet of the story in the namespace `space`.
 fn hold(space: &str, rest: serde_json::Value) -> serde_json::Value {
     let mut entry = json!({ "daemonset": format!("{space}/{DAEMON}") });
     entry
@@ -56,7 +56,7 @@ scenarios! {
             .annotate("partition", "0")
             .until(converged().and(condition("RolloutComplete", "True", ": complete")))
             .expect(deletions(6));
-        // A higher partition doesn't roll back nodes that run the new version. 50% of five nodes are rounded down to two.
+        // A higher partition doesn't roll back nodes that already run the new version. 50% of five nodes is rounded down to two.
         let raised = kept(5, "50%", 2)
             .annotate("partition", "100%")
             .throughout(deletions(3).and(untouched(4..=5)), pace.pick(600, 5));
@@ -66,7 +66,7 @@ scenarios! {
             .until(condition("RolloutComplete", "True", "3 nodes stay on the old version"))
             .throughout(untouched(1..=3), pace.pick(3600, 5))
             .pod_writes(0);
-        // The nodes that keep the old version are the same (the last by name), no matter which nodes are online.
+        // The nodes that keep the old version are always the last ones by name, whichever nodes are online.
         let offline = Story::on(4)
             .with(Daemon::new().annotate("partition", "2"))
             .offline([1])
@@ -117,7 +117,7 @@ scenarios! {
 
     fn s96_given_a_node_that_is_not_selected_and_whose_pod_is_broken_then_it_keeps_that_pod(pace) {
         let broken = never_ready();
-        // Node 3 lacks an available pod but is not selected, so it uses no slot of the budget.
+        // Node 3 lacks an available pod, but it is not selected, so it uses no slot of the budget.
         Story::on(3)
             .allowed(2)
             .with(Daemon::new().annotate("selector", "pool=canary"))
@@ -149,7 +149,7 @@ scenarios! {
             .until(replaced([1]).and(condition("RolloutComplete", "True", "2 nodes stay on the old version")))
     }
 
-    /// Covers the case of strimzi/proposals#229.
+    /// Covers the use case of strimzi/proposals#229.
     fn w11_given_a_node_on_hold_then_it_keeps_its_version_until_the_hold_ends_and_nobody_waits_for_it(pace) {
         let end = |stage: Stage| async move {
             let none = json!({ "metadata": { "annotations": { format!("{FAMILY}/hold"): null } } });
@@ -183,7 +183,7 @@ scenarios! {
         vec![by_hand, by_itself, unreadable]
     }
 
-    /// Covers the case of rancher/system-upgrade-controller#63.
+    /// Covers the use case of rancher/system-upgrade-controller#63.
     fn w10_given_a_maintenance_window_then_replacements_begin_only_while_it_is_open(pace) {
         let opens_later = Story::on(3)
             .does("close the window", |stage: Stage| async move {
@@ -210,7 +210,7 @@ scenarios! {
         vec![opens_later, unreadable]
     }
 
-    /// Covers the case of kubernetes/kubernetes#111073.
+    /// Covers the use case of kubernetes/kubernetes#111073.
     fn w05_given_a_min_interval_then_one_node_at_a_time_and_no_sooner_than_that(_pace) {
         Story::on(4)
             .with(Daemon::new().max_unavailable("100%").annotate("min-interval", "8s"))

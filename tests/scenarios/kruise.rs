@@ -1,7 +1,7 @@
-//! Rollouts from Kruise's own end-to-end and unit tests for its Advanced DaemonSet, with annotations on a native DaemonSet.
+//! Rollouts from Kruise's own end-to-end and unit tests for its Advanced DaemonSet, run with annotations on a native DaemonSet.
 //!
-//! In-place updates, hooks and surge have their own files. yurt-ds differs from Kruise on purpose for offline nodes and for pods
-//! that were broken before. The name or comment of such a scenario says so ("strict"). "Case N" is a number in the
+//! In-place updates, hooks and surge have separate files. yurt-ds differs from Kruise on purpose for offline nodes and for pods
+//! that were broken before the rollout. The name or comment of such a scenario says "strict". "Case N" is a number in the
 //! specification's list of Kruise's tests.
 
 use serde_json::{Value, json};
@@ -12,14 +12,14 @@ use crate::support::objects::*;
 use crate::support::story::{SEEN, Step, Story, Writes, secs};
 use crate::support::suite::scenarios;
 
-/// Begins a story on five nodes with this `max-unavailable`.
+/// Returns a story on five nodes with this `max-unavailable`.
 fn five(max_unavailable: usize) -> Story {
     Story::on(5)
         .with(Daemon::new().max_unavailable(&max_unavailable.to_string()))
         .allowed(max_unavailable)
 }
 
-/// Begins a story on this many nodes with this `max-surge`: new pods are created next to old ones.
+/// Returns a story on this many nodes with this `max-surge`, so that new pods are created next to old ones.
 fn surging(nodes: usize, surge: &str) -> Story {
     let daemon = Daemon::new().without("max-unavailable");
     Story::on(nodes)
@@ -28,7 +28,7 @@ fn surging(nodes: usize, surge: &str) -> Story {
         .writing(Writes::Surges)
 }
 
-/// Replaces the pod on each of these nodes by one that never becomes Ready.
+/// Replaces the pod on each of these nodes with a pod that never becomes Ready.
 fn break_pods(story: Story, nodes: std::ops::RangeInclusive<usize>) -> Story {
     let story = nodes
         .clone()
@@ -60,7 +60,8 @@ fn image_without_pool_out() -> Value {
     patch
 }
 
-/// Begins a story in which only the node `updated` has the new image. The selector that limits the rollout to it is still set.
+/// Returns a story in which only the node `updated` has the new image. The selector that limits the rollout to that node is still
+/// set.
 fn mixed(nodes: usize, updated: usize) -> Story {
     Story::on(nodes)
         .patch_node(updated, pool("first"))
@@ -69,7 +70,7 @@ fn mixed(nodes: usize, updated: usize) -> Story {
         .until(replaced([updated]).and(condition("RolloutComplete", "True", "not selected")))
 }
 
-/// Returns a patch of partition and selector in a single write, so that the controller never sees only one of them changed.
+/// Returns a patch of partition and selector in a single write, so that the controller never sees only one of the changes.
 fn chosen_by(partition: &str, selector: Option<&str>) -> Value {
     let key = |name: &str| format!("{FAMILY}/{name}");
     json!({ "metadata": { "annotations": { key("partition"): partition, key("selector"): selector } } })
@@ -87,7 +88,7 @@ scenarios! {
             .pod_writes(0)
     }
 
-    /// Kruise's cases 31 and 32. In yurt-ds, an offline node uses no slot, and its pod is only replaced when the node is back.
+    /// Kruise's cases 31 and 32. In yurt-ds, an offline node uses no slot, and its pod is replaced only after the node is back.
     fn a08_given_dead_nodes_that_the_new_template_excludes_then_all_others_roll_out_and_their_pods_go_on_return(pace) {
         let excluded = |story: Story| story
             .patch_node(4, pool("out"))
@@ -199,7 +200,7 @@ scenarios! {
             .image(NEW)
             .until(converged())
             .expect(deletions(nodes).and(most_spares(most)).and(peak(0)));
-        // A node without a pod is unavailable: it uses the only slot until its pod can be created.
+        // A node without a pod is unavailable. It uses the only slot until its pod can be created.
         let empty = |share: &str| Story::on(2)
             .with(Daemon::new().max_unavailable(share))
             .step(Step::RefusePods(true))
@@ -210,7 +211,7 @@ scenarios! {
             .until(observed())
             .throughout(no_deletions().and(untouched([1])), pace.pick(300, 4))
             .step(Step::RefusePods(false))
-            // The native controller backs off after each rejected pod. A change of the DaemonSet makes it retry at once.
+            // The native controller backs off after each rejected pod. A change of the DaemonSet makes it retry immediately.
             .patch(json!({ "metadata": { "labels": { "quota": "lifted" } } }))
             .until(converged())
             .expect(deletions(1));
@@ -237,7 +238,7 @@ scenarios! {
         ]
     }
 
-    /// Kruise's cases 26 to 30. As many nodes are kept as in Kruise, but yurt-ds always keeps the last ones by name.
+    /// Kruise's cases 26 to 30. The number of kept nodes is the same as in Kruise, but yurt-ds always keeps the last nodes by name.
     fn a26_given_nodes_of_two_revisions_then_partition_and_selector_choose_among_the_others(pace) {
         let nobody_kept = mixed(3, 2)
             .patch(chosen_by("0", None))

@@ -7,11 +7,11 @@ use crate::support::objects::*;
 use crate::support::story::{Scenario, Story, Writes};
 use crate::support::suite::scenarios;
 
-/// Settings of a hook for pods with a label.
+/// Hook for pods with a certain label.
 const BY_LABEL: &str = r#"{"preDelete": {"labelsHandler": {"example.io/drain": "true"}}}"#;
-/// Settings of a hook for pods with a finalizer.
+/// Hook for pods with a certain finalizer.
 const BY_FINALIZER: &str = r#"{"preDelete": {"finalizersHandler": ["example.io/drain"]}}"#;
-/// Settings of a hook by label that also makes the waiting pod not Ready.
+/// Hook for pods with a certain label. It also makes the waiting pod not Ready.
 const NOT_READY: &str =
     r#"{"preDelete": {"labelsHandler": {"example.io/drain": "true"}, "markPodNotReady": true}}"#;
 /// Readiness gate with which `markPodNotReady` makes a pod not Ready.
@@ -23,7 +23,7 @@ fn hooked(lifecycle: &str) -> Daemon {
     daemon.pod_label("example.io/drain", "true")
 }
 
-/// Begins a story on this many nodes, in which the pod of node 1 waits for its hook.
+/// Returns a story on this many nodes in which the pod of node 1 waits for its hook.
 fn waiting(nodes: usize) -> Story {
     Story::on(nodes)
         .with(hooked(BY_LABEL))
@@ -54,7 +54,7 @@ scenarios! {
         let by_label = release(by_label, 1)
             .until(replaced([1]).and(preparing([2])))
             .expect(untouched(2..=3))
-            // Without `lifecycle` no hook protects the pods that wait for one, so they are deleted.
+            // Without `lifecycle`, no hook protects the waiting pods, so they are deleted.
             .unannotate("lifecycle")
             .until(converged())
             .expect(deletions(3).and(preparing([])));
@@ -68,7 +68,7 @@ scenarios! {
             .step(crate::support::story::Step::PatchPod(1, finalizers(&[])))
             .until(converged())
             .expect(deletions(2));
-        // The pods have the hook's label with another value. They have no hook and are replaced at once.
+        // The pods have the hook's label with another value. So the hook doesn't apply to them, and they are replaced at once.
         let not_hooked = Story::on(2)
             .with(Daemon::new().annotate("lifecycle", BY_LABEL).pod_label("example.io/drain", "yes"))
             .image(NEW)
@@ -85,7 +85,7 @@ scenarios! {
         vec![by_label, by_finalizer, not_hooked, two]
     }
 
-    /// Covers Kruise's `IsPodHooked`.
+    /// Covers Kruise's function `IsPodHooked`.
     fn a186_given_a_hook_by_label_and_by_finalizer_then_either_keeps_the_pod_and_an_empty_hook_none(pace) {
         use crate::support::story::Step;
         let both = r#"{"preDelete": {"labelsHandler": {"example.io/drain": "true"}, "finalizersHandler": ["example.io/drain"]}}"#;
@@ -207,7 +207,8 @@ scenarios! {
         Scenario::from(story).alone()
     }
 
-    /// As in Kruise, a released pod is replaced, because the program behind the hook expects a new pod.
+    /// As in Kruise, a released pod is replaced even if it could now be updated in place, because the program behind the hook
+    /// expects a new pod.
     fn hook_given_a_marked_pod_that_could_be_updated_in_place_by_now_then_it_waits_and_goes_all_the_same(pace) {
         let story = waiting(2)
             .annotate("image-predownload-parallelism", "0")

@@ -1,4 +1,4 @@
-//! Restarts, lost Leases, broken connections and revoked permissions. The rollout must complete and never exceed the budget.
+//! Restarts, lost Leases, broken connections and revoked permissions. The rollout must complete without exceeding the budget.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::support::story::{NO_FAULT_POINTS, Scenario, Story, Writes};
 use crate::support::suite::scenarios;
 use crate::support::world::{Moment, is_read};
 
-/// Begins a story on six nodes, two of which are updated at once, and waits until the rollout has begun.
+/// Returns a story on six nodes, two of which are updated at the same time. It waits until the rollout has begun.
 fn under_way() -> Story {
     Story::on(6)
         .with(Daemon::new().max_unavailable("2"))
@@ -26,14 +26,14 @@ fn under_way() -> Story {
         .until(deletions_begun())
 }
 
-/// Checks that the rollout completes and that each of the six pods was deleted once.
+/// Checks that the rollout completes and that each of the six pods was deleted exactly once.
 fn ends_well(story: Story) -> Story {
     story
         .until(converged().and(condition("RolloutComplete", "True", ": complete")))
         .expect(deletions(6))
 }
 
-/// Begins a story in which the controller is killed at its `number`th write, before or after the write is carried out.
+/// Returns a story in which the controller is killed at its `number`th write, before or after the API server performs the write.
 fn killed_at(number: usize, moment: Moment) -> Story {
     let story = Story::on(6)
         .with(Daemon::new().max_unavailable("2"))
@@ -72,7 +72,7 @@ async fn cut_from_the_lease(stage: Stage) -> anyhow::Result<()> {
     stage.world.backend.fault(Box::new(lease))
 }
 
-/// Makes random requests fail in every possible way, as the seed determines, until faults are removed.
+/// Makes random requests fail in every possible way until faults are removed. The seed determines the failures.
 async fn storm(stage: Stage, seed: u64) -> anyhow::Result<()> {
     let count = Mutex::new(0);
     stage
@@ -95,7 +95,7 @@ async fn storm(stage: Stage, seed: u64) -> anyhow::Result<()> {
     stage.world.backend.disconnect_watches()
 }
 
-/// Breaks the watches and drops the API server's history of events, so that the watches need a new list.
+/// Breaks the watches and drops the API server's history of events, so that the watches can't resume without a new list.
 async fn expire(stage: Stage) -> anyhow::Result<()> {
     let away = |request: &RequestInfo| match request.verb.as_str() {
         "watch" | "list" => Fault::Status(500, None),

@@ -1,4 +1,4 @@
-//! OTA mode: pod conditions tell node owners about available updates.
+//! OTA mode: pod conditions announce available updates to node owners.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::support::player::Stage;
 use crate::support::story::{Story, Writes};
 use crate::support::suite::scenarios;
 
-/// Begins a story on three nodes in OTA mode, and waits until all pods are announced as up to date.
+/// Returns a story on three nodes in OTA mode. It waits until all pods are announced as up to date.
 fn ota() -> Story {
     Story::on(3)
         .with(Daemon::new().strategy("OTA"))
@@ -24,7 +24,7 @@ fn ota() -> Story {
 /// Number of conditions that another client writes to each pod.
 const BESIDE: usize = 12;
 
-/// Writes conditions to every pod, one after another, as a busy kubelet might. The image changes in between.
+/// Writes conditions to every pod, one after another, as a busy kubelet might. The image changes during these writes.
 async fn write_beside(stage: Stage) -> anyhow::Result<()> {
     for number in 1..=BESIDE {
         for node in 1..=3 {
@@ -44,7 +44,7 @@ async fn write_beside(stage: Stage) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Checks that no pod has lost a condition of the other client.
+/// Checks that no pod has lost a condition that the other client wrote.
 fn kept_beside() -> Check {
     Check::new("what was written beside is kept", |picture| {
         for pod in picture.pods() {

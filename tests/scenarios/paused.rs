@@ -1,4 +1,5 @@
-//! `paused`: yurt-ds replaces no pod, names the nodes that get the new revision in other ways, and reminds the operator.
+//! `paused`: yurt-ds replaces no pod and reminds the operator of the pause. It names nodes that get the new revision anyway, for
+//! example because they have joined.
 
 use anyhow::Context as _;
 use k8s_openapi::api::apps::v1::DaemonSet;
@@ -14,7 +15,7 @@ use crate::support::story::{Scenario, Step, Story};
 use crate::support::suite::scenarios;
 use crate::support::typed::{completes, is_refused};
 
-/// Begins a story in which a rollout on this many nodes is paused, and waits until the conditions report the pause.
+/// Returns a story in which a rollout on this many nodes is paused. It waits until the conditions report the pause.
 fn paused(nodes: usize) -> Story {
     Story::on(nodes)
         .annotate("paused", "true")
@@ -31,7 +32,7 @@ fn paused(nodes: usize) -> Story {
         ))
 }
 
-/// Checks that the condition `Paused` names exactly these nodes as having got the new revision during the pause.
+/// Checks that the condition `Paused` names exactly these nodes as having received the new revision during the pause.
 fn came(nodes: &'static [usize]) -> Check {
     Check::new(
         format!("{nodes:?} got it during the pause"),
@@ -96,7 +97,7 @@ async fn typed(stage: Stage, verb: &'static str) -> anyhow::Result<()> {
         .map(drop)
 }
 
-/// Runs this `ctl` verb on the DaemonSet. The command must be refused.
+/// Runs this `ctl` verb on the DaemonSet. The command must fail with `Refused`.
 async fn refused(stage: Stage, verb: &'static str) -> anyhow::Result<()> {
     is_refused(&stage, &format!("{verb} {DAEMON}")).await
 }
@@ -129,7 +130,7 @@ scenarios! {
             .expect(deletions(3))
     }
 
-    /// Covers the case of kubernetes/kubernetes#86619.
+    /// Covers the use case of kubernetes/kubernetes#86619, the pause of a DaemonSet rollout.
     fn w06_given_a_pause_of_days_then_somebody_is_reminded_once_a_day_and_a_restart_repeats_nothing(pace) {
         let told = |days| move |limit: i64| {
             let words: &'static str = days;
@@ -152,7 +153,7 @@ scenarios! {
         Scenario::from(story).alone()
     }
 
-    /// Covers the case of kubernetes/kubernetes#86619.
+    /// Covers the use case of kubernetes/kubernetes#86619, the pause of a DaemonSet rollout.
     fn w06_given_days_that_pass_then_each_has_its_reminder_and_nothing_else_is_written(_pace) {
         let day = 24 * 60 * 60;
         let reminded = |times: i64| at_most_events("Warning", "still paused", times);
@@ -171,7 +172,7 @@ scenarios! {
         Scenario::from(story).only_embedded("days pass")
     }
 
-    /// Covers the case of kubernetes/kubernetes#86619.
+    /// Covers the use case of kubernetes/kubernetes#86619, the pause of a DaemonSet rollout.
     fn w06_given_nobody_outdated_then_the_pause_is_told_and_remembered_all_the_same(pace) {
         Story::on(2)
             .annotate("paused", "true")

@@ -1,4 +1,4 @@
-//! Pre-pulls: nodes pull new images before the update (`image-predownload-parallelism` and `predownload`).
+//! Pre-pulls before updates: nodes pull new images in advance (`image-predownload-parallelism` and `predownload`).
 
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
@@ -13,7 +13,7 @@ use crate::support::player::Stage;
 use crate::support::story::{Pace, Scenario, Story, Writes};
 use crate::support::suite::scenarios;
 
-/// Begins a story in which `at_once` nodes may pull at the same time. With `predownload: required`, updates wait for the pull.
+/// Returns a story in which `at_once` nodes may pull at the same time. With `predownload: required`, updates wait for the pull.
 fn pulling(nodes: usize, at_once: &str, predownload: &str) -> Story {
     let daemon = Daemon::new()
         .annotate("image-predownload-parallelism", at_once)
@@ -29,7 +29,7 @@ fn missing() -> Behaviour {
     }
 }
 
-/// Puts a node into the pool of canaries.
+/// Puts a node into the pool `canary`.
 fn canary(story: Story, node: usize) -> Story {
     story.patch_node(
         node,
@@ -37,7 +37,7 @@ fn canary(story: Story, node: usize) -> Story {
     )
 }
 
-/// Reports on the status of these nodes that they have the image.
+/// Writes to the status of these nodes that they have the image.
 fn lists(story: Story, nodes: &'static [usize], image: &'static str) -> Story {
     story.does("list an image", move |stage: Stage| async move {
         let images = json!([{ "names": [format!("docker.io/library/{image}")], "sizeBytes": 1 }]);
@@ -61,17 +61,17 @@ scenarios! {
             .image(NEW)
             .until(image_ready([1], "False", "WaitPullImage"))
             .expect(untouched(1..=4).and(deletions(0)))
-            // Two nodes pull at once. Sequential pulls, or a second pull after the update, would exceed this limit.
+            // Two nodes pull at the same time. Sequential pulls, or a second pull after the update, would exceed this time limit.
             .until_within(converged(), pace.pick(290, 120))
             .until(jobs(0, 4))
             .expect(pulled_at_once(2).and(deletions(4)).and(no_ota_conditions()));
-        // Each pod takes three writes: pull request, pull result, deletion. In virtual time no kubelet writes in between, so none
-        // is repeated.
+        // Each pod needs three writes: pull request, pull result, deletion. In virtual time, no kubelet writes in between, so the
+        // controller repeats no write.
         let required = match pace {
             Pace::Virtual => required.pod_writes(3 * 4),
             Pace::Real => required,
         };
-        // With `best-effort` updates don't wait for the pull: the first pod is deleted while the next nodes still pull.
+        // With `best-effort`, updates don't wait for the pull. The first pod is deleted while the next nodes still pull.
         let best_effort = pulling(3, "1", "best-effort")
             .behave(NEW, slow)
             .image(NEW)
@@ -217,7 +217,7 @@ scenarios! {
             .annotate("paused", "true")
             .wait(pace.pick(5, 2))
             .remember()
-            // A running pull continues during the pause. No other pull starts, and no pod is written to.
+            // A running pull continues during the pause. No further pull starts, and the controller writes to no pod.
             .throughout(untouched(1..=3).and(image_ready([1], "False", "WaitPullImage")), pull + pace.pick(600, 6))
             .pod_writes(0)
             .expect(jobs(1, 0))

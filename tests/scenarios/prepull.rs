@@ -19,7 +19,7 @@ use crate::support::said::*;
 use crate::support::story::{Pace, Scenario, Story};
 use crate::support::suite::scenarios;
 
-/// Begins a story in which the owner of node 1 has requested a pre-pull, and the pull takes this long.
+/// Returns a story in which the owner of node 1 has requested a pre-pull that takes this many seconds.
 fn pulling(seconds: u64) -> Story {
     seen()
         .behave(NEW, pulled_in(seconds))
@@ -27,7 +27,7 @@ fn pulling(seconds: u64) -> Story {
         .until(image_ready([1], "False", "WaitPullImage").and(jobs(1, 1)))
 }
 
-/// Checks that the running pre-pull succeeds, that its Job is deleted, and that no pod was touched.
+/// Checks that the running pre-pull succeeds, that its Job is deleted, and that all pods stay untouched.
 fn ends_well(story: Story) -> Story {
     story
         .until(image_ready([1], "True", "PullImageSuccess"))
@@ -325,7 +325,8 @@ scenarios! {
         let bad = told(bad, "PullImageFail", "False");
         let stories = match pace {
             Pace::Virtual => vec![good, bad],
-            // On a real cluster, each story kills the only controller and has to run alone. One of them is enough.
+            // On a real cluster, each of these stories kills the only controller, so it must run alone. One of them is enough
+            // there.
             Pace::Real => vec![good],
         };
         Scenario::from(stories).alone()

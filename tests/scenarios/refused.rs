@@ -1,4 +1,5 @@
-//! Writes that the API server rejects: conditions name the affected nodes, other nodes continue, and rejected writes are retried.
+//! Writes that the API server rejects. Conditions name the affected nodes, other nodes continue, and the controller retries
+//! rejected writes.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -21,15 +22,15 @@ use crate::support::world::DENIED;
 /// First minor version of Kubernetes with stable ValidatingAdmissionPolicies.
 const POLICIES: u32 = 30;
 
-/// Words that only the Event about the first rejected write contains.
+/// Text that only the Event about the first rejected write contains.
 const TOLD: &str = "Other nodes continue";
 
-/// Begins a story on this many nodes in which writes may be rejected. One node may be unavailable.
+/// Returns a story on this many nodes in which the API server may reject writes. One node may be unavailable.
 fn fleet(nodes: usize) -> Story {
     Story::on(nodes).writing(Writes::Attempts)
 }
 
-/// Begins a story on three nodes with `max-surge: 1` in which writes may be rejected.
+/// Returns a story on three nodes with `max-surge: 1` in which the API server may reject writes.
 fn surging() -> Story {
     Story::on(3)
         .with(
@@ -47,15 +48,15 @@ fn remembered() -> Check {
     condition("Refused", "True", DENIED)
 }
 
-/// Checks that the rollout is complete and no condition reports a rejected write or a stall.
+/// Checks that the rollout is complete and that no condition reports a rejected write or a stall.
 fn complete() -> Check {
     condition("RolloutComplete", "True", ": complete")
         .and(condition("Stalled", "False", ""))
         .and(not_condition("Refused"))
 }
 
-/// Changes the status of the pod on a node every 20 ms until the pod is gone. A write that depends on the pod's version then
-/// always conflicts.
+/// Changes the status of the pod on a node every 20 ms until the pod is gone. A write that depends on the pod's version then always
+/// conflicts.
 async fn changes_all_the_time(stage: Stage, node: usize) -> anyhow::Result<()> {
     let (pods, pod) = (stage.api::<Pod>(), stage.pod_on(node).await?.name_any());
     tokio::spawn(async move {
@@ -74,7 +75,7 @@ async fn changes_all_the_time(stage: Stage, node: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Makes the deletions of one pod fail as if the API server were overloaded: the pod that the controller deletes first.
+/// Makes deletions of one pod fail as if the API server were overloaded. It is the pod that the controller deletes first.
 async fn turn_first_away(stage: Stage) -> anyhow::Result<()> {
     let first = OnceLock::new();
     stage
@@ -90,7 +91,7 @@ async fn turn_first_away(stage: Stage) -> anyhow::Result<()> {
         }))
 }
 
-/// Creates an Event in which the kubelet of node 1 says why the pod is not Ready.
+/// Creates an Event in which the kubelet of node 1 reports why the pod is not Ready.
 async fn say_unhealthy(stage: Stage) -> anyhow::Result<()> {
     let pod = stage.pod_on(1).await?;
     let now = Time(stage.world.clock.now());
@@ -372,7 +373,7 @@ scenarios! {
             .until(words())
             .throughout(untouched(2..=3).and(words()), pace.pick(600, 5))
             .step(Step::RefusePods(false))
-            // The native controller backs off after each rejected pod. A change of the DaemonSet makes it retry at once.
+            // The native controller backs off after each rejected pod. A change of the DaemonSet makes it retry immediately.
             .patch(serde_json::json!({ "metadata": { "labels": { "quota": "lifted" } } }))
             .until(converged().and(condition("RolloutComplete", "True", ": complete")).and(condition("Stalled", "False", "")))
     }
@@ -390,8 +391,8 @@ scenarios! {
             .controller(false)
             .controller(true)
             .throughout(words(), 300)
-            // The kubelet's Event is the best known reason until the API server removes it. After that, the condition quotes the
-            // pod's status.
+            // Until the API server removes the kubelet's Event, the condition quotes it as the reason. After that, the condition
+            // quotes the pod's status.
             .until_within(late().and(condition("Stalled", "True", "its condition Ready reports")), 4000)
             .expect(untouched(2..=3).and(deletions(1)))
             .behave(NEW, Behaviour::default())

@@ -20,7 +20,7 @@ use crate::support::said::*;
 use crate::support::story::{Pace, Scenario, Step, Story, Writes, secs};
 use crate::support::suite::scenarios;
 
-/// Begins a story on three nodes in OTA mode. A pod may only be replaced at the request of its node owner.
+/// Returns a story on three nodes in OTA mode. A pod may be replaced only at the request of its node owner.
 pub(super) fn ota() -> Story {
     Story::on(3)
         .with(Daemon::new().strategy("OTA"))
@@ -29,17 +29,17 @@ pub(super) fn ota() -> Story {
         .until(need_upgrade(1..=3, false))
 }
 
-/// Begins a story in which a new version is announced on all pods.
+/// Returns a story in which the controller has announced a new version on all pods.
 pub(super) fn waiting() -> Story {
     ota().image(NEW).until(need_upgrade(1..=3, true)).remember()
 }
 
-/// Begins a story in which a new version is announced, and the agent of node 1 lists it.
+/// Returns a story in which the controller has announced a new version, and the agent of node 1 lists it.
 pub(super) fn seen() -> Story {
     waiting().agent(1).shows(1, announced(true))
 }
 
-/// Checks that only the pod of node 1 was replaced, at its owner's request, and that it is up to date.
+/// Checks that only the pod of node 1 was replaced, at the request of its node owner, and that it is up to date.
 fn only_the_first_is_replaced(story: Story) -> Story {
     story
         .until(replaced([1]).and(need_upgrade([1], false)))
@@ -93,7 +93,7 @@ fn listed_as_outdated(name: &'static str) -> Shown {
     })
 }
 
-/// Checks that exactly the pods of these nodes were replaced at the request of their owners, in this order.
+/// Checks that exactly the pods of these nodes were replaced at the request of their node owners, in this order.
 fn granted(nodes: impl IntoIterator<Item = usize>) -> Check {
     let nodes: Vec<usize> = nodes.into_iter().collect();
     Check::new(format!("granted on {nodes:?}"), move |picture| {
@@ -137,7 +137,7 @@ fn deletions_are(
             backend
                 .permission(Role::OtaServer, "delete", "pods", granted)
                 .await?;
-            // Wait: authorizers of a real API server see a changed role only after a moment.
+            // Wait, because the authorizers of a real API server see a changed role only after a moment.
             let lag = stage.world.pace.pick(secs(0), secs(2));
             tokio::time::sleep(lag).await;
             Ok(())
@@ -351,7 +351,7 @@ scenarios! {
             .call(1, "POST", &format!("{PODS}/{pod}/imagepull"), says(400, "Not support ota upgrade pod type Node"))
             .expect(untouched(1..=3));
         match pace {
-            // In virtual time no kubelet reads the new manifest, so its pod never starts. The agent must then restore the old
+            // In virtual time, no kubelet reads the new manifest, so its pod never starts. The agent must then restore the old
             // manifest.
             Pace::Virtual => story.wait(600).does("the old manifest is back", |stage| manifest_says(stage, OLD)),
             Pace::Real => story,

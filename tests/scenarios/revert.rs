@@ -10,13 +10,13 @@ use crate::support::objects::*;
 use crate::support::story::{Pace, Scenario, Story, Writes, secs};
 use crate::support::suite::scenarios;
 
-/// Returns a DaemonSet with this `max-unavailable` and this `failure-threshold`. If more nodes fail, all pods of the revision are
-/// reverted.
+/// Returns a DaemonSet with this `max-unavailable` and this `failure-threshold`. If more nodes fail, the controller reverts all
+/// pods of the revision.
 fn reverting(max_unavailable: usize, threshold: usize) -> Daemon {
     guarded(max_unavailable, threshold).annotate("on-failure", "RevertInPlace")
 }
 
-/// Begins a story in which the new image crashes on three of six nodes. Crashing pods change on their own, so writes to them may
+/// Returns a story in which the new image crashes on three of six nodes. Crashing pods change on their own, so writes to them may
 /// fail.
 fn three_of_six_crash(daemon: Daemon) -> Story {
     Story::on(6)
@@ -27,8 +27,8 @@ fn three_of_six_crash(daemon: Daemon) -> Story {
         .image(NEW)
 }
 
-/// Begins a story on five nodes. The new image works on three nodes, then crashes on the fourth one, which stops the rollout. The
-/// pods are then reverted one at a time.
+/// Returns a story on five nodes. The new image works on three nodes, then crashes on the fourth, which stops the rollout. The
+/// controller then reverts the pods one at a time.
 fn one_by_one(pace: Pace) -> Story {
     let slow = Behaviour {
         ready_after: secs(pace.pick(30, 6)),
@@ -44,7 +44,7 @@ fn one_by_one(pace: Pace) -> Story {
         .expect(deletions(4))
 }
 
-/// Returns a patch of the image and of `env`. The latter can't be changed in place.
+/// Returns a patch of the image and of `env`. A change of `env` is impossible in place.
 fn image_and_env(image: &str, env: Value) -> Value {
     let mut patch = image_patch(image);
     patch["spec"]["template"]["spec"]["containers"][0]["env"] = env;
@@ -61,7 +61,7 @@ scenarios! {
             .expect(condition("Guard", "True", "previous revision: "))
             .throughout(is_stopped().and(rolled_back(1..=6, OLD)).and(renewals(3)), pace.pick(3600, 10))
             .quiet(600, 5)
-            // The template now has the image to which the pods were reverted, so no pod has to restart.
+            // The template now has the image to which the pods were reverted, so no pod must restart.
             .image(OLD)
             .until(converged().and(is_free()))
             .expect(deletions(3).and(renewals(3)))
@@ -86,7 +86,7 @@ scenarios! {
     fn w03_given_a_node_that_returns_with_a_stopped_revision_then_it_is_taken_back_too(pace) {
         three_of_six_crash(guarded(3, 1))
             .behave_on(3, NEW, Behaviour::default())
-            // Pod 3 is healthy but not yet long enough to prove the revision, so no fourth node is updated.
+            // Pod 3 is healthy, but not yet long enough to prove that the revision works. So no fourth node is updated.
             .until(is_stopped().and(runs_current(3)).and(deletions(3)))
             .offline([3])
             .annotate("on-failure", "RevertInPlace")
@@ -128,7 +128,7 @@ scenarios! {
     }
 
     fn w03_given_a_second_revision_that_crashes_then_the_pods_are_not_taken_back_to_the_first_one_that_did(pace) {
-        // All four pods crash at once, so no Ready pod shows which revision was good.
+        // All four pods crash at the same time, so no Ready pod shows which revision was good.
         Story::on(4)
             .with(reverting(4, 1))
             .allowed(4)
@@ -264,7 +264,7 @@ scenarios! {
             .throughout(renewals(0), pace.pick(60, 5))
             .annotate("max-unavailable", "1")
             .until(rolled_back([1, 2, 4], OLD))
-            // Node 3 has a crashing surge pod next to its old pod. The old pod serves, so neither is touched.
+            // Node 3 has a crashing surge pod next to its old pod. The old pod is available, so neither pod is touched.
             .throughout(renewals(2).and(untouched(3..=4)).and(spares(1)), pace.pick(600, 8))
             .image(OLD)
             .until(converged().and(is_free()).and(spares(0)))

@@ -8,7 +8,7 @@ use crate::support::objects::*;
 use crate::support::story::{SEEN, Scenario, Step, Story, secs};
 use crate::support::suite::scenarios;
 
-/// Begins a story in which only node 1 is updated, because nodes 2 and 3 are offline.
+/// Returns a story in which only node 1 is updated, because nodes 2 and 3 are offline.
 fn two_of_three_offline() -> Story {
     Story::on(3)
         .offline([2, 3])
@@ -139,7 +139,7 @@ scenarios! {
             .until(event("Warning", "quota").and(condition("Stalled", "True", "")))
             .throughout(deletions(2), 10)
             .step(Step::RefusePods(false))
-            // The native controller backs off after each rejected pod. A change of the DaemonSet makes it retry at once.
+            // The native controller backs off after each rejected pod. A change of the DaemonSet makes it retry immediately.
             .patch(json!({ "metadata": { "labels": { "quota": "lifted" } } }))
             .until(converged())
             .expect(deletions(5).and(condition("Stalled", "False", "")))
@@ -158,7 +158,8 @@ scenarios! {
             .expect(deletions(4).and(untouched(3..=5)))
     }
 
-    /// The first two failed nodes are within the threshold, so the rollout continues. Two more updates are in progress when it
+    /// The first two failed nodes are within the threshold, so the rollout continues. Two more updates are in progress when the
+    /// rollout stops.
     /// stops.
     fn s28_given_a_revision_that_makes_its_node_notready_then_the_nodes_lost_never_exceed_the_threshold_and_what_was_in_flight(pace) {
         let panics = Behaviour { kills_node_after: Some(secs(1)), ..Behaviour::default() };

@@ -27,7 +27,7 @@ fn surging(surge: &str) -> Daemon {
     daemon.annotate("max-surge", surge)
 }
 
-/// Begins a story on this many nodes with this `max-surge`. Every node must have an available pod all the time.
+/// Returns a story on this many nodes with this `max-surge`. Every node must have an available pod all the time.
 fn fleet(nodes: usize, surge: &str) -> Story {
     Story::on(nodes)
         .with(surging(surge))
@@ -87,7 +87,7 @@ async fn all_gone(stage: Stage) -> anyhow::Result<()> {
     anyhow::bail!("there are pods left")
 }
 
-/// Removes the hook's label from the old pod of node 1, so that it may be deleted.
+/// Removes the hook's label from the old pod of node 1, so that the pod may be deleted.
 async fn take_hook_off(stage: Stage) -> anyhow::Result<()> {
     let node = stage.node(1);
     let old = stage
@@ -114,7 +114,7 @@ pub(crate) const HUNG: Outage = Outage {
     mark_pods: false,
 };
 
-/// Begins a story on two nodes. Node 1 has a new pod and an old pod, which waits for its hook and is therefore not Ready.
+/// Returns a story on two nodes. Node 1 has a new pod and an old pod, which waits for its hook and is therefore not Ready.
 fn asked_and_not_ready(throughout: u64) -> Story {
     const HOOK: &str = r#"{"preDelete": {"labelsHandler": {"example.io/drain": "true"}, "markPodNotReady": true}}"#;
     let daemon = surging("1").annotate("lifecycle", HOOK);
@@ -133,7 +133,7 @@ fn asked_and_not_ready(throughout: u64) -> Story {
     )
 }
 
-/// Removes the label `app` of the new pod on node 1, as an operator would do to take it out of the DaemonSet and inspect it.
+/// Removes the label `app` from the new pod on node 1, as an operator would do to remove the pod from the DaemonSet and inspect it.
 async fn take_out(stage: Stage) -> anyhow::Result<()> {
     let pods: Api<Pod> = stage.api();
     let listed = pods.list(&ListParams::default()).await?.items;
@@ -153,7 +153,7 @@ async fn put_away(stage: Stage) -> anyhow::Result<()> {
     let pods: Api<Pod> = stage.api();
     let taken = ListParams::default().labels("app=taken-out");
     for pod in pods.list(&taken).await?.items {
-        // The pod must have no owner: the garbage collector would delete it together with its ControllerRevision.
+        // The pod must have no owner. Otherwise the garbage collector would delete it together with its ControllerRevision.
         let owners = pod.metadata.owner_references.unwrap_or_default();
         anyhow::ensure!(owners.is_empty(), "it still has owners: {owners:?}");
         stage.excuse(&pod.metadata.uid.unwrap_or_default()).await;
@@ -163,7 +163,7 @@ async fn put_away(stage: Stage) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Name of a first DaemonSet. A second one with the same selector takes over its pods and revisions.
+/// Name of the first of two DaemonSets. The second one has the same selector and takes over the pods and revisions.
 const ELDER: &str = "elder";
 
 async fn begin_with_another(stage: Stage) -> anyhow::Result<()> {
@@ -216,7 +216,7 @@ scenarios! {
     vary because "before 1.33 the native controller learns of changes of several pods out of their order";
     also on minor version 28;
 
-    /// Covers Kruise's end-to-end test with maxSurge 100%. Each pod takes three writes: creation of the new pod, deletion of the
+    /// Covers Kruise's end-to-end test with maxSurge 100%. Each pod needs three writes: creation of the new pod, deletion of the
     /// old one, ownership transfer.
     fn s97_given_max_surge_then_the_old_pod_goes_only_after_the_new_one_is_available(pace) {
         let plain = ends_well(fleet(4, "1").image(NEW))
@@ -233,7 +233,7 @@ scenarios! {
         };
         let named = ends_well(named.image(NEW)).expect(deletions(3).and(most_spares(1)));
         let rounded_up = ends_well(fleet(4, "30%").image(NEW)).expect(most_spares(2));
-        // Roll out twice: the second rollout replaces pods that began as surge pods of the first one.
+        // Roll out twice. The second rollout replaces pods that were surge pods of the first rollout.
         let twice = ends_well(fleet(2, "1").image(NEW)).remember().image(NEWER);
         let twice = ends_well(twice).expect(deletions(2));
         let _ = pace;
@@ -278,13 +278,13 @@ scenarios! {
         let stays = |story: Story| story.until(spares(0)).throughout(untouched(1..=3), pace.pick(600, 5));
         let gone = stays(stuck().unannotate("update-strategy"));
         let ota = stays(stuck().annotate("update-strategy", "OTA"));
-        // With `max-surge` 0 no further surge pod is created. The existing ones stay next to their old pods.
+        // With `max-surge` 0, no further surge pod is created. Existing surge pods stay next to their old pods.
         let zero = Story { always_served: false, ..stuck() }
             .allowed(1)
             .patch(both("0", "1"))
             .until(deletions(1))
             .throughout(untouched(1..=2).and(spares(2)), pace.pick(60, 4));
-        // With invalid settings the controller writes to no pod, so the surge pods stay.
+        // With invalid settings, the controller writes to no pod, so the surge pods stay.
         let invalid = stuck().remember().annotate("max-surge", "many")
             .until(condition("InvalidSettings", "True", "apps.openyurt.io/max-surge is \"many\""))
             .throughout(untouched(1..=3).and(spares(2)), pace.pick(600, 5))
@@ -317,7 +317,7 @@ scenarios! {
             ends_well(story.until(deletions(4).and(spares(0))))
         };
         // The kubelet hangs, but the controller never sees the node NotReady. When the kubelet is back, the node has just become
-        // Ready. It has two pods and must still use the only slot.
+        // Ready. The node has two pods and must still use the only slot.
         let anew = Story { always_served: false, ..fleet(3, "1") }
             .behave_on(1, NEW, slow(pace.pick(60, 8)))
             .image(NEW)
@@ -346,7 +346,7 @@ scenarios! {
             .until(replaced(1..=2).and(condition("RolloutComplete", "True", "2 nodes stay on the old version")))
             .throughout(untouched(3..=4), pace.pick(600, 5))
             .annotate("partition", "0");
-        // Node 1 has two pods when it leaves the selector. Its update must still complete.
+        // Node 1 has two pods when the selector stops matching it. Its update must still complete.
         let leaves = Story { daemon: surging("1").annotate("selector", "pool!=out"), ..fleet(3, "1") }
             .behave(NEW, slow(pace.pick(30, 6)))
             .image(NEW)
@@ -391,8 +391,8 @@ scenarios! {
             .expect(spares(0).and(peak(1)).and(most_spares(1)))
     }
 
-    /// With no history, the ControllerRevision that owns surge pods is deleted early. The garbage collector must not delete these
-    /// pods with it.
+    /// Without history, the ControllerRevision that owns surge pods is deleted early. The garbage collector must not delete these
+    /// pods together with it.
     fn su10_given_a_history_of_no_revisions_and_fast_changes_then_nobody_is_without_a_pod(pace) {
         let story = Story { daemon: surging("2").history_limit(0), ..fleet(4, "2") }
             .behave(NEW, slow(pace.pick(20, 4)))
@@ -454,7 +454,7 @@ scenarios! {
         ends_well(story)
     }
 
-    /// Invariant 7: whenever the controller is killed, the rollout completes. The stories cover each of its writes.
+    /// Invariant 7: the rollout completes even if the controller is killed at any moment. The stories cover each of its writes.
     fn su15_given_the_controller_killed_at_any_write_then_it_converges_and_nobody_is_without_a_pod(pace) {
         let moments = [Moment::Before, Moment::After];
         let writes = pace.pick(16, 8);
@@ -538,7 +538,8 @@ scenarios! {
         Scenario::from(story).only_embedded(NO_FAULT_POINTS)
     }
 
-    /// The hook has made the old pod not Ready, so only the new pod serves. It must be kept until the old pod serves again.
+    /// The hook has made the old pod not Ready, so only the new pod is available. It must be kept until the old pod is available
+    /// again.
     fn su21_given_it_is_abandoned_while_only_the_new_pod_serves_then_that_one_goes_after_the_old_one_serves_again(pace) {
         let abandoned = |abandon: fn(Story) -> Story| {
             let story = abandon(asked_and_not_ready(pace.pick(60, 4)))
@@ -548,7 +549,8 @@ scenarios! {
         vec![
             abandoned(|story| story.unannotate("update-strategy")),
             abandoned(|story| story.annotate("update-strategy", "OTA")),
-            // Here the rollout is paused before it is abandoned, so that the controller has written nothing in the meantime.
+            // In this story, the rollout is paused before it is abandoned, so that the controller has written nothing in the
+            // meantime.
             abandoned(|story| {
                 let story = story.annotate("paused", "true").until(condition("Paused", "True", ""));
                 story.unannotate("update-strategy")
@@ -665,7 +667,7 @@ scenarios! {
             .expect(spares(0).and(peak(0)))
     }
 
-    /// The adopted ControllerRevision keeps the name that the first DaemonSet gave it. A rollback to it must still work.
+    /// The adopted ControllerRevision keeps the name that the first DaemonSet gave it. A rollback to that revision must still work.
     fn su27_given_a_revision_adopted_from_another_daemonset_then_the_way_back_to_it_surges(pace) {
         Story::on(2)
             .with(surging("1"))

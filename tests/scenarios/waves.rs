@@ -1,4 +1,4 @@
-//! Order of updates: nodes with a superseded revision first, then waves, then one failure domain after another.
+//! Order of updates: first nodes with a superseded revision, then the waves, then one failure domain after another.
 
 use anyhow::Context as _;
 use serde_json::json;
@@ -11,7 +11,7 @@ use crate::support::suite::scenarios;
 use crate::support::typed::ctl;
 use yurt_ds::sim::kubelet::Behaviour;
 
-/// Begins a story in which nodes 1 and 2 of four have the new image and `partition` stops the rollout there.
+/// Returns a story in which nodes 1 and 2 of four have the new image, and `partition` stops the rollout there.
 fn half_way() -> Story {
     Story::on(4)
         .with(Daemon::new().annotate("partition", "2"))
@@ -31,8 +31,8 @@ fn without_partition(image: &str) -> serde_json::Value {
     patch
 }
 
-/// Begins a story with nodes in these zones; an empty name means no zone. Only the zones limit how many nodes are updated at
-/// once.
+/// Returns a story with nodes in these zones; an empty name stands for no zone. Only the zones limit the number of nodes that are
+/// updated at the same time.
 fn zoned(zones: &[&str]) -> Story {
     let story = Story::on(zones.len()).allowed(zones.len()).with(
         Daemon::new()
@@ -45,12 +45,13 @@ fn zoned(zones: &[&str]) -> Story {
     })
 }
 
-/// Returns waves in which nodes of pool `canary` are first, and all other nodes follow after this soak time in seconds.
+/// Returns waves in which nodes of pool `canary` are first. All other nodes follow after this soak time in seconds.
 fn canary_first(soak: u64) -> String {
     format!("[{{name: canary, selector: pool=canary, maxUnavailable: 100%, soak: {soak}s}}]")
 }
 
-/// Begins a story with nodes in these pools and with these waves. Only the waves limit how many nodes are updated at once.
+/// Returns a story with nodes in these pools and with these waves. Only the waves limit the number of nodes that are updated at the
+/// same time.
 fn pooled(pools: &[&str], waves: &str) -> Story {
     let daemon = Daemon::new()
         .max_unavailable("100%")
@@ -62,7 +63,7 @@ fn pooled(pools: &[&str], waves: &str) -> Story {
 }
 
 scenarios! {
-    /// Covers the case of zone-aware-controllers#6.
+    /// Covers the use case of zone-aware-controllers#6.
     fn w09_given_a_revision_that_is_overtaken_then_its_nodes_go_first_and_the_last_updated_before_all(_pace) {
         let overtaken = half_way()
             .patch(without_partition(NEWER))
@@ -96,13 +97,13 @@ scenarios! {
         Scenario::from(story).alone()
     }
 
-    /// Covers the case of kubernetes/kubernetes#114010.
+    /// Covers the use case of kubernetes/kubernetes#114010.
     fn w08_given_a_topology_key_then_one_zone_after_the_other_in_alphabetical_order(pace) {
         let plain = zoned(&["b", "a", "b", "a"])
             .image(NEW)
             .until(converged())
             .expect(deletions(4).and(group_by_group([vec![2, 4], vec![1, 3]])));
-        // Node 4 is offline. It doesn't block the other nodes and is updated after its return.
+        // Node 4 is offline. It doesn't block the other nodes, and it is updated after its return.
         let away = zoned(&["b", "a", "b", "a"])
             .offline([4])
             .image(NEW)
@@ -160,7 +161,7 @@ scenarios! {
         Scenario::from(story).alone()
     }
 
-    /// Covers the case of openyurtio/openyurt#2008.
+    /// Covers the use case of openyurtio/openyurt#2008.
     fn w07_given_waves_then_a_pool_follows_when_the_one_before_is_done_and_has_soaked(pace) {
         let soak = pace.pick(120, 8);
         let plain = pooled(&["field", "canary", "field", "canary"], &canary_first(soak))
@@ -169,7 +170,7 @@ scenarios! {
             .throughout(untouched([1, 3]), pace.pick(60, 2))
             .until_within(converged(), 400)
             .expect(deletions(4).and(group_by_group([vec![2, 4], vec![1, 3]])));
-        // Canary 4 is offline. Its wave completes without it, and it is updated when it returns.
+        // Canary 4 is offline. Its wave completes without it, and it is updated after its return.
         let away = pooled(&["field", "canary", "field", "canary"], &canary_first(0))
             .offline([4])
             .image(NEW)
@@ -244,7 +245,7 @@ scenarios! {
             .until(condition("Paused", "True", "paused"))
             .throughout(untouched(1..=5), pace.pick(600, 5))
             .unannotate("paused")
-            // Partition keeps the last two nodes by name, regardless of the waves.
+            // `partition` keeps the last two nodes by name, regardless of the waves.
             .until(replaced(1..=3).and(condition("RolloutComplete", "True", "complete. ")))
             .expect(untouched(4..=5).and(group_by_group([vec![2], vec![1, 3]])))
     }
@@ -263,7 +264,7 @@ scenarios! {
         Scenario::from(story).alone()
     }
 
-    /// A maintenance window delays the updates of its node, so the node's wave is incomplete until then. The next wave stays
+    /// A maintenance window delays the updates of its node. Until then, the node's wave is incomplete, and the next wave stays
     /// closed.
     fn w07_given_waves_and_maintenance_windows_then_both_have_to_be_open(pace) {
         let shut = "Mon 00:00-00:01 UTC";
@@ -284,7 +285,7 @@ scenarios! {
             .expect(deletions(4).and(group_by_group([vec![4], vec![2], vec![1], vec![3]])))
     }
 
-    /// As in Kruise, a pod that waits for its hook counts as not updated yet, so its wave is incomplete.
+    /// As in Kruise, a pod that waits for its hook counts as outdated, so its wave is incomplete.
     fn w07_given_waves_and_hooks_then_the_next_pool_is_asked_when_the_one_before_is_done(pace) {
         let hook = r#"{"preDelete": {"labelsHandler": {"example.io/drain": "true"}}}"#;
         let free = |node| Step::PatchPod(node, json!({ "metadata": { "labels": { "example.io/drain": null } } }));
@@ -299,8 +300,8 @@ scenarios! {
             .throughout(untouched(1..=3).and(preparing([2])), pace.pick(600, 5))
             .step(free(2))
             .until(replaced([2]).and(preparing([1, 3])))
-            // After a rollback, pods 1 and 3 lose their marks and stay. The canaries are marked, because they run the revision
-            // that is rolled back.
+            // After a rollback, pods 1 and 3 lose their marks and stay. The canaries are marked, because they run the revision that
+            // is rolled back.
             .image(OLD)
             .until(preparing([2, 4]))
             .throughout(untouched([1, 3]), pace.pick(60, 3))
@@ -335,7 +336,7 @@ scenarios! {
             .behave_on(2, NEW, Behaviour::default())
             .online([2])
             .until(converged());
-        // The failed Node is deleted, as operators do with dead machines. The later waves must stay closed.
+        // The failed Node is deleted, as operators do with broken machines. The later waves must stay closed.
         let gone = charged(panics.clone(), pace.pick(30, 8))
             .until(stalled())
             .step(Step::RemoveNode(2))

@@ -1,4 +1,4 @@
-//! Clients for the node agents: an HTTP client that works over TCP and Unix sockets.
+//! Client for the node agents. It sends HTTP requests over TCP or Unix sockets.
 
 use std::future::Future;
 use std::io;
@@ -20,13 +20,13 @@ use tokio::net::{TcpStream, UnixStream};
 use super::link::Link;
 use super::machine::BUSY;
 
-/// `Host` header with the agents' usual port. Agents accept it even if they listen on another port in a test.
+/// `Host` header with the usual port of agents. Agents accept it even if they listen on another port in a test.
 pub(crate) const HOST: &str = "127.0.0.1:10267";
 
-/// Longest time until an agent must have responded. Agents are much faster; the margin is for busy machines.
+/// Time limit for a response of an agent. Agents are much faster, so the limit only matters on busy machines.
 const DEADLINE: Duration = Duration::from_secs(10 * BUSY as u64);
 
-/// Connection to an agent.
+/// Connection to an agent over TCP or a Unix socket.
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
@@ -50,26 +50,22 @@ pub(crate) struct Setup {
 /// Client of a running agent. The agent is killed when the last clone of the client is dropped.
 #[derive(Clone)]
 pub(crate) struct Agent {
-    /// Address that the agent listens on. `None` if it has no TCP port.
+    /// Address that the agent listens on; `None` if the agent has no TCP port.
     pub(crate) address: Option<SocketAddr>,
     connect: Connect,
     log: Arc<dyn Fn() -> String + Send + Sync>,
     _life: Arc<dyn Send + Sync>,
 }
 
-/// Response of an agent.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
-    /// Status code of the response.
     pub(crate) status: StatusCode,
-    /// Headers of the response.
     pub(crate) headers: HeaderMap,
-    /// Body of the response.
     pub(crate) body: Bytes,
 }
 
 impl Agent {
-    /// Returns a client that opens connections by `connect`. The agent is killed when `life` is dropped.
+    /// Returns a client that uses `connect` to open connections. The agent is killed when `life` is dropped.
     pub(crate) fn new<F>(
         life: impl Send + Sync + 'static,
         log: impl Fn() -> String + Send + Sync + 'static,
@@ -114,7 +110,7 @@ impl Agent {
         Self::new(life, String::new, connect)
     }
 
-    /// Returns the end of the agent's log, or an empty text if there is no log.
+    /// Returns the end of the agent's log; empty if there is no log.
     pub(crate) fn log(&self) -> String {
         (self.log)()
     }
@@ -122,7 +118,7 @@ impl Agent {
     /// Sends a request on a new connection and returns the response.
     ///
     /// # Errors
-    /// If the connection fails or there is no response.
+    /// Returns an error if the connection fails or there is no response.
     pub(crate) async fn call(
         &self,
         method: &str,
@@ -177,12 +173,11 @@ pub(crate) fn other_addresses() -> Vec<IpAddr> {
 }
 
 impl Answer {
-    /// Returns the body of the response as text.
     pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
-    /// Returns a header of the response, or an empty text if it is absent.
+    /// Returns a header of the response; empty if it is absent.
     pub(crate) fn header(&self, name: &str) -> &str {
         let value = self.headers.get(name);
         value.and_then(|value| value.to_str().ok()).unwrap_or("")

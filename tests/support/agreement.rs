@@ -1,8 +1,8 @@
 //! Checks that conditions, Events, metrics and `ctl` report the same state of a story's DaemonSet.
 //!
-//! The check runs after every step that waits, if the rollout is idle then. The four sources are updated within moments of each
-//! other, so the check is repeated until they agree. It is skipped if no controller runs, if several run, or if a fault affects
-//! the controller's requests ([`Backend::metrics`]).
+//! The check runs after every step that waits, if the rollout is idle then. The four sources are not updated at exactly the same
+//! time, so the check is repeated until they agree. It is skipped if no controller runs, if several run, or if a fault affects the
+//! controller's requests ([`Backend::metrics`]).
 //!
 //! [`Backend::metrics`]: super::world::Backend::metrics
 
@@ -18,12 +18,12 @@ use super::picture::{Picture, Told};
 use super::player::Stage;
 use super::typed::ctl;
 
-/// Longest time until the four sources agree.
+/// Time within which the four sources must agree.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Pause between two checks.
 const AGAIN: Duration = Duration::from_millis(200);
 
-/// Fields of `ctl status -o json`. Each has the name of its metric and, if the metric has an additional label, the value of that.
+/// Fields of `ctl status -o json`, each with its metric and the value of the metric's last label; empty if there is no such label.
 const NUMBERS: [(&str, &str, &str); 8] = [
     ("targeted", "targeted", ""),
     ("updated", "updated", ""),
@@ -37,13 +37,12 @@ const NUMBERS: [(&str, &str, &str); 8] = [
 
 /// Reports of the four sources at one moment.
 struct Said {
-    /// Contents that the condition `RolloutComplete` has had, latest last.
+    /// Reasons and messages that the condition `RolloutComplete` has had, latest last.
     told: Vec<Told>,
     /// Phase of the rollout according to the conditions.
     phase: Option<&'static str>,
     /// Reason and note of every Event about the DaemonSet.
     events: Vec<(String, String)>,
-    /// Metrics page of the controller.
     metrics: Metrics,
     /// Output of `ctl status -o json`, and its exit code.
     row: Value,
@@ -60,7 +59,7 @@ impl Stage {
     /// Compares the four sources repeatedly until they agree or the rollout is no longer idle.
     ///
     /// # Errors
-    /// If they still disagree after [`PATIENCE`]. The error has the report of each source.
+    /// Returns an error if the sources still disagree after [`PATIENCE`]. The error contains the report of each source.
     pub(crate) async fn agree(&self) -> Result<(), String> {
         let patience = self.world.pace.pick(PATIENCE, PATIENCE * BUSY);
         let deadline = tokio::time::Instant::now() + patience;
@@ -87,7 +86,7 @@ impl Stage {
         }
     }
 
-    /// Reads all four sources. Returns `None` if the comparison has to be skipped.
+    /// Reads all four sources. Returns `None` if the comparison must be skipped.
     async fn listen(&self) -> anyhow::Result<Option<Said>> {
         let Some(page) = self.world.backend.metrics().await? else {
             return Ok(None);
@@ -119,7 +118,7 @@ impl Stage {
         self.compare_settings(said).await
     }
 
-    /// Checks that `ctl settings` and `ctl status` agree about invalid settings and describe them in the same words.
+    /// Checks that `ctl settings` and `ctl status` report the same invalid settings in the same words.
     async fn compare_settings(&self, said: &Said) -> Result<(), String> {
         let line = format!("settings {DAEMON} -o json");
         let (text, ended) = ctl(self, &line).await.map_err(|e| format!("{e:#}"))?;
@@ -142,7 +141,7 @@ impl Stage {
         )
     }
 
-    /// Checks that `ctl why` and `ctl status` agree about a node that takes part and is not done, if there is one.
+    /// Checks that `ctl why` and `ctl status` agree about a node whose update is not complete, if there is one.
     async fn compare_why(&self, said: &Said) -> Result<(), String> {
         let nodes = said.row["nodes"].as_array().into_iter().flatten();
         let mut open = nodes.filter(|node| node["verdict"] != "Done");
@@ -177,8 +176,8 @@ impl Said {
         let moves = |word: &str| verdicts[word].as_u64().unwrap_or_default() > 0;
         match self.text("phase") {
             "Progressing" | "Complete" => !moves("InProgress"),
-            // The controller enters this phase first after any change of a DaemonSet. If its condition still shows another phase,
-            // it has not seen the change yet.
+            // After any change of a DaemonSet, the controller enters this phase first. If its condition still shows another phase,
+            // the controller has not seen the change yet.
             "NativeControllerBehind" => self.phase == Some("NativeControllerBehind"),
             _ => true,
         }
@@ -194,7 +193,7 @@ impl Said {
         self.compare_event(phase)
     }
 
-    /// Compares the metrics that are 1 in a certain phase and otherwise 0.
+    /// Compares the metrics that are 1 in one phase and 0 in all others.
     fn compare_flags(&self, phase: &str) -> Result<(), String> {
         for (gauge, stands_for) in [
             ("rollout_complete", "Complete"),
@@ -215,7 +214,7 @@ impl Said {
     /// Compares the numbers of `ctl status` with the metrics, and the number of nodes per verdict.
     fn compare_numbers(&self, phase: &str) -> Result<(), String> {
         if phase == "Invalid" {
-            return Ok(()); // with invalid settings no nodes are counted
+            return Ok(()); // with invalid settings, nodes are not counted
         }
         let verdicts = self.row["verdicts"].as_object().into_iter().flatten();
         let verdicts = verdicts.map(|(word, nodes)| (word.as_str(), nodes.as_u64().unwrap_or(0)));
@@ -240,11 +239,11 @@ impl Said {
             revision.is_empty() || about == format!("revision {revision}"),
             || format!("the condition is about {about}, ctl about {revision}"),
         )?;
-        // "complete" and "being rolled out" only name the phase: `ctl` gives numbers of nodes instead. A clause that ends with
-        // "…" was cut off at the length limit of a condition. Neither is compared.
+        // "complete" and "being rolled out" only name the phase, for which `ctl` reports numbers of nodes. A clause that ends with
+        // "…" was cut off at the length limit of a condition. Skip both.
         let is_phase = |clause: &&str| !["complete", "being rolled out"].contains(clause);
         let is_whole = |clause: &&str| is_phase(clause) && !clause.ends_with('…');
-        // A sentence begins with a capital letter only after another one.
+        // Compare in lower case, because the first word of a clause is capitalized in one message and not in the other.
         let (lower, message) = (sentence.to_lowercase(), message.to_lowercase());
         let clauses = lower.split("; ").flat_map(|part| part.split(". "));
         for clause in clauses.filter(is_whole) {
@@ -255,8 +254,8 @@ impl Said {
         self.compare_nodes(phase, sentence)
     }
 
-    /// Checks that the message about a stall names a blocked or failed node. While the native controller is behind, no such node
-    /// is known.
+    /// Checks that the message about a stall names a blocked or failed node. While the native controller is behind, the controller
+    /// doesn't know such a node.
     fn compare_nodes(&self, phase: &str, sentence: &str) -> Result<(), String> {
         if phase != "Stalled" || sentence.contains("if kube-controller-manager runs") {
             return Ok(());
@@ -274,7 +273,7 @@ impl Said {
         })
     }
 
-    /// Checks that an Event reports the present state in the words of the condition.
+    /// Checks that an Event reports the current state in the words of the condition.
     fn compare_event(&self, phase: &str) -> Result<(), String> {
         let Some(reason) = self.promised(phase) else {
             return Ok(());
@@ -293,7 +292,7 @@ impl Said {
         })
     }
 
-    /// Returns the reason of the Event that must exist in this phase. `None` if none is needed.
+    /// Returns the reason of the Event that must exist in this phase; `None` if no Event is required.
     fn promised(&self, phase: &str) -> Option<&'static str> {
         let began = self.told.len() > 1;
         match (phase, self.told.last()?.reason.as_str()) {
@@ -322,7 +321,7 @@ impl Metrics {
         lines.filter(move |line| line.starts_with(&head))
     }
 
-    /// Returns the value of a metric. If `label` isn't empty, the line must have it as the value of its last label.
+    /// Returns the value of a metric. If `label` is not empty, it must be the value of the line's last label.
     fn number(&self, gauge: &str, label: &str) -> Option<u64> {
         let is_meant = |line: &&str| label.is_empty() || line.contains(&format!("=\"{label}\"}}"));
         let line = self.lines(gauge).find(is_meant)?;
@@ -344,8 +343,8 @@ fn verdict_of(line: &str) -> Option<(&str, u64)> {
 
 /// Returns the number of nodes per verdict, without verdicts that no node has.
 ///
-/// `ctl` reads the disruption budgets, but the controller learns about them only from a rejected eviction. A node that waits for
-/// its eviction then has verdict `BlockedByPDB` in `ctl` and `Budget` in the metrics. Both are counted as `Budget` here.
+/// `ctl` reads the disruption budgets, but the controller learns about them only from a rejected eviction. So a node that waits for
+/// its eviction has the verdict `BlockedByPDB` in `ctl` and `Budget` in the metrics. Both are counted as `Budget` here.
 fn by_verdict<'a>(verdicts: impl Iterator<Item = (&'a str, u64)>) -> BTreeMap<&'a str, u64> {
     let mut nodes = BTreeMap::new();
     for (word, count) in verdicts.filter(|(_, count)| *count > 0) {

@@ -1,4 +1,4 @@
-//! Story steps about the node agents: start an agent, send requests to it, cut its connection to the API server.
+//! Story steps about the node agents: they start an agent, send requests to it, or cut its connection to the API server.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,10 +21,10 @@ use super::story::{Step, Story, secs};
 /// Directory below the agents' home directory for the manifests of static pods.
 const MANIFESTS: &str = "manifests";
 
-/// Longest time for which an agent may respond 503 because a real API server on a busy machine is too slow.
+/// Time for which an agent may respond 503 because a real API server on a busy machine is too slow.
 const SERVER_PATIENCE: Duration = Duration::from_secs(120);
 
-/// Path under which agents serve pods. Placeholders are those of [`Said`].
+/// Path under which agents serve pods, with a placeholder of [`Said`].
 pub(crate) const PODS: &str = "/openyurt.io/v1/namespaces/{ns}/pods";
 
 /// Action on an agent, or request to it, as a step of a story.
@@ -44,20 +44,20 @@ pub(crate) enum Ask {
         pod_of: usize,
         action: &'static str,
         said: Said,
-        /// Time for which the request is repeated if the response differs.
+        /// Time for which the request is repeated if the response is not as expected.
         patience: Duration,
     },
-    /// Sends an agent any request. The path may contain the placeholders of [`Said`], for the pod of the agent's node.
+    /// Sends an agent any request. The path may contain the placeholders of [`Said`]; they refer to the pod of the agent's node.
     Call {
         agent: usize,
         method: &'static str,
         path: String,
         said: Said,
     },
-    /// Sends a node's agent the same POST request for its pod several times in parallel. Values: node, action, number of
-    /// requests, allowed responses.
+    /// Sends a node's agent the same POST request for its pod several times in parallel. The values are the node, the action, the
+    /// number of requests and the allowed responses.
     Parallel(usize, &'static str, usize, Vec<Said>),
-    /// Remembers how many requests each agent has sent to the API server so far.
+    /// Stores the number of requests that each agent has sent to the API server so far.
     CountCalls,
     /// Checks the number of requests, without watches, that the node's agent has sent to the API server since
     /// [`Self::CountCalls`].
@@ -87,7 +87,7 @@ impl Story {
         self.step(Step::Ask(Ask::ShowsNow(node, shown)))
     }
 
-    /// Sends a node's agent a POST request for the pod of the node, and compares the response.
+    /// Sends a node's agent a POST request for the pod of that node, and compares the response.
     pub(crate) fn post(self, node: usize, action: &'static str, said: Said) -> Self {
         self.post_for(node, node, action, said)
     }
@@ -131,8 +131,8 @@ impl Story {
         }))
     }
 
-    /// Sends the same POST request `times` times in parallel. Each response must be one of `said`, and at least one must be the
-    /// first of these.
+    /// Sends the same POST request `times` times in parallel. Each response must be one of `said`, and at least one response must
+    /// be the first of these.
     pub(crate) fn post_at_once(
         self,
         node: usize,
@@ -144,7 +144,7 @@ impl Story {
         self.step(Step::Ask(Ask::Parallel(node, action, times, said)))
     }
 
-    /// Starts to count the requests of all agents to the API server from zero.
+    /// Resets the counts of the agents' requests to the API server to zero.
     pub(crate) fn count_calls(self) -> Self {
         self.step(Step::Ask(Ask::CountCalls))
     }
@@ -171,7 +171,7 @@ pub(crate) struct Agents {
 }
 
 impl Agents {
-    /// Returns a set in which no agent runs yet.
+    /// Returns a set of agents, none of which runs.
     pub(crate) fn new() -> anyhow::Result<Self> {
         Ok(Self {
             running: Arc::default(),
@@ -181,7 +181,7 @@ impl Agents {
         })
     }
 
-    /// Returns the home directory of a node's agent, which keeps its state over restarts.
+    /// Returns the home directory of a node's agent. The agent's state there survives restarts.
     pub(crate) fn home(&self, node: usize) -> std::path::PathBuf {
         self.homes.path().join(node.to_string())
     }
@@ -197,7 +197,7 @@ impl Agents {
         found.with_context(|| format!("no agent runs on node {node}"))
     }
 
-    /// Returns the link between a node's agent and the API server. It stays the same when the agent is restarted.
+    /// Returns the link between a node's agent and the API server. A restarted agent uses the same link.
     pub(crate) fn link(&self, node: usize) -> Link {
         lock(&self.links).entry(node).or_default().clone()
     }
@@ -329,8 +329,8 @@ impl Stage {
         loop {
             let answer = self.agents.of(agent)?.call("POST", &path, &[]).await?;
             let found = compare(said, &answer, &names);
-            // On a busy machine an API server may take longer than the two seconds that an agent waits for it. The agent then
-            // answers 503.
+            // On a busy machine, an API server may take longer than the two seconds for which an agent waits. The agent then
+            // responds 503.
             let patience = match answer.status.as_u16() {
                 503 => patience.max(self.world.pace.pick(Duration::ZERO, SERVER_PATIENCE)),
                 _ => patience,
@@ -385,7 +385,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Waits until all requests so far are in the API server's counts.
+    /// Waits until the API server has counted all requests so far.
     async fn settle(&self) {
         let time = self
             .world

@@ -1,4 +1,4 @@
-//! The real yurt-ds binary as controller of a real cluster and as agent of its nodes, with the permissions that `manifests/`
+//! Runs the real yurt-ds binary as controller of a real cluster and as agent of its nodes, with the permissions that `manifests/`
 //! grants.
 
 use std::fs::File;
@@ -29,7 +29,7 @@ use super::player::from;
 pub(crate) const NAMESPACE: &str = "yurt-ds";
 pub(crate) const ACCOUNT: &str = "yurt-ds-controller";
 
-/// Cluster roles of the controller: the one of the base, and those for single settings.
+/// Cluster roles of the controller: the role of the base, and roles for single settings.
 const CONTROLLER_ROLES: [&str; 6] = [
     ACCOUNT,
     "yurt-ds-controller-advanced",
@@ -43,10 +43,10 @@ const CONTROLLER_ROLES: [&str; 6] = [
 const AGENT_NAMESPACE: &str = "yurt-ds-edge";
 const AGENT_ACCOUNT: &str = "yurt-ds-ota-server";
 
-/// Address for a server on loopback. The kernel selects a free port.
+/// Loopback address for a server. The kernel selects a free port.
 pub(crate) const ANY_PORT: &str = "127.0.0.1:0";
 
-/// Manifests that grant the permissions of controller and agents, in the order in which they must be applied.
+/// Manifests that grant permissions to controller and agents, in the order in which they must be applied.
 const MANIFESTS: [&str; 20] = [
     "base/namespace.yaml",
     "base/rbac/serviceaccount.yaml",
@@ -82,7 +82,7 @@ const POLICIES: [&str; 5] = [
 /// Manifest of the Advanced DaemonSet CRD.
 const DEFINITION: &str = "components/advanced/crd.yaml";
 
-/// Manifests applied to a cluster, and the kubeconfigs that controller and agents need there.
+/// Kubeconfigs of controller and agents for a cluster to which the manifests are applied.
 pub(crate) struct Installation {
     directory: tempfile::TempDir,
     kubeconfig: PathBuf,
@@ -171,12 +171,11 @@ impl Process {
         Ok(Self { child, log })
     }
 
-    /// Returns the process ID of the process.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Waits until the process has logged its listening address. Returns that.
+    /// Waits until the process has logged the address that it listens on, and returns the address.
     pub(crate) async fn address(&mut self) -> anyhow::Result<SocketAddr> {
         for _ in 0..200 * BUSY {
             if let Some(address) = self.listens() {
@@ -205,7 +204,7 @@ impl Process {
         bail!("it does not end\n{}", self.tail())
     }
 
-    /// Returns the listening address of the process, if it is in the log.
+    /// Returns the address that the process listens on; `None` if the log doesn't contain it yet.
     pub(crate) fn listens(&self) -> Option<SocketAddr> {
         self.address_after("Listening")
     }
@@ -215,12 +214,11 @@ impl Process {
         address_after(&self.log(), words)
     }
 
-    /// Returns the whole log of the process.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// Returns the end of the log. If the process has ended, the first line says so.
+    /// Returns the end of the log. If the process has ended, the first line reports that.
     pub(crate) fn tail(&mut self) -> String {
         let ended = self.child.try_wait().ok().flatten();
         let ended = ended.map_or(String::new(), |status| {
@@ -258,7 +256,7 @@ pub(crate) async fn grant(client: &Client) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Applies the admission policies of the manifests. A scenario then fails if the controller does something that they reject.
+/// Applies the admission policies of the manifests. A scenario then fails if the policies reject a write of the controller.
 async fn bind(client: &Client) -> anyhow::Result<()> {
     let policies = Api::<ValidatingAdmissionPolicy>::all(client.clone());
     match policies.list(&ListParams::default().limit(1)).await {
@@ -272,9 +270,9 @@ async fn bind(client: &Client) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Installs the CRD of Advanced DaemonSets and waits until the API server serves it.
+/// Installs the Advanced DaemonSet CRD and waits until the API server serves it.
 ///
-/// It must exist before the controller starts, which otherwise looks for it only every few minutes.
+/// The CRD must exist before the controller starts. Otherwise the controller finds it only after some minutes.
 async fn define_advanced(client: &Client) -> anyhow::Result<()> {
     apply(client, &Path::new("manifests").join(DEFINITION)).await?;
     let sets = Api::<DynamicObject>::all_with(client.clone(), &Daemon::advanced().resource());
@@ -369,7 +367,7 @@ async fn token(client: &Client, namespace: &str, account: &str) -> anyhow::Resul
     bail!("no token for the service account {account}")
 }
 
-/// Returns a copy of the administrator's kubeconfig that uses this token and, if given, another server address.
+/// Returns a copy of the administrator's kubeconfig with this token and, if given, another server address.
 fn restricted(admin: &Path, token: &str, server: Option<SocketAddr>) -> anyhow::Result<String> {
     let mut config = Kubeconfig::read_from(admin)?;
     let context = config

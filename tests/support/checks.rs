@@ -1,4 +1,5 @@
-//! Expectations of stories: named predicates over the [`Picture`] of a story.
+//! Expectations of stories: named predicates over the [`Picture`] of a story. A *remembered* pod existed at the story's last step
+//! `Remember`.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use super::picture::{Picture, condition_of, hash, is_spare, uid};
 
 type Predicate = dyn Fn(&Picture) -> Result<(), String> + Send + Sync;
 
-/// Named predicate over the picture of a story. If it fails, it returns the reason.
+/// Named predicate over the picture of a story. If it is false, it returns the reason.
 #[derive(Clone)]
 pub(crate) struct Check {
     /// Name of the expectation in messages.
@@ -20,7 +21,6 @@ pub(crate) struct Check {
 }
 
 impl Check {
-    /// Returns a predicate with this name.
     pub(crate) fn new(
         name: impl Into<String>,
         predicate: impl Fn(&Picture) -> Result<(), String> + Send + Sync + 'static,
@@ -31,12 +31,12 @@ impl Check {
         }
     }
 
-    /// Evaluates the predicate. The error says why it failed.
+    /// Evaluates the predicate. The error contains the reason for a failure.
     pub(crate) fn holds(&self, picture: &Picture) -> Result<(), String> {
         (self.predicate)(picture)
     }
 
-    /// Returns a check that both predicates are true.
+    /// Returns a check that succeeds if both checks succeed.
     pub(crate) fn and(self, other: Self) -> Self {
         Self::new(
             format!("{} and {}", self.name, other.name),
@@ -69,8 +69,8 @@ pub(crate) fn all_available(nodes: usize) -> Check {
     })
 }
 
-/// Checks that every targeted online node has exactly one pod. It must be the DaemonSet's, available, and of the current
-/// revision.
+/// Checks that every targeted online node has exactly one pod. The pod must belong to the DaemonSet, be available, and have the
+/// current revision.
 pub(crate) fn converged() -> Check {
     Check::new("converged", |picture| {
         let daemon = picture.daemon.as_ref().ok_or("no DaemonSet")?;
@@ -80,8 +80,8 @@ pub(crate) fn converged() -> Check {
             .and_then(|status| status.observed_generation);
         let fresh = picture.is_up_to_date() && observed >= daemon.metadata.generation;
         demand(fresh, || "the native controller is behind".into())?;
-        // The native controller writes these numbers together with the observed generation. They show if it has created the
-        // newest revision and this picture knows it.
+        // The native controller writes these numbers together with the observed generation. They show if it has created the newest
+        // revision and the picture contains that revision.
         let numbers = daemon.status.as_ref();
         let numbers = numbers.map(|s| (s.updated_number_scheduled, s.desired_number_scheduled));
         let all = numbers.is_some_and(|(updated, desired)| updated.unwrap_or(0) == desired);
@@ -110,7 +110,7 @@ fn updated(picture: &Picture, node: &str) -> Result<(), String> {
     })
 }
 
-/// Checks that these nodes have an available pod of the current revision, which is not the remembered one.
+/// Checks that these nodes have a new available pod of the current revision, not the remembered pod.
 pub(crate) fn replaced(nodes: impl IntoIterator<Item = usize>) -> Check {
     let nodes: Vec<usize> = nodes.into_iter().collect();
     Check::new(format!("replaced on {nodes:?}"), move |picture| {
@@ -124,7 +124,7 @@ pub(crate) fn replaced(nodes: impl IntoIterator<Item = usize>) -> Check {
     })
 }
 
-/// Checks that these nodes have another pod than the remembered one, in any state and of any revision.
+/// Checks that these nodes have another pod than the remembered one. Its state and revision don't matter.
 pub(crate) fn made_anew(nodes: impl IntoIterator<Item = usize>) -> Check {
     let nodes: Vec<usize> = nodes.into_iter().collect();
     Check::new(format!("another pod on {nodes:?}"), move |picture| {
@@ -136,7 +136,7 @@ pub(crate) fn made_anew(nodes: impl IntoIterator<Item = usize>) -> Check {
     })
 }
 
-/// Checks that the remembered pods of these nodes were updated in place: they are available and of the current revision.
+/// Checks that the remembered pods of these nodes were updated in place. They must be available and have the current revision.
 pub(crate) fn renewed(nodes: impl IntoIterator<Item = usize>) -> Check {
     let nodes: Vec<usize> = nodes.into_iter().collect();
     Check::new(format!("updated in place on {nodes:?}"), move |picture| {
@@ -150,7 +150,8 @@ pub(crate) fn renewed(nodes: impl IntoIterator<Item = usize>) -> Check {
     })
 }
 
-/// Checks that the pods of these nodes were reverted: they are available, have this image and the hash of the oldest revision.
+/// Checks that the pods of these nodes were reverted. They must be available and have this image and the hash of the oldest
+/// revision.
 pub(crate) fn rolled_back(nodes: impl IntoIterator<Item = usize>, image: &'static str) -> Check {
     let nodes: Vec<usize> = nodes.into_iter().collect();
     Check::new(format!("taken back on {nodes:?}"), move |picture| {
@@ -196,7 +197,7 @@ fn is_same(picture: &Picture, node: &str) -> bool {
     remembered.is_some_and(|remembered| present.any(|uid| uid == *remembered))
 }
 
-/// Checks the present number of surge pods.
+/// Checks the current number of surge pods.
 pub(crate) fn spares(expected: usize) -> Check {
     Check::new(format!("{expected} pods beside others"), move |picture| {
         let found = picture.spares();
@@ -204,7 +205,7 @@ pub(crate) fn spares(expected: usize) -> Check {
     })
 }
 
-/// Checks the largest number of surge pods at any moment since `remember`.
+/// Checks the largest number of surge pods that existed at the same time since `remember`.
 pub(crate) fn most_spares(expected: usize) -> Check {
     Check::new(
         format!("{expected} pods beside others at most"),
@@ -215,7 +216,7 @@ pub(crate) fn most_spares(expected: usize) -> Check {
     )
 }
 
-/// Checks the largest number of nodes with two pods at any moment since `remember`. The pods may have any owner.
+/// Checks the largest number of nodes that had two pods at the same time since `remember`. The pods may have any owner.
 pub(crate) fn most_doubled(expected: usize) -> Check {
     Check::new(
         format!("{expected} nodes with two pods at most"),
@@ -266,7 +267,7 @@ pub(crate) fn deletions(expected: usize) -> Check {
     })
 }
 
-/// Checks that at least this time passed between any two deletions by the controller. The API server's timestamps have whole
+/// Checks that at least this time passed between any two deletions by the controller. The API server's timestamps are whole
 /// seconds.
 pub(crate) fn apart(least: Duration) -> Check {
     Check::new(format!("deletions {least:?} apart"), move |picture| {
@@ -350,7 +351,7 @@ pub(crate) fn group_by_group(groups: impl IntoIterator<Item = Vec<usize>>) -> Ch
     )
 }
 
-/// Checks the largest number of nodes that lacked a pod at once because of the controller, since `remember`.
+/// Checks the largest number of nodes that lacked a pod at the same time because of the controller, since `remember`.
 pub(crate) fn peak(expected: usize) -> Check {
     Check::new(format!("{expected} nodes down at once"), move |picture| {
         demand(picture.peak == expected, || format!("{}", picture.peak))
@@ -377,7 +378,7 @@ pub(crate) fn event(kind: &'static str, says: &'static str) -> Check {
     })
 }
 
-/// Checks that yurt-ds has created at most this many Events of this type with these words, repetitions included.
+/// Checks that yurt-ds has created at most this many Events of this type with these words. Repetitions count.
 pub(crate) fn at_most_events(kind: &'static str, says: &'static str, limit: i64) -> Check {
     Check::new(format!("at most {limit} {kind} Events"), move |picture| {
         let count = count_events(picture, kind, says);
@@ -385,7 +386,7 @@ pub(crate) fn at_most_events(kind: &'static str, says: &'static str, limit: i64)
     })
 }
 
-/// Checks that yurt-ds has created one Event of this type with these words, and that it was not repeated.
+/// Checks that yurt-ds has created exactly one Event of this type with these words and has not repeated it.
 pub(crate) fn one_event(kind: &'static str, says: &'static str) -> Check {
     Check::new(
         format!("one {kind} Event saying {says:?}"),
@@ -396,7 +397,7 @@ pub(crate) fn one_event(kind: &'static str, says: &'static str) -> Check {
     )
 }
 
-/// Checks how many Events with this reason yurt-ds has created, repetitions included.
+/// Checks the number of Events with this reason that yurt-ds has created. Repetitions count.
 pub(crate) fn events_because(reason: &'static str, expected: i64) -> Check {
     Check::new(
         format!("{expected} Events with reason {reason}"),
@@ -409,7 +410,7 @@ pub(crate) fn events_because(reason: &'static str, expected: i64) -> Check {
     )
 }
 
-/// Checks how many Events of this type with these words yurt-ds has created, repetitions included.
+/// Checks the number of Events of this type with these words that yurt-ds has created. Repetitions count.
 pub(crate) fn events(kind: &'static str, says: &'static str, expected: i64) -> Check {
     Check::new(
         format!("{expected} {kind} Events saying {says:?}"),
@@ -420,10 +421,9 @@ pub(crate) fn events(kind: &'static str, says: &'static str, expected: i64) -> C
     )
 }
 
-/// Checks that yurt-ds has created at least this many Events of this type with these words, repetitions included.
+/// Checks that yurt-ds has created at least this many Events of this type with these words. Repetitions count.
 ///
-/// The number may be larger than expected: if yurt-ds sees the first pods of a DaemonSet while they start, it creates one more
-/// Event.
+/// There may be one more Event than expected: yurt-ds creates it if it sees the first pods of a DaemonSet while they start.
 pub(crate) fn events_at_least(kind: &'static str, says: &'static str, expected: i64) -> Check {
     Check::new(
         format!("{expected} {kind} Events or more saying {says:?}"),
@@ -434,7 +434,7 @@ pub(crate) fn events_at_least(kind: &'static str, says: &'static str, expected: 
     )
 }
 
-/// Returns how often an Event occurred: once, or as often as its series says.
+/// Returns the number of times that an Event occurred: the count in its series, or one.
 fn times(event: &Event) -> i64 {
     event
         .series
@@ -577,7 +577,7 @@ pub(crate) fn image_ready(
     )
 }
 
-/// Checks the number of Jobs that exist now, and the number of Jobs created since `remember`.
+/// Checks the number of Jobs that exist now, and the number of Jobs that were created since `remember`.
 pub(crate) fn jobs(standing: usize, made: usize) -> Check {
     Check::new(format!("{standing} Jobs, {made} made"), move |picture| {
         let found = (picture.jobs().count(), picture.made_jobs());
@@ -585,7 +585,8 @@ pub(crate) fn jobs(standing: usize, made: usize) -> Check {
     })
 }
 
-/// Checks the largest number of nodes that pulled images for Jobs at once since `remember`: at least one and at most `limit`.
+/// Checks the largest number of nodes that pulled images for Jobs at the same time since `remember`. It must be from one to
+/// `limit`.
 pub(crate) fn pulled_at_once(limit: usize) -> Check {
     Check::new(
         format!("at most {limit} nodes pulling at once"),
@@ -624,7 +625,7 @@ pub(crate) fn observed() -> Check {
     })
 }
 
-/// Checks that the time between any two successive deletions is within this range, in seconds.
+/// Checks that the time between two successive deletions is always within this range, in seconds.
 pub(crate) fn gaps(least: u64, most: u64) -> Check {
     Check::new(
         format!("{least} to {most} s between deletions"),

@@ -1,4 +1,4 @@
-//! The embedded cluster in virtual time. Each story gets a separate cluster, and the controller runs in the test's process.
+//! Embedded cluster in virtual time. Each story gets its own cluster, and the controller runs in the test's process.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -43,27 +43,27 @@ const FIRST: &str = "suite-1";
 /// Namespace of the Lease for which replicas of the controller compete.
 const LEASE_NAMESPACE: &str = "kube-system";
 
-/// Minor version of Kubernetes on which stories are played by default.
+/// Minor version of Kubernetes that the cluster simulates by default.
 const KUBERNETES: u32 = 35;
 
-/// First minor version of Kubernetes whose native controllers see changes of several objects in their order.
+/// First minor version of Kubernetes whose native controllers process changes of several objects in the order in which they happen.
 const IN_ORDER: u32 = 33;
 
 /// Time that a slow native controller takes to process each changed pod.
 const BACKLOG: Duration = Duration::from_millis(700);
 
-/// Largest random delay of a kubelet step on uneven nodes.
+/// Largest random delay of a kubelet step in a setting with uneven nodes.
 const UNEVEN: Duration = Duration::from_millis(700);
 
-/// Largest number of nodes for stories with uneven nodes. In larger stories all nodes work in lockstep.
+/// Largest number of nodes for stories with uneven nodes. In larger stories, kubelets have no random delays.
 const MANY: usize = 100;
 
-/// Variant of the cluster on which a story is played.
+/// Variant of the cluster on which a story runs.
 #[derive(Clone, Copy, Debug)]
 struct Setting {
     /// Minor version of Kubernetes that the cluster simulates.
     minor: u32,
-    /// Largest random delay of every kubelet step. With zero, all nodes work in lockstep, which real nodes never do.
+    /// Largest random delay of every kubelet step. With zero, all nodes work at exactly the same speed, unlike real nodes.
     jitter: Duration,
     /// Seed for the random delays.
     seed: u64,
@@ -106,9 +106,9 @@ impl fmt::Display for Setting {
     }
 }
 
-/// Returns the settings on which a story with this many nodes is played.
+/// Returns the settings on which a story with this many nodes runs.
 ///
-/// By default a story is played once per Kubernetes version, with uneven nodes unless it has too many. A deep run plays every
+/// By default, a story runs once per Kubernetes version, with uneven nodes unless it has too many. A deep run uses every
 /// combination of version and nodes.
 fn settings(name: &str, nodes: usize, older: Option<u32>) -> Vec<Setting> {
     let versions = || [KUBERNETES].into_iter().chain(older);
@@ -121,7 +121,7 @@ fn settings(name: &str, nodes: usize, older: Option<u32>) -> Vec<Setting> {
     }
 }
 
-/// Plays the scenario with this name on all its settings and compares the writes with the golden corpus.
+/// Runs the scenario with this name on all its settings and compares the writes with the golden corpus.
 pub(crate) fn run(all: &[Entry], name: &str, older: Option<u32>) {
     let entry = all
         .iter()
@@ -133,8 +133,8 @@ pub(crate) fn run(all: &[Entry], name: &str, older: Option<u32>) {
         return;
     }
     let played = play_all(entry, &scenario, older);
-    // Play the scenario again if its writes differ: a frozen API server is detected by connection timers, which may fire late on
-    // a busy machine.
+    // Run the scenario again if its writes differ. Connection timers detect a frozen API server, and they may fire late on a busy
+    // machine.
     let again = || play_all(entry, &scenario, older);
     let failures = match played {
         Ok(writes) => match golden::check(entry.name, &writes) {
@@ -153,7 +153,7 @@ pub(crate) fn run(all: &[Entry], name: &str, older: Option<u32>) {
     );
 }
 
-/// Plays the stories of a scenario on all their settings. Returns the controller's writes, or all failures.
+/// Runs the stories of a scenario on all their settings. Returns the controller's writes, or all failures.
 fn play_all(
     entry: &Entry,
     scenario: &Scenario,
@@ -176,7 +176,7 @@ fn play_all(
     }
 }
 
-/// Plays a story on a new cluster with this setting. Returns the controller's writes.
+/// Runs a story on a new cluster with this setting. Returns the controller's writes.
 fn run_story(name: &str, story: &Story, setting: Setting) -> Result<Vec<String>, String> {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime
@@ -194,12 +194,12 @@ fn run_story(name: &str, story: &Story, setting: Setting) -> Result<Vec<String>,
     })
 }
 
-/// Returns a new cluster with a controller, which serves only native DaemonSets.
+/// Returns a new cluster with a controller. The cluster serves only native DaemonSets.
 pub(crate) fn world() -> World {
     world_of(Setting::in_step(KUBERNETES))
 }
 
-/// Returns a new cluster with a controller, which also serves Advanced DaemonSets.
+/// Returns a new cluster with a controller. The cluster also serves Advanced DaemonSets.
 pub(crate) fn world_with_advanced() -> World {
     world_of(Setting {
         advanced: true,
@@ -295,7 +295,7 @@ struct Embedded {
     native: Mutex<Option<Task>>,
     replicas: Arc<Mutex<BTreeMap<String, Replica>>>,
     counted: Arc<Mutex<BTreeMap<String, usize>>>,
-    /// The controller's writes so far, in order, without Events and the Lease.
+    /// The controller's writes so far, in order, except Events and the Lease.
     written: Arc<Mutex<Vec<String>>>,
     /// Number of requests of each agent, by user agent.
     asked: Arc<Mutex<BTreeMap<String, Asked>>>,

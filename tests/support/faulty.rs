@@ -1,7 +1,7 @@
-//! A proxy between a controller and its API server that delays, stalls or breaks requests.
+//! Proxy between a controller and its API server. It delays, stalls or breaks requests.
 //!
 //! The controller connects to the proxy over plain HTTP/1.1. The proxy forwards each request with the credentials of the test.
-//! Rules apply to classes of requests. They can be changed at any time, which also affects open watches.
+//! Rules apply to classes of requests. They can be changed at any time, even for open watches.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -42,7 +42,6 @@ pub(crate) enum Verb {
 }
 
 impl Verb {
-    /// Every verb.
     pub(crate) const ALL: &[Self] = &[Self::Get, Self::List, Self::Watch, Self::Write];
 }
 
@@ -57,14 +56,13 @@ pub(crate) enum Fault {
     Drop(u64),
 }
 
-/// Rule that causes a fault for a class of requests.
+/// Rule that causes a fault in a class of requests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rule {
     /// Verbs of the requests that the rule applies to.
     pub(crate) verbs: &'static [Verb],
     /// Resources of the requests that the rule applies to. An empty list means all.
     pub(crate) resources: &'static [&'static str],
-    /// Fault that the rule causes.
     pub(crate) fault: Fault,
 }
 
@@ -85,7 +83,7 @@ pub(crate) struct FaultProxy {
 struct Shared {
     upstream: Client,
     rules: watch::Sender<Vec<Rule>>,
-    /// Number of times that all open watches were reset.
+    /// Number of times that the test has reset all open watches.
     resets: watch::Sender<u64>,
     counts: Mutex<BTreeMap<Asked, u64>>,
     rolls: AtomicU64,
@@ -127,7 +125,7 @@ impl FaultProxy {
         config.to_string()
     }
 
-    /// Replaces all rules by these.
+    /// Replaces all rules with these rules.
     pub(crate) fn set(&self, rules: &[Rule]) {
         self.shared.rules.send_replace(rules.to_vec());
     }
@@ -191,7 +189,7 @@ impl Shared {
         Ok(Response::from_parts(head, self.carry(asked, body)))
     }
 
-    /// Forwards the chunks of a response. The rules at the time of each chunk apply.
+    /// Forwards the chunks of a response. Each chunk is subject to the rules that apply at its time.
     fn carry(self: Arc<Self>, asked: Asked, body: Body) -> Carried {
         let resets = self.resets.subscribe();
         let chunks = try_unfold(
@@ -210,7 +208,7 @@ impl Shared {
         StreamBody::new(chunks).boxed_unsync()
     }
 
-    /// Applies the present rules to a request or to a chunk of a response.
+    /// Applies the current rules to a request or to a chunk of a response.
     async fn pass(&self, asked: &Asked, is_request: bool) -> io::Result<()> {
         let faults: Vec<Fault> = self
             .rules

@@ -1,4 +1,4 @@
-//! Pods on node 1 that the DaemonSet didn't create, with a condition that falsely announces a new version.
+//! Creates pods on node 1 that don't belong to the DaemonSet, with a condition that falsely announces a new version.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ pub(crate) async fn pod_of_a_replica_set(stage: Stage) -> anyhow::Result<()> {
     let labels = json!({ "app": "replicated" });
     let mut owners = Value::Null;
     if stage.world.pace == Pace::Virtual {
-        // The embedded cluster has no ReplicaSets. Its garbage collector assumes that owners of such kinds exist, so the pod
+        // The embedded cluster has no ReplicaSets. Its garbage collector assumes that owners of unknown kinds exist, so the pod
         // stays.
         owners = json!([{
             "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "replicated", "controller": true,
@@ -99,7 +99,7 @@ pub(crate) async fn static_pod(stage: Stage) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Lets agents read ConfigMaps in the story's namespace. In a real installation manifests/overlays/static-pods does that for
+/// Lets agents read ConfigMaps in the story's namespace. In a real installation, manifests/overlays/static-pods does that for
 /// kube-system.
 async fn bind_static_role(stage: &Stage) -> anyhow::Result<()> {
     let role = "yurt-ds-ota-server-static-pods";
@@ -110,12 +110,12 @@ async fn bind_static_role(stage: &Stage) -> anyhow::Result<()> {
     }))?;
     let bindings = stage.api::<RoleBinding>();
     bindings.create(&PostParams::default(), &binding).await?;
-    // Wait: the authorizers of the API server see a new binding only after a moment.
+    // Wait, because the authorizers of the API server see a new binding only after a moment.
     tokio::time::sleep(secs(2)).await;
     Ok(())
 }
 
-/// Creates the ConfigMap with the new manifest of the static pod, which has this image.
+/// Creates the ConfigMap with a new manifest of the static pod that contains this image.
 pub(crate) async fn config_map(stage: Stage, image: &str) -> anyhow::Result<()> {
     let map: ConfigMap = from(json!({
         "metadata": { "name": "yurt-static-set-web" },

@@ -1,10 +1,10 @@
-//! A golden corpus of writes: number and hash of the controller's writes in each scenario on the embedded cluster.
+//! Golden corpus of writes: the number and hash of the controller's writes in each scenario on the embedded cluster.
 //!
-//! A refactoring must leave `tests/golden` unchanged. A change of behavior shows as changed lines. The hash covers the order of
-//! the writes with verb, resource and name, but no content, so messages can be reworded.
+//! A refactoring must leave `tests/golden` unchanged. A change of behavior appears as changed lines. The hash covers the order of
+//! the writes with verb, resource and name, but not their content, so messages can be reworded.
 //!
-//! `YURT_DS_GOLDEN=1 cargo test --test main scenarios` updates the lines of the scenarios that it plays. With `model::` instead
-//! of `scenarios`, it updates the lines about the model's decisions.
+//! `YURT_DS_GOLDEN=1 cargo test --test main scenarios` updates the lines of the scenarios that it runs. With `model::` instead of
+//! `scenarios`, it updates the lines about the model's decisions.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ const WRITES: &str = "tests/golden/writes.txt";
 /// File with a line for each test of the model: number and hash of the decisions in its first states.
 const MODEL: &str = "tests/golden/model.txt";
 
-/// Scenarios whose writes are not compared. The time until the controller gives up on a frozen API server depends on the machine.
+/// Scenarios whose writes are not compared, because the time until the controller gives up on a frozen API server varies.
 const UNSTEADY: [&str; 1] = [
     "s91_given_an_api_server_that_answers_nobody_for_a_while_then_no_lost_progress_no_excess_deletions",
 ];
@@ -40,10 +40,10 @@ fn path(file: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(file)
 }
 
-/// Compares the writes of a scenario with the golden corpus. Not in a deep run, which plays stories on more settings.
+/// Compares the writes of a scenario with the golden corpus. Does nothing in a deep run, which uses more settings.
 ///
 /// # Errors
-/// If the writes differ. The error lists them.
+/// Returns an error that lists the writes if they differ.
 pub(crate) fn check(name: &str, writes: &[String]) -> Result<(), String> {
     if machine::is_deep() || UNSTEADY.contains(&name) {
         return Ok(());
@@ -57,7 +57,7 @@ pub(crate) fn check(name: &str, writes: &[String]) -> Result<(), String> {
 /// Compares the decisions in a test of the model with the golden corpus.
 ///
 /// # Errors
-/// If the decisions differ. The error has both hashes.
+/// Returns an error with both hashes if the decisions differ.
 pub(crate) fn check_model(name: &str, decisions: &[String]) -> Result<(), String> {
     let bytes = decisions.iter().flat_map(|one| one.bytes().chain([b'\n']));
     let found = format!("{} {:016x}", decisions.len(), fnv1a(bytes));

@@ -1,7 +1,7 @@
-//! The connection between a node's agent and its API server. Tests can cut it or freeze it.
+//! Connection between a node's agent and its API server. Tests can cut or freeze it.
 //!
-//! On the embedded cluster it is a gate before the API server, in virtual time. On a real cluster it is a byte proxy that uses a
-//! separate source address per node. The audit log has this address, so requests can be attributed to the agents.
+//! On the embedded cluster, it is a gate before the API server, in virtual time. On a real cluster, it is a byte proxy that uses a
+//! separate source address for each node. The audit log contains this address, so requests can be attributed to agents.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -37,7 +37,6 @@ pub(crate) enum Way {
 pub(crate) struct Link(Arc<watch::Sender<Way>>);
 
 impl Link {
-    /// Changes the state of the link.
     pub(crate) fn set(&self, way: Way) {
         self.0.send_replace(way);
     }
@@ -95,7 +94,7 @@ pub(crate) fn client(cluster: &Cluster, user_agent: &str, link: &Link) -> kube::
     kube::Client::new(service, "default")
 }
 
-/// Response body whose data only passes while the link is open.
+/// Response body whose data passes only while the link is open.
 struct Gated<B> {
     body: Pin<Box<B>>,
     link: Link,
@@ -124,7 +123,7 @@ impl<B: Body<Data = Bytes, Error = io::Error>> Body for Gated<B> {
     ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
         loop {
             if self.open {
-                // This future ends when the link is no longer open, and then wakes the task.
+                // This future completes when the link is no longer open, and then wakes the task.
                 let link = self.link.clone();
                 if link.way() == Way::Open {
                     let mut changed = Box::pin(closed(link));

@@ -1,6 +1,6 @@
-//! How much a test run searches, and how much longer it may take on a busy machine. The unit tests share this file.
+//! Depth of a test run, and time limits on a busy machine. The unit tests share this file.
 //!
-//! Expensive tests (the model, the properties, every scenario on several clusters) try only a sample by default, so that a run
+//! By default, expensive tests (the model, the properties, every scenario on several clusters) try only a sample, so that a run
 //! takes minutes instead of a quarter of an hour. `YURT_DS_DEEP=1` tries everything, as `.ci/run` does for the properties.
 //! `YURT_DS_DEEP=10` tries ten times as many states of the model and cases of the properties.
 #![allow(dead_code, reason = "each of the two needs a part of it")]
@@ -10,8 +10,8 @@ const DEEP: &str = "YURT_DS_DEEP";
 
 /// Factor by which an operation may take longer than on a quiet machine before a test fails.
 ///
-/// With a rollout on a real control plane, other tests and eight compute-bound programs at once, about fifteen processes compete
-/// for two cores. Each then takes eight times as long, and occasionally more than sixteen times.
+/// If a rollout on a real control plane, other tests and eight compute-bound programs run in parallel, about fifteen processes
+/// compete for two cores. Each of them then takes eight times as long, and occasionally more than sixteen times.
 pub(crate) const BUSY: u32 = 20;
 
 /// Returns true in a deep run, which tries everything.
@@ -27,7 +27,6 @@ pub(crate) fn limit(share: usize, all: usize) -> usize {
     }
 }
 
-/// Returns true if this environment variable is set.
 pub(crate) fn is_set(name: &str) -> bool {
     std::env::var_os(name).is_some()
 }

@@ -1,4 +1,4 @@
-//! An observer with its own watches of all objects in a story. It checks every event in the order of arrival.
+//! Observer with its own watches of all objects in a story. It checks every event in the order of arrival.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -109,7 +109,6 @@ impl Monitor {
         }
     }
 
-    /// Returns the present picture.
     pub(crate) fn picture(&self) -> MutexGuard<'_, Picture> {
         lock(&self.picture)
     }
@@ -117,15 +116,15 @@ impl Monitor {
     /// Waits until a check succeeds.
     ///
     /// # Errors
-    /// If the check still fails after `limit`, or if a violation of the budget or another rule occurs before.
+    /// Returns an error if the check still fails after `limit`, or if the budget or another rule is violated before.
     pub(crate) async fn until(&mut self, check: &Check, limit: Duration) -> Result<(), String> {
         let deadline = Instant::now() + limit;
         loop {
             self.changed.mark_unchanged();
             let found = self.look(check)?;
             let Err(missing) = found else { return Ok(()) };
-            // Check again after a second even without an event: a pod becomes available after minReadySeconds, which changes no
-            // object.
+            // Check again after a second even without an event. A pod becomes available after minReadySeconds without any change of
+            // an object.
             let next = deadline.min(Instant::now() + Duration::from_secs(1));
             if timeout_at(next, self.changed.changed()).await.is_err() && next == deadline {
                 let picture = self.picture().describe();
@@ -140,7 +139,7 @@ impl Monitor {
     /// Repeats a check after every event for this time. It must always succeed.
     ///
     /// # Errors
-    /// If the check fails at any moment, or if a violation of the budget or another rule occurs.
+    /// Returns an error if the check fails at any moment, or if the budget or another rule is violated.
     pub(crate) async fn throughout(&mut self, check: &Check, time: Duration) -> Result<(), String> {
         let deadline = Instant::now() + time;
         loop {

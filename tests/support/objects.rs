@@ -4,7 +4,7 @@ use kube::api::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 use yurt_ds::sim::kubelet::Behaviour;
 
-/// Image with which every story begins.
+/// Image that every story has at its start.
 pub(crate) const OLD: &str = "nginx:1.19.4";
 /// Image that stories roll out.
 pub(crate) const NEW: &str = "nginx:1.19.5";
@@ -23,8 +23,8 @@ const ADVANCED: &str = "apps.kruise.io/v1beta1";
 pub(crate) struct Daemon(Value);
 
 impl Daemon {
-    /// Returns a native DaemonSet with `OnDelete` and AdvancedRollingUpdate. One node is updated at a time, and `ready-settle` is
-    /// 2 s.
+    /// Returns a native DaemonSet with `OnDelete` and AdvancedRollingUpdate. One node is updated at a time, and `ready-settle` is 2
+    /// s.
     pub(crate) fn new() -> Self {
         Self::plain()
             .annotate("update-strategy", "AdvancedRollingUpdate")
@@ -61,7 +61,6 @@ impl Daemon {
         daemon
     }
 
-    /// Returns true if this is an Advanced DaemonSet.
     pub(crate) fn is_advanced(&self) -> bool {
         self.0["apiVersion"] == ADVANCED
     }
@@ -130,7 +129,7 @@ impl Daemon {
         self
     }
 
-    /// Sets the update strategy with which the native controller replaces the pods.
+    /// Sets the update strategy under which the native controller replaces the pods.
     pub(crate) fn native_rolling_update(mut self) -> Self {
         self.0["spec"]["updateStrategy"] = json!({ "type": "RollingUpdate" });
         self
@@ -168,7 +167,7 @@ impl Daemon {
         self
     }
 
-    /// Sets the name of the DaemonSet. Its labels don't change.
+    /// Sets the name of the DaemonSet but not its labels.
     pub(crate) fn renamed(mut self, name: &str) -> Self {
         self.0["metadata"]["name"] = name.into();
         self

@@ -1,7 +1,7 @@
-//! An outside view of one story, which also checks every deletion of a pod.
+//! State of one story as an independent observer sees it. The observer also checks every deletion of a pod.
 //!
-//! Its input comes from the monitor's own watches, not from the controller. At every deletion of a pod it counts the Ready nodes
-//! that lack an available pod. The allowed number comes from the story, not from the code under test.
+//! The data comes from the monitor's own watches, not from the controller. At every deletion of a pod, the observer counts the
+//! Ready nodes that lack an available pod. The allowed number comes from the story, not from the code under test.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,12 +19,12 @@ use super::objects::DAEMON;
 
 /// Annotation that an in-place update leaves on the pod.
 const IN_PLACE: &str = "apps.openyurt.io/inplace-update-state";
-/// [`IN_PLACE`] on pods of Advanced DaemonSets.
+/// Same annotation on pods of Advanced DaemonSets.
 const ADVANCED_IN_PLACE: &str = "apps.kruise.io/inplace-update-state";
 /// Label of a pod or a revision with the hash of the revision.
 const HASH: &str = "controller-revision-hash";
 
-/// View of one story: the DaemonSet, its nodes and pods, and everything that was counted or violated.
+/// State of one story: the DaemonSet, its nodes and pods, all counts, and all violations.
 pub(crate) struct Picture {
     /// Name of the story. It is the namespace and the prefix of the node names.
     pub(crate) scenario: String,
@@ -36,13 +36,13 @@ pub(crate) struct Picture {
     pub(crate) daemon: Option<DaemonSet>,
     /// Status of an Advanced DaemonSet, with all its fields.
     pub(crate) status: Value,
-    /// UID and generation of the DaemonSet after the story last wrote it. A view of an older version is not up to date.
+    /// UID and generation of the DaemonSet after the story's last write. A picture with an older version is not up to date.
     pub(crate) written: (Option<String>, Option<i64>),
-    /// All contents that the condition `RolloutComplete` has had.
+    /// All reasons and messages that the condition `RolloutComplete` has had.
     pub(crate) told: Vec<Told>,
     /// Violations of the budget or another rule, at any time in the story.
     pub(crate) violations: Vec<String>,
-    /// Largest number of nodes that lacked an available pod at once because of the controller.
+    /// Largest number of nodes that lacked an available pod at the same time because of the controller.
     pub(crate) peak: usize,
     /// The controller's deletions of pods, in the order in which the monitor saw them.
     pub(crate) deletions: Vec<Deletion>,
@@ -52,15 +52,14 @@ pub(crate) struct Picture {
     pub(crate) only_wished: bool,
     /// True if a Ready node must never lose its last available pod.
     pub(crate) always_served: bool,
-    /// Number of pods that disappeared without being deleted for a rollout, for example because the story removed their owner or
-    /// node.
+    /// Number of pods that disappeared for other reasons than a rollout, for example because the story removed their owner or node.
     pub(crate) orphans_gone: usize,
-    /// Number of surge pods that disappeared, and largest number of surge pods at any moment.
+    /// Number of surge pods that disappeared, and largest number of surge pods at the same time.
     pub(crate) spares_gone: usize,
     pub(crate) most_spares: usize,
-    /// Largest number of nodes with two pods at any moment. The pods may have any owner.
+    /// Largest number of nodes that had two pods at the same time. The pods may have any owner.
     pub(crate) most_doubled: usize,
-    /// Nodes whose pods were replaced at the request of a node owner, in the order in which the monitor saw that.
+    /// Nodes whose pods were replaced at the request of a node owner, in the order in which the monitor saw the replacements.
     pub(crate) granted: Vec<String>,
     clock: Clock,
     slack: SignedDuration,
@@ -82,19 +81,16 @@ pub(crate) struct Picture {
     broke: BTreeMap<String, Timestamp>,
 }
 
-/// Reason and message of the condition `RolloutComplete`, whatever its status. Other conditions must agree with it.
+/// Reason and message of the condition `RolloutComplete`, for any status. Other conditions must agree with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Told {
-    /// Reason of the condition.
     pub(crate) reason: String,
-    /// Message of the condition.
     pub(crate) message: String,
 }
 
 /// Deletion or in-place update of a pod by the controller.
 #[derive(Clone, Debug)]
 pub(crate) struct Deletion {
-    /// Node of the pod.
     pub(crate) node: String,
     /// Time of the deletion by the API server's clock.
     pub(crate) at: Timestamp,
@@ -107,7 +103,7 @@ struct NodeSeen {
 }
 
 impl Picture {
-    /// Returns an empty picture. The checks allow for changes in the last `slack`, which the controller may not have seen yet.
+    /// Returns an empty picture. The checks ignore changes in the last `slack`, because the controller may not have seen them yet.
     pub(crate) fn new(scenario: &str, allowed: usize, slack: SignedDuration, clock: Clock) -> Self {
         Self {
             scenario: scenario.to_owned(),
@@ -154,7 +150,8 @@ impl Picture {
         node_name(&self.scenario, number)
     }
 
-    /// Excludes deletions from the checks: those of the pod, node or owner with this name or UID were not made by the controller.
+    /// Excludes deletions from the checks if they concern the pod, node or owner with this name or UID, because the controller does
+    /// not cause them.
     pub(crate) fn excuse(&mut self, what: &str) {
         self.excused.insert(what.to_owned());
     }
@@ -164,12 +161,12 @@ impl Picture {
         self.wished.insert(uid.to_owned());
     }
 
-    /// Removes the record of such a request, because the agent rejected it.
+    /// Removes the record of a node owner's request, because the agent has refused it.
     pub(crate) fn withdraw(&mut self, uid: &str) {
         self.wished.remove(uid);
     }
 
-    /// Remembers the present pods for checks such as "replaced" and "untouched", and sets all counts to zero.
+    /// Remembers the current pods for checks such as "replaced" and "untouched", and sets all counts to zero.
     pub(crate) fn remember(&mut self) {
         self.baseline = self
             .on_node
@@ -198,7 +195,7 @@ impl Picture {
         self.transitions.get(node)
     }
 
-    /// Returns the hash of the revision that was the current one at `remember`.
+    /// Returns the hash of the revision that was current at `remember`.
     pub(crate) fn remembered_revision(&self) -> Option<&String> {
         self.revision.as_ref()
     }
@@ -208,7 +205,6 @@ impl Picture {
         self.baseline.get(node)
     }
 
-    /// Stores a Node.
     pub(crate) fn apply_node(&mut self, node: Node) {
         let name = node.metadata.name.clone().unwrap_or_default();
         let ready = is_ready(&node);
@@ -217,7 +213,6 @@ impl Picture {
         self.nodes.insert(name, NodeSeen { node, ready, since });
     }
 
-    /// Removes a Node.
     pub(crate) fn delete_node(&mut self, node: &Node) {
         self.nodes
             .remove(node.metadata.name.as_deref().unwrap_or_default());
@@ -244,14 +239,13 @@ impl Picture {
         }
     }
 
-    /// Removes an Advanced DaemonSet.
     pub(crate) fn delete_advanced(&mut self, object: &DynamicObject) {
         if let Ok(daemon) = as_native(object) {
             self.delete_daemon(&daemon);
         }
     }
 
-    /// Records the content of the condition `RolloutComplete` if it has changed.
+    /// Records the reason and message of the condition `RolloutComplete` if they have changed.
     fn listen(&mut self) {
         let Some(condition) = self.condition("RolloutComplete") else {
             return self.told.clear();
@@ -265,7 +259,6 @@ impl Picture {
         }
     }
 
-    /// Removes a DaemonSet.
     pub(crate) fn delete_daemon(&mut self, daemon: &DaemonSet) {
         let uid = |daemon: &DaemonSet| daemon.metadata.uid.clone();
         if self.daemon.as_ref().map(uid) == Some(uid(daemon)) {
@@ -274,19 +267,16 @@ impl Picture {
         }
     }
 
-    /// Stores a ControllerRevision.
     pub(crate) fn apply_revision(&mut self, revision: ControllerRevision) {
         self.revisions
             .insert(revision.metadata.name.clone().unwrap_or_default(), revision);
     }
 
-    /// Removes a ControllerRevision.
     pub(crate) fn delete_revision(&mut self, revision: &ControllerRevision) {
         self.revisions
             .remove(revision.metadata.name.as_deref().unwrap_or_default());
     }
 
-    /// Stores a Job.
     pub(crate) fn apply_job(&mut self, job: Job) {
         let uid = uid(&job.metadata);
         if !self.jobs.contains_key(&uid) {
@@ -295,7 +285,6 @@ impl Picture {
         self.jobs.insert(uid, job);
     }
 
-    /// Removes a Job.
     pub(crate) fn delete_job(&mut self, job: &Job) {
         self.jobs.remove(&uid(&job.metadata));
     }
@@ -312,12 +301,12 @@ impl Picture {
         self.made_jobs.len()
     }
 
-    /// Returns the largest number of nodes that pulled images for Jobs at once since `remember`.
+    /// Returns the largest number of nodes that pulled images for Jobs at the same time since `remember`.
     pub(crate) fn pulled_at_once(&self) -> usize {
         self.pulled_at_once
     }
 
-    /// Updates the largest number of nodes that pull images for Jobs at once.
+    /// Updates the largest number of nodes that pull images for Jobs at the same time.
     fn count_pulls(&mut self) {
         let pulls = |pod: &&Pod| {
             let mut owners = pod.metadata.owner_references.iter().flatten();
@@ -340,7 +329,6 @@ impl Picture {
         events.filter_map(words).collect()
     }
 
-    /// Stores an Event.
     pub(crate) fn apply_event(&mut self, event: Event) {
         self.events
             .insert(event.metadata.name.clone().unwrap_or_default(), event);
@@ -389,8 +377,8 @@ impl Picture {
         self.look_at_service();
     }
 
-    /// Returns the number of surge pods. For an Advanced DaemonSet, which owns its surge pods from the start, it counts nodes
-    /// with two pods.
+    /// Returns the number of surge pods. An Advanced DaemonSet owns its surge pods from the start, so its nodes with two pods are
+    /// counted instead.
     pub(crate) fn spares(&self) -> usize {
         if self.is_advanced {
             let nodes = self.on_node.keys();
@@ -401,7 +389,7 @@ impl Picture {
         living.count()
     }
 
-    /// Updates the counts of surge pods. Checks that no Ready node has lost its last available pod, if the story requires that.
+    /// Updates the counts of surge pods. If the story requires it, checks that no Ready node has lost its last available pod.
     pub(crate) fn look_at_service(&mut self) {
         self.most_spares = self.most_spares.max(self.spares());
         let nodes = self.on_node.values();
@@ -435,7 +423,7 @@ impl Picture {
         self.served = served.collect();
     }
 
-    /// Removes a pod. Checks the deletion now if the pod was never seen terminating.
+    /// Removes a pod. Checks the deletion now if the monitor never saw the pod terminating.
     pub(crate) fn delete_pod(&mut self, pod: &Pod) {
         let uid = uid(&pod.metadata);
         let Some(before) = self.pods.remove(&uid) else {
@@ -471,8 +459,8 @@ impl Picture {
             || has_ended
         {
             // Count pods that yurt-ds may have deleted for another reason than a rollout: pods of an Advanced DaemonSet, and pods
-            // that had ended. The latter are deleted by the native controller after a pause, or by yurt-ds if their node is
-            // updated before.
+            // that had ended. The native controller deletes the latter after a pause, or yurt-ds deletes them if their node is
+            // updated before that.
             let is_orphaned = owner.is_some_and(|owner| self.excused.contains(&owner.uid));
             self.orphans_gone += usize::from(is_orphaned || self.is_advanced || has_ended);
             self.spares_gone += usize::from(is_spare(pod));
@@ -551,8 +539,7 @@ impl Picture {
         self.judge_budget(&name, node, was_available, at);
     }
 
-    /// Returns the number of pods that disappeared or were updated in place since `remember`, for a rollout or for another
-    /// reason.
+    /// Returns the number of pods that disappeared or were updated in place since `remember`, for any reason.
     pub(crate) fn changes(&self) -> usize {
         self.deletions.len() + self.renewals.len() + self.spares_gone + self.orphans_gone
     }
@@ -570,7 +557,8 @@ impl Picture {
         }
     }
 
-    /// Checks `max-unavailable` after a deletion. A node that still has an available pod doesn't count: max-surge limits those.
+    /// Checks `max-unavailable` after a deletion. A node that still has an available pod doesn't count, because `max-surge` limits
+    /// such nodes.
     fn judge_budget(&mut self, pod: &str, node: &str, available: bool, at: Timestamp) {
         if self.has_available(node, at) {
             return;
@@ -599,7 +587,7 @@ impl Picture {
 
     /// Returns the Ready, targeted nodes without an available pod.
     ///
-    /// Nodes that have just changed or returned are only included if the controller has ended their pod.
+    /// Nodes that have just changed or returned are included only if the controller has ended their pod.
     fn lacking(&self, at: Timestamp) -> impl Iterator<Item = &String> {
         let known = self.clock.now() - self.slack;
         let settled = known - self.settle();
@@ -614,7 +602,8 @@ impl Picture {
             .map(|(name, _)| name)
     }
 
-    /// Returns the `ready-settle` of the DaemonSet: how long a node must be Ready again before its pod may be replaced.
+    /// Returns the `ready-settle` of the DaemonSet: the time for which a returned node must be Ready before its pod may be
+    /// replaced.
     fn settle(&self) -> SignedDuration {
         let annotations = self
             .daemon
@@ -686,7 +675,6 @@ impl Picture {
         self.events.values()
     }
 
-    /// Returns the revisions of the DaemonSet.
     pub(crate) fn revisions(&self) -> impl Iterator<Item = &ControllerRevision> {
         let owner = self
             .daemon
@@ -709,24 +697,21 @@ impl Picture {
         oldest.and_then(|revision| hash(&revision.metadata))
     }
 
-    /// Returns true if the monitor has seen the DaemonSet as the story last wrote it.
+    /// Returns true if the monitor has seen the story's last write of the DaemonSet.
     pub(crate) fn is_up_to_date(&self) -> bool {
         let meta = self.daemon.as_ref().map(|daemon| &daemon.metadata);
         meta.is_some_and(|meta| meta.uid == self.written.0 && meta.generation >= self.written.1)
     }
 
-    /// Returns a condition of the DaemonSet by its type.
     pub(crate) fn condition(&self, kind: &str) -> Option<&DaemonSetCondition> {
         let status = self.daemon.as_ref()?.status.as_ref()?;
         status.conditions.iter().flatten().find(|c| c.type_ == kind)
     }
 
-    /// Returns true if a node has an available pod.
     pub(crate) fn has_available(&self, node: &str, at: Timestamp) -> bool {
         self.living(node).any(|pod| self.is_available(pod, at))
     }
 
-    /// Returns true if a pod is available now.
     pub(crate) fn is_available_now(&self, pod: &Pod) -> bool {
         self.is_available(pod, self.clock.now())
     }
@@ -833,29 +818,24 @@ pub(crate) fn node_name(scenario: &str, number: usize) -> String {
     format!("{scenario}-{number:04}")
 }
 
-/// Returns the UID of an object.
 pub(crate) fn uid(meta: &ObjectMeta) -> String {
     meta.uid.clone().unwrap_or_default()
 }
 
-/// Returns the hash label of a pod or of a revision.
 pub(crate) fn hash(meta: &ObjectMeta) -> Option<&String> {
     meta.labels.as_ref()?.get(HASH)
 }
 
-/// Returns the owner reference of the controller that manages an object.
 pub(crate) fn controller_of(meta: &ObjectMeta) -> Option<&OwnerReference> {
     let mut owners = meta.owner_references.iter().flatten();
     owners.find(|owner| owner.controller == Some(true))
 }
 
-/// Returns an annotation of an object.
 pub(crate) fn annotation<'a>(meta: &'a ObjectMeta, key: &str) -> Option<&'a String> {
     meta.annotations.as_ref()?.get(key)
 }
 
-/// Returns true if every container runs the image in the pod's spec. Otherwise a container is about to be restarted with a new
-/// image.
+/// Returns true if every container runs the image in the pod's spec. Otherwise a container will soon restart with a new image.
 fn runs_its_images(pod: &Pod) -> bool {
     let statuses = pod.status.iter();
     let statuses = statuses.flat_map(|status| status.container_statuses.iter().flatten());
@@ -867,7 +847,7 @@ fn runs_its_images(pod: &Pod) -> bool {
     pairs.all(|same| same)
 }
 
-/// Returns true for a surge pod that is still owned by a ControllerRevision, not yet by the DaemonSet.
+/// Returns true for a surge pod that a ControllerRevision still owns, instead of the DaemonSet.
 pub(crate) fn is_spare(pod: &Pod) -> bool {
     let revision = hash(&pod.metadata).map(|hash| format!("{DAEMON}-{hash}"));
     let controller = controller_of(&pod.metadata);
@@ -876,7 +856,6 @@ pub(crate) fn is_spare(pod: &Pod) -> bool {
     })
 }
 
-/// Returns a condition of a pod by its type.
 pub(crate) fn condition_of<'a>(pod: &'a Pod, kind: &str) -> Option<&'a PodCondition> {
     let conditions = pod.status.as_ref()?.conditions.as_ref()?;
     conditions.iter().find(|condition| condition.type_ == kind)
@@ -925,7 +904,7 @@ fn node_of(pod: &Pod) -> Option<String> {
         .cloned()
 }
 
-/// Returns the time at which the API server accepted the deletion of a terminating pod. For other pods that is `now`.
+/// Returns the time at which the API server accepted the deletion of a terminating pod; `now` for any other pod.
 fn deleted_at(pod: &Pod, now: Timestamp) -> Timestamp {
     let grace = SignedDuration::from_secs(pod.metadata.deletion_grace_period_seconds.unwrap_or(0));
     pod.metadata

@@ -1,4 +1,4 @@
-//! Plays a story on a cluster: creates its objects, performs its steps, and checks the result.
+//! Runs a story on a cluster: creates its objects, performs its steps, and checks the result.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,10 +24,9 @@ use super::picture::{Picture, node_name, uid};
 use super::story::{Pace, Step, Story, Writes};
 use super::world::{Denied, PodWrites, World};
 
-/// Cluster on which a story is played, with the namespace, nodes and agents of the story.
+/// Cluster on which a story runs, with the namespace, nodes and agents of the story.
 #[derive(Clone)]
 pub(crate) struct Stage {
-    /// Cluster.
     pub(crate) world: World,
     /// Name of the story. It is the namespace and the prefix of the node names.
     pub(crate) name: String,
@@ -39,10 +38,10 @@ pub(crate) struct Stage {
     monitor: Arc<tokio::sync::Mutex<Monitor>>,
 }
 
-/// Plays a story under this name, then deletes its objects.
+/// Runs a story under this name, then deletes its objects.
 ///
 /// # Errors
-/// If a step or a check fails. The error describes the picture of that moment.
+/// Returns an error if a step or a check fails. The error describes the picture at that moment.
 pub(crate) async fn play(world: &World, name: &str, story: &Story) -> Result<(), String> {
     let stage = Stage::set(world, name, story)
         .await
@@ -105,8 +104,8 @@ impl Stage {
                 Step::Remember => {
                     seen += self.see(Picture::changes).await;
                     self.monitor.lock().await.picture().remember();
-                    // Wait: a real API server logs a request in its audit log after it has answered, when the monitor may already
-                    // have seen the effect.
+                    // Wait, because a real API server writes its audit log after it has responded. The monitor may see the effect
+                    // of a request before that.
                     self.until_settled().await.map_err(told)?;
                     since = self.pod_writes().await?;
                 }
@@ -140,13 +139,13 @@ impl Stage {
 
     /// Waits until the controller has certainly seen what the monitor has seen, for example that pods became available.
     ///
-    /// The controller has its own watches, and it selects nodes by what it has seen.
+    /// The controller has its own watches, and it selects nodes by the data from these watches.
     async fn until_seen(&self) -> Result<(), String> {
         self.perform(&Step::Wait(self.lag())).await
     }
 
-    /// Waits until the controller has certainly seen all changes of nodes before the DaemonSet changes. On a real cluster it
-    /// watches nodes and DaemonSets separately, so that changes of both can arrive in any order.
+    /// Waits until the controller has certainly seen all changes of nodes, before the DaemonSet changes. On a real cluster, the
+    /// controller watches nodes and DaemonSets separately, so their changes can arrive in any order.
     async fn until_settled(&self) -> Result<(), String> {
         match self.world.pace {
             Pace::Virtual => Ok(()),
@@ -154,17 +153,18 @@ impl Stage {
         }
     }
 
-    /// Returns the time after which the controller has certainly seen a change. Timestamps in the API have whole seconds.
+    /// Returns the time after which the controller has certainly seen a change. Timestamps in the API are whole seconds.
     fn lag(&self) -> Duration {
         let (embedded, real) = (Duration::from_millis(1100), Duration::from_secs(3));
         self.world.pace.pick(embedded, real)
     }
 
-    /// Compares the API server's counts of pod writes with the changes that the monitor saw and the writes that the story allows.
+    /// Compares the API server's counts of writes to pods with the changes that the monitor saw and with the writes that the story
+    /// allows.
     async fn judge(&self, story: &Story, seen: usize) -> Result<(), String> {
         let written = self.pod_writes().await?.since(self.before);
         let picture = || async { self.monitor.lock().await.picture().describe() };
-        // Marking a pod or transferring its ownership patches it but doesn't replace it, so these stories don't count patches.
+        // Marks and ownership transfers patch a pod without replacing it, so patches don't count in these stories.
         let replaced = match story.writes {
             Writes::Marks | Writes::Surges => written.deletions + written.evictions,
             _ => written.deletions + written.evictions + written.patches,
@@ -175,9 +175,9 @@ impl Stage {
                 "the controller deleted or patched {replaced} pods, {seen} were seen changing\n{picture}"
             ));
         }
-        // On a busy machine a pod may change while a request for it is in flight. The API server reports a conflict, and the
-        // controller retries. A story that kills the controller also aborts requests for stories that are played in parallel. The
-        // next controller repeats those.
+        // On a busy machine, a pod may change while a request for it is in flight. The API server then reports a conflict, and the
+        // controller retries. A story that kills the controller also aborts requests for stories that run in parallel. The next
+        // controller repeats these requests.
         let in_vain = match self.world.pace {
             Pace::Virtual => written.conflicts + written.unanswered,
             Pace::Real => written.conflicts.saturating_sub(seen),
@@ -231,7 +231,7 @@ impl Stage {
 
     /// Checks that the controller sends no request for this time, after it has finished its current work.
     ///
-    /// On a busy machine an Event may be written seconds late, so the wait is repeated. A controller that keeps sending requests
+    /// On a busy machine, an Event may be written seconds late, so the check is repeated. A controller that keeps sending requests
     /// fails every attempt.
     async fn quiet(&self, time: Duration) -> Result<(), String> {
         let watch = |time| async move {
@@ -314,17 +314,18 @@ impl Stage {
         node_name(&self.name, number)
     }
 
-    /// Excludes deletions from the checks: those of the pod, node or owner with this name or UID were not made by the controller.
+    /// Excludes deletions from the checks if they concern the pod, node or owner with this name or UID, because the controller does
+    /// not cause them.
     pub(crate) async fn excuse(&self, what: &str) {
         self.monitor.lock().await.picture().excuse(what);
     }
 
-    /// Reads the present picture of the story.
+    /// Reads the current picture of the story.
     pub(crate) async fn see<T>(&self, look: impl FnOnce(&Picture) -> T) -> T {
         look(&self.monitor.lock().await.picture())
     }
 
-    /// Changes the present picture of the story.
+    /// Changes the current picture of the story.
     pub(crate) async fn look<T>(&self, look: impl FnOnce(&mut Picture) -> T) -> T {
         look(&mut self.monitor.lock().await.picture())
     }
@@ -386,7 +387,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Deletes the DaemonSet and waits until it is gone. `params` decides if its pods are deleted, too.
+    /// Deletes the DaemonSet and waits until it is gone. `params` determines if its pods are deleted, too.
     pub(crate) async fn delete_daemon(&self, params: &DeleteParams) -> anyhow::Result<()> {
         let daemons = self.daemons();
         let owner = daemons.get(DAEMON).await?.metadata.uid.unwrap_or_default();
@@ -405,10 +406,10 @@ impl Stage {
         bail!("the DaemonSet is still there")
     }
 
-    /// Waits until the monitor has seen these nodes Ready, for a short time. Otherwise the next check might succeed only because
-    /// they still look offline.
+    /// Waits for a short time until the monitor has seen these nodes Ready. Otherwise the next check might succeed only because the
+    /// nodes still look offline.
     ///
-    /// If the story has frozen the API server, the monitor can't see them, so this is no error.
+    /// If the story has frozen the API server, the monitor can't see the nodes, so a timeout is no error.
     async fn await_return(&self, nodes: &[usize]) {
         let names: Vec<String> = nodes.iter().map(|node| self.node(*node)).collect();
         for _ in 0..self.world.pace.pick(100, 30 * BUSY) {
@@ -450,7 +451,6 @@ impl Stage {
         Ok(())
     }
 
-    /// Applies a merge patch to a Node.
     pub(crate) async fn patch_node(&self, node: usize, patch: &Value) -> anyhow::Result<()> {
         let nodes = Api::<Node>::all(self.world.client.clone());
         let patched = nodes
@@ -476,7 +476,7 @@ impl Stage {
         patched.map(drop).context("patch the pod")
     }
 
-    /// Returns the pod on a node that is not terminating. It is an error if there is none.
+    /// Returns the pod on a node that is not terminating. Fails if there is none.
     pub(crate) async fn pod_on(&self, node: usize) -> anyhow::Result<Pod> {
         let name = self.node(node);
         let pod = self
@@ -485,7 +485,7 @@ impl Stage {
         pod.with_context(|| format!("{name} has no pod"))
     }
 
-    /// Returns the pod on a node: one that is not terminating if possible, else a terminating one.
+    /// Returns a pod on the node, preferably one that is not terminating.
     pub(crate) async fn any_pod_on(&self, node: usize) -> anyhow::Result<Pod> {
         let name = self.node(node);
         let pod = self
@@ -559,7 +559,7 @@ impl Stage {
         {
             self.world.backend.controller(true)?;
         }
-        // A story that failed may have left its admission policies in place. Remove them.
+        // A story that failed may have left its admission policies behind. Remove them.
         for verb in story.steps.iter().filter_map(|step| match step {
             Step::Policy(verb, _, true) => Some(*verb),
             _ => None,
@@ -590,12 +590,11 @@ impl Stage {
     }
 }
 
-/// Parses an object from its manifest.
 pub(crate) fn from<T: serde::de::DeserializeOwned>(manifest: Value) -> anyhow::Result<T> {
     serde_json::from_value(manifest).context("read a manifest")
 }
 
-/// Returns true if a namespace has the default service account, without which pods can't be created.
+/// Returns true if a namespace has the default service account. Pods can't be created before it exists.
 pub(crate) async fn has_service_account(accounts: &Api<ServiceAccount>) -> bool {
     accounts
         .get_opt("default")

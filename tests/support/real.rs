@@ -1,8 +1,8 @@
-//! A real control plane, with the built yurt-ds binary as its controller.
+//! Real control plane, with the built yurt-ds binary as its controller.
 //!
 //! The tests run only if `YURT_DS_SUITE_KUBECONFIG` names a kubeconfig of a cluster administrator. Only the kubelets are fake
-//! (`sim::kubelet`). `.ci/run` starts such a control plane with an `audit.log` next to the kubeconfig, which has the author of
-//! every write. On other clusters the checks of the audit log are skipped.
+//! (`sim::kubelet`). `.ci/run` starts such a control plane with an `audit.log` next to the kubeconfig, which records the author of
+//! every write. On other clusters, the checks of the audit log are skipped.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -38,8 +38,8 @@ use super::world::{Backend, DENIED, Denied, Moment, PodWrites, World};
 /// Environment variable with the kubeconfig of the cluster.
 pub(crate) const KUBECONFIG: &str = "YURT_DS_SUITE_KUBECONFIG";
 
-/// Environment variable that enables `agreement`, the comparison of conditions, Events, metrics and `ctl`. On the embedded
-/// cluster it is always enabled.
+/// Environment variable that enables `agreement`, the comparison of conditions, Events, metrics and `ctl`. The comparison is always
+/// enabled on the embedded cluster.
 ///
 /// On a real cluster it takes time between the steps of a story, so it needs a quiet machine.
 const AGREE: &str = "YURT_DS_SUITE_AGREE";
@@ -134,7 +134,7 @@ struct Real {
     replicas: Arc<Mutex<Replicas>>,
     directory: PathBuf,
     server: SocketAddr,
-    /// Source address of the requests of each node's agent.
+    /// Source address of the requests from each node's agent.
     sources: Mutex<BTreeMap<String, Ipv4Addr>>,
     audit: Option<Mutex<Audit>>,
     /// True if `agreement` is enabled by [`AGREE`].
@@ -263,7 +263,7 @@ impl Backend for Real {
             let parameters = PostParams::default();
             policies.create(&parameters, &from(policy)?).await?;
             bindings.create(&parameters, &from(binding)?).await?;
-            // Wait: the API server reloads its admission policies about once a second.
+            // Wait, because the API server reloads its admission policies about once a second.
             tokio::time::sleep(Duration::from_secs(5)).await;
             Ok(())
         })
@@ -278,8 +278,7 @@ impl Backend for Real {
         };
         Box::pin(async move {
             match only {
-                // Stories that kill the controller may have stopped it at this moment, so an error means that there are no
-                // metrics.
+                // Stories that kill the controller may have stopped it at this moment. So an error means that there are no metrics.
                 Some(address) => Ok(page(address).await.ok()),
                 None => Ok(None),
             }
@@ -345,7 +344,7 @@ impl Real {
         Ok(())
     }
 
-    /// Reads new lines of the audit log, then calls `look`. Returns the default if there is no audit log.
+    /// Reads new lines of the audit log, then calls `look`. Without an audit log, returns the default.
     fn audit<T: Default>(&self, look: impl FnOnce(&Audit) -> Option<T>) -> anyhow::Result<T> {
         let Some(audit) = &self.audit else {
             return Ok(T::default());
@@ -368,7 +367,7 @@ async fn page(address: SocketAddr) -> anyhow::Result<String> {
     Ok(page)
 }
 
-/// Requests in the audit log, counted as the log grows.
+/// Counts of the requests in the audit log, updated as the log grows.
 struct Audit {
     path: PathBuf,
     read: u64,
@@ -379,7 +378,7 @@ struct Audit {
 }
 
 impl Audit {
-    /// Starts at the present end of the log, because earlier runs used the same source addresses and namespaces.
+    /// Starts at the current end of the log, because earlier runs used the same source addresses and namespaces.
     fn new(path: PathBuf) -> Self {
         let read = std::fs::metadata(&path).map_or(0, |file| file.len());
         Self {

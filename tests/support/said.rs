@@ -1,4 +1,4 @@
-//! Expected responses of agents as data, with exact statuses and texts. Placeholders in a text are replaced by names of present
+//! Expected responses of agents as data, with exact statuses and texts. Placeholders in a text stand for the names of current
 //! objects.
 
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::agents::Answer;
 use super::picture::{Picture, condition_of, uid};
 
-/// Expected response. Its text may have placeholders: `{ns}`, `{pod}` and `{node}` for the requested pod, and `{hash}` for the
+/// Expected response. Its text may contain placeholders: `{ns}`, `{pod}` and `{node}` for the requested pod, and `{hash}` for the
 /// current revision.
 #[derive(Clone, Debug)]
 pub(crate) struct Said {
@@ -43,12 +43,12 @@ pub(crate) fn status(status: u16) -> Said {
     Said::new(status, words)
 }
 
-/// Expects that the agent replaces the pod.
+/// Expects the response of an agent that replaces the pod.
 pub(crate) fn started() -> Said {
     says(200, "Start updating pod {ns}/{pod}").because("Started")
 }
 
-/// Expects that the agent requests a pre-pull for the pod.
+/// Expects the response of an agent that requests a pre-pull for the pod.
 pub(crate) fn requested() -> Said {
     says(200, "Image pre-pull requested for pod {ns}/{pod}")
 }
@@ -93,7 +93,7 @@ impl Said {
         }
     }
 
-    /// Expects this value of the header `X-Ota-Reason`, too.
+    /// Also expects this value of the header `X-Ota-Reason`.
     pub(crate) fn because(mut self, reason: &'static str) -> Self {
         self.reason = Some(reason);
         self
@@ -179,7 +179,7 @@ impl Shown {
         }
     }
 
-    /// Returns an expectation that both predicates are true.
+    /// Returns an expectation that is met if both expectations are met.
     pub(crate) fn and(self, other: Self) -> Self {
         Self::new(
             format!("{} and {}", self.name, other.name),
@@ -190,13 +190,13 @@ impl Shown {
         )
     }
 
-    /// Evaluates the predicate. The error says why it failed.
+    /// Evaluates the predicate. The error contains the reason for a failure.
     pub(crate) fn holds(&self, list: &Value, picture: &Picture, node: &str) -> Result<(), String> {
         (self.predicate)(list, picture, node)
     }
 }
 
-/// Expects a `PodList` (`v1`) with complete pods, all of which run on the agent's node.
+/// Expects a `PodList` (`v1`) with complete pods. All of them must run on the agent's node.
 pub(crate) fn a_pod_list() -> Shown {
     Shown::new("a PodList of this node", |list, _, node| {
         let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -215,7 +215,7 @@ pub(crate) fn a_pod_list() -> Shown {
     })
 }
 
-/// Expects that the list has the DaemonSet's pod of the node, with `PodNeedUpgrade` of this status for the current revision.
+/// Expects that the list contains the DaemonSet's pod of the node, with `PodNeedUpgrade` of this status for the current revision.
 pub(crate) fn announced(status: bool) -> Shown {
     let expected = if status { "True" } else { "False" };
     Shown::new(
@@ -235,7 +235,7 @@ pub(crate) fn announced(status: bool) -> Shown {
     )
 }
 
-/// Expects that the list has the DaemonSet's pod of the node, with `PodImageReady` of this status and reason.
+/// Expects that the list contains the DaemonSet's pod of the node, with `PodImageReady` of this status and reason.
 pub(crate) fn image_shown(status: &'static str, reason: &'static str) -> Shown {
     Shown::new(
         format!("PodImageReady={status} {reason}"),

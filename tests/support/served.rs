@@ -1,4 +1,4 @@
-//! A small embedded cluster in real time that an agent process can reach over HTTP. Single requests can be made to fail.
+//! Small embedded cluster in real time that an agent process can reach over HTTP. Tests can make single requests fail.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -33,7 +33,7 @@ const NAME: &str = "served";
 /// Namespace of the cluster's pods.
 pub(crate) const NAMESPACE: &str = "default";
 
-/// Cluster with one DaemonSet in OTA mode, for which a new version is announced.
+/// Cluster with one DaemonSet in OTA mode. The controller has announced a new version of it.
 pub(crate) struct Served {
     /// Embedded cluster with a controller and kubelets.
     pub(crate) world: World,
@@ -44,7 +44,6 @@ pub(crate) struct Served {
     _serve: Task,
 }
 
-/// Running agent process.
 pub(crate) struct Running {
     /// Client that sends requests to the agent.
     pub(crate) agent: Agent,
@@ -53,7 +52,7 @@ pub(crate) struct Running {
 }
 
 impl Served {
-    /// Starts a cluster with this many nodes and waits until a new version is announced on every pod.
+    /// Starts a cluster with this many nodes and waits until the controller has announced a new version on every pod.
     pub(crate) async fn start(nodes: usize) -> anyhow::Result<Self> {
         let world = World::start(WorldSetup {
             clock: Clock::System,
@@ -107,7 +106,6 @@ impl Served {
         bail!("not every pod is announced as {status}")
     }
 
-    /// Returns an API for the cluster's pods.
     pub(crate) fn pods(&self) -> Api<Pod> {
         Api::namespaced(self.world.client(), NAMESPACE)
     }
@@ -150,7 +148,8 @@ impl Served {
         Ok(agent_command(&setup, &config, listen))
     }
 
-    /// Starts the agent of a node with its state in this directory. Waits only until it listens.
+    /// Starts the agent of a node with its state in this directory. Waits until the agent listens, but not until it has listed its
+    /// pods.
     pub(crate) async fn agent(&self, node: &str, home: &str) -> anyhow::Result<Running> {
         let mut command = self.command(node, home, ANY_PORT)?;
         let log = self.home(&format!("{home}.log"));

@@ -1,8 +1,8 @@
-//! Scenarios as data: initial objects, steps and expectations.
+//! Test cases as data: initial objects, steps and expectations.
 //!
-//! A [`Scenario`] is one sentence of the specification. It has a story for each value that the sentence names, at least one. The
-//! same stories are played on the embedded cluster and on a real control plane. [`Pace`] lets them use shorter times on the
-//! latter.
+//! A [`Scenario`] tests one sentence of the specification. It consists of stories: one [`Story`] for each value that the sentence
+//! names, and at least one. The same stories run on the embedded cluster and on a real control plane. [`Pace`] lets them use
+//! shorter times on a real control plane.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,14 +16,14 @@ use super::checks::Check;
 use super::objects::{Daemon, annotation_patch, image_patch};
 use super::player::Stage;
 
-/// Reason why scenarios with faults in single requests are not played on a real cluster.
+/// Reason why scenarios with faults in single requests don't run on a real cluster.
 pub(crate) const NO_FAULT_POINTS: &str = "there is nothing between a real API server and the controller that could delay or break single requests";
 
-/// Seconds after which the controller has certainly seen a change. It watches pods and DaemonSets separately, so a story has to
-/// wait this long between a change of a pod and a change of the DaemonSet that must be seen in this order.
+/// Number of seconds after which the controller has certainly seen a change. The controller watches pods and DaemonSets separately.
+/// So a story must wait this long between a change of a pod and a change of the DaemonSet that must arrive in this order.
 pub(crate) const SEEN: u64 = 2;
 
-/// Kind of time in which a story is played.
+/// Kind of time in which a story runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pace {
     /// Virtual time of the embedded cluster, where minutes take milliseconds.
@@ -33,7 +33,7 @@ pub(crate) enum Pace {
 }
 
 impl Pace {
-    /// Returns the first value on the embedded cluster, the second on a real one.
+    /// Returns the first value on the embedded cluster, and the second value on a real one.
     pub(crate) fn pick<T>(self, embedded: T, real: T) -> T {
         match self {
             Self::Virtual => embedded,
@@ -42,22 +42,21 @@ impl Pace {
     }
 }
 
-/// Returns a duration in seconds.
 pub(crate) const fn secs(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// Sentence of the specification, with the stories that test it.
+/// Test of one sentence of the specification, with its stories.
 pub(crate) struct Scenario {
-    /// Stories of the scenario, which are played in parallel.
+    /// Stories of the scenario. They run in parallel.
     pub(crate) stories: Vec<Story>,
-    /// Reason why the scenario is not played on a real control plane, if so.
+    /// Reason why the scenario doesn't run on a real control plane; `None` if it does.
     pub(crate) only_embedded: Option<&'static str>,
-    /// Reason why the scenario is not played on the embedded cluster, if so.
+    /// Reason why the scenario doesn't run on the embedded cluster; `None` if it does.
     pub(crate) only_real: Option<&'static str>,
-    /// Oldest minor version of Kubernetes on which the scenario can be played.
+    /// Oldest minor version of Kubernetes on which the scenario can run.
     pub(crate) since: u32,
-    /// True if the scenario affects the whole cluster or the controller, so that no other one may be played in parallel.
+    /// True if the scenario affects the whole cluster or the controller, so that no other scenario may run in parallel.
     pub(crate) alone: bool,
 }
 
@@ -98,7 +97,7 @@ impl Scenario {
         self
     }
 
-    /// Prevents other scenarios from being played in parallel.
+    /// Prevents other scenarios from running in parallel.
     pub(crate) fn alone(mut self) -> Self {
         self.alone = true;
         self
@@ -114,15 +113,15 @@ pub(crate) enum Writes {
     Attempts,
     /// Evictions, some of which may fail.
     Evictions,
-    /// The writes of `Attempts`, and patches of pod conditions (OTA mode, pre-pulls).
+    /// All writes of `Attempts`, and patches of pod conditions (OTA mode, pre-pulls).
     Conditions,
-    /// The writes of `Conditions`, and the marks of pods that wait for a lifecycle hook.
+    /// All writes of `Conditions`, and marks of pods that wait for a lifecycle hook.
     Marks,
-    /// The writes of `Marks`, and creation, ownership transfer, adoption and release of pods.
+    /// All writes of `Marks`, and creation, ownership transfer, adoption and release of pods.
     Surges,
 }
 
-/// One story of a scenario: a DaemonSet, its nodes, and the steps.
+/// Test case of a scenario: a DaemonSet, its nodes, and the steps.
 pub(crate) struct Story {
     pub(crate) nodes: usize,
     pub(crate) daemon: Daemon,
@@ -145,7 +144,7 @@ pub(crate) enum Step {
     Offline(Vec<usize>, Outage),
     /// Brings nodes back online.
     Online(Vec<usize>),
-    /// Takes a node offline and back online repeatedly. The two times are for up and down.
+    /// Takes a node offline and back online repeatedly. The first duration is the time online, the second the time offline.
     Flap(usize, Duration, Duration),
     /// Deletes a Node permanently.
     RemoveNode(usize),
@@ -161,15 +160,15 @@ pub(crate) enum Step {
     PatchPod(usize, Value),
     /// Deletes the pod on a node, as a user might.
     DeletePod(usize),
-    /// Starts or stops rejecting the pods that the native controller creates.
+    /// Starts or stops a policy that rejects the pods that the native controller creates.
     RefusePods(bool),
     /// Starts or stops an admission policy that rejects this write of the controller to the pod on a node (0: to all pods).
     Policy(&'static str, usize, bool),
     /// Performs an action that the story defines. The text describes it.
     Does(&'static str, Deed),
-    /// Excludes deletions of this node's pods from the checks: from now on they may have other reasons than the controller.
+    /// Excludes deletions of this node's pods from the checks, because from now on other clients may cause them.
     Excuse(usize),
-    /// Remembers the present pods for checks such as "replaced" and "untouched", and sets all counts to zero.
+    /// Remembers the current pods for checks such as "replaced" and "untouched", and sets all counts to zero.
     Remember,
     /// Waits until a check succeeds, within the usual time limit.
     Until(Check),
@@ -181,14 +180,14 @@ pub(crate) enum Step {
     Wait(Duration),
     /// Stops the native DaemonSet controller, or resumes it.
     Native(bool),
-    /// Checks that the controller sends no request for this time, except watches and its Lease. The times are for the embedded
-    /// and for a real cluster.
+    /// Checks that the controller sends no request for this time, except watches and requests for its Lease. The first time is for
+    /// the embedded cluster, the second for a real one.
     Quiet(Duration, Duration),
     /// Checks the number of the controller's writes to pods since [`Self::Remember`].
     PodWrites(usize),
     /// Kills all replicas of the controller (false), or starts one (true).
     Controller(bool),
-    /// Performs an action on a node's agent, or sends it a request.
+    /// Performs an action on a node's agent, or sends a request to the agent.
     Ask(Ask),
 }
 
@@ -205,7 +204,7 @@ impl Step {
         )
     }
 
-    /// Returns true if the step takes time, because it waits for a check or repeats one.
+    /// Returns true if the step takes time, because it waits for a check or repeats a check.
     pub(crate) fn waits(&self) -> bool {
         match self {
             Self::Until(_) | Self::UntilWithin(..) | Self::Wait(_) | Self::Quiet(..) => true,
@@ -216,7 +215,7 @@ impl Step {
 }
 
 impl Story {
-    /// Begins a story on this many Ready nodes with [`Daemon::new`]. One node may be unavailable.
+    /// Returns a story on this many Ready nodes with [`Daemon::new`]. One node may be unavailable.
     pub(crate) fn on(nodes: usize) -> Self {
         Self {
             nodes,
@@ -229,7 +228,7 @@ impl Story {
         }
     }
 
-    /// Sets the DaemonSet of the story. For an Advanced one, the controller may also create pods.
+    /// Sets the DaemonSet of the story. If it is an Advanced DaemonSet, the controller may also create pods.
     pub(crate) fn with(mut self, daemon: Daemon) -> Self {
         if daemon.is_advanced() {
             self.writes = Writes::Surges;
@@ -250,7 +249,7 @@ impl Story {
         self
     }
 
-    /// Requires that a pod is only deleted after a node owner has requested it from the agent.
+    /// Requires that the controller deletes a pod only after a node owner has requested it from the agent.
     pub(crate) fn only_wished(mut self) -> Self {
         self.only_wished = true;
         self
@@ -262,7 +261,6 @@ impl Story {
         self
     }
 
-    /// Adds a step.
     pub(crate) fn step(mut self, step: Step) -> Self {
         self.steps.push(step);
         self
@@ -316,8 +314,8 @@ impl Story {
         self.behave_on(0, image, behaviour)
     }
 
-    /// Sets the behavior of containers with this image on one node. A crashing pod changes on its own, so writes to it may
-    /// conflict and are allowed to fail.
+    /// Sets the behavior of containers with this image on one node. A crashing pod changes on its own, so writes to it may conflict
+    /// and are allowed to fail.
     pub(crate) fn behave_on(mut self, node: usize, image: &str, behaviour: Behaviour) -> Self {
         if behaviour.crash_after.is_some() && self.writes == Writes::Deletions {
             self.writes = Writes::Attempts;
@@ -325,7 +323,7 @@ impl Story {
         self.step(Step::Behave(image.into(), node, Box::new(behaviour)))
     }
 
-    /// Performs an action that only this story has. The text describes it.
+    /// Performs an action that only this story needs. The text describes it.
     pub(crate) fn does<F>(
         self,
         what: &'static str,
@@ -356,7 +354,7 @@ impl Story {
         self.step(Step::DeletePod(node))
     }
 
-    /// Excludes deletions of this node's pods from the checks: from now on they may have other reasons than the controller.
+    /// Excludes deletions of this node's pods from the checks, because from now on other clients may cause them.
     pub(crate) fn excuse(self, node: usize) -> Self {
         self.step(Step::Excuse(node))
     }
@@ -380,7 +378,8 @@ impl Story {
         self.step(Step::Wait(secs(seconds)))
     }
 
-    /// Checks that the controller sends no request for this many seconds: on the embedded cluster, on a real one.
+    /// Checks that the controller sends no request for this many seconds. The first number is for the embedded cluster, the second
+    /// for a real one.
     pub(crate) fn quiet(self, embedded: u64, real: u64) -> Self {
         self.step(Step::Quiet(secs(embedded), secs(real)))
     }
@@ -400,12 +399,12 @@ impl Story {
         self.step(Step::Throughout(check, secs(seconds)))
     }
 
-    /// Checks once, now.
+    /// Evaluates a check once, without waiting.
     pub(crate) fn expect(self, check: Check) -> Self {
         self.throughout(check, 0)
     }
 
-    /// Remembers the present pods for checks such as "replaced" and "untouched", and sets all counts to zero.
+    /// Remembers the current pods for checks such as "replaced" and "untouched", and sets all counts to zero.
     pub(crate) fn remember(self) -> Self {
         self.step(Step::Remember)
     }

@@ -1,4 +1,4 @@
-//! Turns scenarios into tests: one test each on the embedded cluster, a single test for all of them on a real one.
+//! Turns scenarios into tests: one test for each scenario on the embedded cluster, and a single test for all of them on a real one.
 
 use super::story::{Pace, Scenario};
 
@@ -6,12 +6,12 @@ use super::story::{Pace, Scenario};
 pub(crate) struct Entry {
     /// Sentence of the specification, as the name of a function. It begins with the number of the sentence.
     pub(crate) name: &'static str,
-    /// Function that returns the stories of the scenario. Times in them depend on the pace.
+    /// Function that returns the scenario. The times in its stories depend on the pace.
     pub(crate) tell: fn(Pace) -> Scenario,
-    /// Reason why the outcome may differ on an older Kubernetes. `None` means that it is the same everywhere.
+    /// Reason why the outcome may differ on an older Kubernetes version; `None` if it is always the same.
     ///
-    /// A scenario without a reason only needs DaemonSets, pods, nodes, their watches, and deletion. The varying scenarios also
-    /// need these, so they cover them on older versions.
+    /// A scenario without such a reason needs only DaemonSets, pods, nodes, their watches, and deletion. The scenarios with a
+    /// reason need these, too, so they also test them on older versions.
     pub(crate) varies: Option<&'static str>,
 }
 
@@ -21,12 +21,12 @@ impl Entry {
         self.name.replace('_', " ")
     }
 
-    /// Returns the name of a story, which is short enough for a namespace. It consists of the numbers of scenario and story.
+    /// Returns a name for a story that consists of the numbers of scenario and story. It is short enough for a namespace.
     pub(crate) fn short(&self, story: usize) -> String {
         format!("{}-{story}", self.number())
     }
 
-    /// Returns the name of a story, unique in the whole suite. Several scenarios may have the same number, so a letter
+    /// Returns a name for a story that is unique in the whole suite. If several scenarios have the same number, a letter
     /// distinguishes them.
     pub(crate) fn short_among<'a>(
         &self,
@@ -57,8 +57,8 @@ pub(crate) use perhaps;
 
 /// Declares the scenarios of a file. Each function becomes a test on the embedded cluster and an entry of `ALL`.
 ///
-/// `vary because "…";` gives the reason why outcomes may differ on an older Kubernetes. With `also on minor version 28;`, the
-/// embedded cluster plays each scenario a second time, as that version.
+/// `vary because "…";` gives the reason why outcomes may differ on an older Kubernetes version. With `also on minor version 28;`,
+/// each scenario also runs on an embedded cluster that simulates that version.
 macro_rules! scenarios {
     ($(vary because $why:literal;)? $(also on minor version $minor:literal;)? $($(#[doc = $doc:literal])* fn $name:ident($pace:ident) $body:block)*) => {
         /// Older minor version of Kubernetes that the embedded cluster also simulates.

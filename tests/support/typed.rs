@@ -1,4 +1,4 @@
-//! Commands after `yurt-ds ctl`, run on the cluster of a story.
+//! Runs `yurt-ds ctl` commands on the cluster of a story.
 
 use anyhow::{Context as _, ensure};
 use clap::Parser as _;
@@ -10,7 +10,7 @@ use super::player::Stage;
 /// Runs a `ctl` command. Returns its output, and its exit code or error.
 ///
 /// # Errors
-/// If the command line can't be parsed.
+/// Returns an error if the command line can't be parsed.
 pub(crate) async fn ctl(
     stage: &Stage,
     line: &str,
@@ -40,7 +40,7 @@ pub(crate) async fn ctl(
 /// Runs a `ctl` command that must succeed. Returns its output.
 ///
 /// # Errors
-/// If the exit code isn't [`Code::Complete`].
+/// Returns an error if the exit code isn't [`Code::Complete`].
 pub(crate) async fn completes(stage: &Stage, line: &str) -> anyhow::Result<String> {
     let (text, ended) = ctl(stage, line).await?;
     let code = ended.map_err(|trouble| anyhow::anyhow!("{line}: {trouble}"))?;
@@ -48,10 +48,10 @@ pub(crate) async fn completes(stage: &Stage, line: &str) -> anyhow::Result<Strin
     Ok(text)
 }
 
-/// Runs a `ctl` command that must be refused with [`Code::Refused`].
+/// Runs a `ctl` command that must fail with [`Code::Refused`].
 ///
 /// # Errors
-/// If the command isn't refused.
+/// Returns an error if the command isn't refused.
 pub(crate) async fn is_refused(stage: &Stage, line: &str) -> anyhow::Result<()> {
     let (text, ended) = ctl(stage, line).await?;
     let code = ended.err().map(|trouble| trouble.code);

@@ -18,14 +18,13 @@ use super::machine::BUSY;
 use super::player::has_service_account;
 use super::story::Pace;
 
-/// Cluster on which stories are played, with fake kubelets and a controller.
+/// Cluster on which stories run, with fake kubelets and a controller.
 #[derive(Clone)]
 pub(crate) struct World {
     /// Client with the permissions of a cluster administrator.
     pub(crate) client: Client,
     /// Fake kubelets of all nodes.
     pub(crate) kubelets: Kubelets,
-    /// Clock of the cluster.
     pub(crate) clock: Clock,
     /// Speed of the cluster's clock.
     pub(crate) pace: Pace,
@@ -33,21 +32,20 @@ pub(crate) struct World {
     pub(crate) backend: Arc<dyn Backend>,
 }
 
-/// Function that decides which requests of the controller fail, and how.
+/// Function that returns the fault for a request of the controller.
 pub(crate) type FaultRule = Box<dyn Fn(&RequestInfo) -> Fault + Send + Sync>;
 
-/// Kind of write that an admission policy rejects if it comes from the controller.
+/// Kind of the controller's writes that an admission policy rejects.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Denied<'a> {
-    /// Namespace of the story.
     pub(crate) namespace: &'a str,
     /// Verb that the policy rejects: `delete`, `patch`, `create` or `status`.
     pub(crate) verb: &'static str,
-    /// Name of a node and of the pod on it. `None` means all pods of the namespace.
+    /// Names of a node and of the pod on it; `None` for all pods of the namespace.
     pub(crate) on: Option<(&'a str, &'a str)>,
 }
 
-/// Message with which such a policy rejects a write. The policy's name comes before it.
+/// Message with which such a policy rejects a write. The API server prepends the policy's name.
 pub(crate) const DENIED: &str = "denied request: this pod is not to be touched";
 
 /// Moment at which the controller is killed, relative to a write.
@@ -61,9 +59,9 @@ pub(crate) enum Moment {
 
 /// Operations that the embedded and the real cluster implement differently.
 pub(crate) trait Backend: Send + Sync {
-    /// Returns the controller's writes to pods of a namespace so far, as recorded by the API server.
+    /// Returns counts of the controller's writes to pods of a namespace so far, as the API server recorded them.
     fn pod_writes(&self, namespace: &str) -> anyhow::Result<PodWrites>;
-    /// Returns the controller's writes so far in order, without Events and the Lease. Empty if the order is unknown.
+    /// Returns the controller's writes so far in order, except Events and the Lease; empty if the order is unknown.
     fn writes(&self) -> Vec<String> {
         Vec::new()
     }
@@ -75,15 +73,15 @@ pub(crate) trait Backend: Send + Sync {
     fn api_server(&self, runs: bool) -> anyhow::Result<()>;
     /// Kills the controller at its `number`th write from now, and starts it again.
     ///
-    /// On a real cluster there is no trigger at a write, so the controller is killed after `number` thirds of a second.
+    /// A real cluster can't trigger an action at a write, so there the controller is killed after `number` thirds of a second.
     fn kill_at(&self, number: usize, moment: Moment) -> anyhow::Result<()>;
     /// Starts a second replica of the controller, which competes for the same Lease.
     fn two_replicas(&self) -> anyhow::Result<()>;
-    /// Starts a second controller that uses a Lease in another namespace, as a second installation would.
+    /// Starts a second controller that uses a Lease in another namespace, like a second installation.
     fn second_installation(&self) -> anyhow::Result<()> {
         anyhow::bail!("the manifests grant a Lease in one namespace")
     }
-    /// Replaces the controller by two with separate Leases, one for native and one for Advanced DaemonSets.
+    /// Replaces the controller with two controllers that have separate Leases: one for native and one for Advanced DaemonSets.
     fn one_kind_each(&self) -> anyhow::Result<()> {
         anyhow::bail!("the manifests grant a Lease in one namespace")
     }
@@ -102,18 +100,18 @@ pub(crate) trait Backend: Send + Sync {
     /// Starts or stops an admission policy that rejects a write of the controller (`delete`, `patch` or `create`) to pods of a
     /// namespace.
     ///
-    /// If a node is named, the policy covers only the pods on it. A policy on `create` always covers all pods.
+    /// If `denied` names a node, the policy covers only the pods on that node. A policy on `create` always covers all pods.
     fn policy<'a>(&'a self, denied: Denied<'a>, begins: bool) -> BoxFuture<'a, anyhow::Result<()>>;
-    /// Returns true if the cluster creates a service account in every namespace, without which pods can't be created.
+    /// Returns true if the cluster creates a service account in every namespace. Pods can't be created before it exists.
     fn has_service_accounts(&self) -> bool;
 
-    /// Returns the metrics page of the controller. `None` if it can't be compared: no or several replicas run, or a fault affects
-    /// requests.
+    /// Returns the metrics page of the controller; `None` if it can't be compared, because no or several replicas run, or because a
+    /// fault affects requests.
     fn metrics(&self) -> BoxFuture<'_, anyhow::Result<Option<String>>>;
 
     /// Kills all replicas of the controller (false), or starts one (true).
     fn controller(&self, runs: bool) -> anyhow::Result<()>;
-    /// Starts the agent of a node, which may have only one.
+    /// Starts the agent of a node. A node can have only one agent.
     fn agent(&self, setup: Setup) -> BoxFuture<'_, anyhow::Result<Agent>>;
     /// Returns counts of the requests from a node's agent to the API server, without watches.
     fn asked(&self, node: &str) -> anyhow::Result<Asked>;
@@ -122,7 +120,7 @@ pub(crate) trait Backend: Send + Sync {
     fn fault(&self, _rule: FaultRule) -> anyhow::Result<()> {
         bail!("no fault points on this cluster")
     }
-    /// Returns the end of the controller's log, or an empty text if it has none.
+    /// Returns the end of the controller's log; empty if there is no log.
     fn log(&self) -> String {
         String::new()
     }
@@ -162,7 +160,7 @@ pub(crate) struct PodWrites {
     pub(crate) conflicts: usize,
     /// Deletions, evictions and patches that failed because the API server or the client ended (5xx).
     pub(crate) unanswered: usize,
-    /// All other writes, such as creations and patches of the status, whatever their result.
+    /// All other writes, such as creations and patches of the status, with any result.
     pub(crate) others: usize,
 }
 
@@ -173,7 +171,6 @@ impl PodWrites {
         done + self.refused + self.conflicts + self.unanswered + self.others
     }
 
-    /// Returns the counts since `earlier`.
     pub(crate) fn since(self, earlier: Self) -> Self {
         Self {
             deletions: self.deletions - earlier.deletions,
@@ -213,7 +210,7 @@ impl World {
         self.backend.pod_writes(namespace)
     }
 
-    /// Waits until a new namespace has the default service account, without which pods can't be created.
+    /// Waits until a new namespace has the default service account. Pods can't be created before it exists.
     pub(crate) async fn await_service_account(&self, namespace: &str) -> anyhow::Result<()> {
         if !self.backend.has_service_accounts() {
             return Ok(());

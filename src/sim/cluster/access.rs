@@ -71,7 +71,7 @@ impl AccessRules {
         Err(failure.saying(format!("{subject}{name} is forbidden: {why}")))
     }
 
-    /// Processes a SelfSubjectAccessReview: reports if the requested access is allowed.
+    /// Processes a SelfSubjectAccessReview: reports if the rules allow the requested access.
     pub(crate) fn review(&self, mut review: Value) -> Result<WriteOutcome, ApiFailure> {
         let attributes = &review["spec"]["resourceAttributes"];
         let asked = RequestInfo {

@@ -143,7 +143,7 @@ fn count(store: &Store, storage: Storage, namespace: &str, name: &str) -> u64 {
     counted.count() as u64
 }
 
-/// Updates the status of the quotas in a namespace. Only changed quotas are written.
+/// Updates the status of the quotas in a namespace. Writes only quotas whose status has changed.
 pub(crate) fn count_quotas(store: &mut Store, namespace: &str) {
     let filter = Filter {
         namespace: namespace.to_owned(),

@@ -1,7 +1,7 @@
-//! Advanced DaemonSet (`apps.kruise.io`), treated as the API server treats it by its definition: fields, defaults and validation.
+//! Fields, defaults and validation of Advanced DaemonSets (`apps.kruise.io`), as a real API server derives them from the CRD.
 //!
-//! Each error message describes a valid value. Both versions have the same fields, so objects are not converted between them. The
-//! schema of the template contains only fields that are checked. All other fields of the template are kept as written, without
+//! Each error message describes the valid values. Both versions have the same fields, so objects are not converted between them.
+//! The schema of the template contains only fields that are checked. All other fields of the template are kept as written, without
 //! defaults.
 
 use serde_json::{Value, json};
@@ -164,7 +164,7 @@ fn instant(text: &str) -> Option<&'static str> {
         .map(|_| "must be a time, for example 2026-01-01T00:00:00Z")
 }
 
-/// Returns the violated requirement unless the value is a nonnegative number of nodes or a percentage up to 100.
+/// Returns the requirement that the value violates: it must be a number of nodes, or a percentage up to 100.
 fn share(value: &Value) -> Option<&'static str> {
     let fits = match amount(value) {
         Some((number, false)) => i32::try_from(number).is_ok(),
@@ -176,7 +176,7 @@ fn share(value: &Value) -> Option<&'static str> {
     )
 }
 
-/// Returns the violated requirement unless the value is valid for `burstReplicas`.
+/// Returns the requirement that the value of `burstReplicas` violates; `None` if it is valid.
 ///
 /// 0 is invalid, because the rollout would never progress and nothing would report the reason.
 fn burst(value: &Value) -> Option<&'static str> {
@@ -191,7 +191,7 @@ fn burst(value: &Value) -> Option<&'static str> {
     )
 }
 
-/// Parses a number or a percentage. Returns true with the number if it is a percentage.
+/// Parses a number or a percentage. The second value is true for a percentage.
 fn amount(value: &Value) -> Option<(u64, bool)> {
     match value {
         Value::String(text) => {
@@ -226,7 +226,7 @@ pub(super) fn fill(object: &mut Value) {
     }
 }
 
-/// Checks an object. `old` is the version that it replaces; parts that are unchanged since then are not checked again.
+/// Checks an object. `old` is the version that it replaces; parts that have not changed since `old` are not checked again.
 pub(super) fn check(object: &Value, old: Option<&Value>, causes: &mut Vec<StatusCause>) {
     let mut found = Vec::new();
     let mut changed = object.clone();

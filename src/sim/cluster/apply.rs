@@ -1,8 +1,8 @@
 //! Server-side apply: a manager declares the fields that it wants and becomes their manager.
 //!
-//! If a declared field has another value and another manager, the apply is a conflict (409) unless it is forced. Fields that the
-//! manager no longer declares are removed unless another manager also manages them. Managers are tracked from the first apply to
-//! an object on. As in Kubernetes, fields from before that belong to `before-first-apply`.
+//! An apply that changes a field of another manager is a conflict (409) unless it is forced. The server removes fields that the
+//! manager no longer declares, unless another manager also manages them. As in Kubernetes, managers are tracked from the first
+//! apply on; all earlier fields belong to `before-first-apply`.
 
 use serde_json::{Value, json};
 
@@ -77,7 +77,7 @@ pub(crate) fn apply(
     })
 }
 
-/// Returns the configuration in canonical form, with only the fields that the client sent.
+/// Returns the applied configuration in canonical form, with only the fields that the client sent.
 fn checked(
     target: &Target,
     mut config: Value,

@@ -1,7 +1,8 @@
-//! Native disruption controller, which maintains the status of PodDisruptionBudgets.
+//! Simulated disruption controller of Kubernetes, which maintains the status of PodDisruptionBudgets.
 //!
-//! The status is updated immediately after every write. Like the real controller, this one finds no scale for pods of a
-//! DaemonSet. So `maxUnavailable` and percentages cause an error for such pods, and no disruption is allowed.
+//! The status is updated immediately after every write. As in Kubernetes, the desired number of pods of a DaemonSet is unknown,
+//! because DaemonSets have no scale subresource. For such pods, `maxUnavailable` and percentages are errors, and no disruption is
+//! allowed.
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
@@ -12,7 +13,7 @@ use super::store::{Filter, Store};
 use super::write::seconds;
 use crate::core::selector::Selector;
 
-/// Time for which an evicted pod counts as disrupted although it was not deleted (`DeletionTimeout` in Kubernetes).
+/// Time for which an evicted pod counts as disrupted if it is not deleted (`DeletionTimeout` in Kubernetes).
 const EXPECTED: SignedDuration = SignedDuration::from_secs(120);
 
 pub(super) fn budgets(store: &Store, namespace: &str) -> Vec<Value> {
@@ -30,7 +31,7 @@ pub(super) fn selector(budget: &Value) -> Selector {
     Selector::from_json(&budget["spec"]["selector"]).unwrap_or_default()
 }
 
-/// Updates the status of the budgets in a namespace. Only changed budgets are written.
+/// Updates the status of the budgets in a namespace. Writes only budgets whose status has changed.
 pub(crate) fn count(store: &mut Store, namespace: &str, now: Timestamp) {
     for mut budget in budgets(store, namespace) {
         let status = match tally(store, &budget, now) {
@@ -44,7 +45,7 @@ pub(crate) fn count(store: &mut Store, namespace: &str, now: Timestamp) {
     }
 }
 
-/// Returns the status of a budget that cannot be computed: no disruptions are allowed, and other fields are unchanged.
+/// Returns the status of a budget that cannot be computed: it allows no disruptions and keeps all other fields.
 fn failed(budget: &Value, why: &str, now: Timestamp) -> Value {
     let mut status = budget["status"].clone();
     status["disruptionsAllowed"] = 0.into();
@@ -130,9 +131,10 @@ fn wanted(spec: &Value, pods: &[&Value]) -> Result<(i64, i64), String> {
     }
 }
 
-/// Returns the desired number of pods, according to the controllers of these pods.
+/// Returns the desired number of pods, as the controllers of these pods declare it.
 ///
-/// Pods without a controller count as zero. With a controller this fails, because no controller in this cluster has a scale.
+/// Pods without a controller count as zero. Pods with a controller cause an error, because no controller in this cluster has a
+/// scale subresource.
 fn scale(pods: &[&Value]) -> Result<i64, String> {
     let owners = |pod: &Value| pod["metadata"]["ownerReferences"].clone();
     let lists = pods.iter().map(|pod| owners(pod));
@@ -188,7 +190,6 @@ pub(super) fn is_ready(pod: &Value) -> bool {
         .any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
 }
 
-/// Returns the value as a number, or 0 if it is missing.
 pub(super) fn number(value: &Value) -> i64 {
     value.as_i64().unwrap_or(0)
 }

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::object::Object;
 
-/// Names in quotas, each with the field (`requests` or `limits`) and the resource of a container that it limits.
+/// Quota names, each with the field (`requests` or `limits`) and the resource of a container that the quota limits.
 const COUNTED: [(&str, &str, &str); 8] = [
     ("cpu", "requests", "cpu"),
     ("memory", "requests", "memory"),

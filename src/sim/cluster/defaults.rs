@@ -1,6 +1,7 @@
 //! Defaults that the API server fills in, so that stored objects don't depend on the client that sent them.
 //!
-//! A DaemonSet is compared with its ControllerRevisions as JSON. So two templates with the same meaning must be equal JSON.
+//! The DaemonSet controller compares templates with ControllerRevisions as JSON. So two templates with the same meaning must be
+//! equal JSON.
 
 use serde_json::{Map, Value, json};
 
@@ -102,7 +103,7 @@ fn pod_spec(spec: &mut Fields) {
     each(spec, "volumes").for_each(volume);
 }
 
-/// Gives the old and the new name of the service account field the same value. If they differ, the newer name's value is used.
+/// Gives the old and the new name of the service account field the same value. If they differ, the new name takes precedence.
 fn service_account(spec: &mut Fields) {
     let name = spec
         .get("serviceAccountName")
@@ -255,7 +256,7 @@ fn service(spec: &mut Fields) {
     });
 }
 
-/// Adds the fields of an Event that Go encodes even if they are empty.
+/// Adds the fields of an Event that Kubernetes encodes even if they are empty.
 fn event(object: &mut Value) {
     if let Value::Object(fields) = object {
         for field in ["reportingComponent", "reportingInstance"] {

@@ -71,7 +71,6 @@ impl Faults {
         }
     }
 
-    /// Returns the fault for a request.
     pub(crate) fn of(&self, request: &RequestInfo) -> Fault {
         let rules: Vec<Rule> = lock(&self.rules).values().cloned().collect();
         rules

@@ -13,23 +13,22 @@ use super::resources::KRUISE;
 /// Path as a list of steps in the notation of `fieldsV1`.
 pub(crate) type Path = Vec<String>;
 
-/// Ordered set of paths.
 pub(crate) type Paths = BTreeSet<Path>;
 
-/// Last step of a path that stands for the list entry itself, apart from its contents.
+/// Last step of a path that stands for a list entry without its contents.
 const SELF: &str = ".";
 
 /// Function that returns the step to an entry of a list; `None` if the entry lacks its key.
 type StepOf<'a> = Box<dyn Fn(&Value) -> Option<String> + 'a>;
 
-/// Structure of a value: managers own its fields, its entries or the whole value.
+/// Structure of a value. Managers own its fields, its entries or the whole value.
 enum Shape<'a> {
     Fields(&'a Map<String, Value>),
     Entries(Vec<(String, &'a Value)>),
     Whole,
 }
 
-/// Placeholder for a field's and its parent's name where no schema defines how lists are merged.
+/// Placeholder for the names of a field and its parent if no schema defines how lists are merged.
 ///
 /// Such lists are atomic, and maps are merged field by field.
 const UNTYPED: &str = "*";
@@ -53,7 +52,7 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// Returns the names for the field `name` inside this field.
+    /// Returns the names of the field `name` inside this field.
     fn inside(self, name: &'a str) -> Self {
         let is_template = self.custom && self.field == "spec" && name == "template";
         let (parent, field) = if self.field == UNTYPED || is_template {
@@ -188,7 +187,7 @@ pub(crate) fn value<'a>(object: &'a Value, path: &[String]) -> Option<&'a Value>
     let (mut place, mut names) = (object, Names::root(object));
     for step in path {
         if step == SELF {
-            // The path means the entry itself, whose existence is owned but not its contents.
+            // The path stands for the entry itself. The manager owns its existence but not its contents.
             return Some(&Value::Null);
         }
         place = match step.strip_prefix("f:") {

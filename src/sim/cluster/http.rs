@@ -35,12 +35,9 @@ const BODY_LIMIT: usize = 3 * 1024 * 1024;
 /// Duration of a watch if the request has no timeout parameter.
 const WATCH_TIME: Duration = Duration::from_secs(40 * 60);
 
-/// State of the server.
 #[derive(Clone, Debug)]
 pub(crate) struct ApiServer {
-    /// Store of the objects.
     pub(crate) store: Arc<Mutex<Store>>,
-    /// Clock of the server.
     pub(crate) clock: Clock,
     /// True if streaming lists (`sendInitialEvents`) are supported.
     pub(crate) streaming_lists: bool,
@@ -48,7 +45,6 @@ pub(crate) struct ApiServer {
     pub(crate) minor: u32,
     /// True after the definition of the Advanced DaemonSet was installed.
     pub(crate) custom: Arc<AtomicBool>,
-    /// Rules that deny requests.
     pub(crate) access: access::AccessRules,
 }
 
@@ -513,7 +509,7 @@ fn decode_options(content: &str, body: &Bytes) -> Result<Value, ApiFailure> {
     decode_body(content, body)
 }
 
-/// Returns the write context, with the dry-run option from a deletion's body.
+/// Returns the write context with the dry-run option from the body of a deletion.
 fn as_asked(writing: WriteContext, body: &Value) -> WriteContext {
     WriteContext {
         dry_run: writing.dry_run || body["dryRun"] == json!(["All"]),
@@ -640,7 +636,7 @@ fn patch_object(
     })
 }
 
-/// Converts a 400 that was caused by the patched object to a 422, which Kubernetes returns for patches.
+/// Converts a 400 that the patched object caused to a 422, which Kubernetes returns for patches.
 fn as_invalid_patch(failure: ApiFailure) -> ApiFailure {
     if failure.code != 400 {
         return failure;
@@ -657,7 +653,7 @@ fn too_old(asked: u64, floor: u64) -> ApiFailure {
     ApiFailure::expired(format!("too old resource version: {asked} ({floor})"))
 }
 
-/// Returns a 200 with the 410 as an event in the stream, like a real API server.
+/// Returns a 200 whose stream contains the 410 as an event, like a real API server.
 fn expired_watch(asked: u64, floor: u64) -> Response<Body> {
     let line = json!({ "type": "ERROR", "object": too_old(asked, floor).to_json() });
     json_answer(200, format!("{line}\n").into())

@@ -18,7 +18,7 @@ pub(super) struct FieldOwner {
 
 /// Compares managers.
 ///
-/// A manager that applies is the same in all versions of a resource. For other writes, each version counts as another manager.
+/// A manager that applies is the same in all versions of a resource. For other writes, each version has a separate manager.
 impl PartialEq for FieldOwner {
     fn eq(&self, other: &Self) -> bool {
         self.manager == other.manager

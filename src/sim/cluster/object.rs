@@ -8,15 +8,12 @@ use serde_json::{Map, Value};
 pub(crate) trait Object {
     /// Returns the string at a JSON pointer; empty if it is missing.
     fn text(&self, pointer: &str) -> &str;
-    /// Returns `metadata.name`.
     fn name(&self) -> &str;
     /// Returns `metadata.namespace`; empty for cluster-scoped objects.
     fn namespace(&self) -> &str;
-    /// Returns `metadata.uid`.
     fn uid(&self) -> &str;
     /// Returns true if the deletion of the object was requested.
     fn is_terminating(&self) -> bool;
-    /// Returns `metadata.finalizers`.
     fn finalizers(&self) -> Vec<&str>;
     /// Returns the map of strings at a JSON pointer, such as the labels.
     fn strings(&self, pointer: &str) -> BTreeMap<String, String>;

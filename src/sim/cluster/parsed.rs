@@ -10,15 +10,12 @@ use super::status::ApiFailure;
 pub(crate) struct Parsed {
     /// Resource or other target that the path names.
     pub(crate) route: ApiRoute,
-    /// Query parameters.
     pub(crate) query: Query,
     /// Properties that fault and access rules can use.
     pub(crate) info: RequestInfo,
-    /// HTTP method.
     pub(crate) method: Method,
-    /// Path as received.
+    /// Path as received, with percent escapes.
     pub(crate) path: String,
-    /// HTTP headers.
     pub(crate) headers: HeaderMap,
 }
 

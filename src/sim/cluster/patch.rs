@@ -1,7 +1,7 @@
 //! Patch types: JSON patch (RFC 6902), merge patch (RFC 7386), strategic merge patch.
 //!
-//! A strategic merge patch is a merge patch that treats some lists as sets or maps. [`merge_key`] defines these lists. They are
-//! taken from the `patchMergeKey` tags of the Kubernetes API types.
+//! A strategic merge patch is a merge patch that treats some lists as sets or maps. [`merge_key`] defines these lists, as the
+//! `patchMergeKey` tags of the Kubernetes API types do.
 
 use json_patch::{AddOperation, PatchOperation, ReplaceOperation};
 use serde_json::{Map, Value};
@@ -11,7 +11,6 @@ use super::status::ApiFailure;
 /// Maximum number of operations in a JSON patch, as in kube-apiserver.
 const JSON_PATCH_OPERATIONS: usize = 10_000;
 
-/// Applies a JSON patch.
 pub(crate) fn json(object: &Value, patch: Value) -> Result<Value, ApiFailure> {
     let is_list_of_objects = patch
         .as_array()
@@ -51,7 +50,6 @@ fn lenient(object: &Value, operation: PatchOperation) -> PatchOperation {
     PatchOperation::Replace(ReplaceOperation { path, value })
 }
 
-/// Applies a merge patch.
 pub(crate) fn merge(object: &Value, patch: &Value) -> Result<Value, ApiFailure> {
     if !patch.is_object() {
         return Err(ApiFailure::bad_request(
@@ -63,7 +61,6 @@ pub(crate) fn merge(object: &Value, patch: &Value) -> Result<Value, ApiFailure> 
     Ok(patched)
 }
 
-/// Applies a strategic merge patch.
 pub(crate) fn strategic(object: &Value, patch: &Value) -> Result<Value, ApiFailure> {
     let Value::Object(patch) = patch else {
         return Err(ApiFailure::bad_request(
@@ -196,7 +193,7 @@ fn merge_key(parent: &str, field: &str) -> Option<&'static str> {
         ("status", "conditions" | "addresses") => "type",
         ("status", "podIPs" | "hostIPs") => "ip",
         ("status", "resourceClaimStatuses") => "name",
-        // An empty parent stands for the object itself: these are top-level fields of a ServiceAccount.
+        // An empty parent stands for the object itself. These are top-level fields of a ServiceAccount.
         ("", "secrets") => "name",
         _ => return None,
     })
@@ -328,8 +325,8 @@ fn identity(kind: ListKind) -> impl Fn(&Value) -> Value {
 
 /// Orders a merged list as kube-apiserver does (`mergeSortedSlice`).
 ///
-/// Elements in the patch have the order of `wanted`, and all other elements have their order in `before`. An element that is not
-/// in the patch precedes the next element of the patch only if it did so in `before`.
+/// Elements in the patch have the order of `wanted`, and all other elements have their order in `before`. An element that is not in
+/// the patch precedes the next element of the patch only if it also did so in `before`.
 fn reorder(
     list: &mut Vec<Value>,
     wanted: &[Value],

@@ -1,7 +1,7 @@
 //! Pod Security standard `restricted`, for namespaces that enforce it.
 //!
-//! It contains the rules that a pod can violate without special volumes, ports or system settings, with Kubernetes' messages.
-//! own.
+//! Contains the rules that a pod can violate without special volumes, ports or system settings. The messages are those of
+//! Kubernetes.
 
 use serde_json::Value;
 
@@ -10,7 +10,7 @@ use super::object::Object;
 /// Label by which a namespace enforces a standard.
 const ENFORCE: &str = "pod-security.kubernetes.io/enforce";
 
-/// Returns a sentence with the pod's violations; `None` if the namespace allows the pod.
+/// Returns a sentence that lists the pod's violations; `None` if the namespace allows the pod.
 pub(super) fn violation(namespace: &Value, pod: &Value) -> Option<String> {
     if namespace["metadata"]["labels"][ENFORCE] != "restricted" {
         return None;
@@ -78,7 +78,7 @@ fn breaking(spec: &Value, keeps: impl Fn(&Value) -> bool) -> Vec<String> {
         .collect()
 }
 
-/// Returns a security setting of the container. If the container doesn't have it, returns the pod's setting.
+/// Returns a security setting of the container or, if the container doesn't have it, of the pod.
 fn either<'a>(spec: &'a Value, container: &'a Value, path: &[&str]) -> &'a Value {
     let find = |object: &'a Value| {
         let mut value = &object["securityContext"];

@@ -112,7 +112,7 @@ impl Form {
         watch_line(change.word(), &self.one(resource, stored))
     }
 
-    /// Returns the line of a watch for an event. All watchers of complete objects share the same bytes.
+    /// Returns the line of a watch for an event. All watchers that get complete objects share the same bytes.
     pub(crate) fn event_line(
         &self,
         resource: &Resource,

@@ -1,8 +1,8 @@
 //! Decoder for protobuf bodies, which kubectl sends in `create namespace`, `drain`, `auth can-i` and other commands.
 //!
 //! A body starts with `k8s\0`, followed by an envelope that contains apiVersion, kind and the message. [`MESSAGES`] defines the
-//! fields of the messages that these commands send. An unlisted field with a value is rejected with a 415, so that no data is
-//! silently lost. Responses are always JSON.
+//! fields of the messages that these commands send. Other fields with a value are rejected with a 415, so that no data is silently
+//! lost. Responses are always JSON.
 
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Map, Value, json};

@@ -17,7 +17,6 @@ pub(crate) enum ApiRoute {
 /// Resource and object that a path names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
-    /// Kind of the resource.
     pub(crate) resource: &'static Resource,
     /// Namespace; empty for a request across all namespaces.
     pub(crate) namespace: String,
@@ -28,12 +27,12 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// Returns a 404 that says that the object in the path does not exist.
+    /// Returns the 404 for an object that does not exist.
     pub(crate) fn not_found(&self) -> ApiFailure {
         ApiFailure::not_found(self.resource.group, self.resource.plural, &self.name)
     }
 
-    /// Returns a 422 that says that the object in the path is invalid.
+    /// Returns the 422 for an invalid object.
     pub(crate) fn invalid(&self, causes: &[StatusCause]) -> ApiFailure {
         ApiFailure::invalid(self.resource.group, self.resource.kind, &self.name, causes)
     }

@@ -29,9 +29,9 @@ pub struct Resource {
     pub unconditional_update: bool,
     /// Collection that contains the objects. It is named after the plural and group of the resource in which they are stored.
     pub storage: Storage,
-    /// True if objects are stored in this group and version. Of the resources that share a collection, exactly one has this.
+    /// True if objects are stored in this group and version. It is true for exactly one of the resources that share a collection.
     pub as_stored: bool,
-    /// True for a custom resource, which is served only once its definition is installed.
+    /// True for a custom resource. It is served only after its CRD was installed.
     pub custom: bool,
 }
 
@@ -57,7 +57,7 @@ pub enum Storage {
     Leases,
     PodDisruptionBudgets,
     AdvancedDaemonSets,
-    /// No collection: requests are answered directly, and nothing is stored.
+    /// No collection. The server answers such requests directly and stores nothing.
     Nothing,
 }
 
@@ -101,7 +101,7 @@ const ADVANCED_DAEMON_SET: Resource = Resource {
     ..PLAIN
 };
 
-/// All resources in discovery order. Custom resources are served only after their definition was installed ([`served`]).
+/// All resources in discovery order. Custom resources are served only after their CRD was installed ([`served`]).
 pub const RESOURCES: &[Resource] = &[
     Resource {
         plural: "namespaces",
@@ -258,7 +258,7 @@ pub const RESOURCES: &[Resource] = &[
         ..PLAIN
     },
     ADVANCED_DAEMON_SET,
-    // The second version shares the objects of the first.
+    // Both versions share one collection of objects.
     Resource {
         version: "v1alpha1",
         as_stored: false,
@@ -323,7 +323,7 @@ pub fn find(group: &str, version: &str, plural: &str, custom: bool) -> Option<&'
     })
 }
 
-/// Returns the resource in which a collection stores its objects. For Events, it is the one of the core group.
+/// Returns the resource that determines the stored form of a collection's objects. For Events, it is the one of the core group.
 pub fn stored(storage: Storage) -> &'static Resource {
     RESOURCES
         .iter()

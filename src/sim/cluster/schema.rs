@@ -1,7 +1,7 @@
 //! Schemas of the kinds, taken from k8s-openapi's types. They are used to check fields and to convert objects to canonical JSON.
 //!
 //! Each incoming object is converted to its Rust type and back. The result has the type's field names, times and numbers. A field
-//! that is lost in the conversion is reported as unknown.
+//! that this conversion drops is reported as unknown.
 
 use k8s_openapi::api::{
     apps::v1::{ControllerRevision, DaemonSet},
@@ -23,13 +23,12 @@ use super::status::ApiFailure;
 
 /// Object in canonical form, with the paths of the unknown fields that were removed.
 pub(crate) struct Decoded {
-    /// Object in canonical form.
     pub(crate) object: Value,
     /// Paths of unknown fields, such as `spec.colour`.
     pub(crate) unknown: Vec<String>,
 }
 
-/// Decodes `object` as the resource's kind.
+/// Decodes `object` as the resource's kind, and returns it in canonical form.
 pub(crate) fn decode(resource: &Resource, mut object: Value) -> Result<Decoded, ApiFailure> {
     if !resource.custom {
         numbers_to_quantities(&mut object);
@@ -67,7 +66,8 @@ pub(crate) fn decode(resource: &Resource, mut object: Value) -> Result<Decoded, 
     })
 }
 
-/// Returns those fields of `canonical` that `given` has. For a partial object, this removes required fields that the type added.
+/// Returns those fields of `canonical` that `given` also has. For a partial object, this removes required fields that the Rust type
+/// added.
 pub(crate) fn restrict(canonical: Value, given: &Value) -> Value {
     match (canonical, given) {
         (Value::Object(canonical), Value::Object(given)) => canonical
@@ -93,7 +93,7 @@ fn through<K: DeserializeOwned + Serialize>(object: &Value) -> Result<Value, ser
     Ok(canonical)
 }
 
-/// Decodes a custom resource. Only its metadata has a Rust type; fields that its schema lacks are removed.
+/// Decodes a custom resource. Only its metadata has a Rust type. Fields that its schema lacks are removed.
 fn custom(object: &Value, prune: impl Fn(&mut Value)) -> Result<Value, serde_json::Error> {
     let mut canonical = object.clone();
     if let Some(metadata) = object.get("metadata") {
@@ -103,7 +103,7 @@ fn custom(object: &Value, prune: impl Fn(&mut Value)) -> Result<Value, serde_jso
     Ok(canonical)
 }
 
-/// Removes empty lists and maps. Go omits them when it encodes an object, but the Rust types keep `Some` of an empty value.
+/// Removes empty lists and maps. Kubernetes omits them when it encodes an object, but the Rust types keep `Some` of an empty value.
 fn without_empty(value: &mut Value) {
     if let Value::Object(fields) = value {
         for list in [

@@ -89,7 +89,7 @@ impl FieldSelector {
             .all(|(key, equal, value)| (field(object, key) == value.as_str()) == *equal)
     }
 
-    /// Returns the value that the selector requires for a field; `None` if it requires none.
+    /// Returns the value that the selector requires for a field; `None` if it requires no particular value.
     pub(crate) fn required(&self, key: &str) -> Option<&str> {
         self.0
             .iter()
@@ -103,8 +103,8 @@ impl FieldSelector {
     }
 }
 
-/// Returns the name under which a field is stored. Events are stored in their core form; `events.k8s.io` has newer names, such as
-/// `regarding`.
+/// Returns the name under which a field is stored. Events are stored in the form of the core group; `events.k8s.io` has newer field
+/// names, such as `regarding`.
 fn stored_name(key: &str) -> String {
     match key.strip_prefix("regarding.") {
         Some(rest) => format!("involvedObject.{rest}"),

@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 use super::Cluster;
 use crate::serve::Connections;
 
-/// Time limit for receiving request headers. Local clients are much faster.
+/// Time limit for receiving request headers. It is generous, because local clients are much faster.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Time limit for requests in progress at shutdown.
@@ -75,7 +75,7 @@ async fn connection(
     tokio::pin!(connection);
     tokio::select! {
         () = cluster.stopped() => return,
-        // Ignore connection errors: the client disconnected or doesn't use HTTP.
+        // Ignore connection errors: the client has disconnected or doesn't use HTTP.
         _ = connection.as_mut() => return,
         _ = closing.wait_for(|closing| *closing) => connection.as_mut().graceful_shutdown(),
     }

@@ -15,8 +15,8 @@ use super::resources::Storage;
 use super::selector::{FieldSelector, selects};
 use crate::core::selector::Selector;
 
-/// Maximum number of events that are queued for a slow watcher. If more arrive, its watch is ended. kube-apiserver has the same
-/// rule with a shorter queue.
+/// Maximum number of events that are queued for a slow watcher. The server ends the watch if more arrive. kube-apiserver does the
+/// same with a shorter queue.
 const WATCHER_QUEUE: usize = 10_000;
 
 /// Key of an object within its collection.
@@ -24,12 +24,10 @@ const WATCHER_QUEUE: usize = 10_000;
 pub(crate) struct ObjectKey {
     /// Namespace; empty for cluster-scoped objects.
     pub(crate) namespace: String,
-    /// Name of the object.
     pub(crate) name: String,
 }
 
 impl ObjectKey {
-    /// Returns the key of an object.
     pub(crate) fn from_object(object: &Value) -> Self {
         Self {
             namespace: object.namespace().to_owned(),
@@ -41,7 +39,6 @@ impl ObjectKey {
 /// Stored object. It is immutable; a change stores a new one.
 #[derive(Debug)]
 pub(crate) struct Stored {
-    /// Content of the object.
     pub(crate) value: Value,
     /// resourceVersion of the object as a number.
     pub(crate) version: u64,
@@ -112,7 +109,7 @@ impl StoreChange {
     }
 }
 
-/// Entry of the log: an event whose objects are texts. They are parsed again when a watch resumes from an earlier version.
+/// Entry of the log: an event with its objects as JSON text. They are parsed again when a watch resumes from an earlier version.
 #[derive(Debug)]
 struct Entry {
     change: StoreChange,
@@ -138,7 +135,6 @@ impl Entry {
 /// Event: the change of one object.
 #[derive(Debug)]
 pub(crate) struct Event {
-    /// Kind of the change.
     pub(crate) change: StoreChange,
     /// Object after the change. For a deletion: the last state of the object, with the resourceVersion of the deletion.
     pub(crate) object: Arc<Stored>,
@@ -174,8 +170,8 @@ impl Event {
         }
     }
 
-    /// Returns the object to send to a watcher for which the change is `seen`. If a selector no longer selects the object, it is
-    /// the previous state with the new resourceVersion.
+    /// Returns the object to send to a watcher for which the change is `seen`. If the watcher's selector no longer selects the
+    /// object, it gets the previous state with the new resourceVersion.
     pub(crate) fn shown(&self, seen: StoreChange) -> &Arc<Stored> {
         match (&self.previous, seen, self.change) {
             (Some(previous), StoreChange::Deleted, StoreChange::Modified) => self
@@ -216,7 +212,6 @@ pub(crate) struct Filter {
 }
 
 impl Filter {
-    /// Returns true if the filter selects the object.
     pub(crate) fn selects(&self, object: &Value) -> bool {
         (self.namespace.is_empty() || self.namespace == object.namespace())
             && selects(&self.labels, object)
@@ -395,14 +390,13 @@ impl Store {
             .collect()
     }
 
-    /// Returns the object with this key.
     pub(crate) fn get(&self, storage: Storage, key: &ObjectKey) -> Option<&Arc<Stored>> {
         self.collections.get(&storage)?.objects.get(key)
     }
 
-    /// Returns the objects selected by a filter, ordered by namespace and name.
+    /// Returns the objects that a filter selects, ordered by namespace and name.
     ///
-    /// The result starts after the key `after`, or with the first object if it is `None`.
+    /// Starts after the key `after`, or with the first object if `after` is `None`.
     pub(crate) fn select<'a>(
         &'a self,
         storage: Storage,
@@ -425,7 +419,7 @@ impl Store {
             .filter(|(_, stored)| filter.selects(&stored.value))
     }
 
-    /// Creates or replaces an object.
+    /// Creates or replaces an object. The write gets the next resourceVersion.
     pub(crate) fn put(&mut self, storage: Storage, object: Value) -> Arc<Stored> {
         self.version += 1;
         let stored = Stored::new(object, self.version);
@@ -461,11 +455,11 @@ impl Store {
         collection.forget_events(self.history);
     }
 
-    /// Opens a watch of the events after `since`. With `None`, it starts with the current objects.
+    /// Opens a watch of the events after `since`. With `None`, the watch starts with the current objects.
     ///
     /// # Errors
     ///
-    /// Returns the oldest resourceVersion from which a watch can start if `since` is older than that.
+    /// If `since` is too old, returns the oldest resourceVersion from which a watch can start.
     pub(crate) fn watch(
         &mut self,
         storage: Storage,
@@ -526,7 +520,7 @@ impl Store {
             .get(&storage)
             .and_then(|collection| collection.watchers.get(&id))
         {
-            // If the queue is full, skip this bookmark: the client still gets events, and the next bookmark suffices.
+            // If the queue is full, skip this bookmark. The client still gets the queued events, and the next bookmark suffices.
             let _ = watcher.queue.try_send(StoreSignal::Bookmark(version));
         }
     }

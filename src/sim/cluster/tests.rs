@@ -1,4 +1,4 @@
-//! The embedded cluster as ordinary `kube` clients see it, in virtual time.
+//! Tests of the embedded cluster with ordinary `kube` clients, in virtual time.
 
 mod advanced;
 mod apply;

@@ -144,7 +144,8 @@ fn owners(object: &Value, causes: &mut Vec<StatusCause>) {
     }
 }
 
-/// Checks that finalizers are qualified names. In the core group, finalizers other than Kubernetes' own must also have a domain.
+/// Checks that finalizers are qualified names. In the core group, finalizers other than those of Kubernetes must also have a
+/// domain.
 fn finalizers(resource: &Resource, object: &Value, causes: &mut Vec<StatusCause>) {
     const STANDARD: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
     for finalizer in object.finalizers() {
@@ -405,7 +406,7 @@ fn mounts(path: &str, container: &Value, spec: &Value, causes: &mut Vec<StatusCa
     }
 }
 
-/// Checks a pod. Of the spec of an existing pod, only images, deadline, grace period and additional tolerations may change.
+/// Checks a pod. In the spec of an existing pod, only images, deadline and grace period may change, and tolerations may be added.
 fn pod(object: &Value, old: Option<&Value>, causes: &mut Vec<StatusCause>) {
     let Some(old) = old else {
         pod_spec("spec", &object["spec"], causes);

@@ -1,6 +1,6 @@
 //! The verbs create, get, replace, patch and delete, and their effects on the store.
 //!
-//! Each verb holds the store's lock from start to end. So every write sees the latest state, and no other write can come between
+//! Each verb holds the store's lock from start to end. So every write sees the latest state, and no other write can happen between
 //! the read and the write of a patch.
 
 use std::collections::BTreeSet;
@@ -58,7 +58,8 @@ pub(crate) fn decode(
     Ok((decoded.object, warnings))
 }
 
-/// Returns the `apiVersion` that a body must have. Events in the body are in core form, whatever group the path names.
+/// Returns the `apiVersion` that a body must have. Events in the body have the form of the core group, whatever group the path
+/// names.
 fn stored_form_version(target: &Target) -> String {
     match target.resource.storage {
         Storage::Events => "v1".to_owned(),
@@ -110,7 +111,7 @@ pub(crate) fn create(
     if let Some(managed) = &writing.managed {
         metadata.insert("managedFields".to_owned(), managed.clone());
     }
-    // These kinds get managedFields from their creation on: the controller reads when a revision became the newest and which
+    // These kinds get managedFields when they are created. The controller reads in them when a revision became the newest and which
     // client wrote a template. Other objects get managedFields at their first server-side apply.
     let is_counted = matches!(
         resource.storage,
@@ -339,7 +340,7 @@ pub(crate) fn update(
     Ok(commit(store, target, object, writing))
 }
 
-/// Returns true if the deletion of a terminating object can be completed, because it waits for nothing.
+/// Returns true if the deletion of a terminating object waits for nothing, so that it can be completed.
 fn is_finished(storage: Storage, object: &Value) -> bool {
     let waits_for_kubelet = storage == Storage::Pods
         && object["metadata"]["deletionGracePeriodSeconds"]
@@ -513,7 +514,7 @@ fn mark(
         .get("deletionGracePeriodSeconds")
         .and_then(Value::as_i64);
     match have {
-        // The object is already terminating: a new grace period is used only if it is shorter.
+        // The object is already terminating. A new grace period is used only if it is shorter.
         Some(have) if grace >= have => {}
         Some(have) => {
             let asked = object
@@ -552,7 +553,7 @@ fn grace(storage: Storage, object: &Value, options: &DeleteOptions) -> i64 {
     }
     let own = object["spec"]["terminationGracePeriodSeconds"].as_i64();
     match options.grace.or(own).unwrap_or(30) {
-        // As in Kubernetes, a negative period becomes one second: the kubelet still stops the containers.
+        // As in Kubernetes, a negative period becomes one second, so that the kubelet still stops the containers.
         negative if negative < 0 => 1,
         seconds => seconds,
     }

@@ -1,4 +1,4 @@
-//! Open watch, sent as lines: the current objects or the missed events, then new events and regular bookmarks.
+//! Stream of an open watch: the current objects or the missed events, then new events and regular bookmarks.
 
 use std::collections::VecDeque;
 use std::io;
@@ -18,7 +18,7 @@ use super::store::{OpenedWatch, Store, StoreChange, StoreSignal, watch_line};
 /// Interval between bookmarks, about the same as in kube-apiserver.
 const BOOKMARK_PERIOD: Duration = Duration::from_secs(60);
 
-/// Options of a watch.
+/// Options of a watch, from the request.
 pub(crate) struct ObjectForm {
     /// Resource whose objects are watched.
     pub(crate) resource: &'static Resource,
@@ -57,7 +57,7 @@ struct Watch {
     end: Instant,
 }
 
-/// Returns the stream of lines of a watch.
+/// Returns the lines that a watch sends, until its timeout.
 pub(crate) fn lines(
     store: Arc<Mutex<Store>>,
     opened: OpenedWatch,

@@ -3,9 +3,8 @@
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
-/// Result of a write.
+/// Successful result of a write, from which the response is made.
 pub(crate) struct WriteOutcome {
-    /// HTTP status.
     pub(crate) code: u16,
     /// Object after the write, or a Status.
     pub(crate) body: Value,

@@ -43,7 +43,6 @@ const FAILED_POD_MAX: Duration = Duration::from_secs(15 * 60);
 
 type Done = (WatchedKey, Vec<NativeWriteAnswer>, Result<(), Error>);
 
-/// State of the controller.
 pub(super) struct DaemonSetsController {
     client: Client,
     clock: Clock,
@@ -55,10 +54,10 @@ pub(super) struct DaemonSetsController {
     node_objects: Cache<Node>,
     nodes: BTreeMap<String, ManagedNode>,
     revisions: Cache<DynamicObject>,
-    /// Keys of pods by the UID of their controlling owner. Pods without a controlling owner are under "".
+    /// Keys of pods by the UID of their controlling owner. Pods without a controlling owner have the UID "".
     owned: BTreeMap<String, BTreeSet<WatchedKey>>,
     progress: BTreeMap<WatchedKey, Progress>,
-    /// Time and back-off of deleted failed pods, by UID and generation of the DaemonSet and by node.
+    /// Time and back-off of the last deletion of a failed pod, by UID and generation of the DaemonSet and by node.
     failed: BTreeMap<(String, i64, String), (Instant, Duration)>,
     due: Queue<WatchedKey>,
     under_way: FuturesUnordered<BoxFuture<'static, Done>>,
@@ -151,7 +150,7 @@ impl DaemonSetsController {
             && self.node_objects.is_synced()
     }
 
-    /// Syncs all DaemonSets once the first lists are complete. Before that, nothing is synced.
+    /// Syncs all DaemonSets after the first lists are complete. No DaemonSet is synced before that.
     fn look_at_all_once_synced(&mut self) {
         if self.is_synced() && self.progress.is_empty() {
             self.look_at_all();
@@ -405,7 +404,7 @@ impl DaemonSetsController {
         next.writes = to_writes(view, &todo);
     }
 
-    /// Returns the pods of a DaemonSet, and the writes that adopt matching pods and release others.
+    /// Returns the pods of a DaemonSet, and the writes that adopt matching pods and release pods that no longer match.
     fn claim(&self, set: &Set) -> (Vec<&Pod>, Vec<DaemonSetWrite>) {
         let mut mine = Vec::new();
         let mut writes = Vec::new();
@@ -440,7 +439,7 @@ impl DaemonSetsController {
         (mine, writes)
     }
 
-    /// Returns the writes that change the revision label of pods from a duplicate revision (`from`) to the one that is kept
+    /// Returns the writes that change the revision label of pods from a duplicate revision (`from`) to the revision that is kept
     /// (`to`).
     fn relabel(&self, set: &Set, from: &str, to: &str) -> Vec<DaemonSetWrite> {
         let keys = self.owned.get(&set.uid).into_iter().flatten();
@@ -514,7 +513,6 @@ impl DaemonSetsController {
     }
 }
 
-/// Next step for a DaemonSet.
 #[derive(Default)]
 struct Next {
     generation: i64,

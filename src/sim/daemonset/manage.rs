@@ -24,9 +24,8 @@ pub(super) struct ManagedNode {
 pub(super) struct ManagePlan<'a> {
     /// Nodes on which a pod is created.
     pub(super) create: Vec<&'a str>,
-    /// Pods to delete.
     pub(super) delete: Vec<&'a Pod>,
-    /// Nodes of the deleted pods that had failed. A node whose pods fail repeatedly waits for a back-off.
+    /// Nodes whose failed pods are deleted. If a node's pods fail repeatedly, it waits for a back-off.
     pub(super) failed: Vec<&'a str>,
 }
 
@@ -54,7 +53,7 @@ impl<'a> ManagedView<'a> {
         is_available(pod, self.set.min_ready, self.now)
     }
 
-    /// Returns the pods to create and delete so that every eligible node has one pod and other nodes have none.
+    /// Returns the pods to create and delete so that every eligible node has exactly one pod and other nodes have none.
     ///
     /// `may_retry` returns true if the back-off of a node's failed pod has ended.
     pub(super) fn manage(&self, mut may_retry: impl FnMut(&str) -> bool) -> ManagePlan<'a> {
@@ -150,8 +149,8 @@ impl<'a> ManagedView<'a> {
             0 if surge == 0 => 1,
             limit => limit,
         };
-        // The limit is a share of the nodes that should get a pod. Nodes that keep an existing pod but would get no new
-        // one, such as unreachable nodes, also count against the limit (observed on Kubernetes 1.36).
+        // The limit is a share of the nodes that should get a pod. Nodes that keep an existing pod but would get no new one, such
+        // as unreachable nodes, also use up the limit (observed on Kubernetes 1.36).
         nodes.retain(|node, targeting| match targeting {
             Targeting::Run => true,
             Targeting::Keep => self.pods.contains_key(node),
@@ -164,7 +163,7 @@ impl<'a> ManagedView<'a> {
         }
     }
 
-    /// Deletes old pods as long as fewer than `limit` nodes are without an available pod. NotReady nodes are counted too.
+    /// Deletes old pods as long as fewer than `limit` nodes lack an available pod. NotReady nodes count, too.
     fn replace(&self, nodes: &[&'a str], limit: usize) -> ManagePlan<'a> {
         let mut unavailable = 0;
         let mut broken = Vec::new();

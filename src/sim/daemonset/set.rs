@@ -10,7 +10,7 @@ use crate::core::eligibility::Scheduling;
 use crate::core::names::TEMPLATE_GENERATION_ANNOTATION;
 use crate::core::selector::Selector;
 
-/// DaemonSet. Its template is kept as JSON, so that no field is lost; the other fields are parsed.
+/// DaemonSet. Its template is kept as JSON, so that no field is lost. All other fields are parsed.
 #[derive(Clone, Debug)]
 pub(super) struct Set {
     pub(super) namespace: String,

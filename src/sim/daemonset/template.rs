@@ -61,7 +61,7 @@ pub(super) fn revision(set: &Set, hash: &str, number: i64) -> Value {
     })
 }
 
-/// Returns ten characters derived from the template and the collision count. Without vowels, they cannot form words.
+/// Returns ten characters derived from the template and the collision count. There are no vowels, so that no words appear.
 pub(super) fn hash(set: &Set) -> String {
     const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
     let text = set.template.to_string();
@@ -76,7 +76,7 @@ pub(super) fn hash(set: &Set) -> String {
     letters.collect()
 }
 
-/// Restricts a pod to one node. Replaces the template's node affinity.
+/// Restricts a pod to one node by replacing the template's node affinity.
 fn pin(spec: &mut Value, node: &str) {
     let field = json!({ "key": "metadata.name", "operator": "In", "values": [node] });
     let term = json!({ "matchFields": [field] });

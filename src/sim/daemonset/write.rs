@@ -15,34 +15,34 @@ use crate::sim::events::Recorder;
 /// Write request of the controller.
 #[derive(Clone, Debug)]
 pub(super) enum DaemonSetWrite {
-    /// Create a pod.
+    /// Create this pod.
     NewPod { object: Value },
-    /// Delete a pod.
+    /// Delete the pod with this UID.
     DropPod { name: String, uid: String },
     /// Patch the metadata of a pod.
     Pod { name: String, patch: Value },
-    /// Create a revision.
+    /// Create this ControllerRevision.
     NewRevision { object: Value },
-    /// Patch a revision.
+    /// Patch a ControllerRevision.
     Revision { name: String, patch: Value },
-    /// Delete a revision.
+    /// Delete a ControllerRevision.
     DropRevision { name: String },
     /// Patch the status of the DaemonSet.
     Status { patch: Value },
 }
 
-/// Result of a write request.
+/// Effect of a write on the caches.
 pub(super) enum NativeWriteAnswer {
     Pod(Box<Pod>),
     PodGone(String),
     Revision(Box<DynamicObject>),
     RevisionGone(String),
     Set(Box<DynamicObject>),
-    /// The object is gone or was replaced. The watch will report the change.
+    /// The object is gone or was replaced. The watch will report that change.
     Stale,
 }
 
-/// Writer for one DaemonSet.
+/// Sends the writes for one DaemonSet.
 #[derive(Clone)]
 pub(super) struct DaemonSetWriter {
     pub(super) client: Client,
@@ -51,7 +51,8 @@ pub(super) struct DaemonSetWriter {
     pub(super) recorder: Recorder,
 }
 
-/// Number of pods that are created first. Further groups have 2, 4, … pods, so that an exhausted quota rejects only few requests.
+/// Number of pods in the first group of creations. Further groups have 2, 4, … pods, so that an exhausted quota rejects few
+/// requests.
 const FIRST_GROUP: usize = 1;
 
 impl DaemonSetWriter {
@@ -172,8 +173,8 @@ impl DaemonSetWriter {
 
     /// Creates a revision.
     ///
-    /// If a revision with this name has other content, this is a hash collision. The collision is counted in the status, so that
-    /// the next attempt uses another name.
+    /// If a revision with this name has different content, the hashes collide. The collision is counted in the status, so that the
+    /// next attempt uses another name.
     async fn new_revision(&self, object: Value) -> Result<NativeWriteAnswer, Error> {
         let api = self.revisions();
         let wanted: DynamicObject =

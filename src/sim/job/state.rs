@@ -215,7 +215,7 @@ fn after_end(spec: &Value, ended: Timestamp, now: Timestamp) -> JobStep {
     }
 }
 
-/// Returns the pod of a Job.
+/// Returns a new pod for a Job, created from its template.
 fn pod(job: &DynamicObject) -> Value {
     let name = job.metadata.name.clone().unwrap_or_default();
     let uid = job.metadata.uid.clone().unwrap_or_default();

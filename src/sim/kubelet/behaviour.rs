@@ -24,14 +24,14 @@ pub struct Behaviour {
     pub registry_down: bool,
     /// Name of the pull secret that the registry requires.
     pub needs_secret: Option<String>,
-    /// True if the image contains only its own program, and not even `true`. A container that runs another command then fails to
+    /// True if the image contains only its own program, and not even `true`. A container that runs any other command then fails to
     /// start.
     pub no_shell: bool,
     /// True if the container runs but never becomes ready.
     pub never_ready: bool,
     /// Time after the container's start at which it crashes the whole node, like a kernel panic; `None` if it doesn't.
     pub kills_node_after: Option<Duration>,
-    /// True if stopping the container takes the node offline, as for software that connects the node (CNI, VPN, tunnel).
+    /// True if the node goes offline when the container is stopped, as with software that connects the node (CNI, VPN, tunnel).
     pub kills_node_when_stopped: bool,
     /// True if the kubelet immediately evicts each pod with such a container, as if the node's disk were full.
     pub evicted: bool,

@@ -54,12 +54,12 @@ pub(super) struct KubeletEngine {
     rules: Rules,
     nodes: BTreeMap<String, KubeletNode>,
     pods: BTreeMap<String, KubeletPod>,
-    /// UIDs of bound pods by node. Pods on nodes without a fake kubelet are included, because the node may be added later.
+    /// UIDs of bound pods by node. Contains pods on nodes without a fake kubelet, because such a node may be added later.
     bound: BTreeMap<String, BTreeSet<String>>,
     due: Queue<Due>,
     waiting: VecDeque<Request>,
     under_way: FuturesUnordered<Request>,
-    /// UIDs of known pods that a relist in progress has not contained yet. They are removed when it ends.
+    /// UIDs of known pods that the relist in progress has not contained so far. They are removed when the relist ends.
     relist: Option<BTreeSet<String>>,
     /// Counter from which addresses, life numbers and random delays are derived.
     count: u32,
@@ -268,7 +268,7 @@ impl KubeletEngine {
         }
     }
 
-    /// Records in the shared pulse that a node is alive or silent, if there is a pulse.
+    /// Records in the shared pulse that a node is alive or silent. Does nothing if there is no pulse.
     fn alive(&self, name: &str, alive: bool) {
         if let Some(pulse) = &self.options.pulse {
             pulse.set(name, alive);

@@ -49,10 +49,10 @@ impl FakeNodeSpec {
     }
 }
 
-/// Effects of a node's outage, in addition to its kubelet being silent.
+/// Effects of a node's outage, in addition to a silent kubelet.
 ///
-/// Normally, the node lifecycle controller has these effects after its grace period. The fake kubelets can cause them
-/// immediately, so that tests don't need to wait for a long grace period.
+/// Normally, the node lifecycle controller causes these effects after its grace period. The fake kubelets can cause them
+/// immediately, so that tests don't have to wait for the grace period.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outage {
     /// True if the node's Ready condition becomes `Unknown`.
@@ -62,7 +62,7 @@ pub struct Outage {
 }
 
 impl Outage {
-    /// Outage of an ordinary node as it looks after the grace period: node and pods are marked.
+    /// Outage of an ordinary node after the grace period: node and pods are marked.
     pub const MARKED: Self = Self {
         mark_node: true,
         mark_pods: true,
@@ -85,7 +85,7 @@ pub(super) struct KubeletNode {
     pub(super) images: BTreeSet<String>,
     pub(super) ip: String,
     pub(super) ready_since: Timestamp,
-    /// Steps whose time came while the node was offline.
+    /// Steps that became due while the node was offline.
     pub(super) missed: Vec<(String, PodStep)>,
     pub(super) flap: Option<Flap>,
 }

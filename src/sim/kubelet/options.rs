@@ -13,7 +13,7 @@ pub struct KubeletOptions {
     pub behaviour: Behaviour,
     /// Time that containers take to end after a deletion, limited by the pod's grace period.
     pub terminate: Duration,
-    /// Effects of an outage when a flapping or crashed node goes offline, in addition to its kubelet being silent.
+    /// Effects of an outage when a flapping or crashed node goes offline, in addition to a silent kubelet.
     pub offline: Outage,
     /// Way in which the status of pods is written.
     pub status_write: StatusWrite,
@@ -54,7 +54,7 @@ pub enum StatusWrite {
     /// Strategic merge patch with only the kubelet's own conditions. Real kubelets write like this.
     #[default]
     Patch,
-    /// Complete status, based on a pod that was read `age` earlier. Other components may have written in the meantime.
+    /// Complete status, based on a version of the pod that was read `age` earlier. Other components may have written since then.
     Put {
         /// Time between reading and writing the pod.
         age: Duration,

@@ -1,7 +1,7 @@
 //! State machine of one pod on its node: bound, running, stopped, gone. Each step may be delayed.
 //!
-//! It has no I/O and no clock. The engine calls it with events and the node's time. It returns the next steps and marks the
-//! status for writing. [`super::status`] builds the status object.
+//! The state machine has no I/O and no clock. The engine calls it with events and the node's time. It returns the next steps and
+//! marks the status for writing. [`super::status`] builds the status object.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -43,7 +43,6 @@ pub(super) struct KubeletPod {
     pub(super) written: u64,
     /// Generation that the kubelet last observed. Kubelets report it since Kubernetes 1.34.
     pub(super) observed: Option<i64>,
-    /// True if the kubelet evicted the pod.
     pub(super) evicted: bool,
 }
 
@@ -89,9 +88,9 @@ pub(super) struct KubeletContainer {
     ///
     /// It differs from `image` while a container whose image was changed has not been replaced yet.
     pub(super) ran_image: Option<String>,
-    /// `imageID` that another kubelet reported for `ran_image`, before this one took over the pod.
+    /// `imageID` that an earlier kubelet reported for `ran_image`, before this one took over the pod.
     ///
-    /// It is reported as long as the image stays the same.
+    /// This kubelet reports it as long as the image stays the same.
     pub(super) reported_id: Option<String>,
     pub(super) state: PodState,
     pub(super) last: Option<PodExit>,
@@ -107,7 +106,6 @@ pub(super) struct KubeletContainer {
     life: u32,
 }
 
-/// Cause of a failed pull.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PullError {
     NotFound,
@@ -135,7 +133,7 @@ pub(super) struct PodExit {
 /// Step of a pod that is planned for a later time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum PodStep {
-    /// Action of the container with this index. It is ignored if the container's life has another number by then.
+    /// Action of the container with this index. It is ignored if the container's life number has changed since it was planned.
     Container(usize, u32, PodAct),
     /// End of all containers after the pod was deleted.
     End,
@@ -165,7 +163,7 @@ pub(super) struct NextStep {
     pub(super) node_dies: Option<Duration>,
 }
 
-/// Node of a pod, as far as the pod needs it.
+/// Node of a pod, reduced to what the pod needs.
 pub(super) struct NodeHandle<'a> {
     pub(super) name: &'a str,
     pub(super) rules: &'a Rules,
@@ -291,7 +289,7 @@ impl KubeletPod {
         }
     }
 
-    /// Takes over the running containers of a pod that an earlier kubelet started. Returns false if not all of them run.
+    /// Takes over the running containers of a pod that an earlier kubelet started. Returns false unless all of them run.
     fn adopt(&mut self, host: &mut NodeHandle<'_>) -> bool {
         let status = &self.seen.status;
         let running = |c: &&ContainerStatus| c.state.running.is_some();
@@ -340,7 +338,7 @@ impl KubeletPod {
         }
     }
 
-    /// Reacts to changes of a running pod's object: images, readiness gates, and a Ready condition that others overwrote.
+    /// Reacts to changes of a running pod's object: images, readiness gates, and a Ready condition that another client overwrote.
     fn follow(&mut self, host: &mut NodeHandle<'_>) {
         if self.containers.is_empty() && self.seen.has_other_images() {
             self.begin(host);
@@ -558,7 +556,7 @@ impl KubeletPod {
             (None, None) if !always => Some(plan(Duration::ZERO, PodAct::Complete)),
             (None, None) => None,
         };
-        // The crash belongs to this run of the container. If the image changes before the delay ends, the crash does not happen.
+        // The crash belongs to this run of the container. It doesn't happen if the image changes before the delay ends.
         let kills = behaviour.kills_node_after;
         let kills = kills.map(|delay| plan(delay, PodAct::KillNode));
         host.next.steps.extend(end.into_iter().chain(kills));

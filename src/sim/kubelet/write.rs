@@ -29,7 +29,7 @@ pub(super) enum WriteSubject {
     Removal(String),
     /// Status of the node with this name.
     Node(String),
-    /// Object for which the result of the write needs no reaction.
+    /// Any other object. Nothing has to be done when the write completes.
     Other,
 }
 
@@ -108,7 +108,6 @@ impl From<&PodView> for PodAddress {
     }
 }
 
-/// Writes the status of a pod.
 pub(super) fn pod_status(
     client: Client,
     key: PodAddress,
@@ -245,7 +244,6 @@ async fn patch_node(client: &Client, name: &str, status: &Value) -> kube::Result
     Ok(version(&node))
 }
 
-/// Writes the status of a node.
 pub(super) fn node_status(
     client: Client,
     name: String,
@@ -273,13 +271,12 @@ pub(super) fn delete_node(client: Client, name: String, ack: Ack) -> Request {
         let params = DeleteParams::default();
         let result = within(async { gone(nodes.delete(&name, &params).await.map(drop)) }).await;
         settle(&ack, &format!("delete node {name}"), &result);
-        // The node may have no Lease. In a real cluster, the garbage collector deletes a node's Lease by its owner reference.
+        // The node may have no Lease. In a real cluster, the garbage collector deletes the Lease by its owner reference.
         let _ = within(async { gone(leases.delete(&name, &params).await.map(drop)) }).await;
         (WriteSubject::Other, outcome(result))
     })
 }
 
-/// Renews the Lease of a node.
 pub(super) fn renew(client: Client, name: String, now: Timestamp) -> Request {
     Box::pin(async move {
         let result = within(write_lease(&client, &name, now)).await;

@@ -137,7 +137,7 @@ async fn what_it_owned_in_either_version_goes_with_it_in_the_background() {
 async fn objects_of_an_owner_with_an_unserved_version_are_kept() {
     let world = World::with_nodes(1).await;
     world.cluster.install_advanced();
-    // The owner reference has a version that is not served, so the garbage collector assumes that the owner exists.
+    // The API version in the owner reference is not served, so the garbage collector assumes that the owner exists.
     world.make_advanced("web", "v1", plain(), &["n1"]).await;
     world
         .advanced()

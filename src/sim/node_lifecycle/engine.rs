@@ -36,7 +36,7 @@ enum Due {
     Node(WatchedKey),
     /// Check if a pod may stay on its node.
     Pod(WatchedKey),
-    /// Try again to mark a pod as not ready.
+    /// Try again to set a pod's Ready condition to `False`.
     Mark(WatchedKey),
     /// Delete the pods of a node that no longer exists.
     Vanished(String),
@@ -129,7 +129,7 @@ impl NodeLifecycleController {
         }
     }
 
-    /// Returns the watch of Leases and the receiver of the pulse. Only one of them delivers heartbeats, according to the options.
+    /// Returns the watch of Leases and the receiver of the pulse. The options determine which of the two delivers the heartbeats.
     fn heartbeats(
         &mut self,
     ) -> (

@@ -9,7 +9,7 @@ use crate::sim::pulse::NodePulse;
 pub struct NodeLifecycleOptions {
     /// Time for which a node may be silent (`--node-monitor-grace-period` in Kubernetes).
     pub grace: Duration,
-    /// Source of heartbeats; `None`: the Leases in `kube-node-lease`.
+    /// Source of heartbeats. `None` stands for the Leases in `kube-node-lease`.
     pub pulse: Option<NodePulse>,
     /// Interval between checks of the Leases (`--node-monitor-period` in Kubernetes).
     pub period: Duration,

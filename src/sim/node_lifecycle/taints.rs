@@ -20,7 +20,7 @@ pub(super) fn readiness(node: &DynamicObject) -> Option<&str> {
     ready["status"].as_str()
 }
 
-/// Returns the taints that the node should have; `None` if it has exactly these.
+/// Returns the taints that the node should have; `None` if it has exactly these taints.
 pub(super) fn wanted(node: &DynamicObject, now: Timestamp) -> Option<Vec<Value>> {
     let has: Vec<Value> = current(node).cloned().collect();
     let ours = |taint: &Value| {
@@ -41,7 +41,7 @@ pub(super) fn wanted(node: &DynamicObject, now: Timestamp) -> Option<Vec<Value>>
     };
     if let Some(key) = unready {
         add(key, "NoSchedule");
-        // A node without a Ready condition has never been ready: it gets no new pods, but no pods are evicted.
+        // A node without a Ready condition has never been Ready. It gets no new pods, but no pods are evicted.
         if readiness(node).is_some() {
             add(key, NO_EXECUTE);
         }

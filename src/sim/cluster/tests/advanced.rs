@@ -1,4 +1,5 @@
-//! Advanced DaemonSets (`apps.kruise.io`): a custom resource in two versions, served according to its definition.
+//! Tests of Advanced DaemonSets (`apps.kruise.io`), a custom resource in two versions that the server serves after its CRD was
+//! installed.
 
 use futures::{StreamExt as _, TryStreamExt as _};
 use k8s_openapi::api::apps::v1::ControllerRevision;

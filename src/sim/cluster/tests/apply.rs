@@ -1,4 +1,4 @@
-//! Server-side apply: owning, sharing, releasing and taking over fields.
+//! Tests of server-side apply: owning, sharing, releasing and taking over fields.
 
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::ConfigMap;

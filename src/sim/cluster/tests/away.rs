@@ -1,4 +1,4 @@
-//! Injected faults, denied requests, a stopped server and dropped events. Also request counters.
+//! Tests of injected faults, denied requests, a stopped server, dropped events and request counters.
 
 use std::time::Duration;
 

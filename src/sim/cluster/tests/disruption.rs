@@ -13,7 +13,7 @@ fn of<K: serde::de::DeserializeOwned>(value: Value) -> K {
     serde_json::from_value(value).unwrap()
 }
 
-/// Returns code and message of the error that the API server returned.
+/// Returns the status code and message of an expected error.
 fn refusal<T: std::fmt::Debug>(result: Result<T, kube::Error>) -> (u16, String) {
     match result.unwrap_err() {
         kube::Error::Api(status) => {

@@ -1,4 +1,4 @@
-//! Lifecycle of objects: defaults, generation counters, finalizers, quotas, namespaces.
+//! Tests of the lifecycle of objects: defaults, generation counters, finalizers, quotas, namespaces.
 
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Namespace, Pod, ResourceQuota};

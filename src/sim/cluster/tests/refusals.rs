@@ -1,4 +1,4 @@
-//! Invalid requests. The expected response codes are those of kube-apiserver 1.36.
+//! Tests of invalid requests. The expected response codes are those of kube-apiserver 1.36.
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
