@@ -69,7 +69,7 @@ text! {
 pub enum RevisionState {
     /// The current revision is known.
     Current(Revision),
-    /// The current revision is unknown, so no pod may be replaced yet. Messages name the event that the controller waits for.
+    /// The current revision is unknown, so no pod may be replaced yet. Messages report the reason.
     Unknown(RevisionUnknown),
 }
 

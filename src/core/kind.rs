@@ -13,7 +13,7 @@ pub enum SetKind {
 }
 
 impl SetKind {
-    /// Returns the kind for an `apiVersion`. The version within the group does not matter.
+    /// Returns the kind for an `apiVersion`. The version within the group is ignored.
     pub fn of_api_version(api_version: &str) -> Self {
         match api_version.split_once('/') {
             Some((KRUISE_GROUP, _)) => Self::Advanced,
@@ -37,7 +37,7 @@ impl SetKind {
         }
     }
 
-    /// Returns the name of the process to check if that controller is inactive.
+    /// Returns the name of the process that runs that controller, for messages about a controller that is inactive.
     pub fn process(self) -> &'static str {
         match self {
             Self::Native => "kube-controller-manager",

@@ -1,4 +1,4 @@
-//! Labels of nodes and pods. There are many sets of few labels, which are read often and never changed.
+//! Labels of nodes and pods. There are many small sets of labels, which are read often and never changed.
 
 use std::sync::Arc;
 

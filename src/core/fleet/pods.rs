@@ -10,7 +10,7 @@ use crate::core::id::PodRevision;
 #[derive(Clone, Default)]
 pub struct Pods(Held);
 
-/// Storage for zero, one or several pods, because nearly every node has exactly one.
+/// Storage for zero, one or several pods. One pod has its own form, because nearly every node has exactly one.
 #[derive(Clone, Default)]
 enum Held {
     #[default]
@@ -56,8 +56,8 @@ impl Pods {
 
     /// Returns the surplus pod of an Advanced DaemonSet, if the node has two.
     ///
-    /// If one pod is new and the other is old, the new pod is the surplus, even if it has ended. If both are old, the youngest
-    /// pod is.
+    /// If one pod is new and the other is old, the new pod is the surplus, even if it has ended. If both are old, the younger pod
+    /// is the surplus.
     pub fn surplus(&self) -> Option<&Pod> {
         let alive = || {
             let alive = self.iter().filter(|pod| !pod.terminating);

@@ -1,4 +1,4 @@
-//! Status sentences of rollouts, with their reasons from a closed list and next steps.
+//! Status sentences of rollouts, with a reason from a closed list and the next steps.
 
 use std::fmt;
 
@@ -12,25 +12,25 @@ use crate::core::names::PROGRESSING;
 use crate::core::plan::{Phase, Stall};
 use crate::core::words::append;
 
-/// Reason of a rollout in which no further update begins before a wave opens.
+/// Reason for a rollout in which no further update begins before a wave opens.
 pub const WAVE_NOT_OPEN: &str = "WaveNotOpen";
 
-/// Reason of a rollout in which all remaining nodes wait for their maintenance windows.
+/// Reason for a rollout in which all remaining nodes wait for their maintenance windows.
 pub(super) const OUT_OF_WINDOW: &str = "OutOfWindow";
 
-/// Reason of a rollout in which all next nodes have to pull their images first.
+/// Reason for a rollout in which all next nodes have to pull their images first.
 pub(super) const PULL_PENDING: &str = "PullPending";
 
-/// Internal reason of a rollout in which only nodes on hold are left and the holds will end. No condition uses it.
+/// Internal reason for a rollout in which only held nodes are left and their holds will end. No condition uses it.
 pub const HELD: &str = "Held";
 
-/// Reason of a rollout in which disruption budgets block every eviction.
+/// Reason for a rollout in which disruption budgets block every eviction.
 pub const BLOCKED: &str = "BlockedByPDB";
 
-/// Reason of a rollout that waits for the native controller.
+/// Reason for a rollout that waits for the native controller.
 pub const NATIVE_BEHIND: &str = "NativeControllerBehind";
 
-/// Reason of a rollout whose remaining writes are all rejected by the API server.
+/// Reason for a rollout in which the API server rejects all remaining writes.
 pub const WRITES_REFUSED: &str = "WritesRefused";
 
 /// Sentence for a rollout that is complete without exceptions.
