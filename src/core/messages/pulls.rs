@@ -21,7 +21,7 @@ pub fn is_about_jobs(why: &str) -> bool {
     why.contains("jobs.batch") || why.contains(" is forbidden: ")
 }
 
-/// Returns the message and the next step for a node that requested a pull but has no puller pod yet.
+/// Returns the message and the next step for a node with a requested pull but without a puller pod.
 pub fn unbegun(namespace: &str) -> (String, String) {
     (
         "is outdated and waits to pull the new images; no pod pulls them yet".to_owned(),

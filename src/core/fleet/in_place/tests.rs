@@ -1,4 +1,4 @@
-//! Tests of changes that can be made in place. The cases are those of Kruise's own tests that apply to native pods.
+//! Tests of changes that can be made in place. The cases are those of Kruise's own tests that also apply to native pods.
 
 use std::collections::BTreeMap;
 
@@ -80,7 +80,7 @@ fn metadata_of_the_template_is_changed_in_place() {
     assert_eq!(new.old_finalizers, ["x/y"]);
 }
 
-/// Covers changes of resources, environment and metadata, too. Kruise would need its node agent for those.
+/// Also covers changes of resources, environment and metadata. For those, Kruise would need its node agent.
 #[test]
 fn everything_else_makes_a_new_pod() {
     fn case(path: &str, value: Value, why: Recreate) {
@@ -143,7 +143,8 @@ fn an_update_is_carried_out_when_every_changed_container_runs_its_new_image() {
     }
     case(container("main:1", "a", 3), None, false);
     case(container("docker.io/library/main:2", "b", 4), None, true);
-    // The image digest is the same under another name. First the container was restarted, then it was never stopped.
+    // The new image has the same digest under another name. In the first case the container was restarted, in the second it kept
+    // running.
     case(container("main:1", "a", 4), None, true);
     case(container("main:1", "a", 4), Some(false), false);
     case(
