@@ -174,8 +174,8 @@ impl Plan {
             .map(|(_, why)| why)
     }
 
-    /// Returns true if no further update begins before a maintenance window opens, and image pulls block no more nodes than windows
-    /// do.
+    /// Returns true if no further update begins before a maintenance window opens, and image pulls don't block more nodes than
+    /// windows do.
     pub fn is_out_of_window(&self) -> bool {
         let blocked = |verdict: &Verdict| matches!(verdict, Verdict::BlockedByPdb { .. });
         self.next_opening().is_some()

@@ -87,7 +87,7 @@ pub fn is_between_crashes(node: &Node, now: Timestamp) -> bool {
     alive.any(|pod| failing::proved_at(pod, since, now).is_some())
 }
 
-/// Returns the time since which the surge pod (if `beside`) or the DaemonSet's own pod is unschedulable.
+/// Returns the time since which a surge pod, or a pod that the DaemonSet owns, is unschedulable.
 fn unscheduled_since(node: &Node, beside: bool) -> Option<Timestamp> {
     let made = node.pods.iter().filter(|pod| pod.surge == beside);
     made.filter(|pod| lacks_place(pod))

@@ -158,7 +158,7 @@ pub struct FailureRecord {
 }
 
 impl FailureRecord {
-    /// Returns the nodes of [`Self::lost`] that failed if `failed` is true, otherwise those that are still being evaluated.
+    /// Returns the nodes of [`Self::lost`] that failed if `failed` is true, otherwise the nodes that are still being evaluated.
     pub(in crate::core) fn losses(
         &self,
         failed: bool,

@@ -95,7 +95,7 @@ impl<'a> RolloutView<'a> {
         self.plan.pause.as_ref().filter(|_| self.invalid.is_none())
     }
 
-    /// Joins the texts about `max-unavailable` and `max-surge`. The text for a limit of zero is left out.
+    /// Joins the texts about `max-unavailable` and `max-surge`. The text for a limit of zero is skipped.
     pub fn limits(&self, unavailable: String, surge: String) -> String {
         match (self.plan.counts.surge_allowed, self.plan.counts.allowed) {
             (0, _) => unavailable,

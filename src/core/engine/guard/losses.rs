@@ -159,7 +159,7 @@ impl Losses {
             let position = position_of(nodes, name).ok();
             let is_of_that = |position: usize| matches!(classes[position], Class::Offline { since: Some(lost), .. } if lost == *since);
             if self.control_group.contains_key(name) || position.is_some_and(is_of_that) {
-                continue; // the node's present state was already counted, which is more reliable than the record
+                continue; // already counted by its present state, which is more reliable than the record
             }
             self.control_group.insert(name.clone(), *since);
             // A node that is no longer targeted counts, because it was targeted when it was lost.
