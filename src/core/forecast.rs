@@ -203,7 +203,6 @@ fn note(waits: &mut Vec<(RolloutWait, usize)>, wait: RolloutWait, steps: usize) 
 
 /// Next step of the forecast after a plan was carried out.
 enum Next {
-    /// The rollout is over.
     Over,
     /// The next event of a pod is due at that time.
     Moves(Timestamp),

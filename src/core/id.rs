@@ -52,7 +52,7 @@ macro_rules! text {
 }
 
 text! {
-    /// Name of a Node.
+    /// Name of a Node, unique in the cluster.
     NodeName
 }
 text! {
@@ -64,7 +64,7 @@ text! {
     Revision
 }
 
-/// State of the current revision: known or unknown.
+/// Current revision of a DaemonSet, or the reason why it is unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RevisionState {
     /// The current revision is known.

@@ -324,7 +324,7 @@ pub enum Phase {
     Stalled(Stall),
     /// The rollout is paused, and outdated nodes are left.
     Paused {
-        /// End of the pause; `None` if it has none.
+        /// End of the pause; `None` if an operator has to end it.
         until: Option<Timestamp>,
     },
     /// Outdated nodes wait for their node owners (OTA).

@@ -1,7 +1,8 @@
 //! State of a rollout: one versioned value, written as JSON into the condition `RolloutState` of the DaemonSet.
 //!
 //! The state contains everything that a restarted controller cannot derive from nodes, pods and revisions. It is in the status,
-//! because the permission to write a status allows no other changes. One request writes it together with the conditions for people.
+//! because the permission to write a status allows no other changes. One request writes it together with the conditions that people
+//! read.
 //!
 //! # Versions
 //! A field that a later release adds is preserved ([`RolloutState::unknown`]). A change of a field's meaning requires a new
@@ -43,7 +44,7 @@ pub struct RolloutState {
     /// [`VERSION`] of the program that wrote it.
     #[serde(deserialize_with = "value")]
     pub version: u32,
-    /// Content of the conditions for people at the last report.
+    /// Content of the conditions that people read, at the last report.
     #[serde(deserialize_with = "value")]
     pub reported: Reported,
     /// The guard's record about a revision.
@@ -72,7 +73,7 @@ pub struct RolloutState {
     pub unknown: Map<String, Value>,
 }
 
-/// Content of the conditions for people at the last report.
+/// Content of the conditions that people read, at the last report.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Reported {

@@ -35,7 +35,7 @@ enum Test {
 /// Set of operators that a requirement may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operators {
-    /// Operators of a LabelSelector.
+    /// Operators of a LabelSelector: `In`, `NotIn`, `Exists` and `DoesNotExist`.
     Labels,
     /// Operators of a LabelSelector plus `Gt` and `Lt`, as in node affinity.
     NodeAffinity,
@@ -128,7 +128,7 @@ impl Selector {
         self.0.iter().all(|r| r.matches(label(&r.key)))
     }
 
-    /// Returns true if the selector selects everything.
+    /// Returns true if the selector has no requirements, so that it selects everything.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -175,7 +175,6 @@ impl Selector {
         Self(values.into_iter().map(asked).collect())
     }
 
-    /// Returns the requirements of the selector.
     pub(super) fn requirements(&self) -> &[Requirement] {
         &self.0
     }

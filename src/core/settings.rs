@@ -80,7 +80,7 @@ pub use topology_key::Topology;
 pub use value::IntOrPercent;
 pub use waves::{REST, Wave, Waves};
 
-/// All settings.
+/// All settings, in the order in which they are parsed.
 pub const SETTINGS: &[Setting] = &[
     update_strategy::SETTING,
     max_unavailable::SETTING,

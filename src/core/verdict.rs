@@ -257,7 +257,7 @@ pub enum Stopped {
 }
 
 impl Stopped {
-    /// All reasons.
+    /// All reasons for a stop.
     pub const ALL: [Self; 2] = [Self::FailedByRevision, Self::ReplacedTwice];
 
     /// Returns the word for this reason, as in conditions.

@@ -14,7 +14,6 @@ use k8s_openapi::jiff::{Timestamp, ToSpan as _};
 use crate::core::foreign::quoted;
 use crate::core::instant;
 
-/// Minutes per day.
 const DAY: u16 = 24 * 60;
 /// Maximum number of windows in one annotation.
 const LIMIT: usize = 32;

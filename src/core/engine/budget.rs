@@ -19,7 +19,6 @@ use crate::core::settings::Strategy;
 /// Numbers that limit the choice of nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Budget {
-    /// Targeted nodes.
     pub(super) targeted: usize,
     /// Targeted nodes that take part: the base of `max-unavailable`.
     pub(super) base: usize,

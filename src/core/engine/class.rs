@@ -39,9 +39,7 @@ pub(super) enum Class {
     },
     /// The node was lost, or its pod crashes or can't start. The failure counts against the current revision (see `guard`).
     Failed {
-        /// Time of the failure.
         since: Timestamp,
-        /// Cause of the failure.
         cause: Cause,
     },
     /// The node is being updated, or waits for the native controller. It takes a slot.

@@ -23,7 +23,6 @@ const UNREADABLE: Class = Class::Offline {
     since: None,
 };
 
-/// Returns the class of `node`.
 pub(super) fn classify(strategy: &Strategy, node: &Node, terms: Terms) -> Class {
     let ready_since = match node.readiness {
         Readiness::Gone => return Class::NoNode,

@@ -53,7 +53,6 @@ pub(super) struct FleetEvaluation<'a> {
 }
 
 impl<'a> FleetEvaluation<'a> {
-    /// Observes and evaluates `fleet` at `now`.
     pub(super) fn new(strategy: &'a Strategy, fleet: &'a Fleet, now: Timestamp) -> Self {
         let Observation {
             mut classes,

@@ -37,7 +37,6 @@ pub(super) struct EvictionRequests<'a> {
 }
 
 impl<'a> EvictionRequests<'a> {
-    /// Builds the state at `now`.
     pub(super) fn new(strategy: &Strategy, fleet: &'a Fleet, now: Timestamp) -> Self {
         let answers = (strategy.disruption == Disruption::Evict).then_some(&fleet.evictions);
         let pods = || fleet.nodes.iter().flat_map(|node| &node.pods);
@@ -55,7 +54,6 @@ impl<'a> EvictionRequests<'a> {
         }
     }
 
-    /// Returns true if an eviction was refused.
     pub(super) fn is_any_refused(&self) -> bool {
         self.answers.is_some_and(|answers| !answers.is_empty())
     }

@@ -40,7 +40,6 @@ pub(super) struct Order {
 /// Place of a node in the queue. The smallest is updated first. Positions in a fleet follow the order of names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Turn {
-    /// Wave of the node.
     pub(super) wave: usize,
     /// True if the node's old pod is available.
     pub(super) available: bool,

@@ -116,7 +116,6 @@ pub(super) struct Images<'a> {
     now: Timestamp,
     /// State of each node, by position in the fleet.
     states: Vec<ImageState>,
-    /// Number of targeted nodes.
     targeted: usize,
     /// Number of targeted nodes with a Ready pod of the current revision.
     ready: usize,
@@ -125,7 +124,6 @@ pub(super) struct Images<'a> {
 /// New and pending requests.
 #[derive(Default)]
 pub(super) struct PullsAhead {
-    /// Requests to write.
     pub(super) actions: Vec<Action>,
     /// Pending requests, in the order of nodes.
     pub(super) pulls: Vec<Pull>,

@@ -122,7 +122,6 @@ pub(super) struct RevertTurn {
     rank: u8,
     /// Position of the node in the fleet.
     pub(super) position: usize,
-    /// Patch to write.
     pub(super) patch: InPlacePatch,
 }
 

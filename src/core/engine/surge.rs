@@ -93,7 +93,6 @@ pub(super) enum SurgeStep {
 /// State of a node with a surge pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SurgePair {
-    /// Next step.
     pub(super) step: SurgeStep,
     /// Progress for the verdict.
     pub(super) progress: Progress,

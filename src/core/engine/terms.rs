@@ -29,7 +29,6 @@ pub(super) struct Terms {
     pub(super) in_order: bool,
     /// True if the current revision needs no proof.
     pub(super) is_proven: bool,
-    /// Current time.
     pub(super) now: Timestamp,
 }
 

@@ -46,7 +46,6 @@ use crate::core::plan::{WaveStand, WaveState};
 use crate::core::settings::{IntOrPercent, Mode, Strategy, Waves};
 use crate::core::verdict::{Verdict, WaveShut};
 
-/// Progress of the waves.
 #[derive(Debug)]
 pub(super) struct WaveProgress<'a> {
     configured: Option<&'a Waves>,
@@ -89,7 +88,6 @@ impl<'a> WaveMembership<'a> {
     }
 }
 
-/// Counts of one wave.
 #[derive(Clone, Debug, Default)]
 struct WaveCounts {
     /// Targeted nodes that take part.
@@ -173,7 +171,6 @@ impl<'a> WaveProgress<'a> {
         self.waves.len()
     }
 
-    /// Returns the wave of the node at `position`.
     pub(super) fn of_node(&self, position: usize) -> usize {
         self.members.get(position).copied().unwrap_or(0)
     }

@@ -26,7 +26,7 @@ pub struct DeletedNode {
     pub verdict: &'static str,
     /// Time at which the node became NotReady, as far as it is known.
     pub since: Option<Timestamp>,
-    /// Reason, as text that follows "node NAME …".
+    /// Reason, as text that follows "node NAME".
     pub because: String,
     /// Remedy for the verdict.
     pub next: String,

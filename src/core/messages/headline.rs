@@ -73,7 +73,6 @@ impl Headline {
         all.find(fits).unwrap_or_else(shorter)
     }
 
-    /// Returns the headline without next steps.
     fn without_next(&self) -> String {
         let without_next = Self {
             next: None,

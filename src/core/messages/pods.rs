@@ -114,7 +114,6 @@ impl<'a> NodeView<'a> {
         spaced(newest(self.node).map(|pod| &pod.name))
     }
 
-    /// Returns the first pod that matches.
     pub(super) fn find(&self, is_wanted: impl Fn(&Pod) -> bool) -> Option<&'a Pod> {
         self.node.pods.iter().find(|pod| is_wanted(pod))
     }

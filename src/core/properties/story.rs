@@ -85,7 +85,6 @@ pub(super) fn rolling() -> impl Random<Strategy> {
     )
 }
 
-/// State of a story.
 struct Telling {
     world: World,
     strategy: Strategy,

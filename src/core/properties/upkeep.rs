@@ -198,7 +198,6 @@ struct Asked {
     due: i64,
 }
 
-/// State of a story.
 struct Telling {
     places: Vec<Place>,
     strategy: Strategy,

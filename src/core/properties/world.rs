@@ -337,7 +337,6 @@ fn hash(template: u8) -> Revision {
     format!("hash-{template}").into()
 }
 
-/// Returns the time of a tick.
 pub(super) fn at(tick: i64) -> Timestamp {
     after(now(), tick)
 }

@@ -216,7 +216,6 @@ mod tests {
         TemplateFingerprint::from_template(&template)
     }
 
-    /// Returns a template with one container.
     fn container(container: Value) -> Value {
         json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [container]}})
     }

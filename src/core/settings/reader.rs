@@ -81,7 +81,6 @@ pub(super) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Returns a reader that has not read anything.
     pub(super) fn new(source: &SettingsSource<'a>, mode: Mode) -> Self {
         Self {
             source: *source,

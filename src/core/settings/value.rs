@@ -31,12 +31,10 @@ pub(super) struct Written<'a> {
 }
 
 impl Written<'_> {
-    /// Parses the value as type `T`.
     pub(super) fn parse<T: FromStr<Err = ParseError>>(&self) -> Result<T, Invalid> {
         self.read(str::parse)
     }
 
-    /// Parses the value with the function `read`.
     pub(super) fn read<T>(
         &self,
         read: impl FnOnce(&str) -> Result<T, ParseError>,

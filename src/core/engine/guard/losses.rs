@@ -173,7 +173,6 @@ impl Losses {
         self.updated.sort();
     }
 
-    /// Returns true if there is a lost node to evaluate.
     pub(super) fn is_any_node_lost(&self) -> bool {
         !self.suspects.is_empty() || !self.gone.is_empty()
     }
