@@ -225,8 +225,8 @@ impl Gate {
     }
 
     /// Returns the write that adds the controller's key, so that the pod becomes not Ready.
+    ///
     /// Returns `None` if the gate already has the key, or if its message has another format.
-    /// `None` if the gate has the key already, or if its message has another format.
     pub(super) fn shut(&self) -> Option<GateWrite> {
         let mut keys = self.keys.clone()?;
         if keys.contains(&own_key()) && self.status == Some(false) {

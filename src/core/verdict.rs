@@ -1,6 +1,5 @@
 //! Verdicts: the state of each node with its reason. `ctl`, Events, metrics, the simulator's report and the tests use the same
 //! words.
-//! words.
 
 use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;

@@ -157,8 +157,8 @@ impl Window {
     }
 
     /// Returns the timestamp of a time of day on a date.
+    ///
     /// For a time that a clock change skips, the result is the time of the change. For a repeated time, it is the first occurrence.
-    /// For a time that a clock change skips, this is the moment of the change. For a repeated time, it is the first occurrence.
     fn instant(&self, date: Date, minutes: u16) -> Option<Timestamp> {
         let (date, minutes) = match minutes {
             DAY => (date.tomorrow().ok()?, 0),

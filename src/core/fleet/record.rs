@@ -125,6 +125,7 @@ pub struct FailureRecord {
     )]
     pub lost: BTreeMap<NodeName, Timestamp>,
     /// Untouched nodes that were lost at about the same time as touched nodes, with the time of the loss.
+    ///
     /// They are the evidence of a network outage. They stay in the record after their return, until no touched node is lost.
     ///
     /// `when_the_others_are_lost_as_well_it_is_the_network_and_it_ends_by_itself` (guard tests) fails without it.

@@ -44,6 +44,7 @@ impl Headline {
     }
 
     /// Returns the headline as a sentence.
+    ///
     /// The next step and one node name are never truncated. To save space, the other names are removed first. After that, the cause
     /// is truncated.
     pub(super) fn sentence(&self) -> String {

@@ -1,5 +1,6 @@
 //! Minimal model of a cluster: nodes that go offline and return, slow kubelets, and the native DaemonSet controller with
 //! `OnDelete`.
+//!
 //! One tick is one second. A story in this model takes microseconds, so a property can run a million stories. The embedded cluster
 //! would be too slow. The model checker (`tests/model`) uses another model without continuous time, because it has to compare and
 //! enumerate states.

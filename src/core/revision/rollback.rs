@@ -77,8 +77,8 @@ impl<'a> RollbackCandidates<'a> {
 }
 
 /// Last writer of a DaemonSet's template, from `metadata.managedFields`.
+///
 /// Kubernetes records only the time of a manager's last write to any field. Therefore the result is only reliable directly after a
-/// change of the template.
 /// change of the template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TemplateWriter {
