@@ -39,7 +39,9 @@ pub(super) enum Class {
     },
     /// The node was lost, or its pod crashes or can't start. The failure counts against the current revision (see `guard`).
     Failed {
+        /// Time at which the node failed.
         since: Timestamp,
+        /// Kind of failure, which decides if the node takes a slot.
         cause: Cause,
     },
     /// The node is being updated, or waits for the native controller. It takes a slot.

@@ -95,7 +95,7 @@ fn unscheduled_since(node: &Node, beside: bool) -> Option<Timestamp> {
         .min()
 }
 
-/// Returns true if the kubelet of this node rejects every pod because of missing resources or features.
+/// Returns true if the kubelet of this node rejects every pod, because the node lacks resources.
 pub(in crate::core) fn rejects(node: &Node) -> bool {
     let problem = node.trouble.as_ref();
     problem

@@ -33,8 +33,9 @@ pub(crate) const CRASHING_RESTARTS: u32 = 2;
 /// Before that, the pod may be between two crashes. Counting it as available would let the rollout spread the crash to more nodes.
 pub(crate) const PROVED_AFTER: Duration = Duration::from_secs(30);
 
-/// Returns the time at which a Ready pod is known not to be between two crashes. Returns `None` if that time has passed, or if the
-/// rollout is not the cause of its restarts.
+/// Returns the time at which a Ready pod is known not to be between two crashes.
+///
+/// Returns `None` if that time has passed, or if no container of the pod crashed repeatedly.
 ///
 /// Restarts after an update in place or after an absence of the node don't count, because both also restart containers.
 pub(super) fn proved_at(

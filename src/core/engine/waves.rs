@@ -284,7 +284,7 @@ impl<'a> WaveProgress<'a> {
 
     /// Frees the wave slots of idle broken pods.
     ///
-    /// Otherwise a pod whose hook was requested while its wave was open would never get the slot that it still waits for.
+    /// Otherwise these pods would block a pod of the same wave that was marked while the wave was open and still waits for a slot.
     fn excuse_idle(
         &mut self,
         strategy: &Strategy,

@@ -32,7 +32,7 @@ pub struct Note {
 /// Reason why a value is invalid. The `Display` form continues the sentence "KEY is VALUE," and ends with the remedy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParseError {
-    /// The value is missing.
+    /// A required value is missing, for example the name of a wave.
     Missing(Expected),
     /// The value is empty.
     Empty(Expected),
