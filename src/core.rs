@@ -24,15 +24,16 @@
 //! - A plan never leaves more than `max-unavailable` of the targeted online nodes without an available pod. Nodes with a missing,
 //!   terminating, young or broken pod count as unavailable. Offline nodes never count.
 //! - A pod is not touched if its node is offline, its DaemonSet is paused, or its revision is unknown.
-//! - Every node has a verdict, and carrying out a plan twice has no further effect.
+//! - Every node has a verdict.
+//! - A plan that is carried out twice has the same effect as a plan that is carried out once.
 //!
 //! # Assumptions
-//! - The caller marks pods as terminating in the fleet while it requested their deletion and the cache doesn't show it yet
+//! - Between the request to delete a pod and its appearance in the cache, the caller marks the pod as terminating
 //!   ([`Pod::terminating`]).
-//! - Timestamps in the fleet are comparable with `now`; the clock of a node is not trusted.
+//! - Timestamps in the fleet are comparable with `now`. The clocks of nodes are not trusted.
 //!
 //! # Caveats
-//! The guard estimates from API timestamps alone if the revision made a node fail (`guard`).
+//! The guard uses only API timestamps, so its decision that a revision made a node fail is an estimate (see `guard`).
 
 pub mod action;
 pub mod eligibility;

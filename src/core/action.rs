@@ -1,4 +1,4 @@
-//! Actions: one for each write to a pod. Also the image pulls that are requested.
+//! Writes to pods that a plan contains, and the image pulls that it requests.
 
 use super::fleet::in_place::InPlacePatch;
 use super::id::{NodeName, PodName, PodUid, ResourceVersion, Revision};
@@ -24,7 +24,7 @@ pub enum Action {
         pod: PodRef,
         /// True to mark the pod `PreparingDelete`, false to remove that mark; `None` to leave it.
         preparing: Option<bool>,
-        /// Write to the pod's readiness gate `KruisePodReady`, which is sent before the mark.
+        /// Write to the pod's readiness gate `KruisePodReady`. The gate is written before the mark.
         gate: Option<GateWrite>,
     },
     /// Create a surge pod of `revision` on `node`, next to the existing pod (`max-surge`).
@@ -47,7 +47,7 @@ pub enum Action {
         /// True if the pod is evicted, so that its disruption budget can reject the deletion.
         evict: bool,
     },
-    /// Make the DaemonSet the controller of this surge pod (its owner reference).
+    /// Make the DaemonSet the controller of this surge pod in the pod's owner references.
     TransferOwnership(PodRef),
     /// Set the pod condition `PodNeedUpgrade`.
     SetNeedUpgrade {
@@ -57,11 +57,12 @@ pub enum Action {
         needed: bool,
         /// Target revision, for the message of the condition.
         revision: Revision,
-        /// True if the status changes, so that `lastTransitionTime` has to be set.
+        /// True if the status changes. `lastTransitionTime` then has to be set.
         flips: bool,
-        /// True if no new pod would be created on the node after a deletion of this pod. The condition's reason says so.
+        /// True if the native controller would create no new pod on the node after this pod is deleted. The condition's reason
+        /// reports it.
         repelled: bool,
-        /// Change to a `PodImageReady` for another revision, sent in the same write.
+        /// Change to a `PodImageReady` condition that belongs to another revision. It is part of the same write.
         stale_image: Option<StaleImage>,
     },
     /// Set the pod condition `PodImageReady` to request the images of this revision.
@@ -70,8 +71,8 @@ pub enum Action {
         pod: PodRef,
         /// Target revision, for the message of the condition.
         revision: Revision,
-        /// True if this is the first request for this revision. Then `lastTransitionTime` is set, and earlier failures are
-        /// cleared.
+        /// True if this is the first request for this revision. The write then sets `lastTransitionTime` and removes earlier
+        /// failures.
         anew: bool,
     },
     /// Remove the listed OTA conditions from the pod.
@@ -112,7 +113,7 @@ impl Action {
         self
     }
 
-    /// Returns true if the action is a step of the replacement of a pod.
+    /// Returns true if the action starts or continues the replacement of a pod.
     pub fn begins(&self) -> bool {
         match self {
             Self::Delete(_)
@@ -126,7 +127,7 @@ impl Action {
         }
     }
 
-    /// Returns this action for a pod with a surge pod next to it: a deletion then includes the transfer to `successor`.
+    /// Returns this action for a pod with a surge pod next to it. A deletion then also transfers the ownership to `successor`.
     pub(super) fn before(self, successor: PodRef) -> Self {
         match self {
             Self::Delete(pod) => Self::DeleteAfterSurge {
@@ -216,9 +217,9 @@ impl Action {
 /// Change to a pod's `PodImageReady` for a revision other than the target revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StaleImage {
-    /// Removes the condition: it holds the result of an old pull, or its images are no longer needed.
+    /// Removes the condition, because it holds the result of an old pull, or because its images are no longer needed.
     Drop,
-    /// Changes the condition into a request for the images of the target revision: the old request has no result yet.
+    /// Changes the condition into a request for the images of the target revision, because the old request has no result yet.
     AskAgain,
 }
 
@@ -261,12 +262,12 @@ pub struct PodRef {
     pub resource_version: ResourceVersion,
 }
 
-/// Maximum number of deletions per plan, and approximate maximum of pods whose conditions a plan writes.
+/// Maximum number of deletions in a plan, and approximate maximum number of pods whose conditions a plan writes.
 ///
-/// It equals the native controller's `BurstReplicas`, and avoids bursts of writes in the same way.
+/// It equals `BurstReplicas` of the native controller, which limits bursts of writes in the same way.
 pub(crate) const BATCH: usize = 250;
 
 /// Maximum number of concurrent pulls in the cluster.
 ///
-/// Each pull adds a Job and a pod to the load of the API server, and most pulls use the same registry.
+/// Each pull adds a Job and a pod to the load of the API server. Most pulls use the same registry.
 pub(crate) const PULLS_AT_ONCE: usize = 50;

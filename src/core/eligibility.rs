@@ -1,13 +1,13 @@
-//! Eligibility: the nodes on which pods of a DaemonSet belong. The rules are those of the native controller, with one difference.
+//! Eligibility: the nodes on which a DaemonSet runs pods. The rules are those of the native controller, with one exception.
 //!
-//! The difference: a NotReady node stays targeted. The node lifecycle controller taints such nodes `not-ready` or `unreachable`,
-//! once with `NoExecute` and once with `NoSchedule`. The native controller tolerates only the former, so the nodes are missing
-//! from its `desiredNumberScheduled` while they are offline (seen on 1.36). Here they stay targeted, because a percentage must
-//! not shrink when nodes go offline, and they have to be updated when they return.
+//! The exception: a NotReady node stays targeted. The node lifecycle controller taints such a node `not-ready` or `unreachable`,
+//! once with `NoExecute` and once with `NoSchedule`. The native controller tolerates only `NoExecute`, so offline nodes are missing
+//! from its `desiredNumberScheduled` (seen on 1.36). Here they stay targeted for two reasons: a percentage must not shrink when
+//! nodes go offline, and the nodes have to be updated when they return.
 //!
 //! The rules are parsed from the template once, and evaluated for every node without allocation. The API server rejects templates
-//! with invalid parts. If such a template is evaluated anyway, an invalid node selector or affinity term matches nothing (as in
-//! Kubernetes), and an invalid toleration tolerates nothing.
+//! with invalid parts. If such a template is evaluated anyway, an invalid node selector or affinity term matches nothing, as in
+//! Kubernetes. An invalid toleration tolerates nothing.
 
 mod obstacle;
 pub mod template;
@@ -26,10 +26,9 @@ pub use obstacle::Obstacle;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scheduling {
     node_name: Option<Box<str>>,
-    /// Requirements of the node selector; `None` if it is invalid and matches nothing.
+    /// Requirements of the node selector; `None` if the selector is invalid and matches nothing.
     node_selector: Option<Vec<Requirement>>,
-    /// Terms of the required node affinity, at least one of which has to match; `None` if there is no affinity, so everything
-    /// matches.
+    /// Terms of the required node affinity, of which at least one has to match; `None` if the template has no affinity.
     affinity: Option<Vec<Term>>,
     /// Tolerations of the template, followed by the tolerations of every daemon pod.
     tolerations: Vec<Toleration>,
@@ -87,8 +86,8 @@ struct Toleration {
     effect: Option<Effect>,
 }
 
-/// Taint that OpenYurt's pool coordinator sets on a node that cannot reach the API server, while other nodes of its pool forward
-/// its heartbeats.
+/// Taint that OpenYurt's pool coordinator sets on a node that cannot reach the API server but still sends heartbeats through other
+/// nodes of its pool.
 ///
 /// The node's Ready condition stays `True`, but its kubelet doesn't respond.
 pub const CUT_OFF_TAINT: &str = "node.openyurt.io/unschedulable";
@@ -126,7 +125,7 @@ impl Scheduling {
         }
     }
 
-    /// Returns the number of parts of the constraints: terms, requirements with their values, tolerations.
+    /// Returns the number of parts of the constraints: terms, requirements, their values, and tolerations.
     pub fn size(&self) -> usize {
         let asked = |all: &[Requirement]| all.iter().map(Requirement::size).sum::<usize>();
         let terms = self.affinity.iter().flatten();
@@ -140,9 +139,9 @@ impl Scheduling {
         self.evaluate(node, |taint| self.tolerates(taint))
     }
 
-    /// Returns the eligibility of this node by the rules of Kubernetes and Kruise, which decide where pods are created now.
+    /// Returns the eligibility of this node by the native rules, which decide where Kubernetes and Kruise create pods now.
     ///
-    /// Unlike in [`targeting`](Self::targeting), NotReady nodes are not eligible for new pods.
+    /// NotReady nodes are not eligible for new pods, unlike in [`targeting`](Self::targeting).
     pub fn native_targeting(&self, node: &NodeFacts<'_>) -> Targeting {
         self.evaluate(node, |taint| {
             if is_readiness(taint) {
@@ -193,7 +192,7 @@ impl Scheduling {
         self.tolerations.iter().any(|t| t.tolerates(taint))
     }
 
-    /// Returns true if the template itself tolerates a taint, without the tolerations that every daemon pod gets.
+    /// Returns true if the template itself tolerates a taint. The tolerations that every daemon pod gets are ignored.
     fn template_tolerates(&self, taint: &Taint) -> bool {
         let mut own = self.tolerations[..self.of_template].iter();
         own.any(|toleration| toleration.tolerates(taint))
@@ -216,7 +215,7 @@ impl NodeFacts<'_> {
 }
 
 impl Term {
-    /// Parses a term; `None` if it can never match, because it is empty or a part of it is invalid.
+    /// Parses a term; `None` if the term can never match, because it is empty or has an invalid part.
     fn from_json(term: &Value) -> Option<Self> {
         let read = |key: &str, operators| match &term[key] {
             Value::Null => Some(Vec::new()),
@@ -277,7 +276,7 @@ impl Toleration {
 }
 
 impl Effect {
-    /// Returns the effect with that name; `None` if there is none.
+    /// Returns the effect with that name; `None` if the name is unknown.
     pub fn from_word(word: &str) -> Option<Self> {
         match word {
             "NoSchedule" => Some(Self::NoSchedule),
@@ -304,7 +303,7 @@ fn read_affinity(spec: &Value) -> Option<Vec<Term>> {
     )
 }
 
-/// Returns true if the taint is equivalent to the Ready condition and keeps new pods away.
+/// Returns true if the taint follows from the Ready condition and keeps new pods off the node.
 ///
 /// Kubernetes makes every daemon pod tolerate the `NoExecute` effect of its own two taints.
 fn is_readiness(taint: &Taint) -> bool {
@@ -312,7 +311,7 @@ fn is_readiness(taint: &Taint) -> bool {
     keeps_away && READINESS.contains(&&*taint.key)
 }
 
-/// Parses the tolerations of the template and adds those of daemon pods; also returns the number of those from the template.
+/// Returns the tolerations of the template followed by those of every daemon pod, and the number of those from the template.
 fn read_tolerations(spec: &Value) -> (Vec<Toleration>, usize) {
     let own = spec["tolerations"].as_array().into_iter().flatten();
     let own: Vec<Toleration> = own.filter_map(Toleration::from_json).collect();
@@ -474,7 +473,7 @@ mod tests {
             affinity(json!([{"matchExpressions": [null]}])),
             affinity(json!([expression("a", "Near", json!(["5"]))])),
             affinity(json!([expression("a", "Gt", json!(["five"]))])),
-            // -1 is smaller than 5 as a number, but no valid label value.
+            // -1 is less than 5 as a number, but it is no valid label value.
             affinity(json!([expression("a", "Gt", json!(["-1"]))])),
             affinity(json!([expression("a", "In", json!([5]))])),
             affinity(json!([expression("a", "NotIn", json!(["not a value"]))])),

@@ -1,7 +1,7 @@
-//! State that decisions are based on: one entry per node, with its readiness and its pods of one DaemonSet.
+//! Input of a decision: one entry per node, with its readiness and its pods of one DaemonSet.
 //!
-//! `crate::index` builds a [`Fleet`] from API objects; it is never changed afterwards. If the controller observed a change
-//! itself, the timestamp is the time of that observation, because clocks of nodes may be wrong.
+//! `crate::index` builds a [`Fleet`] from API objects and never changes it afterwards. For a change that the controller observed
+//! itself, the timestamp is the time of the observation, because clocks of nodes may be wrong.
 
 mod crowd;
 pub mod evictions;
@@ -48,33 +48,33 @@ pub struct Fleet {
     pub behind_since: Option<Timestamp>,
     /// Creation time of the current revision, by the API server's clock; `None` if unknown.
     pub made: Option<Timestamp>,
-    /// Time at which the current revision last became current, by its creation or by a rollback to it.
+    /// Time at which the current revision last became current, either by its creation or by a rollback to it.
     pub adopted: Option<Timestamp>,
-    /// True if the rollout may update more than a first batch of nodes before the current revision has proved that it works.
+    /// True if the current revision needs no proof, so that the rollout may continue after a first batch of nodes.
     ///
-    /// The revision was current before, or one of its pods has [proved](super::engine::terms) it. False is always safe.
+    /// Either the revision was current before, or one of its pods has [proved](super::engine::terms) it. False is always safe.
     pub is_proven: bool,
-    /// True if a revision older than the current one is known. Otherwise no pod of the current revision can replace another pod.
+    /// True if a revision older than the current one is known. Otherwise pods of the current revision cannot replace other pods.
     pub replaces: bool,
     /// Older revisions that are still kept, with their ControllerRevision numbers, newest first.
     pub earlier: Vec<(Revision, i64)>,
-    /// Number of the revision that a rollback left to get to the current one; `None` if the last change was a new template.
+    /// Number of the revision from which the last rollback came; `None` if the last change was a new template.
     pub undone: Option<i64>,
     /// In-place transitions from each old revision to the current one; empty unless in-place updates are enabled.
     pub transitions: InPlaceTransitions,
-    /// Revisions that pods of the current revision can be rolled back to; empty unless `on-failure` asks for rollbacks.
+    /// Revisions to which pods of the current revision can be rolled back; empty unless `on-failure` requests rollbacks.
     pub rollback_targets: RollbackTargets,
-    /// Results of earlier evictions: which pods a disruption budget protects.
+    /// Results of earlier evictions, which show the pods that a disruption budget protects.
     pub evictions: Evictions,
     /// Writes other than evictions that the API server rejected.
     pub write_failures: WriteFailures,
-    /// The guard's record, as written in the DaemonSet's status. It may be about another revision.
+    /// The guard's record from the DaemonSet's status. It may be about another revision.
     pub record: Option<FailureRecord>,
-    /// Record of the current pause, or of a pause that has just ended, as written in the DaemonSet's status.
+    /// Record of the current pause, or of a pause that has just ended, from the DaemonSet's status.
     pub pause: Option<PauseRecord>,
     /// Kind of the DaemonSet, which determines the controller that creates its pods.
     pub kind: SetKind,
-    /// Reason of the last Event about a pod that could not be created; `None` if creation works or has not been checked.
+    /// Reason of the last Event about a pod that could not be created; `None` if creation works or was not checked.
     pub not_created: Option<Arc<str>>,
     /// Reasons why pods don't become available, for the pods whose Events were checked ([`not_ready`](super::engine::not_ready)).
     pub not_ready: BTreeMap<PodName, Arc<str>>,
@@ -82,10 +82,10 @@ pub struct Fleet {
     ///
     /// client-go calls it `InOrderInformers`; it is enabled since Kubernetes 1.33. False is always safe.
     pub in_order: bool,
-    /// Nodes that should run a pod or have one, sorted by name without duplicates. Nodes that [`Self::crowd`] summarizes are left
-    /// out.
+    /// Nodes that should run a pod or have one, sorted by name, without duplicates. Nodes that are counted in [`Self::crowd`] are
+    /// left out.
     pub nodes: Vec<Node>,
-    /// Totals of the nodes that are not listed one by one.
+    /// Totals of the nodes that are not listed.
     pub crowd: Crowd,
 }
 
@@ -124,21 +124,21 @@ pub struct Node {
     ///
     /// The change was made for the current template. The time is cleared when the new pod becomes Ready.
     pub disrupted_at: Option<Timestamp>,
-    /// True if the controller deleted the node's last pod for the current template and no new pod has become Ready since.
+    /// True if the controller deleted the node's last pod for the current template, and no new pod has become Ready since.
     ///
     /// This process observed the deletion, or the guard's record contains it ([`FailureRecord::updated_before_loss`]).
     pub emptied: bool,
     /// Reason why no new pod is created on an emptied node, such as a taint; `None` if nothing prevents it.
     pub kept_away_by: Option<Box<str>>,
-    /// True if this process saw a pod of an Advanced DaemonSet disappear from the node, for whatever reason.
+    /// True if this process saw a pod of an Advanced DaemonSet disappear from the node for any reason.
     pub had_pod: bool,
     /// Reason why pods of the current revision keep ending on the node.
     ///
-    /// The reason is set when two pods in a row have ended, or when the DaemonSet's condition names the node. It is cleared when
-    /// a pod has been Ready for 30 s. It is kept even if no new pod exists yet.
+    /// It is set when two pods in a row have ended, or when the DaemonSet's condition names the node. It is cleared when a pod has
+    /// been Ready for 30 s. It is kept while the node has no pod.
     pub trouble: Option<Box<PodProblem>>,
-    /// True if the node is known to have every image of the current revision without a pre-pull. It is only determined if a
-    /// decision needs it.
+    /// True if the node is known to have every image of the current revision without a pre-pull. It is only computed if a decision
+    /// needs it.
     pub has_images: bool,
 }
 
@@ -158,12 +158,12 @@ pub enum Targeting {
 pub enum Readiness {
     /// The Ready condition is `True`.
     Ready {
-        /// Time at which the node became Ready, as far as known.
+        /// Time at which the node became Ready, as far as it is known.
         since: Timestamp,
     },
     /// The Ready condition is `False`, `Unknown` or missing.
     NotReady {
-        /// Time at which the node became NotReady, as far as known; `None` if it never reported its status.
+        /// Time at which the node became NotReady, as far as it is known; `None` if the node never reported its status.
         since: Option<Timestamp>,
     },
     /// The Node, or a pod on it, cannot be decoded. The controller changes nothing on the node.
@@ -174,7 +174,7 @@ pub enum Readiness {
 
 /// A pod of the DaemonSet.
 ///
-/// Pods make up most of the controller's memory. So rarely used fields are boxed, and values that are equal in most pods of a
+/// Pods use most of the controller's memory. Therefore rarely used fields are boxed, and values that are equal in most pods of a
 /// revision are shared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pod {
@@ -182,7 +182,7 @@ pub struct Pod {
     pub name: PodName,
     /// UID of the pod.
     pub uid: PodUid,
-    /// Resource version that the decision is based on. Every deletion requires that the pod still has it.
+    /// Resource version on which the decision is based. Every deletion requires that the pod still has it.
     pub resource_version: ResourceVersion,
     /// Creation time, by the API server's clock.
     pub created: Timestamp,
@@ -192,33 +192,33 @@ pub struct Pod {
     pub number: i64,
     /// True if the pod was created or updated in place for the current template.
     ///
-    /// False for a pod that got the current revision at an earlier time, before a rollback returned to that revision.
+    /// False for a pod that got the current revision earlier, before a rollback returned to that revision.
     pub of_template: bool,
     /// True if the pod is being deleted, or if the controller requested its deletion and the cache doesn't show it yet.
     pub terminating: bool,
     /// Grace period of the pod's deletion, once the API server has accepted the deletion.
     pub leaving: Option<Box<Leaving>>,
-    /// True if the pod is `terminating` only because of a request that the API server has not accepted yet. The request may still
-    /// fail.
+    /// True if the pod is `terminating` only because of a request that the API server has not accepted yet and may still reject.
     pub in_doubt: bool,
     /// Time at which the pod became Ready with its current containers; `None` if it is not Ready.
     ///
     /// If an in-place update leaves the Ready condition `True`, this is the time at which the new containers were seen running.
     pub ready_since: Option<Timestamp>,
-    /// Start of the current not-Ready period, or of the latest one if the pod is Ready.
+    /// Start of the current not-Ready period. If the pod is Ready, start of its latest not-Ready period.
     ///
-    /// A Ready period too short to count as available doesn't end the not-Ready period. `None`: the pod has never been Ready, or
-    /// has been Ready ever since.
+    /// A Ready period too short to count as available doesn't end the not-Ready period. `None` if the pod was never Ready, or never
+    /// stopped being Ready.
     pub unready_since: Option<Timestamp>,
     /// Time at which the kubelet accepted the pod.
     ///
-    /// The controller uses the time at which it saw `status.startTime` appear, or the field's value if the pod already had it.
+    /// This is the time at which the controller saw `status.startTime` appear. If the field was set from the start, this is its
+    /// value.
     pub started: Option<Timestamp>,
-    /// Facts about the pod that in-place updates need.
+    /// Facts about the pod that are needed for in-place updates.
     pub in_place: Shared<InPlace>,
-    /// Problem that keeps the pod from becoming Ready, as far as its containers report one.
+    /// Problem that prevents the pod from becoming Ready, if its containers report one.
     pub problem: Option<Box<PodProblem>>,
-    /// Facts about the pod that matter for its deletion: hooks, finalizers and labels.
+    /// Facts about the pod that affect its deletion: hooks, finalizers and labels.
     pub exit: Shared<Exit>,
     /// The pod condition `PodNeedUpgrade`, if present.
     pub need_upgrade: Option<Box<OtaCondition>>,
@@ -297,7 +297,7 @@ impl PodProblem {
         }
     }
 
-    /// Returns the reason and its details as one phrase.
+    /// Returns the reason with its details as one phrase.
     pub fn words(&self) -> String {
         Self::phrase(self.word(), &self.detail)
     }
@@ -318,12 +318,12 @@ pub struct OtaCondition {
     pub status: bool,
     /// Revision hash in the condition's message; `None` if the message has another form.
     pub revision: Option<Revision>,
-    /// True if a pull is requested and not finished: the status is not `True`, and the reason is that of a request or missing.
-    /// Only for `PodImageReady`.
+    /// True if a pull is requested and not finished: the status is not `True`, and the reason is missing or that of a request. Only
+    /// for `PodImageReady`.
     pub waits: bool,
-    /// True if the reason says that no new pod would be created on the node. Only for `PodNeedUpgrade`.
+    /// True if the condition's reason reports that no new pod would be created on the node. Only for `PodNeedUpgrade`.
     pub repelled: bool,
-    /// Latest failed pull for this revision, even if another attempt is in progress. Only for `PodImageReady`.
+    /// Latest failed pull for this revision, even if another attempt is running. Only for `PodImageReady`.
     pub failure: Option<Arc<PullFailure>>,
 }
 
@@ -334,17 +334,17 @@ pub struct PullFailure {
     pub asked: Timestamp,
     /// Time at which the last attempt to pull them failed.
     pub failed: Timestamp,
-    /// Reason of the failure, in one sentence; empty while another attempt is in progress.
+    /// Reason of the failure in one sentence; empty while another attempt is running.
     pub why: Arc<str>,
 }
 
 impl Pod {
-    /// Returns true if the pod has ended and only a finalizer keeps its object. The native controller ignores such a pod.
+    /// Returns true if the pod has ended and only a finalizer still keeps its object. The native controller ignores such a pod.
     pub fn has_ended(&self) -> bool {
         self.terminating && self.in_place.is_over
     }
 
-    /// Returns a reference to the pod, with the resource version that the decision is based on.
+    /// Returns a reference to the pod, with the resource version on which the decision is based.
     pub fn reference(&self) -> PodRef {
         PodRef {
             name: self.name.clone(),
@@ -353,7 +353,7 @@ impl Pod {
         }
     }
 
-    /// Returns the start of the current or latest not-Ready period, but no time before the pod got its revision.
+    /// Returns the start of the current or latest not-Ready period, but not before the time at which the pod got its revision.
     pub fn unready(&self) -> Timestamp {
         let revised = self.revised();
         self.unready_since
@@ -375,7 +375,7 @@ impl Node {
         self.pods.iter().find(is_outdated)
     }
 
-    /// Returns true if an outdated pod is on the node, terminating or not.
+    /// Returns true if an outdated pod is on the node, even a terminating one.
     pub(super) fn holds_outdated(&self) -> bool {
         let mut pods = self.pods.iter();
         pods.any(|pod| pod.revision == PodRevision::Outdated)
@@ -388,14 +388,14 @@ impl Node {
 
     /// Returns the times at which the rollout touched the node.
     ///
-    /// The rollout touches a node when it deletes or marks its outdated pod, or creates or updates a pod for the current
-    /// template. Changes for an earlier template don't count. Deletions are only included with `removes`.
+    /// The rollout touches a node when it deletes or marks its outdated pod, or when a pod is created or updated there for the
+    /// current template. Changes for an earlier template don't count. Deletions are only included if `removes` is true.
     pub(super) fn touched_at(&self, removes: bool) -> impl Iterator<Item = Timestamp> + Clone {
         let removed = self.disrupted_at.filter(|_| removes);
         removed.into_iter().chain(self.marked_at())
     }
 
-    /// Returns the times of [`Self::touched_at`] that are recorded on the node's pods: marks, creations and in-place updates.
+    /// Returns those times of [`Self::touched_at`] that the node's pods show: marks, creations and in-place updates.
     pub(super) fn marked_at(&self) -> impl Iterator<Item = Timestamp> + Clone {
         let marked = |pod: &Pod| match pod.exit.preparing {
             Some(preparing) if pod.revision == PodRevision::Outdated => preparing.since,
@@ -409,7 +409,7 @@ impl Node {
         pods.flat_map(move |pod| marked(pod).into_iter().chain(revised(pod)))
     }
 
-    /// Returns true if the controller deleted the node's pod, and new taints or labels now keep its successor away.
+    /// Returns true if the controller deleted the node's pod, and a new taint or label prevents the next pod.
     pub(super) fn is_barred(&self) -> bool {
         self.emptied
             && self.targeting != Targeting::Run

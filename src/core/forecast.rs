@@ -6,8 +6,8 @@
 //!   └── pods end, start, change ◄───────┘  after the durations of their nodes
 //! ```
 //!
-//! The model supplies only what the engine cannot decide: how long pods take, and if disruption budgets allow evictions. Offline
-//! nodes stay offline, preDelete hooks are not answered, and the API server accepts every write.
+//! The model supplies only what the engine cannot decide: the durations of pod steps, and if disruption budgets allow evictions.
+//! Offline nodes stay offline, preDelete hooks are never completed, and the API server accepts every write.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -36,9 +36,9 @@ const STUCK: Duration = Duration::from_secs(660);
 const WAIT: SignedDuration = SignedDuration::from_secs(60);
 /// Time after which Kubernetes marks a node without heartbeats NotReady (`--node-monitor-grace-period`, and a check every 5 s).
 const SILENCE: Duration = Duration::from_secs(45);
-/// Limit of plans at one instant. The writes of one plan may lead to another plan at the same time.
+/// Maximum number of plans at one instant. The writes of one plan may lead to another plan at the same time.
 const ROUNDS: usize = 8;
-/// Time per node within which events count as one change. A fleet of ten thousand nodes is then evaluated once a second.
+/// Time per node within which events count as one change. A fleet of ten thousand nodes is then evaluated once per second.
 const TOGETHER: Duration = Duration::from_micros(100);
 
 /// Durations of the steps of a pod on a node.
@@ -60,11 +60,11 @@ pub struct ForecastTerms<'a> {
     pub pace: &'a dyn Fn(&NodeName) -> NodePace,
     /// Duration of an image pre-pull on any node.
     pub pull: Duration,
-    /// Pod that new pods are copied from.
+    /// Pod from which new pods are copied.
     pub new_pod: Pod,
-    /// Existing pods that do not become Ready.
+    /// Existing pods that never become Ready.
     pub broken: BTreeSet<PodUid>,
-    /// Number of nodes that are lost when they get the new revision, starting with the first node.
+    /// Number of nodes that are lost when they get the new revision. They are the first nodes of the rollout.
     pub breaks: usize,
     /// Function that returns why a disruption budget rejects an eviction; `None` if the pod may be evicted.
     pub refusal: &'a dyn Fn(&Fleet, &Pod) -> Option<Refusal>,
@@ -74,7 +74,7 @@ pub struct ForecastTerms<'a> {
     pub horizon: Timestamp,
 }
 
-/// Course and result of a rollout.
+/// Timeline and result of a rollout.
 #[derive(Clone, Debug)]
 pub struct Forecast {
     /// Time at which the rollout started.
@@ -102,7 +102,7 @@ pub struct Forecast {
 pub struct RolloutWait {
     /// Time at which the wait started.
     pub from: Timestamp,
-    /// Time at which the wait can end automatically; `None` if it never does.
+    /// Time at which the wait can end without an event; `None` if it needs one.
     pub until: Option<Timestamp>,
     /// Phase of the rollout during the wait.
     pub phase: Phase,
@@ -117,7 +117,7 @@ pub struct Replacement {
     pub node: NodeName,
     /// Kind of replacement.
     pub manner: ReplacementManner,
-    /// Time at which the old pod is deleted or updated, or, without an old pod, at which the new one is created.
+    /// Time at which the old pod is deleted or updated. On a node without a pod, the time at which the new pod is created.
     pub begins: Timestamp,
     /// Time at which the new pod is Ready; `None` if it never is.
     pub ready: Option<Timestamp>,
@@ -137,7 +137,7 @@ pub enum ReplacementManner {
     Create,
 }
 
-/// Carries out plans on `fleet`, starting at `began`. `said` returns the status sentence of a plan.
+/// Simulates the plans for `fleet`, starting at `began`. `said` returns the status sentence of a plan.
 pub fn forecast(
     fleet: Fleet,
     terms: &ForecastTerms<'_>,
@@ -172,7 +172,7 @@ pub fn forecast(
         }
         world.pass(until);
     };
-    // The forecast stops at the horizon, so later ends of waits are unknown, except for the end of a hold.
+    // The forecast stops at the horizon, so a later end of a wait is unknown. Only the end of a hold is known.
     let cut_off = waits.last_mut().filter(|_| cut);
     if let Some((last, _)) = cut_off.filter(|(last, _)| last.awaited.reason != HELD) {
         last.until = last.until.filter(|until| *until <= terms.horizon);
@@ -190,7 +190,7 @@ pub fn forecast(
     }
 }
 
-/// Records a wait, or extends the last wait if it has the same reason and no replacement began in between.
+/// Records a wait. If the last wait has the same reason and no replacement began since, the last wait is extended instead.
 fn note(waits: &mut Vec<(RolloutWait, usize)>, wait: RolloutWait, steps: usize) {
     match waits.last_mut() {
         Some((last, before)) if *before == steps && last.awaited.reason == wait.awaited.reason => {
@@ -203,11 +203,10 @@ fn note(waits: &mut Vec<(RolloutWait, usize)>, wait: RolloutWait, steps: usize) 
 
 /// Next step of the forecast after a plan was carried out.
 enum Next {
-    /// The rollout is over.
     Over,
-    /// An event of a pod happens, or may happen, at that time.
+    /// The next event of a pod is due at that time.
     Moves(Timestamp),
-    /// Nothing happens before that time; `None` if nothing ever happens.
+    /// The next change without an event is due at that time; `None` if nothing can change.
     Waits(Option<Timestamp>),
 }
 
@@ -235,7 +234,7 @@ struct World<'a> {
     inhabited: BTreeSet<usize>,
     broke: Vec<NodeName>,
     last: Option<Timestamp>,
-    /// Last time at which a change of the plan was due without any event. A rollout that waited until then is not stuck.
+    /// Last time at which the plan was due to change without an event. A rollout that waited until then is not stuck.
     woken: Option<Timestamp>,
     /// Position of each pod's node.
     home: BTreeMap<PodUid, usize>,
@@ -298,7 +297,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Carries out plans until no further plan follows at this instant, and returns the last plan.
+    /// Carries out plans until no further plan follows at this instant. Returns the last plan.
     fn settle(&mut self) -> Plan {
         let mut plan = self.decide();
         for _ in 0..ROUNDS {
@@ -615,7 +614,7 @@ impl<'a> World<'a> {
         });
     }
 
-    /// Advances to the given time, and slightly further if events shortly after it count as the same change.
+    /// Advances to the given time, or slightly further if more events follow within [`TOGETHER`] per node.
     fn pass(&mut self, until: Timestamp) {
         let nodes = u32::try_from(self.fleet.nodes.len()).unwrap_or(u32::MAX);
         let together = later(until, TOGETHER.saturating_mul(nodes));
@@ -667,7 +666,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Returns when the forecast continues: at the next event, or at the next time at which the plan may change.
+    /// Returns the next step of the forecast: the next event, or the next time at which the plan may change.
     fn next(&mut self, plan: &Plan) -> Next {
         let happens = self.due.first().map(|(at, ..)| *at);
         let wake = plan.next_wake.filter(|wake| *wake > self.now);
@@ -692,7 +691,7 @@ impl<'a> World<'a> {
             let until = wake.map_or(happens, |wake| wake.min(happens));
             return self.wakes(until, wake);
         }
-        // If the maintenance window never opens, the rollout still continues on nodes whose holds end.
+        // If the maintenance window never opens, the rollout can still continue on nodes whose holds end.
         let is_held = |verdict: &Verdict| matches!(verdict, Verdict::Held { until: Some(_) });
         let goes_on = match plan.phase {
             Phase::Stalled(Stall::WindowNeverOpens) => plan.verdicts.iter().any(is_held),

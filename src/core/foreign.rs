@@ -1,7 +1,7 @@
 //! Text from other components, such as messages of kubelets, registries and API servers, made safe for display.
 //!
-//! Every output passes such text through this module: terminal, log, condition, Event and node API. Values that are parsed or
-//! compared never pass through it.
+//! Every output shows such text only after it passed through this module: terminal, log, condition, Event and node API. Values that
+//! are parsed or compared don't pass through it.
 //!
 //! # Guarantees
 //! - No character of the result controls a terminal, reorders the surrounding text, or is invisible. Each such character is
@@ -10,9 +10,9 @@
 //! - A second pass has no effect, and clean text is not copied.
 //!
 //! # Caveats
-//! Letters of all scripts and emoji stay readable. A joiner (U+200C, U+200D) is kept between two non-ASCII characters, where
-//! Persian, Sinhala and composed emoji need it. A variation selector (U+FE0E, U+FE0F) is kept after such a character. Flags of
-//! regions consist of invisible tags and are shown as escapes.
+//! Letters of all scripts and emoji stay readable. A joiner (U+200C, U+200D) is kept between two non-ASCII characters, because
+//! Persian, Sinhala and composed emoji need it. A variation selector (U+FE0E, U+FE0F) is kept after a non-ASCII character. Flags of
+//! regions consist of invisible tags, so they are shown as escapes.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -23,7 +23,7 @@ pub const SENTENCE: usize = 1_000;
 pub const TEXT: usize = 4_000;
 /// Maximum length of a setting's value that a message quotes in full, in characters.
 pub const QUOTED: usize = 64;
-/// Maximum length of an API object's field that should be one word, such as a reason, in characters.
+/// Maximum length of a one-word field in an API object, such as a reason, in characters.
 pub const WORD: usize = 100;
 
 /// Forbidden characters that are allowed between the tokens of JSON, but not in its strings.
@@ -98,8 +98,8 @@ pub fn yaml(document: &str) -> Cow<'_, str> {
     })
 }
 
-/// Returns the document with each forbidden character replaced, except those in `layout`. Unlike in text, neighboring characters
-/// are ignored.
+/// Returns the document with each forbidden character replaced, except those in `layout`. Unlike [`rewritten`], it ignores
+/// neighboring characters.
 fn escaped<'a>(
     document: &'a str,
     layout: &[char],
@@ -209,7 +209,7 @@ mod tests {
 
     use super::*;
 
-    /// Generates text with characters close to the limits of the rules, and some of every kind.
+    /// Generates text with every kind of character, including characters close to the limits of the rules.
     fn letters() -> impl Strategy<Value = String> {
         let near = prop::sample::select(
             "ab .\\\n\r\t\0\x07\x1b\x7f\u{85}\u{9b}\u{9d}\u{ad}\u{200b}\u{200c}\u{200d}\u{200e}\u{2028}\u{202e}\u{2066}\u{fe0f}\u{feff}\u{e0041}é中ع😀❤…"

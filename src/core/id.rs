@@ -52,7 +52,7 @@ macro_rules! text {
 }
 
 text! {
-    /// Name of a Node.
+    /// Name of a Node, unique in the cluster.
     NodeName
 }
 text! {
@@ -64,12 +64,12 @@ text! {
     Revision
 }
 
-/// State of the current revision: known or unknown.
+/// Current revision of a DaemonSet, or the reason why it is unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RevisionState {
     /// The current revision is known.
     Current(Revision),
-    /// The current revision is unknown, so no pod may be replaced yet. Messages name the event that the controller waits for.
+    /// The current revision is unknown, so no pod may be replaced yet. Messages report the reason.
     Unknown(RevisionUnknown),
 }
 

@@ -1,13 +1,13 @@
-//! Image references, used to find out if a node has an image.
+//! Image references, which show if a node has an image.
 //!
-//! A node lists its images in `status.images` (by default kubelets list the 50 largest). A listed image is on the node, but an
-//! unlisted image may be there too. To save memory for thousands of nodes, only one number per required image is stored.
+//! A node lists its images in `status.images` (kubelets list the 50 largest by default). A listed image is on the node, and an
+//! unlisted image may also be there. To save memory for thousands of nodes, only one number per required image is stored.
 
 use serde_json::Value;
 
-/// Key of an image reference. References to the same image have equal keys, however they are written.
+/// Key of an image reference. Different references to the same image have equal keys.
 ///
-/// The key has 64 bits. If the keys of two references collide, a node pulls the image during its replacement instead of before.
+/// The key has 64 bits. If the keys of two images collide, a node may pull an image only during its replacement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ImageKey(u64);
 

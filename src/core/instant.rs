@@ -4,19 +4,19 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
-/// Returns `instant + duration`, saturating.
+/// Returns `instant + duration`, limited to the maximum timestamp.
 pub(crate) fn later(instant: Timestamp, duration: Duration) -> Timestamp {
     let duration = SignedDuration::try_from(duration).unwrap_or(SignedDuration::MAX);
     instant.checked_add(duration).unwrap_or(Timestamp::MAX)
 }
 
-/// Returns `instant - duration`, saturating.
+/// Returns `instant - duration`, limited to the minimum timestamp.
 pub(crate) fn earlier(instant: Timestamp, duration: Duration) -> Timestamp {
     let duration = SignedDuration::try_from(duration).unwrap_or(SignedDuration::MAX);
     instant.checked_sub(duration).unwrap_or(Timestamp::MIN)
 }
 
-/// Returns the time in RFC 3339, UTC, in whole seconds. Fractions would differ between two replicas, and readers don't need them.
+/// Returns the time in RFC 3339, UTC, in whole seconds. Fractions would make the messages of two replicas differ.
 pub fn words(at: Timestamp) -> String {
     Timestamp::from_second(at.as_second())
         .unwrap_or(at)

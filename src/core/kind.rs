@@ -2,7 +2,7 @@
 
 use super::names::{KRUISE_GROUP, KRUISE_VERSION};
 
-/// Kind of a DaemonSet.
+/// Kind of a DaemonSet, which determines the controller that creates its pods.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SetKind {
     /// DaemonSet of the group `apps`. The native controller of Kubernetes creates its pods.
@@ -13,7 +13,7 @@ pub enum SetKind {
 }
 
 impl SetKind {
-    /// Returns the kind for an `apiVersion`. The version within the group does not matter.
+    /// Returns the kind for an `apiVersion`. The version within the group is ignored.
     pub fn of_api_version(api_version: &str) -> Self {
         match api_version.split_once('/') {
             Some((KRUISE_GROUP, _)) => Self::Advanced,
@@ -37,7 +37,7 @@ impl SetKind {
         }
     }
 
-    /// Returns the name of the process to check if that controller is inactive.
+    /// Returns the name of the process that runs that controller, for messages about a controller that is inactive.
     pub fn process(self) -> &'static str {
         match self {
             Self::Native => "kube-controller-manager",
@@ -45,7 +45,7 @@ impl SetKind {
         }
     }
 
-    /// Returns the API group of the kind.
+    /// Returns the API group of the kind, such as `apps`.
     pub fn group(self) -> &'static str {
         match self {
             Self::Native => "apps",
@@ -53,7 +53,7 @@ impl SetKind {
         }
     }
 
-    /// Returns the `apiVersion` of the kind.
+    /// Returns the `apiVersion` of the kind, such as `apps/v1`.
     pub fn api_version(self) -> &'static str {
         match self {
             Self::Native => "apps/v1",
@@ -61,7 +61,7 @@ impl SetKind {
         }
     }
 
-    /// Returns the short name of the resource for kubectl.
+    /// Returns the short name of the resource for kubectl, such as `ds`.
     pub fn short_name(self) -> &'static str {
         match self {
             Self::Native => "ds",
@@ -69,7 +69,7 @@ impl SetKind {
         }
     }
 
-    /// Returns the unambiguous name of the resource for kubectl.
+    /// Returns the unambiguous name of the resource for kubectl, such as `daemonset`.
     pub fn resource(self) -> &'static str {
         match self {
             Self::Native => "daemonset",

@@ -1,4 +1,4 @@
-//! Labels of nodes and pods. There are many sets of few labels, which are read often and never changed.
+//! Labels of nodes and pods. There are many small sets of labels, which are read often and never changed.
 
 use std::sync::Arc;
 
@@ -7,13 +7,13 @@ use std::sync::Arc;
 pub struct Labels(Arc<[(Arc<str>, Arc<str>)]>);
 
 impl Labels {
-    /// Returns the value of a label.
+    /// Returns the value of a label; `None` if the label is absent.
     pub fn get(&self, key: &str) -> Option<&str> {
         let found = self.0.binary_search_by(|(known, _)| (**known).cmp(key));
         found.ok().map(|position| &*self.0[position].1)
     }
 
-    /// Returns all labels with their values.
+    /// Returns all labels with their values, sorted by key.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(key, value)| (&**key, &**value))
     }

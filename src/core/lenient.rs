@@ -60,7 +60,8 @@ where
         .collect())
 }
 
-/// Parses the reason why a revision was stopped. An unknown reason, written by a later release, also means that it was stopped.
+/// Parses the reason why a revision was stopped. If a later release wrote a reason that is unknown here, the revision still counts
+/// as stopped.
 pub(in crate::core) fn stop<'de, D>(deserializer: D) -> Result<Option<Stopped>, D::Error>
 where
     D: Deserializer<'de>,

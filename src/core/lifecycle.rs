@@ -1,10 +1,10 @@
-//! The preDelete hook: another program has to agree before a pod is deleted.
+//! The preDelete hook: before a pod is deleted, another program has to agree to the deletion.
 //!
-//! This is `lifecycle.preDelete` of Kruise's Advanced DaemonSet, as an annotation. A pod with one of the configured labels or
-//! finalizers is *hooked*. Before a hooked pod is replaced, the controller marks it `PreparingDelete`. It deletes the pod when
-//! another program has removed the label or finalizer. Unlike in Kruise, the mark is removed if the pod is kept after all.
+//! This is `lifecycle.preDelete` of Kruise's Advanced DaemonSet, configured by an annotation. A pod with one of the configured
+//! labels or finalizers is *hooked*. Before a hooked pod is replaced, the controller marks it `PreparingDelete`. It deletes the pod
+//! after another program has removed the label or finalizer. Unlike Kruise, it removes the mark from a pod that is kept after all.
 //!
-//! This module contains only data; `removal` makes the decisions.
+//! This module contains only data. The module `removal` makes the decisions.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ const EXPECTED: &str =
 /// Configuration of the preDelete hook: labels and finalizers that delay the deletion of a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PreDelete {
-    /// Labels that make a pod hooked. The value has to be equal too.
+    /// Labels that make a pod hooked. Both key and value have to match.
     pub labels: BTreeMap<String, String>,
     /// Finalizers that make a pod hooked.
     pub finalizers: Vec<String>,
@@ -34,7 +34,7 @@ pub struct PreDelete {
 }
 
 impl PreDelete {
-    /// Returns true if a pod can be hooked at all, because a label or a finalizer is configured.
+    /// Returns true if any pod can be hooked, because a label or a finalizer is configured.
     pub fn asks(&self) -> bool {
         !self.labels.is_empty() || !self.finalizers.is_empty()
     }
@@ -90,7 +90,7 @@ impl PreDelete {
                 ("finalizersHandler", value) => {
                     hook.finalizers =
                         serde_json::from_value(value).map_err(|_| wrong("a list of finalizers"))?;
-                    // A finalizer needs the syntax of a label key, or no pod can have it.
+                    // A finalizer needs the syntax of a label key. Otherwise no pod could have it.
                     if !hook.finalizers.iter().all(|name| is_label_key(name)) {
                         return Err(wrong("a list of valid finalizers"));
                     }
@@ -139,7 +139,7 @@ fn unknown(field: &str, known: &str) -> String {
     )
 }
 
-/// Facts about a pod that matter for its deletion.
+/// Facts about a pod that affect its deletion.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Exit {
     /// Labels of the pod.
@@ -187,7 +187,7 @@ pub struct GateWrite {
     pub open: bool,
     /// New message of the condition.
     pub message: String,
-    /// True if the status changes, so that `lastTransitionTime` has to be set.
+    /// True if the status changes. `lastTransitionTime` then has to be set.
     pub flips: bool,
 }
 
@@ -226,7 +226,7 @@ impl Gate {
 
     /// Returns the write that adds the controller's key, so that the pod becomes not Ready.
     ///
-    /// `None` if the gate has the key already, or if its message has another format.
+    /// Returns `None` if the gate already has the key, or if its message has another format.
     pub(super) fn shut(&self) -> Option<GateWrite> {
         let mut keys = self.keys.clone()?;
         if keys.contains(&own_key()) && self.status == Some(false) {
@@ -243,7 +243,7 @@ impl Gate {
         self.is_ours().then(|| self.write(keys)).flatten()
     }
 
-    /// Returns the write that sets the status to `True` for the first time; `None` if the status is set already.
+    /// Returns the write that sets the status to `True` for the first time; `None` if the status is already set.
     pub(super) fn begin(&self) -> Option<GateWrite> {
         self.status
             .is_none()
@@ -253,7 +253,7 @@ impl Gate {
 
     /// Returns the write that stores these keys.
     ///
-    /// The status becomes `True` only if the list is empty. The list is sorted as in Kruise: by user agent, then by key.
+    /// The status becomes `True` only if the list is empty. The list is sorted by user agent and then by key, as in Kruise.
     fn write(&self, mut keys: Vec<GateKey>) -> Option<GateWrite> {
         keys.sort();
         keys.dedup();
@@ -271,7 +271,7 @@ impl Gate {
     }
 }
 
-/// Returns the key of the controller. It equals Kruise's key, so that Kruise and yurt-ds can undo each other's changes.
+/// Returns the key of the controller. It equals Kruise's key, so that Kruise and yurt-ds can revert each other's changes.
 fn own_key() -> GateKey {
     GateKey {
         user_agent: "Lifecycle".into(),
@@ -387,7 +387,7 @@ mod tests {
         assert_eq!(written(gate(false, BOTH).open()), says(false, OTHER, false));
         assert_eq!(written(gate(false, OWN).open()), says(true, "", true));
         assert_eq!(written(gate(false, OTHER).open()), None);
-        // If the message of the condition was written by another program in its own format, the controller leaves it unchanged.
+        // The controller leaves a message unchanged if another program wrote it in its own format.
         assert_eq!(written(gate(false, "drained").shut()), None);
         assert_eq!(written(gate(false, "drained").open()), None);
     }

@@ -1,4 +1,4 @@
-//! Messages about rollouts: conditions, Events, `ctl` and metrics all use them.
+//! Messages about rollouts, which conditions, Events, `ctl` and metrics use.
 //!
 //! ```text
 //! (fleet, plan) ─RolloutStatus─► reason and sentence of conditions and Events       (status, stall, groups)
@@ -9,8 +9,8 @@
 //!
 //! Each message states a fact, its cause and the next step. `tests/golden/messages.txt` contains one example of every message.
 //!
-//! Sentences of [`RolloutStatus`] contain no numbers that change with every pod, because each change of a condition costs a
-//! write. The messages of `ctl` are not stored and contain such numbers. For remedies for a failing revision see
+//! Sentences of [`RolloutStatus`] contain no numbers that change with every pod, because each change of a condition costs a write.
+//! Messages of `ctl` are not stored, so they contain such numbers. Remedies for a failing revision are in
 //! [`remedy`](super::remedy).
 
 mod budgets;
@@ -71,7 +71,7 @@ pub struct RolloutStatus<'a> {
     pub set: SetName<'a>,
     /// Current state of the nodes and pods.
     pub fleet: &'a Fleet,
-    /// Decision that the controller takes for the current state.
+    /// Decision of the controller for the current state.
     pub plan: &'a Plan,
     /// Settings, with defaults for invalid ones.
     pub strategy: &'a Strategy,
@@ -80,8 +80,8 @@ pub struct RolloutStatus<'a> {
 impl Plan {
     /// Returns the phase to report. `was_complete` is true if the rollout of the same revision was complete before.
     ///
-    /// A complete rollout stays complete while no node is outdated, because restarted pods and new nodes are normal operation. It
-    /// is incomplete again while the guard evaluates a lost node.
+    /// A complete rollout stays complete while no node is outdated, because restarted pods and new nodes are normal operation.
+    /// While the guard evaluates a lost node, it is incomplete again.
     pub fn reported_phase(&self, was_complete: bool) -> Phase {
         let counts = &self.counts;
         let is_daily_life = match self.phase {
@@ -189,7 +189,7 @@ impl RolloutStatus<'_> {
             Phase::Paused { until } => {
                 StatusSentence::new("Paused", paused_words(until)).with(self.stopped_asides())
             }
-            // `StatusSentence` takes its text from the invalid setting.
+            // The text of `StatusSentence` comes from the invalid setting.
             Phase::Invalid => StatusSentence::new(INVALID_SETTINGS, ""),
             Phase::AwaitingDeletions => StatusSentence::new(
                 "AwaitingDeletions",
@@ -225,7 +225,7 @@ impl RolloutStatus<'_> {
         }
     }
 
-    /// Returns the step that updates the nodes that only `partition` keeps; `None` if there are none.
+    /// Returns the step that updates the nodes that are kept only by `partition`; `None` if there are none.
     fn past_partition(&self) -> Option<NextStep> {
         if self.plan.counts.of_kind(Verdict::Partition) == 0 {
             return None;
@@ -337,8 +337,8 @@ impl RolloutStatus<'_> {
         [opens, shut]
     }
 
-    /// Returns the time at which the next maintenance window opens, in the time zone of that window; `None` if no node waits for
-    /// one.
+    /// Returns the time at which the next maintenance window opens, in the time zone of that window; `None` if no node waits for a
+    /// window.
     fn opening(&self) -> Option<String> {
         let at = self.plan.next_opening()?;
         Some(opening_words(self.fleet, self.plan, self.strategy, at))
@@ -353,13 +353,13 @@ impl RolloutStatus<'_> {
         of_set.then(|| NextStep::command("to start now", start_now()))
     }
 
-    /// Returns a sentence with the failed nodes of this revision that were deleted since; `None` if there are none.
+    /// Returns a sentence with the nodes that failed with this revision and were deleted since; `None` if there are none.
     fn deleted_aside(&self) -> Option<String> {
         let failed = self.plan.record.iter().flat_map(|record| &record.failed);
         let deleted: BTreeSet<&str> = failed
             .filter(|name| {
                 let node = by_name(&self.fleet.nodes, name);
-                // A deleted Node counts as gone although its pod object may exist for another minute.
+                // A deleted Node counts as gone, although its pod object may exist for another minute.
                 node.is_none_or(|node| node.readiness == Readiness::Gone)
             })
             .map(NodeName::as_str)

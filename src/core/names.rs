@@ -1,4 +1,5 @@
-//! Names that other programs read or write, such as keys and values. Each is defined once, with the project that it comes from.
+//! Names that other programs read or write, such as keys and values. Each is defined once, together with the project that it comes
+//! from.
 //!
 //! The keys of settings are defined in the modules of [`super::settings`].
 
@@ -9,11 +10,11 @@ pub const ANNOTATION_PREFIX: &str = "apps.openyurt.io/";
 pub const IN_PLACE_STATE: &str = "apps.openyurt.io/inplace-update-state";
 /// Annotation of a Node. It lists DaemonSets whose pods keep their revision on the node; see [`crate::core::fleet::Hold`].
 pub const HOLD: &str = "apps.openyurt.io/hold";
-/// Path of a DaemonSet's update strategy type, which must be [`ON_DELETE`] (Kubernetes).
+/// Path of the type of a DaemonSet's update strategy, which has to be [`ON_DELETE`] (Kubernetes).
 pub const UPDATE_STRATEGY_TYPE_FIELD: &str = "spec.updateStrategy.type";
-/// The update strategy under which the native controller does not replace pods (Kubernetes).
+/// Type of the update strategy under which the native controller replaces no pods (Kubernetes).
 pub const ON_DELETE: &str = "OnDelete";
-/// Path of a field that the native controller's rolling update uses. It is the default for `max-unavailable` (Kubernetes).
+/// Path of the limit for the native controller's rolling update. It is the default for `max-unavailable` (Kubernetes).
 pub const ROLLING_UPDATE_MAX_UNAVAILABLE_FIELD: &str =
     "spec.updateStrategy.rollingUpdate.maxUnavailable";
 
@@ -30,8 +31,8 @@ pub const UNSCHEDULABLE: &str = "Unschedulable";
 pub const POD_NEED_UPGRADE: &str = "PodNeedUpgrade";
 /// Pod condition with the state of the image pre-pull (OpenYurt).
 pub const POD_IMAGE_READY: &str = "PodImageReady";
-/// Reason of the condition `PodNeedUpgrade`, status `True`, on a node where no new pod would be created: the template does not
-/// tolerate a `NoSchedule` taint.
+/// Reason of the condition `PodNeedUpgrade`, status `True`, on a node on which no new pod would be created, because the template
+/// does not tolerate a `NoSchedule` taint.
 ///
 /// OpenYurt leaves the reason empty.
 pub const UNTOLERATED_TAINT: &str = "UntoleratedTaint";
@@ -43,7 +44,7 @@ pub const WAIT_PULL_IMAGE: &str = "WaitPullImage";
 pub const PULL_IMAGE_SUCCESS: &str = "PullImageSuccess";
 /// Reason of the condition `PodImageReady`, status `False`: the pull failed (OpenYurt).
 pub const PULL_IMAGE_FAIL: &str = "PullImageFail";
-/// Part of the message about a failed pull, between the name of the Job and the reason (OpenYurt, without the colon).
+/// Part of the message about a failed pull between the name of the Job and the cause (OpenYurt, there without the colon).
 pub const PULL_FAILED: &str = " failed: ";
 
 /// API group of Advanced DaemonSets (Kruise).
@@ -56,24 +57,24 @@ pub const KRUISE_VERSION: &str = "apps.kruise.io/v1beta1";
 pub const IN_PLACE_UPDATE_READY: &str = "InPlaceUpdateReady";
 /// Annotation of an Advanced DaemonSet's pod that was updated in place. It stores the state before the update (Kruise).
 pub const KRUISE_IN_PLACE_STATE: &str = "apps.kruise.io/inplace-update-state";
-/// Annotation of an Advanced DaemonSet: `partition` also keeps nodes from getting their first pod (Kruise).
+/// Annotation of an Advanced DaemonSet that makes `partition` also apply to the first pods of nodes (Kruise).
 ///
 /// A native DaemonSet with this annotation is invalid.
 pub const PROGRESSIVE_CREATE_POD: &str = "daemonset.kruise.io/progressive-create-pod";
 /// Annotations of an Advanced DaemonSet that correspond to the settings with these names (Kruise).
 ///
-/// On a native DaemonSet they cause a warning.
+/// On a native DaemonSet, these annotations cause a warning.
 pub const KRUISE_PREDOWNLOADS: [&str; 3] = [
     "apps.kruise.io/image-predownload-parallelism",
     "apps.kruise.io/image-predownload-timeout-seconds",
     "apps.kruise.io/image-predownload-min-updated-ready-pods",
 ];
 
-/// Label of a pre-pull Job and of its pod: UID of the DaemonSet pod whose node pulls the images.
+/// Label of a pre-pull Job and of its pod. The value is the UID of the DaemonSet pod on whose node the images are pulled.
 pub const PRE_PULL_POD: &str = "apps.openyurt.io/image-pre-pull";
-/// Annotation of a pre-pull Job: hash of the revision whose images the Job pulls.
+/// Annotation of a pre-pull Job with the hash of the revision whose images it pulls.
 pub const PRE_PULL_REVISION: &str = "apps.openyurt.io/image-pre-pull-revision";
-/// Annotation of a pre-pull Job: name of the DaemonSet.
+/// Annotation of a pre-pull Job with the name of the DaemonSet.
 pub const PRE_PULL_DAEMONSET: &str = "apps.openyurt.io/image-pre-pull-daemonset";
 
 /// Hook in a `lifecycle` that runs before a deletion (Kruise).
@@ -84,7 +85,7 @@ pub const IN_PLACE_UPDATE: &str = "inPlaceUpdate";
 pub const PRE_NORMAL: &str = "preNormal";
 /// Pod label with the state of the pod in its lifecycle (Kruise).
 pub const LIFECYCLE_STATE: &str = "lifecycle.apps.kruise.io/state";
-/// Value of [`LIFECYCLE_STATE`] for a pod that is to be deleted and waits for its preDelete hook (Kruise).
+/// Value of [`LIFECYCLE_STATE`] for a pod whose deletion waits for its preDelete hook (Kruise).
 pub const PREPARING_DELETE: &str = "PreparingDelete";
 /// Pod annotation with the time of the last change of [`LIFECYCLE_STATE`] (RFC 3339, Kruise).
 pub const LIFECYCLE_TIMESTAMP: &str = "lifecycle.apps.kruise.io/timestamp";
@@ -107,9 +108,9 @@ pub const INVALID_SETTINGS: &str = "InvalidSettings";
 /// DaemonSet condition with the writes that the API server rejects.
 pub const REFUSED: &str = "Refused";
 
-/// DaemonSet condition with the state of the rollout as JSON, for the controller ([`RolloutState`](crate::core::RolloutState)).
+/// DaemonSet condition with the state of the rollout as JSON ([`RolloutState`](crate::core::RolloutState)).
 ///
-/// People read the other conditions.
+/// Only programs read it. The other conditions are for people.
 pub const ROLLOUT_STATE: &str = "RolloutState";
 
 /// Types of the conditions that the controller writes to a DaemonSet's status.
@@ -126,16 +127,16 @@ pub const OWN_CONDITIONS: [&str; 8] = [
 
 /// Name of the controller in Events, field managers and the Lease.
 pub const CONTROLLER: &str = "yurt-ds-controller";
-/// Name of the agent on each node in field managers.
+/// Name of the agent on each node, in field managers.
 pub const OTA_SERVER: &str = "yurt-ds-ota-server";
 /// Name of the Lease that the replicas of the controller share.
 pub const LEASE: &str = "yurt-ds-controller";
-/// Annotation of the Lease with the kinds of DaemonSets that its holder rolls out, in the format of `--controllers`.
+/// Annotation of the Lease with the kinds of DaemonSets that its holder manages, in the format of `--controllers`.
 pub const LEASE_KINDS: &str = "apps.openyurt.io/controllers";
 
-/// Node annotations that make a node autonomous: while the node is offline, its pods are not marked not Ready (OpenYurt).
+/// Node annotations that make a node autonomous. While such a node is offline, its pods are not marked not Ready (OpenYurt).
 ///
-/// The first two annotations need the value `true`. The last one takes any value.
+/// The first two annotations require the value `true`. The last one accepts any value.
 pub const AUTONOMY: [&str; 3] = [
     "apps.openyurt.io/binding",
     "node.beta.openyurt.io/autonomy",
@@ -155,7 +156,7 @@ pub const PRE_PULL_RBAC: &str = "manifests/components/pre-pull";
 /// Path of the manifests with the permissions for Advanced DaemonSets.
 pub const ADVANCED_RBAC: &str = "manifests/components/advanced";
 
-/// Annotation of a DaemonSet with the hash of the revision that the last `ctl undo` left.
+/// Annotation of a DaemonSet with the hash of the revision from which the last `ctl undo` rolled back.
 ///
-/// The annotation is ignored unless that revision comes directly before the current one, by number.
+/// The annotation is ignored unless the number of that revision comes directly before the current one.
 pub const ROLLED_BACK_FROM: &str = "apps.openyurt.io/rolled-back-from";

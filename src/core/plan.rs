@@ -18,31 +18,30 @@ pub use reversal::{Reversal, ReversalStage};
 /// Result of a decision: the actions to take now, the verdict of each node, and the time of the next decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// Writes to make, in this order. Making them twice is harmless.
+    /// Writes to make, in this order. A second execution has no further effect.
     pub actions: Vec<Action>,
     /// One verdict per entry of `Fleet::nodes`, in the same order.
     pub verdicts: Vec<Verdict>,
     /// Reason why this plan recreates pods although an update in place was requested; `None` if it recreates none.
     pub recreates: Option<Recreate>,
-    /// Image pulls to request ahead of the update, in the order of nodes.
+    /// Image pulls to request before the update, in the order of nodes.
     pub pulls: Vec<Pull>,
-    /// Number of Ready pods that must be reached before more pulls are requested; `None` if there are enough, or no node is left
-    /// to pull.
+    /// Number of Ready pods that are needed before more pulls are requested; `None` if there are enough, or if no node has to pull.
     pub pulls_await: Option<PullsAwait>,
     /// Totals of the nodes, for example by verdict.
     pub counts: Counts,
     /// State of the rollout as a whole.
     pub phase: Phase,
-    /// Earliest time of the next replacement because of `min-interval`, even if slots are free.
+    /// Earliest time at which `min-interval` allows the next replacement, even if slots are free.
     pub opens: Option<Timestamp>,
     /// True if conditions report the time `opens`.
     ///
-    /// Intervals of less than a minute are not reported: each of them would cost one write per pod.
+    /// Intervals of less than a minute are not reported, because each of them would cost one write per pod.
     pub tells_opening: bool,
-    /// Setting that matches no node ([`Phase::Invalid`]); `None` otherwise.
+    /// Setting that matches no node (for [`Phase::Invalid`]); `None` if there is none.
     pub invalid: Option<Invalid>,
-    /// Failure domains (values of `topology-key`) in which updates are in progress or may begin, in order. Empty without that
-    /// setting, and while nothing is rolled out.
+    /// Failure domains (values of `topology-key`) in which nodes are being updated or may be updated next, in order. Empty without
+    /// that setting, and if no rollout is active.
     pub domains: Vec<String>,
     /// Reason why the guard allows no further updates; `None` if it allows them.
     pub guarded: Option<Guarded>,
@@ -56,23 +55,23 @@ pub struct Plan {
     pub pause: Option<PauseStand>,
     /// State of each wave, in order. Empty without the setting `waves`, and while the current revision is unknown.
     pub waves: Vec<WaveStand>,
-    /// Positions in the fleet of the nodes that are past their deadline ([`overdue`](super::engine::overdue)), even if other
-    /// nodes make progress.
+    /// Positions of the nodes that are past their deadline ([`overdue`](super::engine::overdue)), even if other nodes make
+    /// progress.
     pub overdue: Vec<usize>,
     /// True if no further update begins before a disruption budget allows an eviction.
     pub blocked: bool,
     /// Writes that the API server rejected, including writes that this plan retries.
     pub refused: super::fleet::write_failures::WriteFailures,
-    /// Earliest time at which a decision about the same fleet would differ; `None` if only a change of the fleet can make it
-    /// differ.
+    /// Earliest time at which a decision about the same fleet would have another result; `None` if only a change of the fleet can
+    /// change it.
     pub next_wake: Option<Timestamp>,
 }
 
-/// Number of pods of the current revision that must be Ready before images are pre-pulled
+/// Number of pods of the current revision that have to be Ready before images are pre-pulled
 /// (`image-predownload-min-updated-ready-pods`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PullsAwait {
-    /// Number of Ready pods of the current revision, which is less than `needed`.
+    /// Number of Ready pods of the current revision; less than `needed`.
     pub ready: usize,
     /// Number of pods of the current revision that must be Ready.
     pub needed: usize,
@@ -150,14 +149,14 @@ impl Plan {
         self.awaits_hooks() && !self.verdicts.iter().any(Verdict::is_begun)
     }
 
-    /// Returns true if a pod has waited for its preDelete hook for so long that an operator should check it.
+    /// Returns true if a pod has waited for its preDelete hook for so long that an operator has to check it.
     pub fn is_hook_overdue(&self) -> bool {
         let is_overdue =
             |verdict: &Verdict| matches!(verdict, Verdict::HookPending { overdue: true, .. });
         self.verdicts.iter().any(is_overdue)
     }
 
-    /// Returns the reason why a wave is not open, if no further update begins before it opens; otherwise `None`.
+    /// Returns the reason why a wave is not open; `None` if another update can begin before it opens.
     pub fn awaited(&self) -> Option<WaveShut> {
         let moves = self
             .counts
@@ -175,8 +174,8 @@ impl Plan {
             .map(|(_, why)| why)
     }
 
-    /// Returns true if no further update begins before a maintenance window opens, and image pulls don't keep more nodes waiting
-    /// than windows do.
+    /// Returns true if no further update begins before a maintenance window opens, and image pulls don't block more nodes than
+    /// windows do.
     pub fn is_out_of_window(&self) -> bool {
         let blocked = |verdict: &Verdict| matches!(verdict, Verdict::BlockedByPdb { .. });
         self.next_opening().is_some()
@@ -203,12 +202,12 @@ pub struct WaveStand {
     pub nodes: usize,
     /// Number of nodes in the wave with an available pod of the current revision.
     pub done: usize,
-    /// Number of nodes in the wave that are being updated, or failed because of the revision.
+    /// Number of nodes in the wave that are being updated, or that failed because of the revision.
     pub in_flight: usize,
-    /// Number of used slots out of [`allowed`](Self::allowed) while the wave is open. Nodes with a broken old pod and nodes whose
-    /// update begins now are included.
+    /// Number of slots in use out of [`allowed`](Self::allowed) while the wave is open. It includes nodes with a broken old pod and
+    /// nodes whose update begins now.
     pub taken: usize,
-    /// Limit of nodes in the wave without an available pod. A wave without its own limit uses that of the rollout.
+    /// Maximum number of nodes in the wave without an available pod. A wave without its own limit has the limit of the rollout.
     pub allowed: usize,
     /// Progress of the wave.
     pub state: WaveState,
@@ -234,17 +233,17 @@ pub struct Counts {
     pub base: usize,
     /// Number of nodes that may be unavailable at once: `max-unavailable`, resolved for `base`.
     pub allowed: usize,
-    /// Targeted nodes that use a slot of `max-unavailable` once this plan is carried out.
+    /// Targeted nodes that take a slot of `max-unavailable` after this plan is carried out.
     pub unavailable: usize,
     /// Unavailable nodes that keep their old pod for now.
     ///
-    /// The pod was taken out of service for its hook and doesn't serve again yet, or it was created recently.
+    /// The controller took the pod out of service for its hook and it doesn't serve again yet, or the pod was created recently.
     pub withheld: usize,
-    /// Limit of nodes with a second pod (`max-surge`), resolved for `base`.
+    /// Maximum number of nodes with a second pod (`max-surge`), resolved for `base`.
     pub surge_allowed: usize,
-    /// Nodes with two pods once this plan is carried out, whichever of the two pods is deleted.
+    /// Nodes with two pods after this plan is carried out, even if one of the pods is being deleted.
     pub surging: usize,
-    /// Targeted online nodes with an available pod of the current revision. Nodes that have a second pod too are included.
+    /// Targeted online nodes with an available pod of the current revision, including nodes that also have a second pod.
     pub updated: usize,
     /// Targeted online nodes without an available pod because of an update, including the updates of this plan.
     pub in_progress: usize,
@@ -252,25 +251,25 @@ pub struct Counts {
     pub failed: usize,
     /// Nodes included in `failed` that are NotReady.
     pub lost: usize,
-    /// Nodes that failed because their containers crashed. The containers run again, but for less than the failure window.
+    /// Nodes that failed because their containers crashed. The containers have been running again for less than the failure window.
     pub relapsing: usize,
-    /// Targeted online nodes that are outdated and have an unavailable pod, without the nodes that this plan updates.
+    /// Targeted online nodes with an outdated, unavailable pod, except the nodes that this plan updates.
     pub broken_before: usize,
-    /// Nodes that failed because of the current revision, including nodes that were deleted since or are recovering.
+    /// Nodes that failed because of the current revision, including nodes that have been deleted or are recovering.
     pub failures: usize,
-    /// Maximum of `failures`: with more failures the guard stops the revision.
+    /// Maximum for `failures`. If it is exceeded, the guard stops the revision.
     pub threshold: usize,
     /// Targeted online nodes that are outdated, including the nodes that this plan updates.
     pub outdated: usize,
     /// Targeted offline nodes with a pod of the current revision.
     pub offline_updated: usize,
-    /// Targeted outdated nodes that are offline or returned too recently.
+    /// Targeted outdated nodes that are offline, or that returned recently and have not settled.
     pub offline_outdated: usize,
     /// Targeted nodes that keep their old revision (`partition`, `selector`, `hold`).
     pub kept: usize,
     /// Nodes that keep an outdated pod because the template does not tolerate one of their taints.
     ///
-    /// They don't count as targeted, because Kubernetes doesn't count them for its `maxUnavailable` either.
+    /// They don't count as targeted, because Kubernetes doesn't include them in its `maxUnavailable` either.
     pub repelled: usize,
     /// Targeted nodes that are offline.
     pub offline: usize,
@@ -291,7 +290,7 @@ impl Counts {
         ]
     }
 
-    /// Returns the number of nodes whose verdict is of the same kind, whatever its details.
+    /// Returns the number of nodes whose verdict is of the same kind, independent of its details.
     pub fn of_kind(&self, verdict: Verdict) -> usize {
         self.by_word[verdict.index()]
     }
@@ -308,11 +307,11 @@ impl Counts {
 pub enum Phase {
     /// Every targeted node runs the current revision.
     ///
-    /// Exceptions are nodes that are offline or kept, and as many lost nodes as `failure-threshold` allows.
+    /// Exceptions are nodes that are offline or kept, and at most `failure-threshold` lost nodes.
     Complete {
         /// Targeted nodes that are offline and outdated. They are updated when they return.
         offline: usize,
-        /// Nodes that keep their old revision because the settings say so, or because no new pod could be created there.
+        /// Nodes that keep their old revision because of the settings, or because no new pod could be created there.
         kept: usize,
     },
     /// Nodes are being updated, or will be updated soon.
@@ -325,19 +324,19 @@ pub enum Phase {
     Stalled(Stall),
     /// The rollout is paused, and outdated nodes are left.
     Paused {
-        /// End of the pause; `None` if it has none.
+        /// End of the pause; `None` if an operator has to end it.
         until: Option<Timestamp>,
     },
     /// Outdated nodes wait for their node owners (OTA).
     AwaitingOwners,
-    /// Outdated nodes wait until somebody deletes their pods (`OnDelete`).
+    /// Outdated nodes wait until another client deletes their pods (`OnDelete`).
     AwaitingDeletions,
-    /// A setting matches no node. No pod is touched until the setting or the node labels are corrected.
+    /// A setting matches no node. No pod is changed until the setting or the node labels are corrected.
     Invalid,
 }
 
 impl Phase {
-    /// Returns true if the current revision is unknown, whether for a moment or for too long.
+    /// Returns true if the current revision is unknown, for any length of time.
     pub fn is_behind(self) -> bool {
         matches!(
             self,
@@ -346,41 +345,41 @@ impl Phase {
     }
 }
 
-/// Information about data that is too old to act on.
+/// Data that is too old for decisions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StaleData {
     /// Resource that is stale, such as `nodes` or `pods`.
     pub resource: &'static str,
-    /// Time of the last message about the resource from the API server: a watch event or a bookmark.
+    /// Time of the last message about the resource from the API server, which is a watch event or a bookmark.
     pub heard: Timestamp,
 }
 
 /// Reason why a rollout is stalled. The order is by severity, most serious first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stall {
-    /// More nodes failed after they got the current revision than allowed. The guard stopped it, or no node is left to protect.
+    /// More nodes failed with the current revision than allowed. The guard stopped it, or no node is left to protect.
     FailedByRevision,
-    /// The guard stopped the revision because replacing does not help: the pod of a node was replaced twice and is outdated
+    /// The guard stopped the revision because a replacement doesn't help: the pod of a node was replaced twice and is outdated
     /// again.
     ReplacedTwice,
-    /// The whole budget is used by nodes whose pods don't start (crashes, image errors).
+    /// Nodes whose pods don't start take the whole budget (crashes, image errors).
     PodsDoNotStart,
     /// Every remaining node waits for images that could not be pulled (`predownload: required`).
     ImagesNotPulled,
-    /// Every remaining node waits for a maintenance window that never opens, because the Node's own annotation cannot be read.
+    /// Every remaining node waits for a maintenance window that never opens, because the annotation on its Node cannot be parsed.
     WindowNeverOpens,
-    /// The whole budget is used by nodes for which the native controller cannot create a pod (quota, admission).
+    /// Nodes for which the native controller cannot create a pod take the whole budget (quota, admission).
     PodsNotCreated,
-    /// The whole budget is used by nodes whose pod was deleted and whose new pod is kept away by a taint or a label.
+    /// Nodes whose pod was deleted, and whose next pod a taint or a label prevents, take the whole budget.
     PodsKeptAway,
     /// Every remaining node, or the whole budget, waits for a write that the API server rejects.
     WritesRefused,
-    /// The whole budget is used by nodes that don't become available in time.
+    /// Nodes that don't become available in time take the whole budget.
     NoProgress,
-    /// The whole budget is used by pods whose preDelete hooks take too long.
+    /// Pods whose preDelete hooks take too long take the whole budget.
     HookPending,
     /// A disruption budget has blocked every remaining node for too long.
     BlockedByPdb,
-    /// The native controller has not handled the latest change of the DaemonSet for too long, so the current revision is unknown.
+    /// The native controller has not processed the latest change of the DaemonSet for too long, so the current revision is unknown.
     NativeControllerBehind,
 }

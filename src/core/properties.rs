@@ -1,10 +1,10 @@
 //! Properties that hold for every fleet, every strategy and every order of events.
 //!
-//! The properties in this file make one decision about a random fleet. The properties in `story` make many decisions for `world`,
-//! a small model of a cluster, from the start of a random story to its end.
+//! The properties in this file are about one decision for a random fleet. The properties in `story` are about many decisions for
+//! `world`, a small model of a cluster, during a random sequence of events (a story).
 //!
-//! The seed is fixed, so that a run can be repeated. `PROPTEST_RNG_SEED` and `PROPTEST_CASES` override seed and number of cases;
-//! `YURT_DS_DEEP=1` tries as many cases as CI. For each property, `tests/mutants.toml` lists a mutant of the engine that the
+//! The seed is fixed, so that a run can be repeated. `PROPTEST_RNG_SEED` and `PROPTEST_CASES` override the seed and the number of
+//! cases. `YURT_DS_DEEP=1` tries as many cases as CI. For each property, `tests/mutants.toml` lists a mutant of the engine that the
 //! property detects (`.ci/mutants`). This shows that the property finds errors.
 
 mod crowd;
@@ -45,7 +45,7 @@ use crate::machine;
 /// Seed of every run, unless `PROPTEST_RNG_SEED` sets another.
 const SEED: u64 = 20;
 
-/// Number of cases per property, unless the environment sets another: the first normally, the second with `YURT_DS_DEEP=1`.
+/// Number of cases per property, unless the environment sets another. The first is the default, the second is for `YURT_DS_DEEP=1`.
 const CASES: [usize; 2] = [64, 256];
 
 fn config() -> ProptestConfig {
@@ -77,7 +77,7 @@ fn after(start: Timestamp, seconds: i64) -> Timestamp {
     start + SignedDuration::from_secs(seconds)
 }
 
-/// Generates a time in the last minutes. In rare cases it is slightly in the future, because clocks differ.
+/// Generates a time in the last minutes. It is rarely slightly in the future, because clocks differ.
 fn recent() -> impl Random<Timestamp> {
     (-400_i64..5).prop_map(|seconds| after(now(), seconds))
 }
@@ -87,7 +87,7 @@ fn soon() -> impl Random<Timestamp> {
     (-100_i64..100).prop_map(|seconds| after(now(), seconds))
 }
 
-/// A generator of random values. Proptest's name for it is `Strategy`, which means the settings here.
+/// Generator of random values. Proptest's name for it is `Strategy`, which means the settings here.
 trait Random<T>: proptest::strategy::Strategy<Value = T> {}
 impl<T, S: proptest::strategy::Strategy<Value = T>> Random<T> for S {}
 
@@ -198,7 +198,7 @@ fn pauses() -> impl Random<Option<Pause>> {
     ]
 }
 
-/// Generates fleets. Half of them have few problems, because a fleet with all kinds of problems at once hardly progresses.
+/// Generates fleets. Half of them have few problems, because a fleet with all kinds of problems at once makes little progress.
 fn fleets() -> impl Random<Fleet> {
     let calm = vec(prop::bool::weighted(0.8), 24);
     (wild_fleets(), option::weighted(0.5, calm)).prop_map(|(mut fleet, calm)| {
@@ -293,7 +293,7 @@ fn wild_fleets() -> impl Random<Fleet> {
     )
 }
 
-/// Renames all nodes. Their order by name stays the same.
+/// Renames all nodes without a change of their order by name.
 fn renamed(fleet: Fleet) -> Fleet {
     let name = |name: &NodeName| NodeName::from(format!("longer-{name}").as_str());
     let names = |names: &BTreeSet<NodeName>| names.iter().map(name).collect();
@@ -384,7 +384,7 @@ fn nodes() -> impl Random<Node> {
                 targeting,
                 native: targeting,
                 readiness,
-                // If a pod is terminating, the controller knows when its deletion began.
+                // If a pod is terminating, the controller knows the time of its deletion.
                 disrupted_at: disrupted_at.or(began_to_leave(&pods)),
                 emptied,
                 kept_away_by: None,
@@ -446,7 +446,7 @@ fn pods() -> impl Random<Pod> {
         .prop_map(|((created, started, ready_since, unready), rest, own)| {
             let ((revision, number), terminating, problem, (need_upgrade, image_ready)) = rest;
             let (exit, in_place, of_template): (Exit, _, _) = own;
-            // A pod with a readiness gate is Ready only once the gate has a status.
+            // A pod with a readiness gate is only Ready if the gate has a status.
             let gate = exit.gate.as_ref();
             let may_be_ready = gate.is_none_or(|gate| gate.status.is_some());
             let ready_since = ready_since.filter(|_| may_be_ready);
@@ -548,7 +548,7 @@ fn conditions() -> impl Random<OtaCondition> {
     )
 }
 
-/// Returns the fleet after all actions of the plan were carried out correctly.
+/// Returns the fleet after all actions of the plan have succeeded.
 fn carry_out(fleet: &Fleet, plan: &Plan) -> Fleet {
     let mut fleet = fleet.clone();
     for action in &plan.actions {
@@ -687,7 +687,7 @@ fn is_available(pod: &Pod, strategy: &Strategy, now: Timestamp) -> bool {
     !pod.terminating && !pod.in_place.is_under_way() && pod.ready_since.is_some_and(ripe)
 }
 
-/// Returns true if a node waits for its wave, even if it also waits for another reason.
+/// Returns true if a node waits for its wave, possibly among other reasons.
 fn awaits_wave(node: &Node, verdict: &Verdict, plan: &Plan, strategy: &Strategy) -> bool {
     let stand = |waves: &Arc<Waves>| {
         plan.waves
@@ -704,9 +704,9 @@ fn awaits_wave(node: &Node, verdict: &Verdict, plan: &Plan, strategy: &Strategy)
     }
 }
 
-/// Returns true if the node gets a new pod although it takes no part, and someone other than the rollout deleted the old pod.
+/// Returns true if the node gets a new pod although it does not take part, because another client deleted the old pod.
 ///
-/// A node takes no part if it is not selected or its wave is not open.
+/// A node does not take part if it is not selected or its wave is not open.
 fn is_taken_by_others(node: &Node, verdict: &Verdict, plan: &Plan, strategy: &Strategy) -> bool {
     let Verdict::InProgress(progress) = verdict else {
         return false;
@@ -722,8 +722,8 @@ fn is_taken_by_others(node: &Node, verdict: &Verdict, plan: &Plan, strategy: &St
 
 /// Returns the number of targeted Ready nodes without an available pod.
 ///
-/// Not counted are nodes that returned recently with an old pod, that keep their pod, or that wait for their wave. Nodes that
-/// take no part are not counted either if someone other than the rollout deleted their pod.
+/// Nodes that returned recently with an old pod, nodes that keep their pod, and nodes that wait for their wave don't count. Nodes
+/// that do not take part don't count either if another client deleted their pod.
 fn lacking(fleet: &Fleet, plan: &Plan, strategy: &Strategy, now: Timestamp) -> usize {
     let nodes = fleet.nodes.iter().zip(&plan.verdicts);
     let lacks = nodes.filter(|(node, verdict)| lacks(node, verdict, plan, strategy, now));
@@ -756,8 +756,8 @@ fn lacks(node: &Node, verdict: &Verdict, plan: &Plan, strategy: &Strategy, now: 
 
 /// Returns true if `action` is allowed during a pause.
 ///
-/// Allowed are the removal of marks and the opening of readiness gates. A surge pod may be transferred or deleted if its node has
-/// no old pod left or is not eligible.
+/// Marks may be removed, and readiness gates opened. A surge pod may be transferred or deleted if its node has no old pod or is not
+/// eligible.
 fn is_upkeep(fleet: &Fleet, action: &Action) -> bool {
     let made_beside = |uid: &PodUid| {
         let holds = |node: &&Node| node.pods.iter().any(|pod| pod.uid == *uid);
@@ -871,8 +871,7 @@ proptest! {
         let allowed = plan.counts.allowed;
         prop_assert!(of_available == 0 || lacking <= allowed, "{lacking} of {allowed} lack a pod");
         prop_assert!(strategy.broken_unlimited || deleted.len() <= allowed.max(1));
-        // While nothing is rolled out, nodes that are kept or wait for their wave have no separate verdict, so they are not
-        // compared.
+        // If no rollout is active, nodes that are kept or wait for their wave have no verdict of their own, so don't compare them.
         let told = plan.counts.unavailable + plan.counts.kept;
         let rolls = strategy.mode == Mode::AdvancedRollingUpdate
             && !is_paused(&strategy, now())
@@ -907,7 +906,7 @@ proptest! {
         };
         let used = |fleet: &Fleet| decide(&strategy, fleet, now()).counts.unavailable;
         // The node still affects two decisions: the guard compares lost nodes with it, and it counts for the proof of a revision.
-        // Rule out both here.
+        // Exclude both here.
         let mut fleet = Fleet { is_proven: true, record: None, ..fleet };
         fleet.nodes.retain(Node::is_ready);
         let mut beside = fleet.clone();
@@ -920,12 +919,11 @@ proptest! {
         strategy in strategies(), fleet in fleets(),
     ) {
         let mut pods = fleet.nodes.iter().flat_map(|node| &node.pods);
-        // While a pod's revision is unknown, the controller takes no decisions.
+        // While the revision of a pod is unknown, the controller makes no decisions.
         prop_assume!(!pods.any(|pod| pod.revision == PodRevision::Unknown));
         let plan = decide(&strategy, &fleet, now());
         let is_undone = |pod: &Pod| fleet.undone == Some(pod.number);
-        // Nodes excluded by `selector` or a hold keep their pods too. The partition counts them first, whatever revision they
-        // run.
+        // Nodes that `selector` or a hold excludes also keep their pods. The partition counts them first, whatever their revision.
         let is_out = |node: &Node| {
             let selector = strategy.selector.as_ref();
             let selected = selector.is_none_or(|selector| selector.matches(|key| node.labels.get(key)));
@@ -938,7 +936,7 @@ proptest! {
                 && node.readiness != Readiness::Gone
                 && settled
                 && alive.clone().count() > 0
-                // If a node has several pods, the partition uses the revision of the first one.
+                // For a node with several pods, the partition uses the revision of the first pod.
                 && (is_out(node) || !alive.clone().next().is_some_and(is_undone))
                 && alive.all(|pod| pod.revision == PodRevision::Outdated)
         };
@@ -994,7 +992,7 @@ proptest! {
             let holds = |node: &Node| node.pods.iter().any(|pod| pod.uid == target.uid);
             fleet.nodes.iter().position(holds).unwrap()
         };
-        // Compare nodes that wait or are chosen now with nodes that are done. All of them are online, settled and take part.
+        // Compare nodes that wait or are chosen now with nodes that are done. All of them are online, settled, and take part.
         let replacing = |verdict: &Verdict| *verdict == Verdict::InProgress(Progress::Replacing);
         let waiting = |verdict: &Verdict| {
             let waits = matches!(
@@ -1074,7 +1072,7 @@ proptest! {
             return Ok(());
         }
         let then = carry_out(&fleet, &plan);
-        // An in-place update needs no hook. The mark on such a pod is removed once the cache shows the update.
+        // An in-place update needs no hook. The mark on such a pod is removed after the cache shows the update.
         let renewed: Vec<_> = deleted(&plan).iter().map(|pod| &pod.uid).collect();
         for (node, verdict) in then.nodes.iter().zip(&plan.verdicts).filter(|(n, _)| n.is_ready()) {
             let marked = |pod: &&Pod| {
@@ -1088,7 +1086,7 @@ proptest! {
     #[test]
     fn carrying_out_a_plan_leaves_nothing_to_do(strategy in strategies(), fleet in fleets()) {
         let plan = decide(&strategy, &fleet, now());
-        // An update that changes no container image is complete at once, so the node's next update may begin.
+        // An update that changes no image is complete immediately, so the node's next update may begin.
         let is_over = |action: &Action| match action {
             Action::UpdateInPlace { patch, .. } => {
                 patch.before.values().all(|before| before.image_id.is_none())
@@ -1101,8 +1099,8 @@ proptest! {
         let done = carry_out(&fleet, &plan);
         let again = decide(&strategy, &done, now());
         prop_assert!(again.counts.unavailable <= plan.counts.unavailable.max(plan.counts.allowed));
-        // Conditions from before an in-place update are removed in the next plan. If the images for an updated pod were being
-        // pulled, the node frees a pull slot and another pull may begin.
+        // The next plan removes conditions from before an in-place update. If the node was pulling images for such a pod, its pull
+        // slot becomes free, and another pull may begin.
         let renewed: Vec<_> = deleted(&plan).into_iter().map(|pod| &pod.uid).collect();
         let pods = fleet.nodes.iter().flat_map(|node| &node.pods);
         let pulled = |pod: &&Pod| pod.image_ready.as_ref().is_some_and(|image| image.waits);
@@ -1126,7 +1124,7 @@ proptest! {
     fn nothing_but_the_order_by_name_and_age_matters(strategy in strategies(), fleet in fleets()) {
         let plan = decide(&strategy, &fleet, now());
         let told = decide(&strategy, &renamed(fleet), now());
-        // Undo the renaming of the nodes: both plans must then be equal.
+        // Reverse the renaming of the nodes. Both plans must then be equal.
         let told = format!("{told:?}").replace("(\"longer-", "(\"");
         prop_assert_eq!(told, format!("{plan:?}"));
     }
@@ -1149,7 +1147,8 @@ proptest! {
     fn offline_nodes_neither_use_the_budget_nor_hold_up_others(
         strategy in strategies(), fleet in fleets(), share in 1..6_u32,
     ) {
-        // The number of nodes must not matter: use an absolute budget, let all nodes take part, and count no failures.
+        // The result must not depend on the number of nodes: use an absolute budget, let all nodes take part, and count no
+        // failures.
         let strategy = Strategy {
             max_unavailable: IntOrPercent::Number(share),
             partition: IntOrPercent::Number(0),

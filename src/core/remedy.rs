@@ -1,4 +1,4 @@
-//! Remedies for a failing revision, the best first. Conditions, Events and `ctl` use these sentences.
+//! Remedies for a failing revision, the best first. Conditions, Events and `ctl` contain these sentences.
 
 use std::fmt::Display;
 
@@ -7,18 +7,17 @@ use super::fleet::record::FailureRecord;
 use super::id::{Revision, RevisionState};
 use super::words::joined;
 
-/// Instructions to find out if a controller is running.
+/// Instructions for checking that a controller is running.
 pub const LOOK_FOR_IT: &str = "check if a controller runs, and its log for missing permissions: kubectl get leases -A --field-selector \
     metadata.name=yurt-ds-controller -o yaml";
 
-/// Message that Advanced DaemonSets are not rolled out, because the manager of OpenKruise is running.
+/// Message about Advanced DaemonSets that yurt-ds doesn't manage, because the manager of OpenKruise is running.
 pub const KRUISE_RUNS: &str = "OpenKruise's manager is running, so yurt-ds doesn't manage Advanced DaemonSets. Stop one of them: kubectl -n \
     kruise-system scale deployment kruise-controller-manager --replicas=0, or run yurt-ds controller with --controllers native";
 
 /// Returns the remedies for a failing revision. `set` is the DaemonSet, as `NAMESPACE/NAME`.
 ///
-/// If the DaemonSet was rolled back to its oldest revision, another rollback would return to the failed one and is not
-/// recommended.
+/// No rollback is recommended after a rollback to the oldest revision, because it would return to the failed one.
 pub fn other_revision(fleet: &Fleet, set: &dyn Display) -> String {
     match roll_back(fleet, set) {
         Some(roll_back) => format!("{roll_back}; or roll out another template"),
@@ -32,7 +31,7 @@ pub fn other_revision(fleet: &Fleet, set: &dyn Display) -> String {
 
 /// Returns the remedies for pods that the scheduler cannot place on the node. `set` is the DaemonSet, as `NAMESPACE/NAME`.
 ///
-/// A rollback is suggested too: it helps if the new template requests more resources than the previous one.
+/// A rollback is also suggested, because the new template may request more resources than the previous one.
 pub fn free_resources(node: &str, fleet: &Fleet, set: &dyn Display) -> String {
     let free = format!(
         "set a priorityClassName in the template, or free resources on {node}: kubectl get pods -A --field-selector spec.nodeName={node}"
@@ -43,7 +42,7 @@ pub fn free_resources(node: &str, fleet: &Fleet, set: &dyn Display) -> String {
     joined(Some(free).into_iter().chain(roll_back))
 }
 
-/// Returns the remedies for a node whose kubelet rejects each pod. `set` is the DaemonSet, as `NAMESPACE/NAME`.
+/// Returns the remedies for a node whose kubelet rejects every pod. `set` is the DaemonSet, as `NAMESPACE/NAME`.
 pub fn repair_node(node: &str, fleet: &Fleet, set: &dyn Display) -> String {
     let repair = format!("repair {node}, which lacks resources: kubectl describe node {node}");
     joined([repair, other_revision(fleet, set)])
@@ -67,7 +66,7 @@ fn unstopped(fleet: &Fleet) -> Vec<&(Revision, i64)> {
 pub struct UndoTarget<'a> {
     /// Revision to roll back to.
     pub revision: &'a Revision,
-    /// Number of the revision, if it is not the previous one and `ctl undo` needs it; otherwise `None`.
+    /// Number of the revision, as the argument of `ctl undo`; `None` for the previous revision, which needs no argument.
     pub number: Option<i64>,
 }
 
@@ -83,15 +82,14 @@ impl UndoTarget<'_> {
 
 /// Returns the recommended rollback; `None` if no earlier revision is kept, or the guard stopped all of them.
 ///
-/// The target is the newest earlier revision with serving pods, because the previous revision may be broken too. If no earlier
-/// revision has serving pods, the target is the previous one. After a rollback, the next rollback goes further back, never
-/// forward.
+/// The target is the newest earlier revision with serving pods, because the previous revision may also be broken. If no earlier
+/// revision has serving pods, the target is the previous one. After a rollback, the next rollback always goes further back.
 pub fn undo_target(fleet: &Fleet) -> Option<UndoTarget<'_>> {
     let earlier = unstopped(fleet);
     let (before, _) = *earlier.first()?;
     let mut all = earlier.iter().copied();
     let serving = all.find(|(revision, _)| serves(fleet, revision));
-    // While all nodes are offline, no pod counts as serving. Choose the revision that most nodes have: the previous revision may
+    // While all nodes are offline, no pod counts as serving. Choose the revision of most nodes, because the previous revision may
     // never have run.
     let most = || {
         let has = |revision: &Revision| {
@@ -198,7 +196,7 @@ mod tests {
             stopped: Some(Stopped::FailedByRevision),
             ..FailureRecord::new(revision.into())
         };
-        // The advice must not change when the record of the stopped revision is replaced by the record of the next revision.
+        // The recommendation stays the same when the record of the next revision replaces that of the stopped one.
         fleet.record = Some(stop("bad"));
         let at_once = roll_back(&fleet, &"edge/web").expect("a rollback");
         fleet.record = Some(FailureRecord::begun(Some(&stop("bad")), &"new".into()));

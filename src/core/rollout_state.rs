@@ -1,16 +1,16 @@
 //! State of a rollout: one versioned value, written as JSON into the condition `RolloutState` of the DaemonSet.
 //!
-//! The state contains everything that a restarted controller cannot derive from nodes, pods and revisions. It is part of the
-//! status, because the permission to write a status allows nothing else. One request writes it together with the human-readable
-//! conditions.
+//! The state contains everything that a restarted controller cannot derive from nodes, pods and revisions. It is in the status,
+//! because the permission to write a status allows no other changes. One request writes it together with the conditions that people
+//! read.
 //!
 //! # Versions
-//! A field that a later release adds is preserved ([`RolloutState::unknown`]). A field whose meaning changes needs a new
+//! A field that a later release adds is preserved ([`RolloutState::unknown`]). A change of a field's meaning requires a new
 //! [`VERSION`]. A state of a newer version is read as far as possible, and never overwritten.
 //!
 //! # Size
-//! The JSON has at most [`LIMIT`] bytes for any number of nodes. [`RolloutState::to_json`] truncates lists of names. The missing
-//! names make the rollout more careful, never less.
+//! The JSON has at most [`LIMIT`] bytes for any number of nodes. [`RolloutState::to_json`] truncates lists of names. Missing names
+//! never make the rollout less careful.
 
 mod bounded;
 
@@ -37,14 +37,14 @@ const NAMED: usize = 50;
 /// Maximum size of the JSON, in bytes.
 pub const LIMIT: usize = 16 * 1024;
 
-/// The state of a rollout that a restarted controller needs.
+/// State of a rollout that a restarted controller needs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RolloutState {
     /// [`VERSION`] of the program that wrote it.
     #[serde(deserialize_with = "value")]
     pub version: u32,
-    /// Content of the human-readable conditions at the last report.
+    /// Content of the conditions that people read, at the last report.
     #[serde(deserialize_with = "value")]
     pub reported: Reported,
     /// The guard's record about a revision.
@@ -65,7 +65,7 @@ pub struct RolloutState {
     /// Nodes on which pods keep ending, grouped by cause.
     #[serde(deserialize_with = "list", skip_serializing_if = "Vec::is_empty")]
     pub failing: Vec<FailingPods>,
-    /// Description of the invalid setting, as reported by its Event.
+    /// Description of the invalid setting that the last Event about it reported.
     #[serde(deserialize_with = "value", skip_serializing_if = "Option::is_none")]
     pub invalid: Option<Arc<str>>,
     /// Fields that a later release wrote. They are preserved.
@@ -73,11 +73,11 @@ pub struct RolloutState {
     pub unknown: Map<String, Value>,
 }
 
-/// Content of the human-readable conditions at the last report.
+/// Content of the conditions that people read, at the last report.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Reported {
-    /// Revision that was reported. While the current revision is unknown, this is the previous one.
+    /// Reported revision. While the current revision is unknown, this is the previous one.
     #[serde(deserialize_with = "value", skip_serializing_if = "Option::is_none")]
     pub revision: Option<Revision>,
     /// True if the rollout of the reported revision is complete.
@@ -86,16 +86,16 @@ pub struct Reported {
     /// Reason of the condition `RolloutComplete`, from a closed list; empty before the first report.
     #[serde(deserialize_with = "value")]
     pub reason: Arc<str>,
-    /// Subject of the last Event, if its reason has several subjects, such as the waves that a rollout waits for.
+    /// Subject of the last Event. It is set if the Event's reason has several subjects, such as the waves that a rollout waits for.
     #[serde(deserialize_with = "value", skip_serializing_if = "Option::is_none")]
     pub subject: Option<Arc<str>>,
-    /// Time at which the rollout stalled; `None` if it did not. A later change of the reason doesn't change the time.
+    /// Time at which the rollout stalled; `None` if it is not stalled. A later change of the reason doesn't change the time.
     #[serde(deserialize_with = "value", skip_serializing_if = "Option::is_none")]
     pub stalled_since: Option<Timestamp>,
     /// Time at which the current revision became unknown; `None` if that was not reported.
     #[serde(deserialize_with = "value", skip_serializing_if = "Option::is_none")]
     pub behind_since: Option<Timestamp>,
-    /// Number of the revision to roll back to, as reported for a stalled rollout; `None` if it is the previous revision.
+    /// Number of the revision that was recommended for a rollback of a stalled rollout; `None` if it is the previous revision.
     #[serde(deserialize_with = "value", skip_serializing_if = "Option::is_none")]
     pub advised: Option<i64>,
     /// Stage of the in-place rollback from a stopped revision that the last Event reported.
@@ -116,7 +116,7 @@ pub struct ReportedPause {
         skip_serializing_if = "Vec::is_empty"
     )]
     pub newcomers: Vec<NodeName>,
-    /// True if the current revision reached more nodes during the pause than `newcomers` names.
+    /// True if more nodes got the current revision during the pause than `newcomers` names.
     #[serde(
         default,
         deserialize_with = "value",
@@ -128,14 +128,14 @@ pub struct ReportedPause {
 /// Writes that the API server rejects, as stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReportedFailures {
-    /// Revision that the rejected writes belong to.
+    /// Revision of the rejected writes.
     #[serde(
         default,
         deserialize_with = "value",
         skip_serializing_if = "Option::is_none"
     )]
     pub revision: Option<Revision>,
-    /// Time of the first rejection that still exists.
+    /// Time of the first rejection that is still in effect.
     pub since: Timestamp,
     /// Rejected writes, grouped by requested change and by message of the API server.
     #[serde(
@@ -157,7 +157,7 @@ pub struct FailureGroup {
     /// First of the nodes, by name.
     #[serde(default, deserialize_with = "list")]
     pub nodes: Vec<NodeName>,
-    /// True if the write is rejected on more nodes than `nodes` names.
+    /// True if the API server rejects the write on more nodes than `nodes` names.
     #[serde(
         default,
         deserialize_with = "value",
@@ -166,7 +166,7 @@ pub struct FailureGroup {
     pub more: bool,
 }
 
-/// Nodes on which pods keep ending for the same cause.
+/// Nodes on which pods keep ending with the same cause.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailingPods {
     /// Reason that the kubelet reports, as one word.
@@ -207,7 +207,7 @@ impl RolloutState {
         serde_json::from_str(json)
     }
 
-    /// Returns true if a later release wrote the state in a form that this program may misunderstand. Then it must not be
+    /// Returns true if a later release wrote the state in a form that this program may misunderstand. Such a state must not be
     /// overwritten.
     pub fn is_newer(&self) -> bool {
         self.version > VERSION
@@ -224,13 +224,13 @@ impl RolloutState {
         current.is_some() && self.reported.revision.as_ref() == current
     }
 
-    /// Returns the time since which the rollout is stalled for this reason; `None` if it is not.
+    /// Returns the time since which the rollout is stalled for this reason; `None` if it isn't stalled, or for another reason.
     pub fn stalled_since(&self, reason: &str) -> Option<Timestamp> {
         let since = self.reported.stalled_since?;
         (*self.reported.reason == *reason).then_some(since)
     }
 
-    /// Returns the rejected writes for use in decisions.
+    /// Returns the rejected writes in the form that decisions need.
     pub fn refusals(&self) -> Option<WriteFailures> {
         let reported = self.refused.as_ref()?;
         let refused = reported.writes.iter().flat_map(|group| {
@@ -241,9 +241,9 @@ impl RolloutState {
         Some(WriteFailures::remember(revision, refused, reported.since))
     }
 
-    /// Returns the `known` rejections plus those on nodes that the state does not name; `None` if it names all nodes.
+    /// Returns the `known` rejections together with those on nodes that the state does not name; `None` if it names all nodes.
     ///
-    /// The unnamed nodes are those in `begun`: their replacement would begin now, although the controller reported that only
+    /// The nodes without names are those in `begun`. Their replacement would begin now, although the controller reported that only
     /// rejected writes are left.
     pub fn with_unnamed<'a>(
         &self,
@@ -269,7 +269,7 @@ impl RolloutState {
             .then(|| WriteFailures::remember(revision, known_ones.chain(begun), reported.since))
     }
 
-    /// Returns the cause for which pods keep ending on `node`.
+    /// Returns the cause with which pods keep ending on `node`.
     pub fn failing_on(&self, node: &NodeName) -> Option<&FailingPods> {
         let mut failing = self.failing.iter();
         failing.find(|failing| failing.nodes.contains(node))
@@ -288,7 +288,7 @@ impl ReportedPause {
 }
 
 impl ReportedFailures {
-    /// Returns the current rejections for storage; `None` if no write is rejected. `before` is the last report.
+    /// Returns the current rejections in the form to store; `None` if no write is rejected. `before` is the last report.
     pub fn new(write_failures: &WriteFailures, before: Option<&Self>) -> Option<Self> {
         let first = write_failures
             .failures()

@@ -1,6 +1,6 @@
-//! Label selectors: parsed from JSON, evaluated, and converted to the query of a LIST or WATCH request.
+//! Label selectors: parsing from JSON, evaluation, and conversion to the query of a LIST or WATCH request.
 //!
-//! A part that Kubernetes would reject makes the whole selector invalid, because a guess would select the wrong objects.
+//! A part that Kubernetes would reject makes the whole selector invalid, because a guess could select the wrong objects.
 
 mod query;
 
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 pub use query::is_label_key;
 
-/// Label selector. An object has to meet all requirements; without requirements, everything is selected.
+/// Label selector. An object has to meet all requirements. A selector without requirements selects everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selector(Vec<Requirement>);
 
@@ -35,7 +35,7 @@ enum Test {
 /// Set of operators that a requirement may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operators {
-    /// Operators of a LabelSelector.
+    /// Operators of a LabelSelector: `In`, `NotIn`, `Exists` and `DoesNotExist`.
     Labels,
     /// Operators of a LabelSelector plus `Gt` and `Lt`, as in node affinity.
     NodeAffinity,
@@ -64,7 +64,7 @@ impl Selector {
     /// Parses a LabelSelector (`matchLabels`, `matchExpressions`). `{}` selects everything.
     ///
     /// # Errors
-    /// Returns the first part that Kubernetes would reject. `null` is rejected too, because it selects nothing in Kubernetes.
+    /// Returns the first part that Kubernetes would reject. `null` is also rejected, because in Kubernetes it selects nothing.
     pub fn from_json(selector: &Value) -> Result<Self, InvalidSelector> {
         let Some(selector) = selector.as_object() else {
             return Err(unusable(selector, "a LabelSelector"));
@@ -87,7 +87,7 @@ impl Selector {
 
     /// Parses a hand-written LabelSelector.
     ///
-    /// Fields that Kubernetes would ignore are rejected too, because a typo (`matchlabels`) would select everything.
+    /// Fields that Kubernetes would ignore are also rejected. Otherwise a typo such as `matchlabels` would select everything.
     ///
     /// # Errors
     /// Returns the first part that is unknown or that Kubernetes would reject.
@@ -123,17 +123,17 @@ impl Selector {
         query::read(query).map(Self)
     }
 
-    /// Returns true if an object with these labels is selected; `label` returns the value of a label.
+    /// Returns true if the selector selects an object with these labels. `label` returns the value of a label.
     pub fn matches<'a>(&self, label: impl Fn(&str) -> Option<&'a str>) -> bool {
         self.0.iter().all(|r| r.matches(label(&r.key)))
     }
 
-    /// Returns true if the selector selects everything.
+    /// Returns true if the selector has no requirements, so that it selects everything.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Returns the labels of the selector, if every requirement uses `In` and no label occurs twice; otherwise `None`.
+    /// Returns the label keys of the selector; `None` unless every requirement uses `In` and no key occurs twice.
     pub fn labels_with_values(&self) -> Option<BTreeSet<Box<str>>> {
         let has_values = |asked: &Requirement| !asked.values().is_empty();
         let labels: BTreeSet<Box<str>> = self.0.iter().map(|asked| asked.key.clone()).collect();
@@ -141,9 +141,9 @@ impl Selector {
         (is_plain && self.0.iter().all(has_values)).then_some(labels)
     }
 
-    /// Returns a selector that selects every object that at least one of the given selectors selects.
+    /// Returns a selector for every object that at least one of the given selectors selects.
     ///
-    /// Selectors for values of the same labels are combined into one selector that accepts any of the values. A single selector
+    /// Selectors for values of the same labels are combined into one selector that accepts any of these values. A single selector
     /// is returned unchanged.
     pub fn any_of<'a>(selectors: impl IntoIterator<Item = &'a Self>) -> Self {
         let mut selectors = selectors.into_iter();
@@ -175,12 +175,11 @@ impl Selector {
         Self(values.into_iter().map(asked).collect())
     }
 
-    /// Returns the requirements of the selector.
     pub(super) fn requirements(&self) -> &[Requirement] {
         &self.0
     }
 
-    /// Returns an equivalent LabelSelector as JSON. It must not contain `Gt` or `Lt`, which only node affinity supports.
+    /// Returns an equivalent LabelSelector as JSON. The selector must not contain `Gt` or `Lt`, which exist only in node affinity.
     pub fn to_json(&self) -> Value {
         let expressions: Vec<Value> = self.0.iter().map(Requirement::to_json).collect();
         json!({ "matchExpressions": expressions })
@@ -308,10 +307,10 @@ impl fmt::Display for Requirement {
     }
 }
 
-/// Returns one requirement per entry of a JSON object from label to value.
+/// Returns one requirement for each entry of a JSON object that maps label keys to values.
 ///
 /// # Errors
-/// If `labels` is not such an object.
+/// Returns an error if `labels` is no such object.
 pub fn equal_to(labels: &Value) -> Result<Vec<Requirement>, InvalidSelector> {
     let Some(labels) = labels.as_object() else {
         return Err(unusable(labels, "a map from label keys to label values"));

@@ -5,8 +5,8 @@
 //! ```
 //!
 //! The module of a setting contains everything about it: key, effect, syntax, limits, default, the modes that use it, and its
-//! interaction with other settings. [`SETTINGS`] lists all settings. `reader` knows where values are written and how messages
-//! name them. `advice` finds annotations that only look like settings. No code uses raw annotations after [`read`].
+//! interaction with other settings. [`SETTINGS`] lists all settings. `reader` defines where values are written and how messages
+//! name them. `advice` finds annotations that only look like settings. After [`read`], no code uses raw annotations.
 
 mod advice;
 pub mod approved_waves;
@@ -80,7 +80,7 @@ pub use topology_key::Topology;
 pub use value::IntOrPercent;
 pub use waves::{REST, Wave, Waves};
 
-/// All settings.
+/// All settings, in the order in which they are parsed.
 pub const SETTINGS: &[Setting] = &[
     update_strategy::SETTING,
     max_unavailable::SETTING,
@@ -130,11 +130,11 @@ pub fn keys() -> impl Iterator<Item = &'static str> {
 /// Valid settings of a managed DaemonSet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Strategy {
-    /// Rollout mode.
+    /// Rollout mode, which determines who starts updates.
     pub mode: Mode,
     /// Number of targeted nodes that may lack an available pod at once; only used by [`Mode::AdvancedRollingUpdate`].
     pub max_unavailable: IntOrPercent,
-    /// Number of targeted nodes that may run a surge pod next to the old one at once; zero disables surge.
+    /// Number of targeted nodes that may run a surge pod next to the old pod at once; zero disables surge.
     pub max_surge: IntOrPercent,
     /// Number of targeted nodes that keep the old revision (percentages are rounded down).
     pub partition: IntOrPercent,
@@ -142,17 +142,18 @@ pub struct Strategy {
     pub selector: Option<Selector>,
     /// Minimum interval between the creation of a new pod and the next update; zero disables it.
     pub min_interval: Duration,
-    /// Number of nodes that may lack an available pod at the start of a rollout; `None` means as many as later.
+    /// Number of nodes that may lack an available pod at the start of a rollout; `None` means that the limit is the same from the
+    /// start.
     pub ramp_up: Option<IntOrPercent>,
-    /// Maintenance windows for nodes without their own; `None` means that updates may begin at any time.
+    /// Maintenance windows for nodes without their own windows; `None` means that updates may begin at any time.
     pub window: Option<Arc<Windows>>,
     /// Number of nodes that pre-pull the new images at once; `None` means no pre-pulls.
     pub image_predownload_parallelism: Option<IntOrPercent>,
-    /// Rule for the update of a node that lacks the new images: wait for them or not; `None` if the setting is absent.
+    /// Rule for a node that lacks the new images: if its update waits for them; `None` if the setting is absent.
     pub predownload: Option<Predownload>,
     /// Time limit for one attempt to pull images on a node, regardless of who requested the pull.
     pub image_predownload_timeout: Duration,
-    /// Number of targeted nodes that must run a Ready pod of the new revision before other nodes pre-pull its images.
+    /// Number of targeted nodes that have to run a Ready pod of the new revision before other nodes pre-pull its images.
     ///
     /// Percentages are rounded up.
     pub image_predownload_min_updated_ready_pods: IntOrPercent,
@@ -164,19 +165,19 @@ pub struct Strategy {
     pub rolling_update_type: RollingUpdateType,
     /// True if all nodes with a broken old pod are replaced at once, regardless of `max-unavailable`.
     pub broken_unlimited: bool,
-    /// Time after the creation of a node's new pod in which a failure of the node counts against the revision.
+    /// Time after the creation of a node's new pod within which a failure of the node counts against the revision.
     ///
     /// `None` means five minutes, or `min_ready` if that is longer.
     pub failure_window: Option<Duration>,
     /// Number of targeted nodes that may fail before the revision is stopped; `None` means as many as `max_unavailable`.
     pub failure_threshold: Option<IntOrPercent>,
-    /// Action for nodes that run a revision when the guard stops it.
+    /// Action for the pods of a revision that the guard stops.
     pub on_failure: OnFailure,
     /// Revision to which [`window`](Self::window) and [`min_interval`](Self::min_interval) don't apply.
     pub start_now: Option<Revision>,
     /// Revision whose rollout continues although the guard stopped it.
     pub resume: Option<Revision>,
-    /// preDelete hook that must agree before a pod is deleted; `None` if there is none.
+    /// preDelete hook, which has to allow the deletion of each pod; `None` if there is none.
     pub pre_delete: Option<Arc<PreDelete>>,
     /// Method of removing pods: delete or evict.
     pub disruption: Disruption,
@@ -186,11 +187,11 @@ pub struct Strategy {
     pub min_ready: Duration,
     /// Order in which nodes are updated, by name.
     pub order: NodeOrder,
-    /// True if `partition` also keeps nodes from getting their first pod (`spec.scaleStrategy.partitionedScaling`, Kruise).
+    /// True if `partition` also applies to the first pods of nodes (`spec.scaleStrategy.partitionedScaling`, Kruise).
     pub partitioned: bool,
-    /// Time that a node must be Ready after its return before its pod is touched.
+    /// Time that a node has to be Ready after its return before its pod is updated.
     pub ready_settle: Duration,
-    /// Set of the settings that come from spec fields. All others come from annotations.
+    /// Settings that come from spec fields. All others come from annotations.
     pub fields: DecidingFields,
 }
 
@@ -230,12 +231,12 @@ impl Strategy {
         }
     }
 
-    /// Returns the name of a setting in messages: its annotation, or the spec field that overrides the annotation.
+    /// Returns the name of a setting for messages: its annotation, or the spec field that overrides the annotation.
     pub fn name_of(&self, key: &'static str) -> &'static str {
         self.fields.path_of(key).unwrap_or(key)
     }
 
-    /// Returns the name of a setting as in [`Self::name_of`], with the words "the annotation" before an annotation.
+    /// Returns the name of a setting as in [`Self::name_of`]. An annotation is preceded by the words "the annotation".
     pub fn place_of(&self, key: &'static str) -> String {
         match self.name_of(key) {
             annotation if annotation == key => format!("the annotation {annotation}"),
@@ -243,7 +244,7 @@ impl Strategy {
         }
     }
 
-    /// Returns notes on the settings that name a revision. They depend on the current revision.
+    /// Returns notes about the settings that name a revision, for the current revision.
     pub fn notes_on(&self, state: &RevisionState) -> impl Iterator<Item = Note> {
         let current = state.current();
         let resume = self.resume.as_ref().zip(current);
@@ -253,8 +254,8 @@ impl Strategy {
         resume.into_iter().chain(start_now)
     }
 
-    /// Returns the settings that apply to the current revision. If `start_now` names it, they have no window and no minimum
-    /// interval.
+    /// Returns the settings that apply to the current revision. If `start_now` names that revision, no window and no minimum
+    /// interval apply.
     pub fn on(&self, state: &RevisionState) -> Cow<'_, Self> {
         match (&self.start_now, state.current()) {
             (Some(named), Some(current)) if named == current => Cow::Owned(Self {
@@ -267,7 +268,7 @@ impl Strategy {
     }
 }
 
-/// Order by name in which nodes are updated, if no other rule applies.
+/// Order by name in which nodes are updated, after all other rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeOrder {
     /// Ascending by name.
@@ -291,9 +292,10 @@ impl NodeOrder {
 pub enum ParsedSettings {
     /// The DaemonSet is not managed, because `update-strategy` is missing.
     NotOurs,
-    /// The DaemonSet is managed, but some settings are invalid, so no rollout takes place.
+    /// The DaemonSet is managed, but a setting is invalid, so no rollout takes place.
     ///
-    /// The strategy has the valid settings, and defaults for the invalid ones. Pod creation, hooks and readiness gates use it.
+    /// The strategy has the valid settings, and defaults for the invalid ones. The creation of pods, hooks and readiness gates use
+    /// it.
     Invalid(Invalid, Box<Strategy>),
     /// The DaemonSet is managed, and all settings are valid.
     Strategy {
@@ -314,7 +316,7 @@ impl ParsedSettings {
         }
     }
 
-    /// Returns the same settings as invalid, because another part of the DaemonSet is unusable.
+    /// Returns these settings as invalid, because another part of the DaemonSet is invalid.
     pub fn refused(&self, invalid: Invalid) -> Self {
         let usable = self.usable().cloned();
         let usable = usable.unwrap_or_else(|| Strategy::with_mode(Mode::AdvancedRollingUpdate));
@@ -324,8 +326,8 @@ impl ParsedSettings {
 
 /// Parses the settings of a DaemonSet.
 ///
-/// If a setting is unusable, the result is [`Invalid`] and names the first such setting. Settings without effect (an old key, a
-/// value that the mode doesn't use) become a [`Note`].
+/// If settings are invalid, the result is [`Invalid`] for the first of them. For a setting without effect (an old key, a value that
+/// the mode doesn't use), the result contains a [`Note`].
 pub fn read(source: &SettingsSource<'_>) -> ParsedSettings {
     let mut notes = Vec::new();
     let (mode, unreadable) = match update_strategy::read(source, &mut notes) {
@@ -360,7 +362,7 @@ pub fn read(source: &SettingsSource<'_>) -> ParsedSettings {
     }
 }
 
-/// Parses every setting, in the order of [`SETTINGS`]. Invalid settings get their defaults; the reader keeps the first error.
+/// Parses every setting, in the order of [`SETTINGS`]. Invalid settings get their defaults, and the reader keeps the first error.
 fn strategy(reader: &mut Reader<'_>) -> Strategy {
     let default = Strategy::with_mode(reader.mode);
     match reader.source.fields {
@@ -439,7 +441,7 @@ fn strategy(reader: &mut Reader<'_>) -> Strategy {
     }
 }
 
-/// Returns the settings of an Advanced DaemonSet that come from a spec field, and not only from an annotation.
+/// Returns the settings of an Advanced DaemonSet that come from a spec field.
 fn deciding(source: &SettingsSource<'_>) -> DecidingFields {
     let keys = SETTINGS.iter().map(|setting| setting.key);
     let is_field = |key: &&'static str| fields::path_of(key) == Some(source.name(key));
@@ -448,7 +450,7 @@ fn deciding(source: &SettingsSource<'_>) -> DecidingFields {
 }
 
 fn require_on_delete(reader: &Reader<'_>) -> Result<(), Invalid> {
-    // The API server's default for an omitted type.
+    // `RollingUpdate` is the API server's default for an omitted type.
     let found = reader.source.update_strategy.unwrap_or("RollingUpdate");
     if found == ON_DELETE {
         return Ok(());

@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-/// Value of which all owners share one copy. A change is made to a separate copy.
+/// Value that all clones share. It is copied before a change.
 #[derive(Default)]
 pub struct Shared<T>(Arc<T>);
 

@@ -13,7 +13,7 @@ use super::{
     RollbackTargets, Strategy, Targeting,
 };
 
-/// Returns a timestamp in seconds since the epoch.
+/// Returns the timestamp of a second since the epoch.
 pub(crate) fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
 }
@@ -86,7 +86,7 @@ pub(crate) fn node(name: &str, pod: Pod) -> Node {
     }
 }
 
-/// Returns a pod of an outdated revision with this number.
+/// Returns a pod of the outdated revision with this number.
 pub(crate) fn old(number: i64) -> Pod {
     Pod {
         name: "".into(),
@@ -111,7 +111,7 @@ pub(crate) fn old(number: i64) -> Pod {
     }
 }
 
-/// Returns a pod of the current revision, to which it gives this number.
+/// Returns a pod of the current revision, with `number` as the number of that revision.
 pub(crate) fn current(number: i64) -> Pod {
     Pod {
         revision: PodRevision::Current,
@@ -119,12 +119,12 @@ pub(crate) fn current(number: i64) -> Pod {
     }
 }
 
-/// Returns the template of the revision `name`: one container with an image of that name.
+/// Returns the template of the revision `name`, which has one container with an image of that name.
 fn template(name: &str) -> serde_json::Value {
     json!({ "spec": { "containers": [{ "name": "main", "image": name }] } })
 }
 
-/// Returns the rollback targets for rollbacks in place from `new` to these revisions, which get ascending numbers.
+/// Returns targets for rollbacks in place from `new` to these revisions, which get ascending numbers.
 pub(super) fn rollback_targets(to: &[&str]) -> RollbackTargets {
     let past = |name: &str| {
         let shapes = ["new", name].map(|name| Shape::from_template(&template(name)));
@@ -141,7 +141,7 @@ pub(super) fn rollback_targets(to: &[&str]) -> RollbackTargets {
 }
 
 impl Pod {
-    /// Sets the pod's revision, and its image to the image of that revision.
+    /// Sets the pod's revision, and sets its image to that of the revision.
     pub(super) fn named(mut self, revision: &str) -> Self {
         self.in_place.revision = Some(revision.into());
         let container = RunningContainer {
@@ -156,7 +156,7 @@ impl Pod {
         self
     }
 
-    /// Marks the pod as being rolled back in place from the revision `new` since that second.
+    /// Marks the pod as being rolled back in place from the revision `new` since `second`.
     pub(super) fn rolled_back(mut self, second: i64) -> Self {
         self.in_place.reverted_from = Some("new".into());
         self.in_place.update = Some(super::fleet::in_place::InPlaceUpdate {
@@ -166,7 +166,7 @@ impl Pod {
         self
     }
 
-    /// Sets the pod's creation to that second, and the time at which it became Ready to ten seconds later.
+    /// Sets the time of the pod's creation to `second`, and the time at which it became Ready to ten seconds later.
     pub(super) fn made(self, second: i64) -> Self {
         Self {
             created: at(second),
@@ -176,7 +176,7 @@ impl Pod {
         }
     }
 
-    /// Replaces all labels of the pod by this one.
+    /// Replaces all labels of the pod with this one.
     pub(super) fn labelled(self, key: &str, value: &str) -> Self {
         let exit = crate::core::Exit {
             labels: [(key, value)].into_iter().collect(),
@@ -196,7 +196,7 @@ impl Pod {
 }
 
 impl Node {
-    /// Replaces all labels of the node by this one.
+    /// Replaces all labels of the node with this one.
     pub(super) fn labelled(self, key: &str, value: &str) -> Self {
         Self {
             labels: [(key, value)].into_iter().collect(),
@@ -204,7 +204,7 @@ impl Node {
         }
     }
 
-    /// Makes the node NotReady, since a time before the test.
+    /// Makes the node NotReady since a time before the test.
     pub(super) fn away(self) -> Self {
         let since = Some(at(-1));
         Self {
@@ -214,12 +214,13 @@ impl Node {
     }
 }
 
-/// Hostile text for tests. It sets the clipboard and the title of a terminal, clears the terminal, reorders and hides text, and
-/// forges lines in a color of `ctl`.
+/// Hostile text for tests. It sets the clipboard and title of a terminal, clears the terminal, reorders and hides text, and forges
+/// lines in a color of `ctl`.
 pub(crate) const HOSTILE: &str = "\x1b]52;c;cm0gLXJmIH4=\x07\x1b]0;title\x1b\\\x1b[2J\x1b[32mFORGED\u{9b}2J\u{9d}0;t\u{9c}\0\x7f\u{202e}\u{2066}\u{200f}\
     \u{61c}\u{200b}\u{ad}\u{feff}\u{e0041}\r\nFORGED line\u{2028}FORGED line\u{85}FORGED line";
 
-/// Checks that displayed text is safe: it doesn't control a terminal, hides nothing, has no forged line and has a bounded length.
+/// Checks that displayed text is safe: it doesn't control a terminal, hides nothing, contains no forged line and has a limited
+/// length.
 #[track_caller]
 pub(crate) fn assert_safe(what: &str, text: &str) {
     for line in text.split('\n') {

@@ -1,4 +1,4 @@
-//! Verdicts: the state of each node and its reason. `ctl`, Events, metrics, the simulator's report and the tests use the same
+//! Verdicts: the state of each node with its reason. `ctl`, Events, metrics, the simulator's report and the tests use the same
 //! words.
 
 use k8s_openapi::jiff::Timestamp;
@@ -9,23 +9,23 @@ use serde::Serialize;
 pub enum Verdict {
     /// The node runs an available pod of the current revision.
     Done,
-    /// The node is being updated: it uses a slot until its pod is available.
+    /// The node is being updated. It takes a slot until its pod is available.
     InProgress(Progress),
-    /// The node's pod is to be deleted and waits for its preDelete hook (`lifecycle`). The node uses a slot.
+    /// The deletion of the node's pod waits for its preDelete hook (`lifecycle`). The node takes a slot.
     HookPending {
         /// Time at which the pod began to wait for its hook; `None` if the pod doesn't record it.
         since: Option<Timestamp>,
-        /// True if the hook has taken so long that an operator should check it.
+        /// True if the hook has taken so long that an operator has to check it.
         overdue: bool,
     },
-    /// The node is next, but a PodDisruptionBudget rejects the eviction of its pod (`disruption: evict`). The node uses no slot.
+    /// The node is next, but a PodDisruptionBudget rejects the eviction of its pod (`disruption: evict`). The node takes no slot.
     BlockedByPdb {
         /// Time of the first rejected eviction.
         since: Timestamp,
         /// Reason why the eviction was rejected.
         obstruction: Obstruction,
     },
-    /// The node is next, but the API server rejects the write. The node uses a slot only if it had one before.
+    /// The node is next, but the API server rejects the write. The node takes a slot only if it had one before.
     Refused {
         /// Time of the first rejected write.
         since: Timestamp,
@@ -35,11 +35,11 @@ pub enum Verdict {
         /// True if the node's old pod is unavailable.
         broken: bool,
     },
-    /// The node is outdated and waits, because another failure domain is updated first (`topology-key`).
+    /// The node is outdated and waits for another failure domain, which is updated first (`topology-key`).
     AwaitingDomain,
-    /// The node is offline or returned too recently. It does not block other nodes.
+    /// The node is offline, or returned recently and has not settled. It does not block other nodes.
     Offline(Offline),
-    /// The node failed soon after the rollout touched it. It uses a slot while it is Ready.
+    /// The node failed soon after the rollout touched it. It takes a slot while it is Ready.
     FailedByRevision {
         /// Time at which the node failed.
         since: Timestamp,
@@ -73,22 +73,22 @@ pub enum Verdict {
     },
     /// The node is outdated, and no maintenance window is open.
     OutOfWindow {
-        /// Time of the next opening; `None` if the window never opens, because the Node's own annotation cannot be read.
+        /// Time of the next opening; `None` if the window never opens, because the annotation on its Node cannot be parsed.
         opens: Option<Timestamp>,
     },
     /// The node is outdated and first has to pull the images (`predownload: required`).
     PullPending(PullStage),
-    /// The node is outdated, and its node owner decides when to update it (OTA).
+    /// The node is outdated, and its owner decides when to update it (OTA).
     AwaitingOwner,
-    /// The node is outdated until somebody deletes its pod (`OnDelete`).
+    /// The node is outdated until another client deletes its pod (`OnDelete`).
     AwaitingDeletion,
-    /// The native DaemonSet controller has not handled the latest change of the DaemonSet, so no pod may be touched.
+    /// The native DaemonSet controller has not processed the latest change of the DaemonSet, so no pod may be changed.
     NativeControllerBehind,
     /// The settings of the DaemonSet are invalid.
     Invalid,
     /// The node should not run a pod. The native controller removes or keeps a remaining pod.
     NotTargeted,
-    /// The node keeps its outdated pod, because a `NoSchedule` taint would prevent the creation of a new one.
+    /// The node keeps its outdated pod, because a `NoSchedule` taint would prevent a new one.
     UntoleratedTaint,
 }
 
@@ -101,10 +101,10 @@ pub enum Progress {
     Terminating,
     /// The node has no pod, and the native controller creates one.
     Missing {
-        /// Time since which the node has no pod; `None` if unknown.
+        /// Time since which the node has no pod; `None` if it is unknown.
         since: Option<Timestamp>,
     },
-    /// The pod is being updated in place: the kubelet has not started the new containers yet.
+    /// The pod is being updated in place, and the kubelet has not started the new containers yet.
     UpdatingInPlace {
         /// Time at which the update was requested.
         since: Timestamp,
@@ -121,7 +121,7 @@ pub enum Progress {
         /// Time at which the pod becomes available.
         available_at: Timestamp,
     },
-    /// The node has more than one pod, and the native controller removes the surplus.
+    /// The node has more than one pod. The native controller removes the surplus.
     Surplus,
     /// The previous pod is still terminating, while another pod serves.
     OldTerminating,
@@ -141,12 +141,12 @@ pub enum Progress {
 /// Progress of the image pre-pull on a node that waits for its images.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PullStage {
-    /// The node waits to pull, because the maximum number of nodes is pulling (`image-predownload-parallelism`).
+    /// The node waits for its pull, because the maximum number of nodes is pulling (`image-predownload-parallelism`).
     Queued {
         /// True if an earlier attempt to pull the images failed.
         failed: bool,
     },
-    /// The node has been requested to pull the images.
+    /// The images were requested, and the pull is not finished.
     UnderWay {
         /// True if an earlier attempt to pull the images failed.
         again: bool,
@@ -163,7 +163,7 @@ pub enum PullStage {
 }
 
 impl PullStage {
-    /// Returns true if an attempt has failed, even if another attempt is queued or in progress.
+    /// Returns true if an attempt has failed, even if another attempt is queued or running.
     pub fn has_failed(self) -> bool {
         match self {
             Self::Queued { failed: tried } | Self::UnderWay { again: tried } => tried,
@@ -187,8 +187,8 @@ pub enum Obstruction {
 }
 
 impl Obstruction {
-    /// Returns the reason if the rejection lasts longer than ten seconds. Kubernetes processes a budget within one second, so
-    /// `NotProcessed` then means `NotComputed`.
+    /// Returns the reason for a rejection that lasts longer than ten seconds. Kubernetes processes a budget within one second, so
+    /// `NotProcessed` then becomes `NotComputed`.
     pub(super) fn after_a_while(self) -> Self {
         match self {
             Self::NotProcessed => Self::NotComputed,
@@ -196,7 +196,7 @@ impl Obstruction {
         }
     }
 
-    /// Returns true if an operator has to correct the disruption budgets.
+    /// Returns true if only an operator can resolve this, by a correction of the disruption budgets.
     pub fn is_mistake(self) -> bool {
         matches!(self, Self::NotComputed | Self::Several)
     }
@@ -214,7 +214,8 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// Returns true if the failed node uses a slot: it is Ready and has a failing pod. A lost node does not block other nodes.
+    /// Returns true if the failed node takes a slot, because it is Ready and has a failing pod. A lost node does not block other
+    /// nodes.
     pub fn holds_slot(self) -> bool {
         match self {
             Self::NodeLost => false,
@@ -228,9 +229,9 @@ impl Cause {
 pub enum Guarded {
     /// The guard stopped the revision. The rollout continues with a new revision, or after an operator resumes it.
     Stopped(Stopped),
-    /// Nodes were lost, and the guard does not know yet if the cause is the revision or the network.
+    /// Nodes were lost, and the guard has not decided yet if the revision or the network is the cause.
     Inconclusive {
-        /// Time at which the guard decides automatically.
+        /// Time at which the guard decides without an event.
         until: Timestamp,
     },
 }
@@ -248,14 +249,14 @@ impl Guarded {
 /// Reason why the guard stopped a revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Stopped {
-    /// More nodes failed after they got the revision than `failure-threshold` allows.
+    /// More nodes failed with the revision than `failure-threshold` allows.
     FailedByRevision,
-    /// The pod of a node was replaced twice and is outdated again, so replacing it does not help.
+    /// The pod of a node was replaced twice and is outdated again, so another replacement would not help.
     ReplacedTwice,
 }
 
 impl Stopped {
-    /// All reasons.
+    /// All reasons for a stop.
     pub const ALL: [Self; 2] = [Self::FailedByRevision, Self::ReplacedTwice];
 
     /// Returns the word for this reason, as in conditions.
@@ -275,9 +276,9 @@ impl Stopped {
 /// Progress of the rollback of a pod from the revision that the guard stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Revert {
-    /// The pod is available with the stopped revision and waits for a free slot to be rolled back.
+    /// The pod is available with the stopped revision, and waits for a slot for its rollback.
     Pending,
-    /// The pod was rolled back to the previous revision and keeps it.
+    /// The pod was rolled back to an earlier revision and keeps it.
     Done,
 }
 
@@ -404,8 +405,7 @@ impl Verdict {
         }
     }
 
-    /// Returns true if other nodes wait for the slot of this node: it is being updated, or is Ready with a pod that fails because
-    /// of the revision.
+    /// Returns true if the node takes a slot: it is being updated, or is Ready with a pod that fails because of the revision.
     pub fn is_in_flight(&self) -> bool {
         match self {
             Self::InProgress(_) | Self::HookPending { .. } => true,
@@ -429,12 +429,12 @@ impl Verdict {
         matches!(self, Self::BlockedByPdb { .. })
     }
 
-    /// Returns true if the node only waits for other nodes: for a slot, or for an earlier failure domain.
+    /// Returns true if the node waits only for other nodes: for a slot, or for an earlier failure domain.
     pub fn awaits_turn(&self) -> bool {
         matches!(self, Self::Budget { .. } | Self::AwaitingDomain)
     }
 
-    /// Returns true if the node keeps its outdated pod because the settings say so.
+    /// Returns true if the settings are the reason why the node keeps its outdated pod.
     pub(super) fn is_kept(&self) -> bool {
         matches!(
             self,

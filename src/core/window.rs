@@ -1,9 +1,8 @@
 //! Maintenance windows: times at which updates may begin (rancher/system-upgrade-controller#63).
 //!
 //! Format: `Mon-Fri 22:00-05:00 Europe/Berlin; Sun 00:00-24:00 UTC`, with days, times of the day, and a time zone. A window whose
-//! end is before its beginning ends on the next day. When clocks go forward, a skipped time does not open a window. When clocks
-//! go back, a repeated time opens a window once. The time zones are those of the IANA database, which is embedded in this
-//! program.
+//! end is before its beginning ends on the next day. A time that is skipped when clocks go forward opens no window. A time that is
+//! repeated when clocks go back opens a window once. The time zones are those of the IANA database, which is part of this program.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,11 +14,10 @@ use k8s_openapi::jiff::{Timestamp, ToSpan as _};
 use crate::core::foreign::quoted;
 use crate::core::instant;
 
-/// Minutes per day.
 const DAY: u16 = 24 * 60;
 /// Maximum number of windows in one annotation.
 const LIMIT: usize = 32;
-/// Number of days to search for the next change. Every day of the week occurs, even if a clock change skips one of them.
+/// Number of days in which the next change is searched. It includes every day of the week, even if a clock change skips one.
 const AHEAD: i8 = 15;
 
 /// Maintenance windows of a DaemonSet or a Node. Updates may begin while one of them is open.
@@ -35,17 +33,17 @@ struct Window {
     days: [bool; 7],
     /// Beginning of the window, in minutes since midnight.
     from: u16,
-    /// End of the window, in minutes since midnight of the same day, or of the next day.
+    /// End of the window, in minutes since midnight of the same day or of the next day.
     to: u16,
     zone: TimeZone,
 }
 
-/// State of the windows at one moment.
+/// State of the windows at one time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowState {
-    /// True if updates may begin at that moment.
+    /// True if updates may begin at that time.
     pub is_open: bool,
-    /// Time at which `is_open` changes next; `None` if it doesn't change in the foreseeable future.
+    /// Time at which `is_open` changes next; `None` if it doesn't change within the next two weeks.
     pub changes: Option<Timestamp>,
 }
 
@@ -110,7 +108,7 @@ impl Windows {
         let mut open_until = None;
         for (start, end) in spans {
             match open_until {
-                // The window continues without a gap: adjacent and overlapping windows count as one.
+                // Adjacent and overlapping windows count as one, because there is no gap between them.
                 Some(until) if start <= until => open_until = Some(until.max(end)),
                 Some(_) => break,
                 None if end <= now => {}
@@ -160,7 +158,7 @@ impl Window {
 
     /// Returns the timestamp of a time of day on a date.
     ///
-    /// For a time that a clock change skips, this is the moment of the change. For a repeated time, it is the first occurrence.
+    /// For a time that a clock change skips, the result is the time of the change. For a repeated time, it is the first occurrence.
     fn instant(&self, date: Date, minutes: u16) -> Option<Timestamp> {
         let (date, minutes) = match minutes {
             DAY => (date.tomorrow().ok()?, 0),
@@ -228,7 +226,7 @@ fn minutes(text: &str) -> Option<u16> {
     (minute < 60 && minutes <= DAY).then_some(minutes)
 }
 
-/// Parses days of the week in any letter case: `Mon`, `Mon-Fri`, `Sat,Sun` or `Fri-Mon`.
+/// Parses days of the week, ignoring case: `Mon`, `Mon-Fri`, `Sat,Sun` or `Fri-Mon`.
 fn days(text: &str) -> Option<[bool; 7]> {
     let mut days = [false; 7];
     for part in text.split(',') {

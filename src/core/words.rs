@@ -5,7 +5,8 @@ use super::foreign::one_line;
 /// Maximum number of names in one sentence.
 pub const NAMED: usize = 10;
 
-/// Returns the first [`NAMED`] names and the number of all further ones: `a, b and 3 more`. `more` is the number of unnamed ones.
+/// Returns the first [`NAMED`] names and the number of all others, as in `a, b and 3 more`. `more` is the number of nodes without a
+/// name.
 pub fn named<'a>(names: impl IntoIterator<Item = &'a str>, more: usize) -> String {
     let mut names = names.into_iter();
     let first: Vec<&str> = names.by_ref().take(NAMED).collect();
@@ -16,22 +17,23 @@ pub fn named<'a>(names: impl IntoIterator<Item = &'a str>, more: usize) -> Strin
     }
 }
 
-/// Returns `one` for a count of one, else `many`.
+/// Returns `one` if the count is one; otherwise `many`.
 pub fn plural<'a>(count: usize, one: &'a str, many: &'a str) -> &'a str {
     if count == 1 { one } else { many }
 }
 
-/// Returns the number of nodes with the noun: `1 node`, `3 nodes`.
+/// Returns the number of nodes with its noun: `1 node`, `3 nodes`.
 pub fn nodes(count: usize) -> String {
     format!("{count} {}", plural(count, "node", "nodes"))
 }
 
-/// Returns a name with a leading space, or nothing.
+/// Returns a name with a leading space; empty if there is none.
 pub(super) fn spaced(name: Option<impl std::fmt::Display>) -> String {
     name.map_or_else(String::new, |name| format!(" {name}"))
 }
 
-/// Joins sentences, each without its final full stop. A full stop must not follow a command, so a semicolon does.
+/// Joins sentences, each without its final full stop. After a command they are separated by a semicolon, because a full stop could
+/// be mistaken for a part of the command.
 pub fn joined<T: AsRef<str>>(sentences: impl IntoIterator<Item = T>) -> String {
     let mut text = String::new();
     for sentence in sentences {
@@ -51,7 +53,8 @@ pub(super) fn append(text: &mut String, sentence: &str) {
     }
 }
 
-/// Returns the sentence with a capital first letter, unless it begins with an identifier such as `apps.openyurt.io/hold`.
+/// Returns the sentence with a capital first letter. A sentence that begins with an identifier such as `apps.openyurt.io/hold` is
+/// unchanged.
 pub(super) fn capitalized(sentence: &str) -> String {
     let word = sentence.split(' ').next().unwrap_or_default();
     let word = word.trim_end_matches([':', ';', ',', '.']);
@@ -73,7 +76,7 @@ pub(super) fn has_command_at_end(text: &str) -> bool {
 /// Maximum length of a message from another component, in characters. Registries send long messages.
 const LONGEST: usize = 240;
 
-/// Returns the message of an Event without the prefix that client-go puts before the last of many similar Events.
+/// Returns the message of an Event without the prefix that client-go adds when it combines similar Events.
 pub fn of_event(message: &str) -> &str {
     message.trim_start_matches("(combined from similar events): ")
 }

@@ -1,16 +1,16 @@
-//! Reasons why a DaemonSet's pod does not belong on a node. Users who expect a pod there get them as an explanation.
+//! Reasons why a DaemonSet runs no pod on a node. They are shown to users who expect a pod there.
 
 use std::fmt;
 
 use super::{Effect, NodeFacts, Scheduling, Taint};
 use crate::core::fleet::Targeting;
 
-/// The first reason why a pod does not belong on a node.
+/// First reason why a DaemonSet runs no pod on a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Obstacle {
     /// The template names another node.
     NodeName(String),
-    /// The node lacks these labels of the template's node selector. The list is empty if the selector can match no node.
+    /// The node lacks these labels of the template's node selector. The list is empty if the selector can't match any node.
     NodeSelector(Vec<String>),
     /// No term of the template's required node affinity matches.
     NodeAffinity,
@@ -19,7 +19,7 @@ pub enum Obstacle {
 }
 
 impl Scheduling {
-    /// Returns the reason why the pod does not belong on this node; `None` if it does.
+    /// Returns the reason why the DaemonSet runs no pod on this node; `None` if it runs one.
     pub fn obstacle(&self, node: &NodeFacts<'_>) -> Option<Obstacle> {
         if self.targeting(node) == Targeting::Run {
             return None;

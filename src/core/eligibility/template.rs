@@ -167,7 +167,7 @@ mod tests {
         }
     }
 
-    /// Regression test for a real cluster: `nodeSelector: {edge: true}` without quotes removed every pod.
+    /// Regression test: in a real cluster, `nodeSelector: {edge: true}` without quotes removed every pod.
     #[test]
     fn what_kubernetes_refuses_in_a_pod_is_refused() {
         let terms = |operator: &str, values: Value| {

@@ -1,11 +1,11 @@
 //! Number of nodes that may lose their pod now.
 //!
-//! Every targeted, online node without an available pod takes a slot, be the pod missing, terminating, starting, not yet
-//! available or broken.
+//! Every targeted, online node without an available pod takes a slot. Its pod can be missing, terminating, starting, not yet
+//! available, or broken.
 //!
 //! Offline nodes never take a slot; that is the purpose of OpenYurt's AdvancedRollingUpdate. This includes nodes that were lost
-//! with the revision: `failure-threshold` limits these losses, and no update begins while they are evaluated. Nodes that returned
-//! recently with an old pod take no slot either, because flapping nodes would leave no slot for other nodes.
+//! with the revision: `failure-threshold` limits these losses, and no update begins while the guard evaluates them. Nodes that
+//! returned recently with an old pod take no slot either, because flapping nodes would leave no slot for other nodes.
 
 use super::class::Class;
 use super::pod_summary::PodSummary;
@@ -19,7 +19,6 @@ use crate::core::settings::Strategy;
 /// Numbers that limit the choice of nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Budget {
-    /// Targeted nodes.
     pub(super) targeted: usize,
     /// Targeted nodes that take part: the base of `max-unavailable`.
     pub(super) base: usize,
@@ -29,29 +28,30 @@ pub(super) struct Budget {
     pub(super) done: usize,
     /// Nodes that are being replaced, wait for a pod, or are Ready with a pod that fails because of the revision.
     pub(super) in_flight: usize,
-    /// Nodes in flight whose pod is still available because it waits for its hook.
+    /// Nodes in flight whose pod is still available because its hook is pending.
     pub(super) serving: usize,
     /// `max-surge`, resolved for `base` and limited by `ramp-up`.
     pub(super) surge: usize,
-    /// Nodes with two pods, even if one is being deleted, and nodes with a surge pod whose ownership is not transferred yet.
+    /// Nodes with two pods, one of which may be terminating, and nodes whose surge pod is not yet owned by the DaemonSet.
     pub(super) surging: usize,
-    /// Ready nodes with a pod that fails because of the revision: they keep a slot of either kind.
+    /// Ready nodes with a pod that fails because of the revision. Each takes a slot of `max-unavailable` and one of `max-surge`.
     pub(super) failed: usize,
-    /// Nodes that keep their old pod, which the controller took out of service for its hook and which doesn't serve again yet.
+    /// Nodes that keep their old pod, after the controller took it out of service for its hook, and where the pod is not serving
+    /// again yet.
     pub(super) withheld: usize,
-    /// Nodes that keep their old pod, which was created recently and is not available yet.
+    /// Nodes that keep their old pod, which was created recently and is not yet available.
     pub(super) starting: usize,
-    /// Online, settled nodes whose present pod is outdated (or of an unknown revision) and not available.
+    /// Online, settled nodes whose pod is not available and is outdated or of an unknown revision.
     pub(super) broken: usize,
 }
 
 impl Budget {
     /// Counts the classes of a fleet and its crowd.
     ///
-    /// Nodes that keep the old revision are not part of the base, and a broken pod there takes no slot. Nodes in flight always
-    /// take one, even if they were deselected recently. A pod that stays also takes one if the controller took it out of service
-    /// for its hook, or if it was created recently. A pod that other actors deleted takes no slot if its node is not selected or
-    /// its wave is not open.
+    /// Nodes that keep the old revision are not part of the base, and a broken pod there takes no slot. Nodes in flight always take
+    /// a slot, even if they were deselected recently. A kept pod also takes a slot if the controller took it out of service for its
+    /// hook, or if it was created recently. A pod that another client deleted takes no slot if its node is not selected or its wave
+    /// is not open.
     pub(super) fn count(
         classes: &[Class],
         crowd: &Crowd,
@@ -89,7 +89,7 @@ impl Budget {
             budget.failed += usize::from(fails);
             budget.surging += usize::from(match class {
                 Class::Surging(_) => true,
-                // Count a node with two pods even while it is left alone after its return.
+                // Count a node with two pods even if it returned recently and is left alone.
                 Class::InProgress(_)
                 | Class::Excluded(_)
                 | Class::Outdated { .. }
@@ -138,20 +138,20 @@ impl Budget {
         self.withheld + self.starting
     }
 
-    /// Returns how many available pods whose hooks are done may be deleted now.
+    /// Returns the number of available pods with completed hooks that may be deleted now.
     ///
-    /// Each such pod has a slot. The limit still applies: the number of slots may have dropped since, or many of the nodes may
-    /// have returned at the same time.
+    /// Each such pod already has a slot. The limit still applies, because `max-unavailable` may have been lowered since, or many of
+    /// the nodes may have returned at the same time.
     pub(super) fn for_waiting(&self) -> usize {
         self.allowed.saturating_sub(self.used() - self.serving)
     }
 
-    /// Returns how many nodes with a broken old pod may be replaced now.
+    /// Returns the number of nodes with a broken old pod that may be replaced now.
     ///
-    /// The number is at least one, so that a bad old revision can be repaired. It is never the whole fleet after a short outage
+    /// The number is at least one, so that a bad old revision can be repaired. It never covers the whole fleet after a short outage
     /// (k/k#123232). With surge it may be zero, because a second pod repairs the node.
     ///
-    /// A serving pod that waits for its hook is not counted: it may itself wait for the slot that a broken pod takes.
+    /// A serving pod that waits for its hook is not counted, because it may itself wait for the slot of a broken pod.
     ///
     /// `replace-broken-first: unlimited` allows all broken pods at once.
     pub(super) fn for_broken(&self, strategy: &Strategy) -> usize {
@@ -169,7 +169,7 @@ impl Budget {
         self.surge.saturating_sub(self.surging + self.failed)
     }
 
-    /// Returns how many nodes with an available old pod may be replaced now.
+    /// Returns the number of nodes with an available old pod that may be replaced now.
     pub(super) fn for_available(&self) -> usize {
         self.allowed.saturating_sub(self.used())
     }

@@ -1,4 +1,4 @@
-//! Class of a node, derived from the node's own state and its place in the fleet. All later passes use the class.
+//! Class of a node, derived from the node's own state and from the fleet. All later passes use the class.
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -6,7 +6,7 @@ use super::surge::SurgePair;
 use crate::core::lifecycle::PreDeleteHook;
 use crate::core::verdict::{Cause, Offline, Progress, Verdict};
 
-/// Reason why an outdated node is left alone.
+/// Reason why an outdated node is not updated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Excluded {
     /// The node's labels don't match `selector`.
@@ -17,10 +17,10 @@ pub(super) enum Excluded {
     Held(Option<Timestamp>),
 }
 
-/// Class of a node. Every pass iterates over all classes, so large and rare contents are boxed.
+/// Class of a node. Every pass reads all classes, so large contents of rare classes are boxed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Class {
-    /// No pod belongs on the node.
+    /// The DaemonSet runs no pod on the node.
     NotTargeted,
     /// The node runs an outdated pod and has a `NoSchedule` taint that the template doesn't tolerate.
     ///
@@ -34,17 +34,17 @@ pub(super) enum Class {
         updated: bool,
         /// True if the node has a terminating pod.
         terminating: bool,
-        /// Time since when the node is NotReady.
+        /// Time at which the node became NotReady.
         since: Option<Timestamp>,
     },
-    /// The node was lost, or its pod crashes or can't start. It counts against the current revision (see `guard`).
+    /// The node was lost, or its pod crashes or can't start. The failure counts against the current revision (see `guard`).
     Failed {
-        /// Time of the failure.
+        /// Time at which the node failed.
         since: Timestamp,
-        /// Cause of the failure.
+        /// Kind of failure, which decides if the node takes a slot.
         cause: Cause,
     },
-    /// The node is being updated, or waits for the native controller; it takes a slot.
+    /// The node is being updated, or waits for the native controller. It takes a slot.
     InProgress(Progress),
     /// The node has a surge pod.
     Surging(Box<SurgePair>),
@@ -57,13 +57,13 @@ pub(super) enum Class {
         /// Time until which the node has to stay Ready before it is updated.
         settling: Option<Timestamp>,
     },
-    /// The node runs an outdated pod that is marked for deletion; the node takes a slot.
+    /// The node runs an outdated pod that is marked for deletion. The node takes a slot.
     PreDeleteHook {
         /// Content of the pod's mark.
         preparing: Box<PreDeleteHook>,
         /// True if that pod is available.
         available: bool,
-        /// True if the hook has been pending for so long that an operator should check it.
+        /// True if the hook has been pending for so long that an operator has to check it.
         overdue: bool,
         /// Time until which the node has to stay Ready before the pod is deleted.
         settling: Option<Timestamp>,
@@ -88,7 +88,7 @@ impl Class {
 
     /// Returns true if the node is being updated, or is Ready and failed with the current revision.
     ///
-    /// A lost node blocks no other node, whatever the cause of the loss.
+    /// A lost node never blocks other nodes, whatever caused the loss.
     pub(super) fn is_in_flight(&self) -> bool {
         match self {
             Self::InProgress(_) | Self::Surging(_) | Self::PreDeleteHook { .. } => true,
@@ -97,7 +97,7 @@ impl Class {
         }
     }
 
-    /// Returns true if the node is in flight and its pod is still available because it waits for its hook.
+    /// Returns true if the node is in flight, but its pod is still available because its hook is pending.
     pub(super) fn still_serves(&self) -> bool {
         matches!(
             self,

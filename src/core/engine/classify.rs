@@ -16,14 +16,13 @@ use crate::core::instant::later;
 use crate::core::settings::{Mode, Strategy};
 use crate::core::verdict::Progress;
 
-/// Class of a node that cannot be read: it is left alone and reported like an unreachable one.
+/// Class of a node whose object cannot be read. The node is left alone and reported as unreachable.
 const UNREADABLE: Class = Class::Offline {
     updated: false,
     terminating: false,
     since: None,
 };
 
-/// Returns the class of `node`.
 pub(super) fn classify(strategy: &Strategy, node: &Node, terms: Terms) -> Class {
     let ready_since = match node.readiness {
         Readiness::Gone => return Class::NoNode,
@@ -74,7 +73,7 @@ fn with_surge(
     }
 }
 
-/// Returns the class of a node where no pod belongs (any more).
+/// Returns the class of a node on which the DaemonSet runs no pod, or no longer runs one.
 ///
 /// A replacement that began on the node takes a slot until its pod is available ([`lets_go_at`]).
 fn barred(strategy: &Strategy, node: &Node, terms: Terms) -> Class {
@@ -114,10 +113,10 @@ fn barred(strategy: &Strategy, node: &Node, terms: Terms) -> Class {
     }
 }
 
-/// Returns until when a barred node takes a slot.
+/// Returns the time until which a barred node takes a slot.
 ///
-/// A taint is expected to be removed: some systems taint nodes on which their agent doesn't run. A node that no longer has the
-/// labels of the template frees its slot after `window`.
+/// A taint is expected to be temporary, because some systems taint nodes on which their agent doesn't run. A node that no longer
+/// has the template's labels frees its slot after `window`.
 pub(super) fn lets_go_at(node: &Node, window: Duration) -> Option<Timestamp> {
     match node.targeting {
         Targeting::Run | Targeting::Keep => Some(Timestamp::MAX),
@@ -180,10 +179,10 @@ fn single(strategy: &Strategy, pod: &Pod, node_ready_since: Timestamp, terms: Te
     }
 }
 
-/// Returns until when a node has to stay Ready, if its pod survived an absence of the node.
+/// Returns the time until which a node has to stay Ready, if its pod survived an absence of the node.
 ///
-/// A node that was Ready before the pod started has not been absent since. Under OTA the rollout replaces nothing that an absence
-/// could interrupt.
+/// A node that was Ready before its pod started has not been absent since. Under OTA the rollout replaces no pods, so nodes need
+/// not settle.
 pub(super) fn settling(
     strategy: &Strategy,
     pod: &Pod,

@@ -1,7 +1,7 @@
 //! Nodes that are counted instead of listed, so that the cost of a decision depends on the changes, not on the fleet's size.
 //!
-//! In a rollout of ten thousand nodes, most nodes are done, wait far back in the queue, are being updated in time, or are
-//! offline. Such a node has the same effect in every pass, and a count expresses it. A caller that keeps a fleet between passes
+//! In a rollout of ten thousand nodes, most nodes are done, far back in the queue, being updated within their deadline, or offline.
+//! Each of these nodes has the same effect in every pass, so a count can represent it. A caller that keeps a fleet between passes
 //! may leave these nodes out of [`Fleet::nodes`](crate::core::Fleet::nodes) and count them in
 //! [`Fleet::crowd`](crate::core::Fleet::crowd):
 //!
@@ -14,11 +14,10 @@
 //!
 //! # Why this is correct
 //! - A [`Bystander`] is a node for which every per-node rule gives the same result until an event or until [`Bystander::until`].
-//!   Special features keep a node in the list: a hold, window, mark, failing container, second pod, or entry in the guard's
-//!   record.
+//! A node stays in the list if it has a hold, window, mark, failing container, second pod, or entry in the guard's record.
 //! - Rules over the whole fleet need only the counts of the crowd.
-//! - Some rules need the nodes themselves: settings that treat nodes differently, the guard's control group, rejected writes.
-//!   [`decide_in_view`](super::decide::decide_in_view) then reports that all nodes are needed. Its plan must not be applied.
+//! - Some rules need the nodes themselves: settings that treat nodes differently, the guard's control group, and rejected writes.
+//!   [`decide_in_view`](super::decide::decide_in_view) then reports that all nodes are needed, and its plan must not be applied.
 //!
 //! A property test compares these plans with the plans for the complete list.
 
@@ -41,14 +40,14 @@ use crate::core::plan::{Phase, Plan};
 use crate::core::settings::{Mode, Strategy};
 use crate::core::verdict::{Progress, Verdict};
 
-/// Result that says if the list of nodes was enough for a decision.
+/// Reports if the listed nodes were enough for a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InView {
-    /// The plan equals the plan for the complete fleet. The next decision may also use a list without bystanders.
+    /// The plan equals the plan for the complete fleet. The next decision may use the same kind of list.
     Enough,
-    /// More waiting nodes could begin; they have to be in the list.
+    /// More waiting nodes could be updated now. They have to be in the list.
     MoreWaiting,
-    /// The decision found the current revision proven, but bystanders were counted as not proven. Count them again.
+    /// The decision found the current revision proven, but the crowd was counted with an unproven revision. Count it again.
     Proven,
     /// All nodes have to be in the list.
     Everybody,
@@ -57,7 +56,7 @@ pub enum InView {
 /// Node that may be counted instead of listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bystander {
-    /// Kind of bystander: decides which counts include it.
+    /// Kind of bystander, which determines the counts that include it.
     pub standing: Standing,
     /// Number of the revision of the node's pod.
     pub number: i64,
@@ -72,7 +71,7 @@ pub struct Bystander {
 pub enum Standing {
     /// The node runs an available pod of the current revision.
     Done,
-    /// The node runs an available outdated pod. It is counted only while enough other nodes are updated before it.
+    /// The node runs an available outdated pod. It is counted only while enough other nodes are ahead of it in the queue.
     Waiting,
     /// The node is NotReady.
     Offline {
@@ -91,11 +90,11 @@ pub enum Standing {
 }
 
 impl Bystander {
-    /// Returns the bystander that `node` is at `now`; `None` if it has to be in the list.
+    /// Returns the bystander that represents `node` at `now`; `None` if the node has to be in the list.
     ///
     /// `in_order` and `is_proven` are the fields of the [`Fleet`](crate::core::Fleet).
     ///
-    /// Only valid while [`may_be_counted`] is true, and for nodes that are not [`named`].
+    /// Valid only while [`may_be_counted`] is true, and only for nodes that are not in [`named`].
     pub fn new(
         strategy: &Strategy,
         node: &Node,
@@ -122,7 +121,7 @@ impl Bystander {
     }
 }
 
-/// Returns the standing of a node of that class, and until when it is valid.
+/// Returns the kind of bystander for a node of that class, and the time until which it is valid.
 fn standing(
     strategy: &Strategy,
     node: &Node,
@@ -159,7 +158,7 @@ fn standing(
     }
 }
 
-/// Returns true if this pod needs a rule for single pods, so that its node has to be listed.
+/// Returns true if a rule for single pods applies to this pod, so that its node has to be listed.
 fn is_remarkable(pod: &Pod) -> bool {
     pod.revision == PodRevision::Unknown
         || pod.surge
@@ -172,9 +171,9 @@ fn is_remarkable(pod: &Pod) -> bool {
         || ota::is_announced(pod)
 }
 
-/// Returns the time at which a node in progress exceeds its deadline. `Some(None)` means that only an event can change that.
+/// Returns the time at which a node in progress exceeds its deadline. `Some(None)` means that only an event can change its state.
 ///
-/// `None` if the node has exceeded its deadline, or if its Events must be read to learn why it is late.
+/// Returns `None` if the node has exceeded its deadline, or if its Events must be read to learn why it is late.
 fn in_time_until(node: &Node, progress: Progress, now: Timestamp) -> Option<Option<Timestamp>> {
     let overdue = stuck(node, &Verdict::InProgress(progress), MISSING_GRACE, now).err()?;
     let asked = not_ready::asked_at(node, progress, MISSING_GRACE);
@@ -188,7 +187,7 @@ fn in_time_until(node: &Node, progress: Progress, now: Timestamp) -> Option<Opti
     Some([overdue, asked, available].into_iter().flatten().min())
 }
 
-/// Returns true if nodes may be counted under these settings: none of them divides the nodes or has a rule per node.
+/// Returns true if nodes may be counted under these settings: no setting divides the nodes into groups or has a rule per node.
 pub fn may_be_counted(strategy: &Strategy, now: Timestamp) -> bool {
     strategy.mode == Mode::AdvancedRollingUpdate
         && !is_paused(strategy, now)
@@ -218,7 +217,7 @@ pub fn named(record: Option<&FailureRecord>) -> impl Iterator<Item = &NodeName> 
 }
 
 impl InView {
-    /// Returns the result for a plan of a [calm](is_calm) fleet. `wants_more` is true if the plan would have replaced more nodes.
+    /// Returns the result for a plan of a [calm](is_calm) fleet. `wants_more` is true if the plan could have replaced more nodes.
     pub(super) fn new(plan: &Plan, wants_more: bool) -> Self {
         match plan.phase {
             _ if wants_more => Self::MoreWaiting,
@@ -228,7 +227,7 @@ impl InView {
     }
 }
 
-/// Returns true if no active rule has to see every node.
+/// Returns true if no active rule needs the complete list of nodes.
 pub(super) fn is_calm(evaluation: &FleetEvaluation<'_>) -> bool {
     let (fleet, guard) = (evaluation.fleet, &evaluation.guard);
     may_be_counted(evaluation.strategy, evaluation.now)
@@ -266,7 +265,8 @@ impl Crowd {
         }
     }
 
-    /// Removes a bystander. Bounds over pods stay as they are: a span that is too wide only causes a pass over the complete list.
+    /// Removes a bystander. The time span of the pods stays as it is. A span that is too wide only causes a pass over the complete
+    /// list.
     pub fn remove(&mut self, standing: Standing) {
         self.count(standing, |number| *number -= 1);
     }

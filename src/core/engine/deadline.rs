@@ -1,7 +1,7 @@
-//! Deadlines of nodes that are being updated, and the stall that follows: every state that can hold a slot has a deadline.
+//! Deadlines of nodes that are being updated, and the stalls that follow. Every state that can take a slot has a deadline.
 //!
-//! A pod that is being deleted has its grace period plus [`MARGIN`]. A step of the native controller has [`MISSING_GRACE`], and
-//! everything else [`PROGRESS_DEADLINE`].
+//! A pod that is being deleted has its grace period plus [`MARGIN`]. A step of the native controller has [`MISSING_GRACE`].
+//! Everything else has [`PROGRESS_DEADLINE`].
 
 use std::time::Duration;
 
@@ -18,12 +18,12 @@ use crate::core::names::UNSCHEDULABLE;
 use crate::core::plan::Stall;
 use crate::core::verdict::{Progress, Verdict};
 
-/// Returns why `node`, which got `verdict`, doesn't progress; `None` if it progresses, or may just be slow.
+/// Returns why `node` with this `verdict` makes no progress; `None` if it makes progress, or is still within its deadline.
 pub fn stall_of(node: &Node, verdict: &Verdict, now: Timestamp) -> Option<Stall> {
     stuck(node, verdict, MISSING_GRACE, now).ok()
 }
 
-/// Returns why `node` doesn't progress, or else the time of the next check. `grace` applies to a missing pod.
+/// Returns why `node` makes no progress, or the time of the next check. `grace` applies to a missing pod.
 pub(super) fn stuck(
     node: &Node,
     verdict: &Verdict,
@@ -63,7 +63,7 @@ pub(super) fn stuck(
         {
             by_deadline(Some(since), MISSING_GRACE, Stall::PodsDoNotStart)
         }
-        // The node keeps its pod, but a second, terminating pod on it delays the completion of the rollout.
+        // The node keeps its pod, but a second, terminating pod delays the completion of the rollout.
         ref verdict if verdict.is_kept() => match gone_by(node) {
             Some(at) if at <= now => Ok(Stall::NoProgress),
             at => Err(at),
@@ -78,7 +78,7 @@ pub(super) fn stuck(
     }
 }
 
-/// Returns true if a pod of this node crashed repeatedly and is Ready at the moment.
+/// Returns true if a pod of this node crashed repeatedly and is Ready now.
 pub fn is_between_crashes(node: &Node, now: Timestamp) -> bool {
     let Readiness::Ready { since } = node.readiness else {
         return false;
@@ -87,7 +87,7 @@ pub fn is_between_crashes(node: &Node, now: Timestamp) -> bool {
     alive.any(|pod| failing::proved_at(pod, since, now).is_some())
 }
 
-/// Returns since when the surge pod (or else the DaemonSet's own pod) is unschedulable.
+/// Returns the time since which a surge pod, or a pod that the DaemonSet owns, is unschedulable.
 fn unscheduled_since(node: &Node, beside: bool) -> Option<Timestamp> {
     let made = node.pods.iter().filter(|pod| pod.surge == beside);
     made.filter(|pod| lacks_place(pod))
@@ -95,7 +95,7 @@ fn unscheduled_since(node: &Node, beside: bool) -> Option<Timestamp> {
         .min()
 }
 
-/// Returns true if the kubelet of this node rejects each pod because the node lacks something.
+/// Returns true if the kubelet of this node rejects every pod, because the node lacks resources.
 pub(in crate::core) fn rejects(node: &Node) -> bool {
     let problem = node.trouble.as_ref();
     problem
@@ -121,9 +121,9 @@ pub(super) fn missing_grace(fleet: &Fleet) -> Duration {
     }
 }
 
-/// Returns when the last pod of this node that is being deleted should be gone.
+/// Returns the time by which all pods that are being deleted on this node should be gone.
 ///
-/// `None` if no pod is being deleted, or the API server hasn't reported when the pod ends.
+/// Returns `None` if no pod is being deleted, or if the API server hasn't reported the end of a pod.
 pub(super) fn gone_by(node: &Node) -> Option<Timestamp> {
     let back = match node.readiness {
         Readiness::Ready { since } => since,
@@ -135,7 +135,8 @@ pub(super) fn gone_by(node: &Node) -> Option<Timestamp> {
 
 /// Returns the terminating pods that have to be gone before the node is done.
 ///
-/// An ended pod that only a finalizer keeps doesn't count if another pod is alive. The native controller doesn't count it either.
+/// A pod that has ended but is kept by a finalizer doesn't count if another pod is alive. The native controller doesn't count it
+/// either.
 pub(in crate::core) fn ending(node: &Node) -> impl Iterator<Item = &Pod> {
     let lives = node.pods.iter().any(|pod| !pod.terminating);
     let is_awaited = move |pod: &&Pod| pod.terminating && !(lives && pod.has_ended());
@@ -167,7 +168,7 @@ pub(super) fn deadline(
         }
         // The surge pod waits for the pod that the native controller creates.
         Progress::SurgeTakingOver if own().is_none() => {
-            // A finalizer may keep the object of a pod that has ended; the native controller doesn't count it.
+            // A finalizer may keep the object of an ended pod. The native controller doesn't count such a pod.
             let ended = surge::own(node).filter_map(|pod| Some(pod.leaving.as_deref()?.ends));
             let since = node.podless_since.or_else(|| ended.max())?;
             Some((later(since, MISSING_GRACE), Stall::PodsNotCreated))
@@ -187,8 +188,8 @@ pub(super) fn deadline(
             no_progress(node.pods.iter().map(Pod::revised).max()?)
         }
         Progress::Reverting { since } => no_progress(since),
-        // A pod that became Ready in time only has to stay Ready. A pod that became Ready too late, or repeatedly, may never
-        // become available.
+        // A pod that became Ready in time only has to stay Ready. A pod that became Ready late or repeatedly may never become
+        // available.
         Progress::NotYetAvailable { .. } | Progress::SurgeYoung { .. } => {
             let pod = node.pods.iter().max_by_key(|pod| pod.revised())?;
             let (by, stall) = no_progress(pod.unready())?;
@@ -198,7 +199,7 @@ pub(super) fn deadline(
     }
 }
 
-/// Returns true if a pod of this node fails, in a state where that blocks the node.
+/// Returns true if a pod of this node fails, and the node's progress depends on that pod.
 pub(super) fn fails(node: &Node, progress: Progress) -> bool {
     let starts = matches!(
         progress,
@@ -224,7 +225,7 @@ pub(in crate::core) fn is_between_pods(node: &Node, progress: Progress) -> bool 
     is_between && node.trouble.is_some() && !node.pods.iter().any(is_there)
 }
 
-/// Returns the pod that has to become available before the node progresses; `None` if the node waits for something else.
+/// Returns the pod that has to become available before the node makes progress; `None` if the node waits for something else.
 pub(super) fn awaited(node: &Node, progress: Progress) -> Option<&Pod> {
     let newest = || node.pods.iter().max_by_key(|pod| pod.created);
     let is_ending = ending(node).next().is_some();

@@ -38,9 +38,8 @@ use crate::core::verdict::{Progress, Verdict};
 
 /// Decides what to do with `fleet` at `now` according to `strategy`.
 ///
-/// # Assumptions
-/// `fleet.nodes` is sorted by name, and each pod of the DaemonSet is listed under exactly one node. If `now` runs backwards
-/// between calls, a replacement may come later; there is no other effect.
+/// `fleet.nodes` is sorted by name, and each pod of the DaemonSet is listed under exactly one node. If `now` decreases between
+/// calls, a replacement may begin later. Nothing else changes.
 pub fn decide(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> Plan {
     decide_in_view(strategy, fleet, now).0
 }
@@ -51,8 +50,8 @@ pub fn decide(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> Plan {
 pub fn decide_in_view(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> (Plan, InView) {
     let strategy = &*strategy.on(&fleet.revision);
     let (mut plan, view) = attempt(strategy, fleet, now);
-    // A node with a retried write keeps its slot until the API server responds. If it rejects the write again, other nodes can
-    // use the slot, so the rollout is not stalled.
+    // A node keeps its slot until the API server responds to a retried write. If the API server rejects the write again, other
+    // nodes can use the slot, and the rollout is not stalled.
     if matches!(plan.phase, Phase::Stalled(_))
         && let Some(then) = (fleet.write_failures).tried_in_vain(&fleet.nodes, &plan.actions, now)
     {
@@ -161,10 +160,10 @@ pub fn upkeep(
     }
 }
 
-/// Returns the writes for a DaemonSet that yurt-ds no longer manages (annotation removed, or not under `OnDelete`).
+/// Returns the writes for a DaemonSet that yurt-ds no longer manages, because its annotation or `OnDelete` was removed.
 ///
-/// The writes remove the conditions of OTA mode and every surge pod, unless it is the only serving pod. `min_ready` is
-/// `spec.minReadySeconds`.
+/// The writes remove the conditions of OTA mode and all surge pods. A surge pod stays if it is the only serving pod on its node.
+/// `min_ready` is `spec.minReadySeconds`.
 pub fn release(fleet: &Fleet, min_ready: Duration, now: Timestamp) -> SurgeRelease {
     let terms = Terms {
         min_ready,
@@ -184,7 +183,7 @@ pub fn release(fleet: &Fleet, min_ready: Duration, now: Timestamp) -> SurgeRelea
 
 /// Returns the positions of the outdated nodes that may be replaced at `now`, in order.
 ///
-/// A plan for the same time replaces some of them.
+/// A plan for the same time replaces some of these nodes.
 pub fn queue(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> Vec<usize> {
     let queue = FleetEvaluation::new(strategy, fleet, now).queue();
     queue.into_iter().map(|turn| turn.position).collect()
@@ -198,13 +197,13 @@ struct PlanDraft<'a> {
     verdicts: Vec<Verdict>,
     /// Pause in effect, if any.
     pause: Option<PauseStand>,
-    /// Time before which nothing is replaced (`min-interval`).
+    /// Time before which `min-interval` allows no replacement.
     opens: Option<Timestamp>,
     /// Setting that matches no node, if any.
     invalid: Option<Invalid>,
-    /// Failure domains that are held or next.
+    /// Failure domains in which nodes are being replaced or may be replaced next.
     domains: Vec<String>,
-    /// Reason why pods are recreated although an update in place was requested.
+    /// Reason why pods are recreated although the settings request updates in place.
     recreates: Option<Recreate>,
     pulls: Vec<Pull>,
     /// Set if more pull requests wait for Ready pods of the new revision.
@@ -258,7 +257,7 @@ impl<'a> PlanDraft<'a> {
         self.mark_left_behind();
     }
 
-    /// Sets the verdict of nodes with a surge pod where no pod belongs (any more).
+    /// Sets the verdict of nodes with a surge pod on which the DaemonSet runs no pod, or no longer runs one.
     fn mark_left_behind(&mut self) {
         if !self.evaluation.summary.is_surging {
             return;
@@ -276,7 +275,7 @@ impl<'a> PlanDraft<'a> {
         }
     }
 
-    /// Returns the revision that nodes should run, or why it is not known.
+    /// Returns the target revision, or why it is unknown.
     fn target(&self) -> Result<&'a Revision, RevisionUnknown> {
         match &self.evaluation.fleet.revision {
             RevisionState::Unknown(behind) => Err(*behind),
@@ -341,7 +340,7 @@ impl<'a> PlanDraft<'a> {
         self.keep_marks_true();
     }
 
-    /// Returns a plan that replaces nothing until `invalid`, or the labels of nodes, are corrected.
+    /// Returns a plan that replaces nothing until a user corrects `invalid` or the labels of nodes.
     fn refuse(mut self, invalid: Invalid) -> Plan {
         self.tend();
         for (verdict, class) in self.verdicts.iter_mut().zip(&self.evaluation.classes) {

@@ -1,13 +1,14 @@
-//! Failure domains: replacements under way stay within a few values of one node label (kubernetes/kubernetes#114010).
+//! Failure domains: concurrent replacements stay within a few values of one node label (kubernetes/kubernetes#114010).
 //!
-//! A node's domain is its value of the label `topology-key`. All nodes without that label form one domain, whose value is empty.
-//! A domain is *held* while a node in it is being updated, waits for a pod, or is Ready with a failed new pod.
-//! Offline nodes hold no domain.
+//! A node's domain is its value of the label `topology-key`. All nodes without that label form one domain, whose value is empty. A
+//! domain is *held* while a node in it is being updated, waits for a pod, or is Ready with a failed new pod. Offline nodes don't
+//! hold a domain.
 //!
-//! A replacement begins only if at most `max-domains` domains are held, including its own. Domains with a broken pod that waits
-//! for its repair come first, then all other domains; both groups are in the alphabetical order of values.
+//! A replacement begins only if at most `max-domains` domains are held, including its own. Domains with a broken pod that needs
+//! repair come first, then all other domains. Both groups are in alphabetical order.
 //!
-//! If more domains are held than allowed (a pod crashed elsewhere), no replacement begins before enough of them are released.
+//! More domains can be held than allowed, for example after a crash in another domain. Then no replacement begins until enough of
+//! them are released.
 
 use std::collections::BTreeSet;
 
@@ -62,7 +63,7 @@ impl<'a> Domains<'a> {
         }
     }
 
-    /// Returns true if domains allow a replacement on this node.
+    /// Returns true if a replacement on this node may begin under the limit of domains.
     pub(super) fn may_begin(&self, node: &Node) -> bool {
         self.topology
             .is_none_or(|topology| self.turn.contains(topology.domain_of(&node.labels)))
@@ -75,7 +76,7 @@ impl<'a> Domains<'a> {
     }
 }
 
-/// Returns true if the node has to wait because other domains are `at_work`: held or next.
+/// Returns true if the node has to wait for the domains in `at_work`, which are held or next.
 pub(super) fn is_others_turn(topology: &Topology, node: &Node, at_work: &[String]) -> bool {
     let own = topology.domain_of(&node.labels);
     !at_work.is_empty() && at_work.iter().all(|domain| domain != own)
@@ -161,7 +162,7 @@ mod tests {
             words(plan),
             ["InProgress", "Budget", "AwaitingDomain", "Done"]
         );
-        // During a pause no domain is held or next, so no node waits for another domain.
+        // During a pause no domain is held or next, so the node waits for no other domain.
         let paused = Strategy {
             pause: Some(Pause::Indefinite),
             ..strategy

@@ -1,4 +1,4 @@
-//! Evaluation of the fleet as a whole: the final classes of the nodes, and what may begin.
+//! Evaluation of the fleet as a whole: final classes of the nodes, and limits for new replacements.
 //!
 //! ```text
 //! observed classes ──attribution──► failed nodes ──scope──► excluded nodes ──waves, budget──► guard, preconditions
@@ -53,7 +53,6 @@ pub(super) struct FleetEvaluation<'a> {
 }
 
 impl<'a> FleetEvaluation<'a> {
-    /// Observes and evaluates `fleet` at `now`.
     pub(super) fn new(strategy: &'a Strategy, fleet: &'a Fleet, now: Timestamp) -> Self {
         let Observation {
             mut classes,
@@ -110,7 +109,7 @@ impl<'a> FleetEvaluation<'a> {
 }
 
 impl FleetEvaluation<'_> {
-    /// Returns true if an online node runs an unknown revision: the cache may be older than that pod.
+    /// Returns true if an online node runs a pod of an unknown revision. The cache may be older than that pod.
     pub(super) fn meets_unknown(&self) -> bool {
         let is_unknown = |class: &Class| matches!(class, Class::Unknown { .. });
         self.classes.iter().any(is_unknown)
@@ -131,7 +130,7 @@ impl FleetEvaluation<'_> {
         unmatched(self.strategy, self.fleet, &self.classes, wave)
     }
 
-    /// Returns true if an excluded or untargeted node has a surge pod that would be deleted without the pause.
+    /// Returns true if a pause keeps a surge pod on a node that is excluded or not targeted.
     pub(super) fn parts_later(&self) -> bool {
         let stays = |class: &Class| {
             matches!(
@@ -164,8 +163,8 @@ impl FleetEvaluation<'_> {
         )
     }
 
-    /// Returns true if refused writes and disruption budgets allow the removal or update of the pod of the node at `position`
-    /// now.
+    /// Returns true if the pod of the node at `position` may be deleted or updated now, given rejected writes and disruption
+    /// budgets.
     pub(super) fn may_delete(&self, position: usize) -> bool {
         let pod = self.fleet.nodes[position].outdated();
         self.preconditions.may_step(position)
@@ -216,7 +215,7 @@ impl FleetEvaluation<'_> {
                 }
                 _ => None,
             });
-            // Allocate once: reallocation of a growing list takes longer than filling it.
+            // Allocate once, because growing the list takes longer than filling it.
             let mut waiting = Vec::with_capacity(self.classes.len());
             waiting.extend(turns);
             waiting.sort_unstable();
@@ -224,7 +223,7 @@ impl FleetEvaluation<'_> {
         })
     }
 
-    /// Returns true if one pod of the node has the current revision and is available.
+    /// Returns true if the node has an available pod of the current revision.
     pub(super) fn serves(&self, position: usize) -> bool {
         let ripe = |since| later(since, self.strategy.min_ready) <= self.now;
         self.fleet.nodes[position].pods.iter().any(|pod| {
@@ -234,9 +233,9 @@ impl FleetEvaluation<'_> {
         })
     }
 
-    /// Returns the number of failed nodes whose pods run after a crash, but are not proven: they may be between two crashes.
+    /// Returns the number of failed nodes whose pods run again after a crash but are not proven. They may be between two crashes.
     ///
-    /// A node that was offline doesn't count, because its return restarts the containers, too.
+    /// A node that was offline doesn't count, because its return also restarts the containers.
     pub(super) fn relapsing(&self) -> usize {
         let failed = self.guard.record.iter().flat_map(|record| &record.failed);
         let crashed = |pod: &Pod, since: Timestamp| {

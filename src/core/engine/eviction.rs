@@ -1,6 +1,6 @@
-//! Removal of pods by eviction (`disruption: evict`), and PodDisruptionBudgets that refuse it.
+//! Removal of pods by eviction (`disruption: evict`), and the PodDisruptionBudgets that refuse it.
 //!
-//! Budgets are not watched: only the response to an eviction shows if a budget applies. The caller that evicts stores the
+//! The controller doesn't watch budgets; only the response to an eviction reveals a budget. The caller that evicts stores the
 //! responses in [`Evictions`], and the next plan uses them.
 //!
 //! ```text
@@ -25,19 +25,18 @@ use crate::core::verdict::{Progress, Verdict};
 /// Evictions that a plan may request.
 #[derive(Debug)]
 pub(super) struct EvictionRequests<'a> {
-    /// Responses so far; `None` if pods are deleted instead, so that budgets don't apply.
+    /// Responses so far; `None` if pods are deleted instead of evicted, so that budgets don't apply.
     answers: Option<&'a Evictions>,
     now: Timestamp,
     /// Last time at which a pod of the fleet became Ready.
     newest: Option<Timestamp>,
     /// Budget classes with a retry in this plan.
     asked: BTreeSet<BudgetClass>,
-    /// Number of evictions in this plan that were refused before.
+    /// Number of evictions in this plan that a budget refused before.
     again: usize,
 }
 
 impl<'a> EvictionRequests<'a> {
-    /// Builds the state at `now`.
     pub(super) fn new(strategy: &Strategy, fleet: &'a Fleet, now: Timestamp) -> Self {
         let answers = (strategy.disruption == Disruption::Evict).then_some(&fleet.evictions);
         let pods = || fleet.nodes.iter().flat_map(|node| &node.pods);
@@ -55,7 +54,6 @@ impl<'a> EvictionRequests<'a> {
         }
     }
 
-    /// Returns true if an eviction was refused.
     pub(super) fn is_any_refused(&self) -> bool {
         self.answers.is_some_and(|answers| !answers.is_empty())
     }
@@ -82,13 +80,13 @@ impl<'a> EvictionRequests<'a> {
         due.is_none_or(|due| due <= self.now && !self.asked.contains(&BudgetClass::from_pod(pod)))
     }
 
-    /// Returns true if the eviction may be retried before the end of the backoff, because a pod became Ready meanwhile.
+    /// Returns true if the eviction may be retried before its backoff ends, because another pod has become Ready since.
     pub(super) fn is_hurried(&self, pod: &Pod) -> bool {
         let answer = self.answers.and_then(|answers| answers.answer(pod));
         answer.is_some_and(|answer| answer.due(self.newest) < answer.due(None))
     }
 
-    /// Requests the removal of a pod: returns the write, and the verdict if it changes.
+    /// Requests the removal of a pod. Returns the write, and the pod's new verdict if it changes.
     pub(super) fn ask(&mut self, pod: &Pod) -> (Option<Action>, Option<Verdict>) {
         let replacing = Some(Verdict::InProgress(Progress::Replacing));
         let Some(answers) = self.answers else {
@@ -105,7 +103,7 @@ impl<'a> EvictionRequests<'a> {
         (Some(Action::Evict(pod.reference())), blocked.or(replacing))
     }
 
-    /// Returns how many pods this plan evicts that were refused before.
+    /// Returns the number of pods that this plan evicts after an earlier refusal.
     pub(super) fn again(&self) -> usize {
         self.again
     }

@@ -1,7 +1,7 @@
-//! Detection of failing pods: their containers crash or cannot be started.
+//! Detection of failing pods, whose containers crash or cannot start.
 //!
-//! Since Kubernetes 1.35, `CrashLoopBackOff` appears minutes late, and not all the time. Therefore restarts and terminations
-//! identify a crash.
+//! Since Kubernetes 1.35, `CrashLoopBackOff` appears minutes late and intermittently. Therefore a crash is detected from restarts
+//! and terminations.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use k8s_openapi::jiff::Timestamp;
 use crate::core::fleet::{Node, Pod};
 use crate::core::instant::later;
 
-/// Reasons for which a container doesn't start until an operator acts (list of ExtendedDaemonSet).
+/// Waiting reasons with which a container doesn't start until an operator acts (list from ExtendedDaemonSet).
 const UNSTARTABLE: [&str; 11] = [
     "ErrImagePull",
     "ImagePullBackOff",
@@ -28,21 +28,22 @@ const UNSTARTABLE: [&str; 11] = [
 /// Number of restarts from which a container counts as crashing, whatever the reason in its status.
 pub(crate) const CRASHING_RESTARTS: u32 = 2;
 
-/// Time that a pod has to be Ready to be available after its container crashed repeatedly.
+/// Minimum time that a pod has to be Ready to be available after its container crashed repeatedly.
 ///
-/// Before that the pod may be between two crashes. A rollout that counts it as available would spread the crash to more nodes.
+/// Before that, the pod may be between two crashes. Counting it as available would let the rollout spread the crash to more nodes.
 pub(crate) const PROVED_AFTER: Duration = Duration::from_secs(30);
 
-/// Returns when a Ready pod will have proved that it is not between two crashes; `None` if it has, or its crashes have another
-/// cause.
+/// Returns the time at which a Ready pod is known not to be between two crashes.
 ///
-/// Restarts after an update in place or an absence of the node don't count, because both also restart containers.
+/// Returns `None` if that time has passed, or if no container of the pod crashed repeatedly.
+///
+/// Restarts after an update in place or after an absence of the node don't count, because both also restart containers.
 pub(super) fn proved_at(
     pod: &Pod,
     node_ready_since: Timestamp,
     now: Timestamp,
 ) -> Option<Timestamp> {
-    // Check the time first: few pods became Ready recently, so the containers of most pods need no check.
+    // Check the time first. Few pods became Ready recently, so most pods need no check of their containers.
     let at = later(pod.ready_since?, PROVED_AFTER);
     if at <= now {
         return None;
@@ -63,7 +64,7 @@ pub(super) enum Failing {
 }
 
 impl Failing {
-    /// Returns how this pod fails, if it does.
+    /// Returns how this pod fails; `None` if it doesn't fail.
     pub(super) fn find(pod: &Pod) -> Option<Self> {
         let problem = pod.problem.as_ref()?;
         if crashes(pod) >= CRASHING_RESTARTS || &*problem.reason == "CrashLoopBackOff" {
@@ -76,7 +77,8 @@ impl Failing {
     }
 }
 
-/// Returns how often the failing container was restarted without a request, or how many pods ended in a row.
+/// Returns the number of unrequested restarts of the failing container, or the number of pods that ended in a row, if that is
+/// greater.
 fn crashes(pod: &Pod) -> u32 {
     let problem = pod.problem.as_ref();
     problem.map_or(0, |problem| problem.restarts.max(problem.ended))

@@ -7,12 +7,12 @@
 //! - A taint or a label kept its new pod away.
 //! - The new pod crashes or cannot be started.
 //!
-//! The deletion of the old pod counts as a touch. No update begins while a loss is evaluated. After that, a lost node blocks no
-//! other node, like any offline node; a failed Ready node keeps its slot of the budget.
+//! The deletion of the old pod counts as a touch. No update begins while the guard evaluates a loss. After that, a lost node blocks
+//! no other node, like any offline node. A failed Ready node keeps its slot of the budget.
 //!
-//! If at least the same share of untouched nodes turned NotReady at the same time, the network is the cause. Then no node counts
-//! against the revision, and no update begins for a while. Losses under another revision, or before the change, never count
-//! against this one.
+//! The network is the cause if at least the same share of untouched nodes turned NotReady at the same time. Then no node counts
+//! against the revision, and no update begins for a while. Losses under another revision, or before the change, never count against
+//! this revision.
 //!
 //! If more nodes count against the revision than `failure-threshold` allows, the revision is *stopped*.
 //!
@@ -22,12 +22,12 @@
 //!
 //! # Sources
 //! - The creation time of a pod (from the API server's clock), and the template for which it was created.
-//! - The observed times at which a pod was deleted, or its Ready condition or that of its node changed. The object's own time is
-//!   used for a change that was not observed.
+//! - The observed times at which a pod was deleted, or at which the Ready condition of a pod or node changed. For a change that was
+//!   not observed, the time in the object is used.
 //! - The restarts and termination reasons of its containers.
 //! - The [`FailureRecord`] in the status of the DaemonSet.
 //!
-//! The result depends on no node's clock, and a restart of the controller loses nothing that was recorded.
+//! The result doesn't depend on the clock of any node. A restart of the controller loses nothing that was recorded.
 
 pub(super) mod attribution;
 mod losses;
@@ -51,7 +51,7 @@ use crate::core::settings::{Mode, OnFailure, Strategy};
 use crate::core::verdict::{Guarded, Stopped};
 use attribution::FailureAttribution;
 
-/// Returns how many nodes may fail with a revision before it is stopped.
+/// Returns the number of nodes that may fail with a revision before the guard stops it.
 pub(super) fn failure_threshold(strategy: &Strategy, targeted: usize, base: usize) -> usize {
     match strategy.failure_threshold {
         Some(share) => share.resolve(targeted),
@@ -70,7 +70,7 @@ pub(super) struct Guard {
     pub(super) gate: Option<Guarded>,
     /// Record to store, if any.
     pub(super) record: Option<FailureRecord>,
-    /// Number of nodes that count against the revision, including nodes that are gone.
+    /// Number of nodes that count against the revision, including deleted nodes.
     pub(super) failures: usize,
     /// Highest number of failures that doesn't stop the revision.
     pub(super) threshold: usize,
@@ -79,9 +79,9 @@ pub(super) struct Guard {
 }
 
 impl FailureAttribution {
-    /// Decides if updates may begin, and what to record.
+    /// Decides if updates may begin, and returns the record to store.
     ///
-    /// `classes` already mark the nodes that a setting excludes.
+    /// In `classes`, nodes that a setting excludes are already marked.
     pub(super) fn conclude(
         mut self,
         strategy: &Strategy,
@@ -111,7 +111,7 @@ impl FailureAttribution {
         let broken = self.note_broken(window, (fleet, &record.failed), classes, now);
         let room = BROKEN_NAMED.saturating_sub(record.broken_before.len());
         record.broken_before.extend(broken.into_iter().take(room));
-        // Stop a revision only if that helps: a pod still waits for its update, or can be rolled back.
+        // Stop a revision only if a stop has an effect: a pod still waits for its update, or can be rolled back.
         let waits = |class: &Class| match class {
             Class::Outdated { settling: None, .. } | Class::PreDeleteHook { .. } => true,
             Class::Surging(pair) => pair.has_way_back,
@@ -123,7 +123,8 @@ impl FailureAttribution {
             .zip(classes)
             .filter(|(_, class)| waits(class));
         let reverts = strategy.on_failure == OnFailure::RevertInPlace;
-        // If no node waits, losses have no control group: the network may be their cause. Failing pods are proof without one.
+        // If no node waits, losses have no control group, so the network may be their cause. Failing pods need no control group as
+        // proof.
         let is_broken = |class: &&Class| {
             matches!(class, Class::Failed { cause, .. } if cause.holds_slot())
                 || matches!(class, Class::Surging(pair) if pair.failed.is_some())
@@ -151,7 +152,7 @@ impl FailureAttribution {
             None
         };
         if record.stopped.is_none() && stopped.is_some() {
-            // Name all failed nodes: the record has to show why the revision was stopped, even after the nodes recover.
+            // Record the names of all failed nodes. They show why the revision was stopped, even after the nodes recover.
             let failed = fleet.nodes.iter().zip(classes);
             let failed = failed.filter(|(_, class)| class.is_failed());
             let room = FAILED_NAMED.saturating_sub(record.failed.len());
@@ -181,9 +182,9 @@ impl FailureAttribution {
         }
     }
 
-    /// Returns the nodes whose old pod has been broken for so long that its successor is not to blame.
+    /// Returns the nodes whose old pod has been broken for so long that its successor cannot be the cause.
     ///
-    /// Leaves out the nodes in `failed`, because they count against the revision.
+    /// Nodes in `failed` are left out, because they count against the revision.
     fn note_broken(
         &mut self,
         window: Duration,
@@ -198,7 +199,7 @@ impl FailureAttribution {
                 settling: None,
             };
             if *class != is_down {
-                continue; // access to the pods of every node would take longer than the rest of the pass
+                continue; // reading the pods of every node would take longer than the rest of the pass
             }
             if failed.contains(&node.name) {
                 continue; // the node already counts against the revision

@@ -1,18 +1,18 @@
-//! Creation and deletion of the pods of an Advanced DaemonSet, whatever their revision.
+//! Creation and deletion of the pods of an Advanced DaemonSet, independent of their revision.
 //!
-//! The module does what Kubernetes' own controller does for a native DaemonSet (`manage` in
+//! For an Advanced DaemonSet, this module replaces Kubernetes' own controller (`manage` in
 //! `pkg/controller/daemon/daemon_controller.go`), with Kruise's additions.
 //!
 //! | state of the node | result |
 //! |---|---|
-//! | a pod belongs there, and there is none | a pod is created |
-//! | no pod belongs there (an untolerated `NoExecute` taint, other labels) | every pod is deleted |
-//! | a pod has ended (`Failed`, `Succeeded`) | the pod is deleted; the next ended pod on that node after a pause that doubles |
-//! | more than one pod | the oldest stays; with [`surge`](super::surge), the oldest Ready one of the old and of the new pods |
+//! | the DaemonSet runs a pod there, and there is none | a pod is created |
+//! | the DaemonSet runs no pod there (an untolerated `NoExecute` taint, other labels) | every pod is deleted |
+//! | a pod has ended (`Failed`, `Succeeded`) | the pod is deleted; the node's next ended pod follows after a pause that doubles |
+//! | more than one pod | the oldest stays; with [`surge`](super::surge), the oldest Ready pod of either revision stays |
 //! | the Node is gone, and the pod never started | the pod is deleted; the pod garbage collector deletes pods that ran there |
 //!
-//! New pods always get the current revision. This work doesn't wait for a rollout, and a pause doesn't block it. A pod's hook
-//! runs before its deletion, as in a rollout.
+//! New pods always get the current revision. Neither a rollout nor a pause delays this work. A pod's hook runs before its deletion,
+//! as in a rollout.
 
 #[cfg(test)]
 mod tests;
@@ -31,7 +31,7 @@ use crate::core::instant::later;
 use crate::core::lifecycle::PreDelete;
 use crate::core::settings::{Mode, Scaling, Strategy};
 
-/// Pause between the deletion of a node's first ended pod and the deletion of its next one (as in Kubernetes).
+/// Pause between the deletions of the first and the second ended pod of a node (as in Kubernetes).
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 
 /// Longest pause between deletions of ended pods on one node (as in Kubernetes).
@@ -47,7 +47,7 @@ pub struct Manage {
     pub create: Vec<NodeName>,
     /// Writes that delete or mark pods.
     pub actions: Vec<Action>,
-    /// Pods that will be deleted sooner or later; a rollout leaves them alone.
+    /// Pods that will be deleted now or later. A rollout ignores them.
     pub leaving: BTreeSet<PodUid>,
     /// Ended pods that `actions` deletes, with their nodes.
     pub over: Vec<(NodeName, PodUid)>,
@@ -63,7 +63,7 @@ pub struct FailedPodsBackoff {
 }
 
 impl FailedPodsBackoff {
-    /// Returns when the next pod of this node may be deleted, if that is after `now`.
+    /// Returns the time at which the next pod of this node may be deleted, if that time is after `now`.
     fn holds(&self, node: &NodeName, now: Timestamp) -> Option<Timestamp> {
         let (at, pause) = self.nodes.get(node)?;
         Some(later(*at, *pause)).filter(|until| *until > now)
@@ -89,15 +89,16 @@ impl FailedPodsBackoff {
 pub struct ManageTerms<'a> {
     /// Settings; `None` if they are invalid. Missing pods are created in either case.
     pub strategy: Option<&'a Strategy>,
-    /// True if a setting is invalid. An old and a new pod on one node then both stay, because `max-surge` may be the invalid one.
+    /// True if a setting is invalid. An old and a new pod on one node then both stay, because the invalid setting may be
+    /// `max-surge`.
     pub keeps_pairs: bool,
     /// Scaling settings.
     pub scaling: Scaling,
-    /// Nodes whose new pod was requested and is not in the cache yet.
+    /// Nodes for which a pod was requested that is not in the cache yet, with the time of the request.
     pub creating: &'a BTreeMap<NodeName, Timestamp>,
-    /// Nodes for which the API server rejected a pod, with the number of rejections in a row. They get pods after all others.
+    /// Nodes for which the API server rejected a pod, with the number of rejections in a row. Their pods are created last.
     pub refused: &'a BTreeMap<NodeName, u32>,
-    /// Pods without an owner reference that are about to be adopted, with their nodes: no other pod is created there.
+    /// Pods without an owner reference that are about to be adopted, with their nodes. No other pod is created on these nodes.
     pub orphans: &'a BTreeMap<PodUid, NodeName>,
     /// Backoff for ended pods.
     pub backoff: &'a FailedPodsBackoff,
@@ -126,9 +127,9 @@ pub fn manage(fleet: &Fleet, terms: ManageTerms<'_>) -> Manage {
     let targeted = counted + fleet.nodes.iter().filter(|node| runs(node)).count();
     manage.limit_to_partition(fleet, terms);
     let burst = terms.scaling.at_once(targeted);
-    // Pods that were requested but aren't in the cache yet count toward the limit, too.
+    // Requested pods that are not in the cache yet also count toward the limit.
     let free = burst.saturating_sub(terms.creating.len());
-    // Move nodes with rejected pods to the end before the list is cut, so they don't block other nodes.
+    // Move nodes with rejected pods to the end before the list is cut, so that they don't block other nodes.
     if !terms.refused.is_empty() {
         let times = |node: &NodeName| terms.refused.get(node).copied().unwrap_or(0);
         manage.create.sort_by_key(times);
@@ -151,7 +152,7 @@ pub fn manage(fleet: &Fleet, terms: ManageTerms<'_>) -> Manage {
     manage
 }
 
-/// Returns the sort key of a node's pods: pods that stay come first, then pods that a kubelet accepted, then older ones.
+/// Returns the sort key of a node's pods: pods that stay come first, then pods that a kubelet accepted, then the oldest.
 ///
 /// The order follows Kruise with one exception: Kruise prefers an ended pod that a finalizer keeps to the running pod next to it.
 fn rank(pod: &Pod) -> (bool, bool, Timestamp, &PodName) {
@@ -160,7 +161,7 @@ fn rank(pod: &Pod) -> (bool, bool, Timestamp, &PodName) {
 }
 
 impl Manage {
-    /// Returns all pod writes, including those in `rolled` (from a rollout) for pods that are not deleted anyway.
+    /// Returns all pod writes. They include the writes in `rolled` (from a rollout) for pods that `self` doesn't delete.
     pub fn with_rollout(self, rolled: Vec<Action>) -> Vec<Action> {
         let Self {
             mut actions,
@@ -170,7 +171,7 @@ impl Manage {
         let free = rolled.into_iter();
         let free = free.filter(|action| !leaving.contains(&action.pod().uid));
         actions.extend(free.filter_map(|action| match action {
-            // This controller creates the pods itself, so ownership needs no transfer.
+            // This controller creates the pods itself, so no ownership has to be transferred.
             Action::DeleteAfterSurge {
                 pod, evict: false, ..
             } => Some(Action::Delete(pod)),
@@ -193,9 +194,9 @@ impl Manage {
             (_, targeting) => {
                 self.triage(node, terms);
                 let stays = |pod: &Pod| match terms.surges() {
-                    // The result of the pod's deletion is unknown: it may still run.
+                    // The result of the request to delete the pod is unknown, so the pod may still run.
                     _ if pod.in_doubt => true,
-                    // No pod is created next to an ended one that waits for its pause.
+                    // No pod is created while an ended pod on the node waits for its deletion.
                     true => !pod.terminating,
                     false => !pod.has_ended(),
                 };
@@ -210,7 +211,7 @@ impl Manage {
         }
     }
 
-    /// Deletes ended pods whose pause is over, and all running pods that are too many.
+    /// Deletes ended pods whose pause is over, and surplus running pods.
     fn triage(&mut self, node: &Node, terms: ManageTerms<'_>) {
         let mut running: Vec<&Pod> = Vec::new();
         for pod in node.pods.iter().filter(|pod| !pod.terminating) {
@@ -240,7 +241,7 @@ impl Manage {
         if is_pair && running.iter().any(is_unknown) {
             return; // any of the pods may be the new one
         }
-        // A serving pod is not deleted in favor of one that doesn't serve.
+        // Never delete a serving pod in favor of a pod that doesn't serve.
         let first = |is_new: bool| {
             let alike = |pod: &&&Pod| (pod.revision == PodRevision::Current) == is_new;
             let alike = running.iter().filter(alike);
@@ -266,7 +267,7 @@ impl Manage {
         });
     }
 
-    /// Removes from `create` the nodes that `partition` keeps without a pod. Nodes that had a pod get one before others.
+    /// Removes from `create` the nodes that `partition` leaves without a pod. Nodes that had a pod get one before other nodes.
     fn limit_to_partition(&mut self, fleet: &Fleet, terms: ManageTerms<'_>) {
         let rolls = terms
             .strategy
@@ -283,14 +284,14 @@ impl Manage {
     }
 }
 
-/// Counts in the status of a DaemonSet (Kubernetes, Kruise).
+/// Counts in the status of a DaemonSet, as in Kubernetes and Kruise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DaemonSetCounts {
     /// Nodes that should run a pod now.
     pub desired: usize,
     /// Nodes of `desired` with a pod.
     pub current: usize,
-    /// Nodes with a pod where none belongs now.
+    /// Nodes with a pod that should run none now.
     pub misscheduled: usize,
     /// Nodes of `current` whose first pod is Ready.
     pub ready: usize,
@@ -303,7 +304,7 @@ pub struct DaemonSetCounts {
 }
 
 impl DaemonSetCounts {
-    /// Adds a node with its pods; `native` says if a pod belongs there.
+    /// Adds a node with its pods. `native` shows if the DaemonSet runs a pod there.
     pub fn add(&mut self, native: Targeting, pods: &[&Pod], min_ready: Duration, now: Timestamp) {
         let first = pods.iter().min_by_key(|pod| rank(pod));
         if native != Targeting::Run {

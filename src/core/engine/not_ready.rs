@@ -1,4 +1,4 @@
-//! Selection of pods whose Events are read to explain why they don't become Ready.
+//! Selection of the pods whose Events are read to explain why the pods don't become Ready.
 //!
 //! The status of these pods shows no failure. The cause can be a probe, a missing ConfigMap, the network or a readiness gate.
 
@@ -13,10 +13,10 @@ use crate::core::instant::earlier;
 use crate::core::plan::{Plan, Stall};
 use crate::core::verdict::{Progress, Verdict};
 
-/// Time before a pod's deadline at which its Events are read, so that the first message about it has the reason.
+/// Time before a pod's deadline at which its Events are read, so that the first message about the pod contains the reason.
 pub const AHEAD: std::time::Duration = std::time::Duration::from_secs(20);
 
-/// Number of nodes that are reported with a reason. Other nodes are only named.
+/// Number of nodes that are reported with a reason. Other nodes are reported by name only.
 pub(in crate::core) const EXPLAINED: usize = 3;
 
 /// Pods whose Events have to be read.
@@ -29,7 +29,7 @@ pub struct UnexplainedPods {
 }
 
 impl Plan {
-    /// Returns the pods whose Events have to be read at `now`: none while all pods are well before their deadline.
+    /// Returns the pods whose Events have to be read at `now`; none if all pods are well before their deadline.
     pub fn not_ready(&self, fleet: &Fleet, now: Timestamp) -> UnexplainedPods {
         let mut asked = UnexplainedPods::default();
         for (node, verdict) in fleet.nodes.iter().zip(&self.verdicts) {
@@ -52,7 +52,7 @@ impl Plan {
     }
 }
 
-/// Returns when the Events of the pod of a node in progress have to be read; `None` if this state needs no Events.
+/// Returns the time at which the Events of the pod of a node in progress have to be read; `None` if this state needs no Events.
 ///
 /// `grace` is the time that a pod may be missing.
 pub(super) fn asked_at(node: &Node, progress: Progress, grace: Duration) -> Option<Timestamp> {
@@ -60,7 +60,7 @@ pub(super) fn asked_at(node: &Node, progress: Progress, grace: Duration) -> Opti
     Some(earlier(by, AHEAD))
 }
 
-/// Returns the pod of a node that has to become available, and its deadline; `None` if a failure explains the delay.
+/// Returns the pod that has to become available on a node, and its deadline; `None` if a failure explains the delay.
 fn awaited(node: &Node, progress: Progress, grace: Duration) -> Option<(&Pod, Timestamp)> {
     if deadline::fails(node, progress) {
         return None;

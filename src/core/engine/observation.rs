@@ -1,7 +1,7 @@
 //! First pass: the results that follow from each node alone.
 //!
-//! Only this pass fetches every node with its labels and pods. Everything that later passes need of all nodes is stored here, by
-//! position in the fleet. A part that needs data of every node gets a line in [`Observation::new`].
+//! Only this pass reads every node with its labels and pods. It stores what later passes need about all nodes, by position in the
+//! fleet. A part that needs data of every node gets a line in [`Observation::new`].
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -23,7 +23,7 @@ pub(super) struct Observation<'a> {
     pub(super) scope: RolloutScope,
     pub(super) members: WaveMembership<'a>,
     pub(super) openings: WindowStates<'a>,
-    /// Image states; `None` if images are not pulled ahead.
+    /// Image states; `None` if images are not pre-pulled.
     pub(super) images: Option<Images<'a>>,
     /// Availability rules for pods.
     pub(super) terms: Terms,

@@ -2,22 +2,22 @@
 //!
 //! | rank | criterion | reason |
 //! |---|---|---|
-//! | 1 | wave | late returners of earlier waves are updated at once |
-//! | 2 | broken old pods before available ones | a repair makes nothing unavailable |
+//! | 1 | wave | nodes of earlier waves that return late are updated at once |
+//! | 2 | broken old pods before available ones | a repair makes no node unavailable |
 //! | 3 | unfinished revision before older ones | fix-forward: that revision may be the broken one (zone-aware-controllers#6) |
-//! | 4 | on the unfinished revision: newest pod first | it has run for the shortest time |
+//! | 4 | on the unfinished revision: newest pod first | the newest pod has run for the shortest time |
 //! | 5 | name of the node, by the [`NodeOrder`] of the strategy | makes the order total |
 //!
 //! # Unfinished revision
-//! Of the revisions on waiting nodes, the one with the greatest number is unfinished if the fleet shows that its rollout didn't
-//! complete. Either of these facts shows that:
+//! Among the revisions of waiting nodes, the one with the greatest number is unfinished if its rollout did not complete. Either of
+//! these facts shows that:
 //!
 //! - Another waiting node still runs an older revision.
-//! - A node kept a pod of the now current revision that is older than a pod of the unfinished one. This is a rollback in the
+//! - A node kept a pod of the current revision that is older than a pod of the unfinished revision. This is a rollback in the
 //!   middle of a rollout.
 //!
-//! Both follow from pods and the numbers of ControllerRevisions, so a restart of the controller doesn't change the order. Only
-//! online nodes that take part count: an offline straggler doesn't make a revision unfinished.
+//! Both facts follow from pods and the numbers of ControllerRevisions, so a restart of the controller doesn't change the order.
+//! Only online nodes that take part count. An offline node that missed an update doesn't make a revision unfinished.
 
 use std::cmp::Reverse;
 
@@ -37,10 +37,9 @@ pub(super) struct Order {
     names: NodeOrder,
 }
 
-/// Place of a node in the queue; the smallest is updated first. Positions in a fleet follow the order of names.
+/// Place of a node in the queue. The smallest is updated first. Positions in a fleet follow the order of names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Turn {
-    /// Wave of the node.
     pub(super) wave: usize,
     /// True if the node's old pod is available.
     pub(super) available: bool,
@@ -102,14 +101,14 @@ impl Order {
     }
 }
 
-/// Returns the number of the revision that was overtaken before its rollout completed.
+/// Returns the number of the revision that was replaced before its rollout completed.
 fn unfinished(
     classes: &[Class],
     crowd: &Crowd,
     summary: &PodSummary<'_>,
     scope: &RolloutScope,
 ) -> Option<i64> {
-    // Find the greatest revision number with its newest pod, the least number, and the oldest pod of the current revision.
+    // Find the greatest revision number with its newest pod, the smallest number, and the oldest pod of the current revision.
     let numbers = crowd.numbers.filter(|_| crowd.waiting > 0);
     let mut newest = numbers
         .map(|(_, greatest)| greatest)

@@ -5,12 +5,12 @@ use crate::core::fleet::{Fleet, OtaCondition, Pod};
 use crate::core::id::{PodRevision, Revision};
 use crate::core::names::{CONDITION_MESSAGE_PREFIX, POD_IMAGE_READY, POD_NEED_UPGRADE};
 
-/// Returns the message by which both conditions name a revision.
+/// Returns the message that names a revision in both conditions.
 pub fn message_of(revision: &str) -> String {
     format!("{CONDITION_MESSAGE_PREFIX}{revision}")
 }
 
-/// Returns the revision that a message names, empty if it names none; `None` if the message has another form.
+/// Returns the revision that a message names, which may be empty; `None` if the message has another form.
 ///
 /// Accepts a message of [`message_of`], alone or in parentheses at the end of a longer message.
 pub fn revision_in(message: &str) -> Option<&str> {
@@ -75,7 +75,7 @@ pub(super) fn announce(fleet: &Fleet, target: &Revision) -> Vec<Action> {
     actions
 }
 
-/// Returns how to correct an obsolete `PodImageReady`; `None` if the condition is right.
+/// Returns the change to an obsolete `PodImageReady`; `None` if the condition is correct.
 ///
 /// A pre-pull of an older revision must not block the upgrade indefinitely. A pod that needs no upgrade needs no pull.
 fn stale(pod: &Pod, target: &Revision) -> Option<StaleImage> {
@@ -91,12 +91,12 @@ fn stale(pod: &Pod, target: &Revision) -> Option<StaleImage> {
             .as_ref()
             .map(|revision| revision != target)
     };
-    // The message of a failed pull names its Job, not a revision. The revision is then the one that `PodNeedUpgrade` names.
+    // The message of a failed pull names its Job, not a revision. The revision is then the one in the message of `PodNeedUpgrade`.
     let of_other = names_other(image).or_else(|| pod.need_upgrade.as_deref().and_then(names_other));
     (image.waits || of_other == Some(true)).then_some(StaleImage::Drop)
 }
 
-/// Returns the pending pulls. Requests for another revision are left out, because they are corrected first.
+/// Returns the pending pulls. Requests for another revision are left out, because a separate write corrects them first.
 pub(super) fn pulls(fleet: &Fleet, target: &Revision, paused: bool) -> Vec<Pull> {
     let pulls = fleet.nodes.iter().flat_map(|node| {
         let asking = node.pods.iter().filter(|pod| asks_for(pod, target));
@@ -127,7 +127,7 @@ pub(super) fn is_announced(pod: &Pod) -> bool {
     pod.need_upgrade.is_some() || pod.image_ready.is_some()
 }
 
-/// Returns the writes after which no pod of a DaemonSet that left OTA mode offers an upgrade.
+/// Returns the writes that remove the upgrade conditions from the pods of a DaemonSet that left OTA mode.
 pub(super) fn withdraw<'a>(pods: impl Iterator<Item = &'a Pod>) -> Vec<Action> {
     let all = pods.map(|pod| (pod, false));
     withdraw_but_images(all)

@@ -1,4 +1,4 @@
-//! Nodes that hold a slot for longer than their [`deadline`](super::deadline) allows.
+//! Nodes that take a slot for longer than their [`deadline`](super::deadline) allows.
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -46,7 +46,7 @@ impl TimedOut {
 }
 
 impl Plan {
-    /// Returns true if all nodes past their deadline only wait for terminating outdated pods to end.
+    /// Returns true if all nodes past their deadline wait only for terminating outdated pods to end.
     pub(in crate::core) fn awaits_ends(&self, fleet: &Fleet) -> bool {
         self.overdue.iter().all(|position| {
             let node = &fleet.nodes[*position];

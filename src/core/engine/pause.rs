@@ -1,4 +1,4 @@
-//! Pause of a rollout: its start, its reminders, and the nodes that got the new revision anyway.
+//! Pause of a rollout: its start, its reminders, and the nodes that get the new revision in spite of it.
 //!
 //! The start and the last reminder are part of the `RolloutState` of the DaemonSet, so they survive a restart.
 
@@ -31,7 +31,7 @@ impl PauseStand {
             ..last
         };
         let got = |node: &&Node| node.pods.iter().any(|pod| came_since(pod, record.since));
-        // A DaemonSet's first revision doesn't count: its pods are created on all nodes, even during a pause.
+        // Pods of a DaemonSet's first revision don't count, because they are created on all nodes even during a pause.
         let newcomers = fleet.nodes.iter().filter(|_| fleet.replaces).filter(got);
         Some(Self {
             record,
@@ -52,7 +52,7 @@ impl PauseStand {
     }
 }
 
-/// Returns true if the native controller created the pod from the current revision, in the second of `since` or later.
+/// Returns true if the native controller created the pod from the current revision at `since` or later, compared by the second.
 fn came_since(pod: &Pod, since: Timestamp) -> bool {
     let current = pod.revision == PodRevision::Current;
     current && !pod.terminating && !pod.surge && pod.revised() >= since

@@ -9,7 +9,7 @@ use crate::core::id::PodRevision;
 use crate::core::plan::{Counts, Phase, Stall};
 use crate::core::verdict::{Stopped, Verdict, WaveShut};
 
-/// Returns the stall if no remaining node can begin before an operator acts.
+/// Returns the stall if no remaining node can be updated before an operator acts.
 ///
 /// The cause is images that could not be pulled, or maintenance windows that never open. Later waves wait for these nodes.
 fn no_node_can_begin(verdicts: &[Verdict], counts: &Counts) -> Option<Stall> {
@@ -38,13 +38,13 @@ pub(super) struct RolloutFacts<'a> {
     /// Verdict of each node, by position in the fleet.
     pub(super) verdicts: &'a [Verdict],
     pub(super) counts: &'a Counts,
-    /// Reason for which the guard stopped the revision, while outdated nodes are left or pods are rolled back.
+    /// Reason why the guard stopped the revision; set only while outdated nodes are left or pods are rolled back.
     pub(super) stopped: Option<Stopped>,
-    /// Time until which waiting for disruption budgets is no stall; `None` if the rollout waits for anything else.
+    /// Time until which the wait for disruption budgets is no stall; `None` if the rollout waits for anything else.
     pub(super) blocked: Option<Timestamp>,
     /// True if this plan replaces pods.
     pub(super) moving: bool,
-    /// True if a node that was lost with the revision is not evaluated yet.
+    /// True if a node was lost with the revision and the guard has not evaluated the loss yet.
     pub(super) is_evaluating: bool,
 }
 
@@ -59,7 +59,7 @@ pub(super) fn of_rollout(facts: &RolloutFacts<'_>, now: Timestamp) -> (Phase, Op
         moving,
         is_evaluating,
     } = *facts;
-    // No outdated node is left that a stop could protect, but an operator has to know about the failures.
+    // No outdated node is left to protect with a stop, but an operator has to know about the failures.
     let fail = counts.failed + counts.relapsing > 0;
     if counts.outdated == 0 && fail && counts.failures > counts.threshold {
         return (Phase::Stalled(Stall::FailedByRevision), None);
@@ -114,7 +114,7 @@ pub(super) fn of_rollout(facts: &RolloutFacts<'_>, now: Timestamp) -> (Phase, Op
         .filter(|verdict| waiting(verdict.1) || has_two(verdict));
     let grace = missing_grace(fleet);
     let (mut worst, mut deadline) = (None, None);
-    // Nodes of the crowd are within their deadline. If the controller replaces a pod there, the rollout is not stalled.
+    // Nodes of the crowd are within their deadline. The rollout is not stalled if the controller replaces a pod on one of them.
     let mut all_stuck = crowd.moving == crowd.joining;
     let mut taken = StuckSlots {
         joining: crowd.joining > 0,
@@ -141,7 +141,7 @@ pub(super) fn of_rollout(facts: &RolloutFacts<'_>, now: Timestamp) -> (Phase, Op
     }
 }
 
-/// Slots of nodes that don't progress.
+/// Slots of nodes that make no progress.
 #[derive(Default)]
 struct StuckSlots {
     down: usize,
@@ -159,15 +159,15 @@ impl StuckSlots {
         }
     }
 
-    /// Returns true if no outdated node could begin even after the nodes that joined are done.
+    /// Returns true if no outdated node could be updated even after the nodes that joined are done.
     fn leaves_nothing(&self, counts: &Counts) -> bool {
         let is_full = self.down >= counts.allowed && self.beside >= counts.surge_allowed;
         !self.joining || counts.outdated > 0 && is_full
     }
 }
 
-/// Returns true if a node is being updated although the controller replaced no pod there: the node joined the fleet, or another
-/// actor deleted its pod.
+/// Returns true if a node is being updated although the controller replaced no pod there: either the node joined the fleet, or
+/// another client deleted its pod.
 pub(super) fn joins(node: &Node) -> bool {
     let is_first = |pod: &Pod| {
         pod.revision == PodRevision::Current

@@ -1,8 +1,8 @@
-//! Summary of every node's pods from the first pass, so that later passes don't have to fetch the pods again.
+//! Summary of every node's pods from the first pass, so that later passes don't have to read the pods again.
 //!
-//! The pods of a large fleet don't fit into the CPU cache and are scattered in memory. Fetching them takes longer than the rest
-//! of the pass. Nearly every node has exactly one living pod; the summary stores the few facts about it that all passes need.
-//! The pods of other nodes are fetched again on demand.
+//! The pods of a large fleet don't fit into the CPU cache and are scattered in memory. Reading them takes longer than the rest of
+//! the pass. Nearly every node has exactly one living pod. The summary stores the few facts about it that all passes need. The pods
+//! of other nodes are read again on demand.
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -16,7 +16,7 @@ use crate::core::instant::later;
 use crate::core::settings::Strategy;
 use crate::core::verdict::Progress;
 
-/// Facts about one pod that are needed for all nodes.
+/// Facts about one pod that all passes need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PodFacts {
     /// Relation of the pod's revision to the current one.
@@ -25,9 +25,9 @@ pub(super) struct PodFacts {
     pub(super) number: i64,
     /// Time at which the pod got its revision.
     pub(super) revised: Timestamp,
-    /// Time since when the pod is Ready.
+    /// Time since which the pod is Ready.
     pub(super) ready_since: Option<Timestamp>,
-    /// True while the pod's image changes.
+    /// True while the image of the pod is being changed.
     pub(super) is_under_way: bool,
     /// True if the pod was created or updated for the present template.
     pub(super) of_template: bool,
@@ -46,11 +46,11 @@ impl PodFacts {
     }
 }
 
-/// Summary of all pods of a fleet. Its methods return the same as checks of the pods themselves.
+/// Summary of all pods of a fleet. Its methods give the same results as checks of the pods themselves.
 #[derive(Debug)]
 pub(super) struct PodSummary<'a> {
     nodes: &'a [Node],
-    /// Only pod of each node, by position in the fleet; `None` unless there is exactly one and it is not terminating.
+    /// The single pod of each node, by position in the fleet; `None` unless the node has exactly one pod that is not terminating.
     only: Vec<Option<PodFacts>>,
     /// True if a pod has a condition of OTA mode.
     pub(super) is_announced: bool,
@@ -58,12 +58,12 @@ pub(super) struct PodSummary<'a> {
     pub(super) is_marked: bool,
     /// True if there is a surge pod.
     pub(super) is_surging: bool,
-    /// True if a pod was rolled back from some revision.
+    /// True if a pod was rolled back.
     pub(super) is_rolled_back: bool,
 }
 
 impl<'a> PodSummary<'a> {
-    /// Creates an empty summary; every node has to be [added](Self::note) in the order of the fleet.
+    /// Creates an empty summary. Every node has to be [added](Self::note) in the order of the fleet.
     pub(super) fn at(fleet: &'a Fleet) -> Self {
         Self {
             nodes: &fleet.nodes,
@@ -92,31 +92,31 @@ impl<'a> PodSummary<'a> {
         self.only[position].is_some() || !self.nodes[position].pods.is_empty()
     }
 
-    /// Returns true if a pod belongs on the node at `position`.
+    /// Returns true if the DaemonSet runs a pod on the node at `position`.
     pub(super) fn is_wanted(&self, position: usize) -> bool {
         self.nodes[position].targeting == Targeting::Run
     }
 
-    /// Returns true if two pods are on the node at `position`, which is online.
+    /// Returns true if the node at `position` is online and has two pods.
     pub(super) fn is_doubled(&self, position: usize) -> bool {
         let node = &self.nodes[position];
         self.only[position].is_none() && node.is_ready() && surge::is_doubled(node)
     }
 
-    /// Returns true if two pods are on the node at `position`, one of them a surge pod that is not terminating.
+    /// Returns true if the node at `position` has two pods, one of which is a surge pod that is not terminating.
     pub(super) fn is_paired(&self, position: usize) -> bool {
         let made = || surge::surge_pod(&self.nodes[position]);
         self.is_surging && self.is_doubled(position) && made().is_some_and(|made| !made.terminating)
     }
 
-    /// Returns until when the node at `position` may lack an available pod because the controller took its pod out of
-    /// service, but then kept the pod.
+    /// Returns the time until which the node at `position` may lack an available pod because the controller took its pod out of
+    /// service and later kept it.
     pub(super) fn withheld_until(&self, position: usize, terms: Terms) -> Option<Timestamp> {
         let node = self.is_marked.then(|| &self.nodes[position])?;
         removal::withheld_until(node, terms)
     }
 
-    /// Returns until when the node at `position` may lack an available pod because its pod was created recently.
+    /// Returns the time until which the node at `position` may lack an available pod because its pod was created recently.
     pub(super) fn starting_until(&self, position: usize, terms: Terms) -> Option<Timestamp> {
         if self.only[position].is_some_and(|only| is_long_ready(&only, terms)) {
             return None;
@@ -124,7 +124,8 @@ impl<'a> PodSummary<'a> {
         removal::starting_until(&self.nodes[position], terms)
     }
 
-    /// Returns until when the pod of the node at `position` takes a slot, available or not, because it was created recently.
+    /// Returns the time until which the pod of the node at `position` takes a slot because it was created recently, even if it is
+    /// available.
     pub(super) fn fresh_until(&self, strategy: &Strategy, position: usize) -> Option<Timestamp> {
         let living = self.living(position);
         if living.is_some_and(|pod| pod.number == FIRST_REVISION) {
@@ -134,12 +135,12 @@ impl<'a> PodSummary<'a> {
         Some(later(made, STARTING.max(strategy.min_ready)))
     }
 
-    /// Returns true if the controller deleted the pod of the node at `position`, and a taint or a label keeps the next one away.
+    /// Returns true if the controller deleted the pod of the node at `position`, and a taint or a label prevents the next pod.
     pub(super) fn is_barred(&self, position: usize) -> bool {
         self.only[position].is_none() && self.nodes[position].is_barred()
     }
 
-    /// Returns true if the rollout caused that progress of the node at `position`, as far as is known.
+    /// Returns true if the rollout is known to be the cause of that progress of the node at `position`.
     pub(super) fn is_ours(&self, position: usize, progress: Progress) -> bool {
         self.nodes[position].emptied || matches!(progress, Progress::UpdatingInPlace { .. })
     }
@@ -158,7 +159,7 @@ impl<'a> PodSummary<'a> {
         }
     }
 
-    /// Returns the last time at which a pod of that node that is not terminating got its revision.
+    /// Returns the latest time at which a living pod of that node got its revision.
     pub(super) fn revised(&self, position: usize) -> Option<Timestamp> {
         match self.only[position] {
             Some(only) => Some(only.revised),
@@ -166,7 +167,7 @@ impl<'a> PodSummary<'a> {
         }
     }
 
-    /// Returns the last time at which a pod of that node, terminating or not, got the current revision.
+    /// Returns the latest time at which a living or terminating pod of that node got the current revision.
     pub(super) fn got_current(&self, position: usize) -> Option<Timestamp> {
         let when =
             |facts: PodFacts| (facts.revision == PodRevision::Current).then_some(facts.revised);
@@ -179,7 +180,7 @@ impl<'a> PodSummary<'a> {
         }
     }
 
-    /// Returns when the removal of that node's old pod was observed, unless a single living pod runs there.
+    /// Returns the time at which the removal of that node's old pod was observed; `None` if a single living pod runs there.
     pub(super) fn removed_at(&self, position: usize) -> Option<Timestamp> {
         match self.only[position] {
             Some(_) => None,

@@ -1,10 +1,10 @@
 //! Preconditions that a node has to meet before its pod is replaced.
 //!
-//! Preconditions are checked in a fixed order, and the first one that is not met gives the verdict. They apply only to nodes
-//! that are online, settled and outdated. A replacement that has begun is finished without them. Nodes whose preconditions are
-//! all met compete for the budget.
+//! Preconditions are checked in a fixed order. The first one that is not met determines the verdict. They apply only to nodes that
+//! are online, settled and outdated. A replacement that has begun continues regardless of them. Nodes that meet all preconditions
+//! compete for the budget.
 //!
-//! # Adding one
+//! # How to add a precondition
 //! A precondition is a separate small module that is built once per pass and queried by position. It needs a line in
 //! [`Preconditions::new`], [`Preconditions::shut_at`] and [`Preconditions::changes_at`], and nowhere else.
 
@@ -25,7 +25,7 @@ use super::waves::WaveProgress;
 /// Current state of all preconditions.
 pub(super) struct Preconditions<'a> {
     guarded: Option<Guarded>,
-    /// Progress of the waves, which shows if the wave of a node is open.
+    /// Progress of the waves, which determines if the wave of a node is open.
     pub(super) wave_progress: WaveProgress<'a>,
     openings: WindowStates<'a>,
     /// Pods that the plan may evict.
@@ -36,10 +36,10 @@ pub(super) struct Preconditions<'a> {
     /// True if surge pods may be created; `deletes`: true if old pods may be deleted first.
     surges: bool,
     deletes: bool,
-    /// Pods that a disruption budget may protect, by position; empty if no budget applies.
+    /// Pods that a disruption budget may protect, by position in the fleet; empty if no budget applies.
     kept: Vec<Option<&'a Pod>>,
     now: Timestamp,
-    /// Image states; `None` if images are not pulled ahead.
+    /// Image states; `None` if images are not pre-pulled.
     pub(super) images: Option<Images<'a>>,
 }
 
@@ -102,7 +102,7 @@ impl<'a> Preconditions<'a> {
 
     /// Returns the verdict of the node at `position` if a disruption budget refused the eviction of its pod.
     ///
-    /// Returns the verdict even if the eviction may be retried now.
+    /// The verdict stays the same when the eviction may be retried.
     pub(super) fn blocked_at(&self, position: usize) -> Option<Verdict> {
         let pod = self.kept.get(position).copied().flatten()?;
         self.asking.blocked(pod)
@@ -156,7 +156,7 @@ impl<'a> Preconditions<'a> {
     }
 }
 
-/// Returns the pod of this node that has to be deleted, unless it is updated in place.
+/// Returns the outdated pod of this node if it has to be deleted; `None` if it is updated in place.
 fn evicted<'a>(strategy: &Strategy, fleet: &'a Fleet, node: &'a Node) -> Option<&'a Pod> {
     let pod = node.outdated()?;
     matches!(way(strategy, fleet, pod), UpdateMethod::Recreate(_)).then_some(pod)

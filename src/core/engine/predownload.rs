@@ -5,16 +5,16 @@
 //!                     ▲                                                     └─► failed ──backoff──► next in line again
 //! ```
 //!
-//! The pod condition `PodImageReady` stores both the request and its result, which the puller writes. After a restart the
-//! controller reads from it which nodes pull, which have the images, and when to retry after a failure. So a node counts toward
-//! `image-predownload-parallelism` from the moment of the request.
+//! The pod condition `PodImageReady` stores both the request and its result. The puller writes the result. After a restart, the
+//! controller reads from the condition which nodes are pulling, which have the images, and when to retry after a failure. Therefore
+//! a node counts toward `image-predownload-parallelism` from the moment of the request.
 //!
-//! Requests follow the order of replacements; nodes with a failed pull come last. A node that won't be replaced gets no request,
-//! and a request is withdrawn from a node that can no longer be replaced. Maintenance windows limit replacements, not pulls:
-//! images that are pulled before a window leave the whole window to replacements.
+//! Requests follow the order of replacements, and nodes with a failed pull come last. A node that won't be replaced gets no
+//! request. A request is withdrawn from a node that can no longer be replaced. Maintenance windows limit replacements, not pulls.
+//! Pulls before a window leave the whole window to replacements.
 //!
-//! With `image-predownload-min-updated-ready-pods`, requests start once that many nodes run a Ready pod of the new revision.
-//! Those first nodes are the forerunners. Where images are required, only forerunners are replaced without them.
+//! With `image-predownload-min-updated-ready-pods`, requests start once that many nodes run a Ready pod of the new revision. These
+//! first nodes are the forerunners. If images are required, only forerunners are replaced without them.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -34,8 +34,8 @@ use crate::core::verdict::{PullStage, Verdict};
 
 /// Shortest and longest pause after a failed pull.
 ///
-/// Between these limits, the pause equals the time from the first request to the last failure, so it doubles. A registry that
-/// is down gets one attempt per node every 15 minutes. Each attempt costs four writes.
+/// Between these limits, the pause equals the time from the first request to the last failure, so it doubles with every attempt. A
+/// registry that is down gets one attempt per node every 15 minutes. Each attempt costs four writes.
 const BACK_OFF: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(15 * 60));
 
 /// Pre-pull settings that apply to a rollout.
@@ -45,18 +45,20 @@ pub struct Predownloading {
     pub parallelism: IntOrPercent,
     /// True if a replacement waits for the images of its node.
     pub required: bool,
-    /// True if only nodes that are updated in place get requests: without one, the kubelet pulls while the container is stopped.
+    /// True if only nodes that are updated in place get requests. On these nodes, the kubelet would otherwise pull while the
+    /// container is stopped.
     pub only_in_place: bool,
-    /// Number of targeted nodes that need a Ready pod of the new revision before the first request.
+    /// Number of targeted nodes that have to run a Ready pod of the new revision before the first request.
     pub min_updated_ready: IntOrPercent,
 }
 
 impl Predownloading {
-    /// Derives the settings from `strategy`; `None` if images are not pulled ahead.
+    /// Derives the settings from `strategy`; `None` if images are not pre-pulled.
     pub fn from_strategy(strategy: &Strategy) -> Option<Self> {
         let in_place = strategy.rolling_update_type == RollingUpdateType::InPlaceIfPossible;
         let asked = strategy.image_predownload_parallelism;
-        // For an update in place, a kubelet stops the container before it pulls. So pull first, unless the settings disable it.
+        // For an update in place, a kubelet stops the container before it pulls. Therefore pull first, unless the settings disable
+        // it.
         let parallelism = asked.or(in_place.then_some(strategy.max_unavailable))?;
         let rolls = strategy.mode == Mode::AdvancedRollingUpdate;
         let required = match strategy.predownload {
@@ -86,7 +88,7 @@ impl Predownloading {
     }
 }
 
-/// State of a node with regard to the images of the current revision.
+/// Image state of a node for the current revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ImageState {
     /// The node has the images, or doesn't need them.
@@ -114,7 +116,6 @@ pub(super) struct Images<'a> {
     now: Timestamp,
     /// State of each node, by position in the fleet.
     states: Vec<ImageState>,
-    /// Number of targeted nodes.
     targeted: usize,
     /// Number of targeted nodes with a Ready pod of the current revision.
     ready: usize,
@@ -123,7 +124,6 @@ pub(super) struct Images<'a> {
 /// New and pending requests.
 #[derive(Default)]
 pub(super) struct PullsAhead {
-    /// Requests to write.
     pub(super) actions: Vec<Action>,
     /// Pending requests, in the order of nodes.
     pub(super) pulls: Vec<Pull>,
@@ -131,12 +131,12 @@ pub(super) struct PullsAhead {
     pub(super) asked: BTreeSet<usize>,
     /// Time at which a node with a failed pull may get a new request.
     pub(super) wake: Option<Timestamp>,
-    /// Set if nodes would get requests once more pods of the current revision are Ready.
+    /// Set if nodes get requests only after more pods of the current revision are Ready.
     pub(super) awaits: Option<PullsAwait>,
 }
 
 impl<'a> Images<'a> {
-    /// Creates an empty state, to be filled by [`note`](Self::note); `None` if images are not pulled ahead.
+    /// Creates an empty state, to be filled by [`note`](Self::note); `None` if images are not pre-pulled.
     pub(super) fn new(strategy: &'a Strategy, fleet: &'a Fleet, now: Timestamp) -> Option<Self> {
         let settings = Predownloading::from_strategy(strategy)?;
         let RevisionState::Current(target) = &fleet.revision else {
@@ -166,7 +166,8 @@ impl<'a> Images<'a> {
         });
     }
 
-    /// Returns the number of Ready pods of the current revision that the first request waits for; `None` if enough are Ready.
+    /// Returns the number of Ready pods of the current revision that are needed before the first request; `None` if enough are
+    /// Ready.
     fn awaits(&self) -> Option<PullsAwait> {
         let needed = self.settings.min_updated_ready.resolve(self.targeted);
         (self.ready < needed).then_some(PullsAwait {
@@ -175,7 +176,7 @@ impl<'a> Images<'a> {
         })
     }
 
-    /// Returns how many nodes may be replaced now without the required images.
+    /// Returns the number of nodes that may be replaced now without the required images.
     pub(super) fn forerunners(&self, classes: &[Class]) -> usize {
         let Some(awaits) = self.awaits() else {
             return 0;
@@ -185,7 +186,7 @@ impl<'a> Images<'a> {
         (awaits.needed - awaits.ready).saturating_sub(begun.count())
     }
 
-    /// Returns true if the node at `position` can only be replaced as a forerunner, because requests have not begun.
+    /// Returns true if the node at `position` can only be replaced as a forerunner, because no request is allowed yet.
     pub(super) fn needs_forerunning(&self, position: usize) -> bool {
         let unasked = matches!(
             self.states[position],
@@ -213,8 +214,8 @@ impl<'a> Images<'a> {
 
     /// Returns the requests that `image-predownload-parallelism` allows; `base` nodes take part.
     ///
-    /// `queue` returns the waiting nodes in the order of their replacement. It is only called if a request is possible. If the
-    /// API server rejected a node's request, the node takes no slot until `may` allows a retry: the next node gets the request.
+    /// `queue` returns the waiting nodes in the order of their replacement. It is only called if a request is possible. A node
+    /// whose request the API server rejected takes no slot until `may` allows a retry. The next node gets a request instead.
     pub(super) fn ask(
         &self,
         classes: &[Class],
@@ -229,7 +230,7 @@ impl<'a> Images<'a> {
         for (position, node) in self.fleet.nodes.iter().enumerate() {
             let is_asked = matches!(self.states[position], ImageState::Asked { .. });
             if is_asked && goes_on(&classes[position]) {
-                // If the node's pull ended but the result can't be written, the node takes no slot.
+                // A node whose pull has ended, but whose result can't be written, takes no slot.
                 let is_unwritten =
                     (self.fleet.write_failures).is_refused(&node.name, WriteVerb::Tell);
                 let room = is_unwritten || pulling < limit;
@@ -281,7 +282,7 @@ impl<'a> Images<'a> {
         asking
     }
 
-    /// Returns when the next node with a failed pull may get a new request.
+    /// Returns the time at which the next node with a failed pull may get a new request.
     fn next_retry(&self, classes: &[Class]) -> Option<Timestamp> {
         let states = self.states.iter().zip(classes);
         let retries = states.filter_map(|(state, class)| match (state, class) {
@@ -291,7 +292,7 @@ impl<'a> Images<'a> {
         retries.filter(|retry| *retry > self.now).min()
     }
 
-    /// Returns the pulls during a pause: pulls under way continue, none begins, and nothing is written.
+    /// Returns the pulls during a pause: running pulls continue, none begins, and nothing is written.
     pub(super) fn paused_pulls(&self) -> Vec<Pull> {
         let asked = |(_, state): &(&Node, &ImageState)| matches!(state, ImageState::Asked { .. });
         let nodes = self.fleet.nodes.iter().zip(&self.states).filter(asked);
@@ -306,14 +307,14 @@ impl<'a> Images<'a> {
 
     /// Returns true if the condition `PodImageReady` of a pod on the node at `position` stays.
     ///
-    /// A request stays while the node may still be replaced, a result while the pod is outdated.
+    /// A request stays while the node may still be replaced. A result stays while the pod is outdated.
     pub(super) fn keeps(&self, position: usize, class: &Class, pod: &Pod) -> bool {
         let Some(image) = &pod.image_ready else {
             return false;
         };
         let names_target = image.revision.as_ref() == Some(self.target);
         let is_asked = matches!(self.states[position], ImageState::Asked { .. });
-        // A result on a pod that was updated in place is still true, so it needs no write.
+        // The result on a pod that was updated in place is still correct, so no write is needed.
         if pod.revision == PodRevision::Current {
             return names_target && image.status;
         }
@@ -334,7 +335,7 @@ impl<'a> Images<'a> {
     }
 }
 
-/// Returns true if a request on a node of this class stays: the node waits for its replacement, or is being replaced.
+/// Returns true if a request stays on a node of this class: the node waits for its replacement, or is being replaced.
 fn goes_on(class: &Class) -> bool {
     matches!(
         class,
@@ -378,13 +379,13 @@ fn image_state(node: &Node, target: &Revision) -> ImageState {
             Some(failure) => ImageState::Failed {
                 retry: retry(failure),
             },
-            // Without the times of request and failure there is no backoff, so the node may get a new request at once.
+            // Without the times of request and failure there is no backoff, so the node may get a new request immediately.
             None => ImageState::Unasked,
         },
     }
 }
 
-/// Returns when a failed pull may be retried.
+/// Returns the time at which a failed pull may be retried.
 fn retry(failure: &PullFailure) -> Timestamp {
     let lasted = failure.failed.duration_since(failure.asked);
     let lasted = Duration::try_from(lasted.max(SignedDuration::ZERO)).unwrap_or_default();

@@ -1,7 +1,7 @@
-//! Progressive creation: nodes that get no pod because `partition` also applies to first pods
-//! (`scaleStrategy.partitionedScaling`, Kruise).
+//! Progressive creation: some nodes get no pod, because `partition` also applies to first pods (`scaleStrategy.partitionedScaling`,
+//! Kruise).
 //!
-//! Creation of pods and evaluation of nodes both call `withheld`, so a withheld pod is never reported as missing.
+//! Both the creation of pods and the evaluation of nodes call `withheld`. Therefore a withheld pod is never reported as missing.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -12,13 +12,13 @@ use crate::core::fleet::{Fleet, Node, Pod, Readiness, Targeting};
 use crate::core::id::PodRevision;
 use crate::core::settings::Strategy;
 
-/// Returns the nodes without a pod that `partition` leaves empty, by position in the fleet.
+/// Returns the nodes that `partition` leaves without a pod, by position in the fleet.
 ///
 /// `is_asked` returns true if a pod was requested for the node and is not in the cache yet.
 ///
-/// Pods are created until only `partition` nodes are left without a pod of the current revision. Nodes that had a pod get one
+/// Pods are created until only `partition` nodes are left without a pod of the current revision. Nodes that lost a pod get one
 /// first, starting with the latest loss. All other nodes follow by name. A node whose pod the rollout deleted always gets a new
-/// one: its replacement is under way, and `partition` may have been raised since.
+/// one, because `partition` may have been raised during its replacement.
 pub(super) fn withheld(
     strategy: &Strategy,
     fleet: &Fleet,
@@ -60,7 +60,8 @@ fn holds_new(node: &Node) -> bool {
     node.pods.iter().filter(is_new).count() == 1
 }
 
-/// Returns when a node lost its pod; `None` if the node isn't known to have had one. A terminating pod counts as the latest loss.
+/// Returns the time at which a node lost its pod; `None` if the node isn't known to have had one. A terminating pod counts as the
+/// latest loss.
 fn lost_at(node: &Node) -> Option<Timestamp> {
     if node.pods.is_empty() {
         node.podless_since.filter(|_| node.had_pod)

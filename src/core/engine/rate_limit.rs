@@ -1,9 +1,9 @@
 //! Limits on the speed of replacements, independent of the budget.
 //!
-//! - `min-interval`: one replacement at a time in each wave. The next one begins when the newest pod of the current revision
-//!   has that age. A removal without such a pod counts as well (`minTimeBetweenUpgrades` in kubernetes/kubernetes#111073).
-//! - `ramp-up`: a given number of nodes at first, then as many as are done. So the number doubles every round while all goes
-//!   well, up to `max-unavailable` (like ExtendedDaemonSet's slow start).
+//! - `min-interval`: one replacement at a time in each wave. The next one begins when the newest pod of the current revision has
+//!   reached that age. A removal without a new pod counts as well (`minTimeBetweenUpgrades` in kubernetes/kubernetes#111073).
+//! - `ramp-up`: a given number of nodes at first, then as many nodes as are done. The number doubles every round without failures,
+//!   up to `max-unavailable` (like ExtendedDaemonSet's slow start).
 //!
 //! Both limits are computed from the pods. A restart of the controller loses only a removal that no object shows.
 
@@ -28,7 +28,7 @@ pub(super) struct RateLimit {
 impl RateLimit {
     /// Computes what `min-interval` allows each wave at `now`.
     ///
-    /// `verdicts` already show the pods that this plan deletes, marks or rolls back.
+    /// In `verdicts`, the pods that this plan deletes, marks or rolls back are already included.
     pub(super) fn new(
         strategy: &Strategy,
         classes: &[Class],
@@ -51,7 +51,7 @@ impl RateLimit {
             let began = [summary.got_current(position), summary.removed_at(position)];
             newest[wave] = began.into_iter().fold(newest[wave], Ord::max);
             awaits[wave] |= match class {
-                // A taint or a label keeps the new pod away for an unknown time, so other nodes don't wait for it.
+                // A taint or a label prevents the new pod for an unknown time, so other nodes don't wait for it.
                 Class::InProgress(_) if summary.is_barred(position) => false,
                 Class::InProgress(_) => is_awaited(verdict, false),
                 Class::PreDeleteHook { .. } => is_awaited(verdict, true),
@@ -70,11 +70,11 @@ impl RateLimit {
     }
 }
 
-/// Returns true if the other nodes of a wave wait for this node, because its new pod starts a new interval soon.
+/// Returns true if the other nodes of a wave wait for this node, because its new pod will start a new interval soon.
 ///
 /// `is_leaving` is true if the node's pod is marked for deletion.
 ///
-/// A marked pod that waits for a slot is not about to be deleted: a node that waits for the interval may take that slot.
+/// A marked pod that waits for a slot is not deleted soon. A node that waits for the interval may take that slot first.
 pub(in crate::core) fn is_awaited(verdict: &Verdict, is_leaving: bool) -> bool {
     match verdict {
         Verdict::Budget { .. } => false,
@@ -88,7 +88,7 @@ pub(in crate::core) fn is_awaited(verdict: &Verdict, is_leaving: bool) -> bool {
     }
 }
 
-/// Returns how many of the `allowed` nodes may lack an available pod at once if `done` nodes are updated.
+/// Returns the number of nodes, at most `allowed`, that may lack an available pod at once if `done` nodes are updated.
 pub(super) fn ramp_up(strategy: &Strategy, base: usize, allowed: usize, done: usize) -> usize {
     match strategy.ramp_up {
         None => allowed,
@@ -104,7 +104,8 @@ mod tests {
     use crate::core::testing::{at, fleet, node, old};
     use crate::core::{IntOrPercent, Mode, PreDeleteHook, decide};
 
-    /// Found by a property test: a marked pod waited for the slot of a broken pod, and the broken pod waited for the interval.
+    /// Regression test from a property test: a marked pod waited for the slot of a broken pod, and the broken pod waited for the
+    /// interval.
     #[test]
     fn a_marked_pod_that_waits_for_the_slot_of_a_broken_one_keeps_it_from_nothing() {
         let strategy = Strategy {

@@ -1,11 +1,11 @@
-//! Removal of a pod that is next: the pod waits for its hook, then it is deleted, or evicted if the settings say so.
+//! Removal of a pod: the pod waits for its hook, and is then deleted or evicted, depending on the settings.
 //!
 //! ```text
 //! pod is next ──► hooked? ──yes──► marked PreparingDelete ──hook gone──► deleted or evicted
 //!                     └────no───────────────────────────────────────────────►┘
 //! ```
 //!
-//! Every replacement of a pod uses [`leave`]. A pod that stays after it was marked is handled by [`stay`].
+//! Every replacement of a pod calls [`leave`]. A pod that stays after it was marked is handled by [`stay`].
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ pub(super) fn leave(
     (mark(hook, pod), Some(waits))
 }
 
-/// Returns the write that marks a pod for its hook, and takes it out of service if requested; `None` if that is done.
+/// Returns the write that marks a pod for its hook, and takes it out of service if requested; `None` if both are done.
 pub(super) fn mark(hook: &PreDelete, pod: &Pod) -> Option<Action> {
     let gate = pod.exit.gate.as_ref().filter(|_| hook.mark_not_ready);
     let gate = gate.and_then(|gate| gate.shut());
@@ -62,7 +62,7 @@ pub(super) fn is_hooked(strategy: &Strategy, node: &Node) -> bool {
     alive.any(|pod| hook.is_some_and(|hook| hook.hooks(&pod.exit)))
 }
 
-/// Returns when the pending hook of a marked pod is reported.
+/// Returns the time from which the pending hook of a marked pod is reported as overdue.
 ///
 /// If the mark has no start time, the wait counts from the time at which the pod got its revision.
 pub(super) fn overdue_at(pod: &Pod) -> Option<Timestamp> {
@@ -70,7 +70,7 @@ pub(super) fn overdue_at(pod: &Pod) -> Option<Timestamp> {
     Some(later(since.unwrap_or(pod.revised()), HOOK_PATIENCE))
 }
 
-/// Returns until when the controller may be the reason why a staying pod is not available.
+/// Returns the time until which the controller may be the reason why a kept pod is not available.
 ///
 /// The controller keeps the pod's readiness gate closed, or did so recently. `min_ready` is `spec.minReadySeconds`.
 fn shut_until(pod: &Pod, min_ready: Duration) -> Option<Timestamp> {
@@ -84,10 +84,10 @@ fn shut_until(pod: &Pod, min_ready: Duration) -> Option<Timestamp> {
     }
 }
 
-/// Returns until when a node may lack an available pod because the controller took the pod out of service for its hook, but
-/// then kept the pod.
+/// Returns the time until which a node may lack an available pod because the controller took the pod out of service for its hook
+/// and later kept it.
 ///
-/// Until then the node takes a slot of `max-unavailable`, even if it takes no part in the rollout (any more).
+/// Until then the node takes a slot of `max-unavailable`, even if it does not take part in the rollout.
 pub(super) fn withheld_until(node: &Node, terms: Terms) -> Option<Timestamp> {
     let alive = || node.pods.iter().filter(|pod| !pod.terminating);
     if !node.is_ready() || alive().any(|pod| terms.is_available(pod)) {
@@ -97,10 +97,10 @@ pub(super) fn withheld_until(node: &Node, terms: Terms) -> Option<Timestamp> {
     alive().filter_map(until).max()
 }
 
-/// Returns until when a node may lack an available pod because its pod was created recently.
+/// Returns the time until which a node may lack an available pod because its pod was created recently.
 ///
-/// The controller may have deleted the predecessor. So the pod takes a slot of `max-unavailable`, even if its node takes no part
-/// in the rollout (any more). A pod of the [first](FIRST_REVISION) revision has no predecessor.
+/// The controller may have deleted the predecessor, so the pod takes a slot of `max-unavailable` even if its node does not take
+/// part in the rollout. A pod of the [first](FIRST_REVISION) revision has no predecessor.
 pub(super) fn starting_until(node: &Node, terms: Terms) -> Option<Timestamp> {
     let alive = || node.pods.iter().filter(|pod| !pod.terminating);
     if !node.is_ready() || alive().any(|pod| terms.is_available(pod)) {
@@ -111,21 +111,23 @@ pub(super) fn starting_until(node: &Node, terms: Terms) -> Option<Timestamp> {
     Some(later(made, STARTING.max(terms.min_ready)))
 }
 
-/// Returns true if a node that keeps its old revision takes a slot at `now`: its pod was out of service or created recently.
+/// Returns true if a node that keeps its old revision takes a slot at `now`, because its pod was out of service or created
+/// recently.
 pub fn is_withheld(strategy: &Strategy, fleet: &Fleet, node: &Node, now: Timestamp) -> bool {
     let terms = Terms::new(strategy, fleet, now);
     let until = withheld_until(node, terms).max(starting_until(node, terms));
     until.is_some_and(|until| until > now)
 }
 
-/// Returns true if a pod is marked for its removal, or has a readiness gate that the controller may close.
+/// Returns true if a pod is marked for deletion, or has a readiness gate that the controller may close.
 pub(super) fn is_marked(pod: &Pod) -> bool {
     pod.exit.preparing.is_some() || pod.exit.gate.is_some()
 }
 
-/// Opens unset readiness gates `KruisePodReady`, as Kruise's controller does, so that their pods can become Ready.
+/// Returns writes that open unset readiness gates `KruisePodReady`, so that their pods can become Ready. Kruise's controller does
+/// the same.
 ///
-/// Returns one batch of writes. They are also sent during a pause, or while a setting is invalid.
+/// The writes fit into one batch. They are also sent during a pause, and while a setting is invalid.
 pub(super) fn open_gates(fleet: &Fleet) -> impl Iterator<Item = Action> {
     let ready = fleet.nodes.iter().filter(|node| node.is_ready());
     let pods = ready.flat_map(|node| &node.pods);

@@ -10,18 +10,18 @@ use crate::core::settings::{RollingUpdateType, Strategy};
 /// Method to bring an outdated pod to the current revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UpdateMethod {
-    /// Change the running pod in this way.
+    /// Update the running pod with this change.
     InPlace(Arc<InPlaceChange>),
-    /// Delete the pod, so that the native controller creates a new one. The reason is set if an update in place was requested.
+    /// Delete the pod, so that the native controller creates a new one. The reason is set if the settings request updates in place.
     Recreate(Option<Recreate>),
 }
 
-/// Returns how `pod` of `fleet` is brought to the current revision.
+/// Returns the method that brings `pod` of `fleet` to the current revision.
 pub fn way(strategy: &Strategy, fleet: &Fleet, pod: &Pod) -> UpdateMethod {
     if strategy.rolling_update_type == RollingUpdateType::Standard {
         return UpdateMethod::Recreate(None);
     }
-    // The program behind the hook expects a new pod. It would not restore the label or finalizer that it removed from this pod.
+    // The program behind the hook expects a new pod. It would not restore a label or finalizer that it removed from this pod.
     if pod.exit.preparing.is_some() {
         return UpdateMethod::Recreate(Some(Recreate::Leaving));
     }

@@ -1,4 +1,4 @@
-//! Rollback of pods in place, from the revision that the guard stopped to the revision before (`on-failure: RevertInPlace`,
+//! Rollback of pods in place, from the revision that the guard stopped to an earlier revision (`on-failure: RevertInPlace`,
 //! requested in kubernetes/kubernetes#23211).
 //!
 //! ```text
@@ -8,20 +8,19 @@
 //!                                  Reverting ──available──► Revert(Done), until another revision or `resume`
 //! ```
 //!
-//! The DaemonSet's template stays as it is, so the native controller creates every new pod from the stopped revision. If a user
-//! deletes a pod, its successor is rolled back again. Each pod is rolled back once.
+//! The DaemonSet's template stays unchanged, so the native controller creates every new pod from the stopped revision. If a user
+//! deletes a pod, its successor is rolled back, too. Each pod is rolled back once.
 //!
 //! # Choice of the revision
-//! The whole fleet is rolled back to one revision, which is chosen and stored when the guard stops the current one. It is the
-//! revision with the most Ready pods among the older ones. In case of a tie, or without such pods, it is the newest. A revision
-//! that the guard stopped before is only chosen if no other is kept. The majority decides, because the previous revision of a
-//! single pod may be an earlier bad one.
+//! The whole fleet is rolled back to one revision, which is chosen and stored when the guard stops the current one. It is the older
+//! revision with the most Ready pods. If several have the same number, or none has Ready pods, it is the newest. A revision that
+//! the guard stopped before is only chosen if no other is kept. The majority decides, because the previous revision of a single pod
+//! may be an earlier bad one.
 //!
 //! # Preconditions
-//! The rollback starts when the stop is stored on the DaemonSet, so a restarted controller continues it. Unavailable pods have
-//! nothing to lose: budget, waves and windows don't limit their rollback. An available pod needs a slot of `max-unavailable`, an
-//! open window, its failure domain, and a node that has settled. Images are not pulled first, because the node
-//! ran them recently.
+//! The rollback starts when the stop is stored on the DaemonSet, so a restarted controller continues it. Unavailable pods serve
+//! nothing, so budget, waves and windows don't limit their rollback. An available pod needs a slot of `max-unavailable`, an open
+//! window, its failure domain, and a node that has settled. Images are not pre-pulled, because the node ran them recently.
 
 use std::collections::BTreeMap;
 
@@ -42,7 +41,7 @@ use crate::core::verdict::{Progress, Stopped};
 #[cfg(test)]
 mod tests;
 
-/// Returns the revision to which pods of `record`'s revision are to be rolled back; `None` if no older one is kept.
+/// Returns the revision to which pods of `record`'s revision are rolled back; `None` if no older revision is kept.
 pub(super) fn before(fleet: &Fleet, record: &FailureRecord) -> Option<Revision> {
     let mut votes: BTreeMap<&Revision, usize> = BTreeMap::new();
     let pods = fleet.nodes.iter().flat_map(|node| &node.pods);
@@ -93,9 +92,9 @@ pub(super) fn is_back(strategy: &Strategy, fleet: &Fleet, position: usize) -> bo
         .is_some_and(|record| rolled_back(record, &fleet.nodes[position]).is_some())
 }
 
-/// Turns the classes of nodes whose rolled-back pod is not available (yet) into [`Class::InProgress`].
+/// Turns the classes of nodes whose rolled-back pod is not available into [`Class::InProgress`].
 ///
-/// These nodes keep a slot and are not in the order of outdated nodes.
+/// These nodes keep a slot and are not in the queue of outdated nodes.
 pub(super) fn mark(strategy: &Strategy, fleet: &Fleet, classes: &mut [Class]) {
     let Some(record) = stop(strategy, fleet) else {
         return;
@@ -123,7 +122,6 @@ pub(super) struct RevertTurn {
     rank: u8,
     /// Position of the node in the fleet.
     pub(super) position: usize,
-    /// Patch to write.
     pub(super) patch: InPlacePatch,
 }
 
@@ -149,7 +147,8 @@ pub(super) struct RevertTurns {
 
 /// Returns the pods of the stopped revision to roll back. `classes` are the classes after [`mark`].
 ///
-/// Offline nodes follow when they return. Nodes excluded by `hold` or `selector`, and nodes with a surge pod, are left alone.
+/// Pods on offline nodes are rolled back after the nodes return. Nodes excluded by `hold` or `selector`, and nodes with a surge
+/// pod, keep their pods.
 pub(super) fn turns(
     strategy: &Strategy,
     fleet: &Fleet,
@@ -161,7 +160,7 @@ pub(super) fn turns(
         return RevertTurns::default();
     };
     if record.before.is_none() && before(fleet, record).is_some() {
-        return RevertTurns::default(); // this plan chooses the revision; it has to be stored first
+        return RevertTurns::default(); // this plan only chooses the revision, which has to be stored first
     }
     let mut reversal = Reversal {
         to: record.before.clone(),
@@ -197,7 +196,8 @@ pub(super) fn turns(
                     }
                     false => reversal.under_way.push(node.name.clone()),
                 }
-                // Don't wait for the node to settle if the pod is unavailable: the pod may be the reason why the node flaps.
+                // If the pod is unavailable, don't wait for the node to settle, because the pod may be the reason why the node
+                // flaps.
                 let settles =
                     settles_at(strategy, node, pod).filter(|at| rank == AVAILABLE && *at > now);
                 again = again.into_iter().chain(settles).min();
@@ -225,7 +225,7 @@ pub(super) fn turns(
     }
 }
 
-/// Returns true if `node` has a pod of the stopped revision that is rolled back when the node is online and no pause applies.
+/// Returns true if `node` has a pod of the stopped revision that can be rolled back while the node is online and no pause applies.
 pub fn is_due(strategy: &Strategy, fleet: &Fleet, node: &Node) -> bool {
     let stopped = stop_to_revert(strategy, fleet).zip(bad(node));
     stopped.is_some_and(|(record, pod)| patch(record, past(record, fleet), pod).is_ok())
@@ -278,7 +278,7 @@ fn settles_at(strategy: &Strategy, node: &Node, pod: &Pod) -> Option<Timestamp> 
 /// Returns the patch that rolls back a pod of the stopped revision.
 ///
 /// # Errors
-/// Returns the reason why the pod keeps its revision; `None` if it was rolled back once and got the stopped revision again.
+/// Returns the reason why the pod keeps its revision; `None` if it was rolled back once and has the stopped revision again.
 fn patch(
     record: &FailureRecord,
     past: Option<(&Revision, &RollbackTarget)>,

@@ -1,10 +1,10 @@
 //! Outdated nodes that keep their old revision because a setting excludes them.
 //!
-//! `selector` names the nodes that take part. `partition` is the number of nodes that keep the old revision. `hold` on a Node
-//! excludes that node for a while. `selector` and `partition` limit the nodes that are touched, as in the KEP "RollingUpdate
-//! enhancement" and in Kruise's Advanced DaemonSet.
+//! `selector` selects the nodes that take part. `partition` is the number of nodes that keep the old revision. `hold` on a Node
+//! excludes that node for some time. `selector` and `partition` work as in the KEP "RollingUpdate enhancement" and in Kruise's
+//! Advanced DaemonSet.
 //!
-//! If another actor deletes a pod, the new one has the current revision. No node is rolled back to an old revision, unless the
+//! If another client deletes a pod, the new pod has the current revision. No node is rolled back to an old revision, unless the
 //! guard stopped the current one (`revert`).
 
 use k8s_openapi::jiff::Timestamp;
@@ -19,7 +19,7 @@ use crate::core::verdict::Progress;
 /// Nodes that take part according to `selector` and `hold`. [`narrow`](Self::narrow) also applies `partition`.
 #[derive(Debug)]
 pub(super) struct RolloutScope {
-    /// Reason why a node takes no part, by position in the fleet. Nodes after the end of the list take part.
+    /// Reason why a node does not take part, by position in the fleet. Nodes after the end of the list take part.
     outside: Vec<Option<Excluded>>,
 }
 
@@ -60,7 +60,7 @@ impl RolloutScope {
         self.outside.get(position).copied().flatten()
     }
 
-    /// Returns when the next node takes part again without an event.
+    /// Returns the time at which the next node takes part again without an event.
     pub(super) fn next_change(&self) -> Option<Timestamp> {
         let outside = self.outside.iter().flatten();
         let ends = outside.filter_map(|kept| match kept {
@@ -72,8 +72,8 @@ impl RolloutScope {
 
     /// Turns the classes of excluded outdated nodes into [`Class::Excluded`].
     ///
-    /// Offline nodes are excluded, too, so that the choice doesn't depend on which nodes are online. `partition` keeps no node on
-    /// the revision that an operator rolled back from ([`Fleet::undone`]).
+    /// Offline nodes are excluded in the same way, so that the choice doesn't depend on which nodes are online. `partition`
+    /// excludes no node on the revision that an operator rolled back from ([`Fleet::undone`]).
     pub(super) fn narrow(
         &self,
         strategy: &Strategy,
@@ -100,7 +100,7 @@ impl RolloutScope {
     }
 }
 
-/// Returns why a node takes no part. A hold is the reason even if the selector doesn't match either.
+/// Returns why a node does not take part. A hold takes precedence over a selector that doesn't match.
 fn outside(strategy: &Strategy, node: &Node, now: Timestamp) -> Option<Excluded> {
     let hold = node.hold.as_ref().filter(|hold| hold.holds(now));
     let is_selected = || {
@@ -132,7 +132,7 @@ fn keep_partition(
         candidates += usize::from(is_candidate);
     }
     let kept = strategy.partition.resolve_down(targeted);
-    // Number of nodes to exclude: the candidates after the first `old - kept`.
+    // Number of nodes to exclude: all candidates after the first `old - kept`.
     let mut left = candidates.saturating_sub(old.saturating_sub(kept));
     let mut keep = |(position, class): (usize, &mut Class)| {
         if left > 0 && may_stay(position, class) {
@@ -147,7 +147,7 @@ fn keep_partition(
     }
 }
 
-/// Excludes the empty nodes that must stay empty because of `partition`.
+/// Excludes the nodes without a pod that `partition` leaves without one.
 fn keep_empty(strategy: &Strategy, fleet: &Fleet, classes: &mut [Class]) {
     for position in progressive::withheld(strategy, fleet, |_| false) {
         if matches!(
@@ -159,7 +159,7 @@ fn keep_empty(strategy: &Strategy, fleet: &Fleet, classes: &mut [Class]) {
     }
 }
 
-/// Returns true if a targeted node runs an old revision, and keeps it unless the rollout replaces it.
+/// Returns true if a targeted node runs an old revision, which only the rollout would replace.
 fn is_old(summary: &PodSummary<'_>, position: usize, class: &Class) -> bool {
     match class {
         Class::Outdated { .. } | Class::PreDeleteHook { .. } => true,
@@ -182,7 +182,7 @@ mod tests {
         Targeting, Verdict, decide,
     };
 
-    /// Found by a property test: the partition kept an offline node where no pod belongs, instead of a targeted node.
+    /// Regression test from a property test: the partition kept an offline node that is not targeted, instead of a targeted one.
     #[test]
     fn an_offline_node_where_no_pod_belongs_is_none_of_those_that_the_partition_keeps() {
         let since = Some(at(900));
@@ -239,7 +239,8 @@ mod tests {
             ..unavailable
         };
         assert_eq!(deletions(emptied), 0);
-        // A pod of the first revision has no predecessor. A pod of a later revision may have one that the rollout deleted.
+        // A pod of the first revision has no predecessor. The rollout may have deleted the predecessor of a pod of a later
+        // revision.
         let made = |number| {
             let pod = Pod {
                 number,

@@ -6,15 +6,15 @@
 //! ```
 //!
 //! If the native controller owns several pods on a node, it keeps the oldest. It doesn't surge under `OnDelete`. Therefore the
-//! surge pod is owned by the DaemonSet's ControllerRevision until the old pod is terminating. Only then is its ownership
-//! transferred. All state is in the two pods, so the table of [`step`] also applies after a restart of the controller.
+//! DaemonSet's ControllerRevision owns the surge pod until the old pod is terminating. Only then is the ownership transferred to
+//! the DaemonSet. All state is in the two pods, so the table of [`step`] also applies after a restart of the controller.
 //!
-//! Before Kubernetes 1.33, the native controller can process changes of two pods out of order. It sorts pods by the *first*
-//! change since it last processed them (client-go's `DeltaFIFO`; `InOrderInformers` replaced it). If it lags, it may see the
-//! transfer while the old pod still looks alive. It then deletes the surge pod, because that is the younger one.
+//! Before Kubernetes 1.33, the native controller can process changes of two pods out of order. It sorts pods by the *first* change
+//! since it last processed them (client-go's `DeltaFIFO`; `InOrderInformers` replaced it). If it lags, it may see the transfer
+//! while the old pod still looks alive. It then deletes the surge pod, because the surge pod is younger.
 //!
-//! On such clusters [`Fleet::in_order`] is false, and ownership is transferred later: after the native controller has created its
-//! own next pod, which proves that it saw the deletion. It then deletes that pod, because it is the youngest.
+//! On such clusters [`Fleet::in_order`] is false, and the ownership is transferred later: after the native controller has created
+//! its next pod, which proves that it saw the deletion. The native controller then deletes that pod, because it is the youngest.
 //!
 //! Pods of an unknown revision never reach this module: the whole fleet waits until the revision is known.
 
@@ -35,9 +35,9 @@ use crate::core::instant::later;
 use crate::core::settings::Strategy;
 use crate::core::verdict::{Cause, Progress, Verdict};
 
-/// Time that a surge pod stays after it failed for good (evicted, or rejected by its kubelet) before the next one is created.
+/// Time between the final failure of a surge pod (evicted, or rejected by its kubelet) and the creation of the next one.
 ///
-/// The pause limits how fast pods follow each other on a node where none can run.
+/// The pause limits how fast pods are created on a node on which none can run.
 const AGAIN: Duration = Duration::from_secs(60);
 
 /// State of the DaemonSet's own pods on a node.
@@ -53,7 +53,8 @@ enum OwnPod {
     Outdated { available: bool },
     /// One own pod of the current revision.
     ///
-    /// If it is `younger` than the surge pod, the native controller would delete it, not the surge pod.
+    /// If it is `younger` than the surge pod, a transfer of ownership makes the native controller delete this pod instead of the
+    /// surge pod.
     Current { available: bool, younger: bool },
     /// Several own pods; the native controller is about to delete all but one.
     Several,
@@ -70,7 +71,7 @@ enum SurgePod {
     Available,
     /// The pod's revision is no longer current.
     Outdated { ready: bool },
-    /// The pod failed or completed for good; the next surge pod may be created from `again` on.
+    /// The pod failed or completed permanently. The next surge pod may be created from `again` on.
     Ended { again: Timestamp },
     /// The pod is terminating.
     Leaving,
@@ -92,7 +93,6 @@ pub(super) enum SurgeStep {
 /// State of a node with a surge pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SurgePair {
-    /// Next step.
     pub(super) step: SurgeStep,
     /// Progress for the verdict.
     pub(super) progress: Progress,
@@ -102,11 +102,11 @@ pub(super) struct SurgePair {
     pub(super) broken: bool,
     /// True if the node still needs an update.
     pub(super) outdated: bool,
-    /// True if the old pod can still stay if the node becomes excluded: its replacement has not begun, or it waits for its hook.
+    /// True if the old pod can still stay when the node becomes excluded: its replacement has not begun, or its hook is pending.
     pub(super) has_way_back: bool,
     /// Earliest time at which the pair changes without an event.
     pub(super) turn: Option<Timestamp>,
-    /// Time and cause of the new pod's failure, set by the guard if it attributes the failure to the revision.
+    /// Time and cause of the new pod's failure. The guard sets it if it attributes the failure to the revision.
     pub(super) failed: Option<(Timestamp, Cause)>,
 }
 
@@ -129,13 +129,13 @@ pub(super) struct SurgePair {
 ///
 /// Reasons:
 ///
-/// - The own pod can be missing: a user deleted it, the controller crashed after it deleted it, or its node was drained. The
-///   native controller then creates a pod as soon as the old one is gone. The surge pod takes that place. If the native
-///   controller creates a pod first, that pod is younger than the surge pod, so the native controller deletes it.
+/// - The own pod can be missing because a user deleted it, the controller crashed after it deleted it, or its node was drained. The
+///   native controller then creates a pod as soon as the old one is gone, unless the ownership of the surge pod is transferred
+///   before. If the native controller creates its pod first, it later deletes that pod, because it is younger than the surge pod.
 /// - A rollback makes the surge pod outdated. It is deleted, and the serving pod stays.
 /// - If only the surge pod serves, it stays until another pod serves.
-/// - A deletion is in doubt if the pod changed meanwhile or the API server didn't respond. Ownership is not transferred then,
-///   because the native controller would keep the older of the two pods.
+/// - A deletion is in doubt if the pod changed in the meantime, or if the API server didn't respond. The ownership is not
+///   transferred then, because the native controller would keep the older of the two pods.
 fn step(own: OwnPod, surge: SurgePod, in_order: bool, now: Timestamp) -> SurgeStep {
     match (own, surge) {
         (OwnPod::Several | OwnPod::InDoubt, _) | (_, SurgePod::Leaving) => SurgeStep::Wait,
@@ -169,9 +169,9 @@ fn step(own: OwnPod, surge: SurgePod, in_order: bool, now: Timestamp) -> SurgeSt
     }
 }
 
-/// Returns the surge pod to use on this node; any other surge pods are superfluous.
+/// Returns the surge pod to use on this node. All other surge pods are superfluous.
 ///
-/// A Ready pod is preferred, whatever its revision.
+/// A Ready pod is preferred, independent of its revision.
 pub(super) fn surge_pod(node: &Node) -> Option<&Pod> {
     let made = || node.pods.iter().filter(|pod| pod.surge);
     let rank = |pod: &&Pod| {
@@ -188,18 +188,18 @@ pub(super) fn surge_pod(node: &Node) -> Option<&Pod> {
 
 /// Returns true if this node has more than one pod, in any state.
 ///
-/// A pod that ended and is only kept by a finalizer doesn't count, as in the native controller.
+/// A pod that ended and is only kept by a finalizer doesn't count. The native controller ignores it, too.
 pub(super) fn is_doubled(node: &Node) -> bool {
     node.pods.iter().filter(|pod| !pod.has_ended()).count() > 1
 }
 
-/// Returns true if a pod next to the serving one is still terminating.
+/// Returns true if a terminating pod that has not ended is still on the node.
 pub(super) fn is_followed(node: &Node) -> bool {
     let mut pods = node.pods.iter();
     pods.any(|pod| pod.terminating && !pod.has_ended())
 }
 
-/// Returns true if the old pod on this node can stay although a second pod exists: its hook is pending, or has yet to run.
+/// Returns true if the old pod on this node can stay in spite of the second pod, because its hook is pending or not yet requested.
 pub(super) fn has_way_back(strategy: &Strategy, node: &Node) -> bool {
     let old = alive(node).filter(|pod| pod.revision == PodRevision::Outdated);
     let hook = strategy.pre_delete.as_ref();
@@ -208,12 +208,12 @@ pub(super) fn has_way_back(strategy: &Strategy, node: &Node) -> bool {
     })
 }
 
-/// Returns the DaemonSet's own pods on this node.
+/// Returns the pods on this node that the DaemonSet owns.
 pub(in crate::core) fn own(node: &Node) -> impl Iterator<Item = &Pod> {
     node.pods.iter().filter(|pod| !pod.surge)
 }
 
-/// Returns true if an outdated pod of the DaemonSet itself is on this node and not terminating.
+/// Returns true if the DaemonSet owns an outdated pod on this node that is not terminating.
 pub(super) fn has_old(node: &Node) -> bool {
     own(node).any(|pod| !pod.terminating && pod.revision == PodRevision::Outdated)
 }
@@ -225,7 +225,7 @@ pub(super) fn alive(node: &Node) -> Option<&Pod> {
 }
 
 impl SurgePair {
-    /// Returns the pair on a node that is online; `None` if it has no surge pod.
+    /// Returns the pair on an online node; `None` if the node has no surge pod.
     pub(super) fn new(node: &Node, terms: Terms) -> Option<Self> {
         let made = surge_pod(node)?;
         let now = terms.now;
@@ -279,7 +279,7 @@ impl SurgePair {
 
     /// Returns the pair of the only living pod of a node and its predecessor, which is still terminating.
     ///
-    /// No update begins on the node before the predecessor is gone, and the node counts as surging.
+    /// The node counts as surging, and no update begins on it before the predecessor is gone.
     pub(super) fn followed(pod: &Pod, terms: Terms) -> Self {
         let available_at = terms.available_at(pod);
         let (served, outdated) = (
@@ -298,7 +298,7 @@ impl SurgePair {
         }
     }
 
-    /// Returns the verdict that the new pod failed, or else `otherwise`.
+    /// Returns the verdict for a failure of the new pod; `otherwise` if it has not failed.
     pub(super) fn failed_or(&self, otherwise: Verdict) -> Verdict {
         match self.failed {
             Some((since, cause)) => Verdict::FailedByRevision { since, cause },
@@ -306,7 +306,7 @@ impl SurgePair {
         }
     }
 
-    /// Returns the writes of the next step. `leaves` is the write that removes the old pod, used if that is the step.
+    /// Returns the writes of the next step. `leaves` is the write that removes the old pod, if the step requires that.
     pub(super) fn actions(
         &self,
         node: &Node,
@@ -317,7 +317,7 @@ impl SurgePair {
     }
 }
 
-/// Returns the writes of a step, after the deletion of superfluous surge pods.
+/// Returns the writes of a step, preceded by the deletion of superfluous surge pods.
 fn writes(node: &Node, step: SurgeStep, leaves: Option<Action>, in_order: bool) -> Vec<Action> {
     let mut actions = superfluous(node);
     actions.extend(surge_pod(node).and_then(|made| match step {
@@ -347,7 +347,7 @@ fn progress(step: SurgeStep, surge: SurgePod) -> Progress {
     }
 }
 
-/// Deletes all but one of several surge pods: two replicas of the controller may have created one each.
+/// Returns writes that delete all but one of several surge pods. Two replicas of the controller may have created one each.
 fn superfluous(node: &Node) -> Vec<Action> {
     let kept = surge_pod(node).map(|pod| &pod.uid);
     let made = node.pods.iter().filter(|pod| pod.surge && !pod.terminating);
@@ -358,7 +358,7 @@ fn superfluous(node: &Node) -> Vec<Action> {
 
 /// State of a surge pod that is no longer wanted.
 ///
-/// Either no pod belongs on its node, the node keeps its old pod, or yurt-ds no longer rolls out the DaemonSet.
+/// Its node is not targeted or keeps its old pod, or yurt-ds no longer manages the DaemonSet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct WithdrawnPair {
     step: SurgeStep,
@@ -369,19 +369,20 @@ pub(super) struct WithdrawnPair {
 }
 
 impl WithdrawnPair {
-    /// Returns the pair, or `None` if there is no surge pod, it is terminating, or the pod garbage collector will delete it.
+    /// Returns the pair; `None` if there is no surge pod, it is terminating, or the pod garbage collector will delete it.
     ///
-    /// The native controller deletes or keeps the DaemonSet's own pod and doesn't know the surge pod. A serving pod is never
-    /// deleted: while the surge pod serves and the own pod doesn't, both stay.
+    /// The native controller decides about the DaemonSet's own pod and ignores the surge pod. A serving pod is never deleted: while
+    /// the surge pod serves and the own pod doesn't, both stay.
     pub(super) fn new(node: &Node, terms: Terms) -> Option<Self> {
         let made = surge_pod(node).filter(|made| !made.terminating)?;
         let in_doubt = own(node).any(|pod| pod.in_doubt);
         let mut living = own(node).filter(|pod| !pod.terminating && !pod.in_place.is_over);
         let (own, several) = (living.next(), living.next().is_some());
-        // An own pod created after the surge pod: the native controller would delete this younger one after a transfer.
+        // True for an own pod that is younger than the surge pod. After a transfer, the native controller would delete the younger
+        // pod.
         let is_third = |pod: &Pod| age(pod) > age(made) && pod.ready_since.is_none();
         let step = match (node.readiness, node.targeting, own) {
-            // The garbage collector deletes pods that ran on the node. A pod that never started would stay there indefinitely.
+            // The garbage collector deletes pods that ran on the node. It never deletes a pod that never started.
             (Readiness::Gone, _, _) if made.started.is_some() => return None,
             (Readiness::Gone, _, _) | (_, Targeting::No, _) => SurgeStep::Remove,
             _ if made.in_place.is_over => SurgeStep::Remove,
@@ -415,13 +416,13 @@ impl WithdrawnPair {
     }
 }
 
-/// Returns the writes for surge pods on nodes where no pod belongs, or that keep their old pod.
+/// Returns the writes for surge pods on nodes that are not targeted or that keep their old pod.
 pub(super) fn leave(node: &Node, terms: Terms) -> Vec<Action> {
     let step = WithdrawnPair::new(node, terms).map_or(SurgeStep::Wait, |parting| parting.step);
     writes(node, step, None, terms.in_order)
 }
 
-/// Result of the removal of surge pods from a fleet that yurt-ds no longer rolls out.
+/// Result of the removal of surge pods from a fleet that yurt-ds no longer manages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SurgeRelease {
     /// Writes to send.
@@ -430,11 +431,11 @@ pub struct SurgeRelease {
     pub waits: bool,
     /// Earliest time at which the result changes without an event.
     pub wake: Option<Timestamp>,
-    /// Nodes on which the surge pod is the only serving pod. It stays until the DaemonSet's own pod serves.
+    /// Nodes whose surge pod is the only serving pod. It stays until the DaemonSet's own pod serves.
     pub kept: Vec<NodeName>,
 }
 
-/// Returns the writes that remove surge pods from a fleet that yurt-ds no longer rolls out.
+/// Returns the writes that remove surge pods from a fleet that yurt-ds no longer manages.
 pub(super) fn release(fleet: &Fleet, terms: Terms) -> SurgeRelease {
     let mut release = SurgeRelease::default();
     let made = fleet.nodes.iter().filter(|node| surge_pod(node).is_some());
@@ -452,7 +453,7 @@ pub(super) fn release(fleet: &Fleet, terms: Terms) -> SurgeRelease {
     release
 }
 
-/// Returns the sort key by which the native controller decides which pod is younger.
+/// Returns the sort key of a pod's age, as the native controller compares it.
 fn age(pod: &Pod) -> (Timestamp, &PodName) {
     (pod.created, &pod.name)
 }

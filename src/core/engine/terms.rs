@@ -1,11 +1,12 @@
 //! Rules for the availability of a pod in a rollout.
 //!
-//! # Proof before breadth
-//! A container without readiness probe is Ready until it crashes. If `minReadySeconds` is 0, the rollout would count it as
-//! available and replace pods on other nodes. Therefore pods of a new revision count as available only after they have been Ready
-//! for [`PROOF`]. Once one pod has reached that, the revision is proven, and `minReadySeconds` applies to all its pods.
+//! # Proof on a few nodes first
+//! A container without a readiness probe is Ready until it crashes. If `minReadySeconds` is 0, the rollout would count it as
+//! available at once and replace pods on other nodes. Therefore pods of a new revision count as available only after they have been
+//! Ready for [`PROOF`]. After the first pod has reached that, the revision is proven, and `minReadySeconds` applies to all its
+//! pods.
 //!
-//! A revision that was current before needs no proof. Neither does a rollout without outdated pods.
+//! A revision that was current before needs no proof. A rollout without outdated pods needs none either.
 
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use crate::core::id::PodRevision;
 use crate::core::instant::later;
 use crate::core::settings::{Mode, Strategy};
 
-/// Time that a pod has to be Ready without interruption to prove its revision; `minReadySeconds` applies if it is longer.
+/// Time that a pod has to be continuously Ready to prove its revision. If `minReadySeconds` is longer, that applies instead.
 pub(crate) const PROOF: Duration = Duration::from_secs(10);
 
 /// Availability rules for pods.
@@ -28,12 +29,11 @@ pub(super) struct Terms {
     pub(super) in_order: bool,
     /// True if the current revision needs no proof.
     pub(super) is_proven: bool,
-    /// Current time.
     pub(super) now: Timestamp,
 }
 
 impl Terms {
-    /// Returns the rules of a fleet for checks in which the proof of its revision doesn't matter.
+    /// Returns the rules of a fleet for checks that don't depend on the proof of its revision.
     pub(super) fn new(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> Self {
         Self {
             min_ready: strategy.min_ready,
@@ -52,13 +52,13 @@ impl Terms {
         }
     }
 
-    /// Returns when this pod is available if it stays Ready; `None` while it is not Ready, or its image changes.
+    /// Returns the time at which this pod is available if it stays Ready; `None` if it is not Ready, or its image is being changed.
     pub(super) fn available_at(self, pod: &Pod) -> Option<Timestamp> {
         let ready = pod.ready_since.filter(|_| !pod.in_place.is_under_way());
         ready.map(|since| later(since, self.min_ready))
     }
 
-    /// Returns when this pod counts as available in a rollout if it stays Ready.
+    /// Returns the time at which this pod counts as available in a rollout if it stays Ready.
     pub(super) fn counts_at(self, pod: &Pod) -> Option<Timestamp> {
         let available_at = self.available_at(pod)?;
         if self.is_proven || pod.revision != PodRevision::Current {
@@ -109,7 +109,7 @@ mod tests {
         }
     }
 
-    /// Returns a fleet of five nodes. The first two run a revision that is not proven, and have been Ready since these times.
+    /// Returns a fleet of five nodes. The first two run an unproven revision, and have been Ready since `ready_since`.
     fn two_of_five(ready_since: [i64; 2]) -> Fleet {
         let new = |since: i64| Pod {
             ready_since: Some(at(since)),

@@ -1,10 +1,10 @@
-//! Detection of selectors that match no node, usually because of a typo. The rollout would look complete.
+//! Detection of selectors that match no node, usually because of a typo. Without it, the rollout would look complete.
 //!
-//! Only the fleet shows if a selector is right, so the check is here and not in the parser. It runs only while a node is
-//! outdated. A selector without nodes would complete the rollout at once. A wave without nodes would open the next one before
+//! The check is here and not in the parser, because only the fleet shows if a selector matches. It runs only while a node is
+//! outdated. A selector without nodes would complete the rollout immediately. A wave without nodes would open the next wave before
 //! the revision was tried.
 //!
-//! Only labels count: an offline, held or unselected node belongs to a wave, too. `allowEmpty` permits an empty wave.
+//! Only labels count. Offline, held and unselected nodes also belong to a wave. `allowEmpty` permits an empty wave.
 
 use std::collections::BTreeSet;
 
@@ -91,7 +91,7 @@ fn empty_wave(waves: &Waves, position: usize, nodes: &[&Node]) -> Invalid {
     }
 }
 
-/// Returns a message that the selector matches none of `nodes`, with similar labels.
+/// Returns a message that the selector matches none of `nodes`. The message names similar labels.
 fn none_of(selector: &Selector, nodes: &[&Node]) -> String {
     let none = match nodes.len() {
         1 => "does not match the only node that should run a pod".to_owned(),
@@ -126,9 +126,9 @@ fn none_of(selector: &Selector, nodes: &[&Node]) -> String {
     }
 }
 
-/// Returns labels of `nodes` that `asked` may mean although no node meets it, the most similar first.
+/// Returns labels of `nodes` that may be meant by `asked`, which no node meets. The most similar come first.
 ///
-/// Returns other values of the same key, or else labels with similar keys.
+/// The result contains other values of the same key. If there are none, it contains labels with similar keys.
 fn similar_to(asked: &Requirement, nodes: &[&Node]) -> Vec<String> {
     let labels = || nodes.iter().flat_map(|node| node.labels.iter());
     let wanted = asked.values();

@@ -1,17 +1,18 @@
-//! Waves: pools of nodes that are rolled out one after the other (openyurtio/openyurt#2008).
+//! Waves: groups of nodes that are updated one after the other (openyurtio/openyurt#2008).
 //!
-//! A node belongs to the first wave whose selector it matches, or else to the last wave. A wave opens under three conditions:
+//! A node belongs to the first wave whose selector it matches. If none matches, it belongs to the last wave. A wave opens under
+//! three conditions:
 //!
 //! - Every earlier wave is complete.
 //! - No failure in an earlier wave counts against the revision.
-//! - Every wave up to this one with `approve: manual` is approved for this revision.
+//! - Every wave with `approve: manual`, up to and including this one, is approved for this revision.
 //!
 //! A node whose wave is not open keeps its pod. If that pod is broken, it takes no slot, because the node doesn't take part yet.
 //!
 //! # When a wave is complete
 //! A wave is complete when all its participating online nodes have been done for the duration of `soak`. This follows from two
-//! timestamps per node: when the node became Ready, and when its pod of the current revision became available. Between the two,
-//! the node *holds* the wave. No other state is needed, so a restart of the controller loses nothing.
+//! timestamps per node: when the node became Ready, and when its pod of the current revision became available. Between the two, the
+//! node *holds* the wave. No other state is needed, so a restart of the controller loses nothing.
 //!
 //! ```text
 //! n1  ├────────── holds ─────────┤ done
@@ -20,12 +21,12 @@
 //! ────────────────────────────────┼──────────────┤ complete
 //! ```
 //!
-//! Holds that overlap, or follow each other within `soak`, form one chain. The wave is complete at the end of the first chain
-//! plus `soak`. A node that returns later is updated at once and doesn't close later waves.
+//! Holds that overlap, or that follow each other within `soak`, form one chain. The wave is complete `soak` after the end of the
+//! first chain. A node that returns later is updated at once and doesn't close later waves.
 //!
-//! A node that goes offline and returns during the soak restarts the soak, because it cannot be known whether it failed. So does
-//! a node whose failure counts against the revision, whenever it returns. The guard remembers the wave in which a node failed. So
-//! the later waves stay closed if that Node is deleted, relabelled or no longer targeted.
+//! A node that goes offline and returns during the soak restarts the soak, because it may have failed. A node whose failure counts
+//! against the revision also restarts the soak, whenever it returns. The guard records the wave in which a node failed. Therefore
+//! later waves stay closed if that Node is deleted, relabelled or no longer targeted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -45,18 +46,17 @@ use crate::core::plan::{WaveStand, WaveState};
 use crate::core::settings::{IntOrPercent, Mode, Strategy, Waves};
 use crate::core::verdict::{Verdict, WaveShut};
 
-/// Progress of the waves.
 #[derive(Debug)]
 pub(super) struct WaveProgress<'a> {
     configured: Option<&'a Waves>,
-    /// Wave of each node, by position in the fleet. Empty without waves: all nodes then belong to wave 0.
+    /// Wave of each node, by position in the fleet; empty without waves, when all nodes belong to wave 0.
     members: Vec<usize>,
     waves: Vec<WaveCounts>,
-    /// True if a node failed in a wave that is unknown or no longer in the list.
+    /// True if a node failed in a wave that is unknown or was removed from the list.
     unlisted: bool,
 }
 
-/// Returns the waves, if the mode uses them.
+/// Returns the configured waves; `None` if the mode doesn't use them.
 fn configured(strategy: &Strategy) -> Option<&Waves> {
     let rolls = strategy.mode == Mode::AdvancedRollingUpdate;
     strategy.waves.as_deref().filter(|_| rolls)
@@ -88,7 +88,6 @@ impl<'a> WaveMembership<'a> {
     }
 }
 
-/// Counts of one wave.
 #[derive(Clone, Debug, Default)]
 struct WaveCounts {
     /// Targeted nodes that take part.
@@ -98,7 +97,7 @@ struct WaveCounts {
     under_way: usize,
     /// Nodes in flight that take a slot of `max-unavailable`.
     in_flight: usize,
-    /// Nodes in flight whose pod is still available because it waits for its hook.
+    /// Nodes in flight whose pod is still available because its hook is pending.
     serving: usize,
     broken: usize,
     /// Nodes with a second pod next to the old one.
@@ -106,7 +105,7 @@ struct WaveCounts {
     /// Nodes that are online, settled and outdated.
     outdated: usize,
     charged: bool,
-    /// Time at which the wave is or was complete; `Err` while a node that is not done delays it.
+    /// Time at which the wave is complete or was completed; `Err` while it waits for a node that is not done.
     complete: Option<Result<Timestamp, ()>>,
     shut: Option<WaveShut>,
 }
@@ -153,7 +152,7 @@ impl<'a> WaveProgress<'a> {
 
     /// Returns true if the outdated pod of the node at `position` takes no slot.
     ///
-    /// The node's wave is not open, and as far as is known the controller didn't make the pod unavailable.
+    /// The node's wave is not open, and the controller is not known to have made the pod unavailable.
     pub(super) fn is_idle(
         &self,
         position: usize,
@@ -172,7 +171,6 @@ impl<'a> WaveProgress<'a> {
         self.waves.len()
     }
 
-    /// Returns the wave of the node at `position`.
     pub(super) fn of_node(&self, position: usize) -> usize {
         self.members.get(position).copied().unwrap_or(0)
     }
@@ -184,7 +182,7 @@ impl<'a> WaveProgress<'a> {
         Some(Verdict::WaveNotOpen { wave, why })
     }
 
-    /// Returns when the wave of the node at `position` opens without a further event.
+    /// Returns the time at which the wave of the node at `position` opens without a further event.
     pub(super) fn changes_at(&self, position: usize) -> Option<Timestamp> {
         match self.waves[self.of_node(position)].shut? {
             WaveShut::Soaking { until, .. } => Some(until),
@@ -198,7 +196,7 @@ impl<'a> WaveProgress<'a> {
             || self.waves[wave].shut.is_none() && self.waves[wave].outdated > 0
     }
 
-    /// Returns how many nodes with a broken and with an available old pod this wave allows to be replaced now.
+    /// Returns the numbers of nodes with a broken and with an available old pod that may be replaced now in this wave.
     ///
     /// `replace-broken-first: unlimited` allows all broken pods at once.
     pub(super) fn slots(&self, wave: usize, strategy: &Strategy) -> [usize; 2] {
@@ -218,7 +216,7 @@ impl<'a> WaveProgress<'a> {
         [for_broken, allowed.saturating_sub(used)]
     }
 
-    /// Returns how many available pods whose hooks are done this wave allows to be deleted now.
+    /// Returns the number of available pods with completed hooks that may be deleted now in this wave.
     pub(super) fn for_waiting(&self, wave: usize, default: IntOrPercent) -> usize {
         let (Some(waves), tally) = (self.configured, &self.waves[wave]) else {
             return usize::MAX;
@@ -227,13 +225,14 @@ impl<'a> WaveProgress<'a> {
         allowed(waves, wave, default, tally.base).saturating_sub(used)
     }
 
-    /// Takes one slot of the wave because the available pod of the node at `position` is rolled back.
+    /// Takes one slot of the wave for the rollback of the available pod of the node at `position`.
     pub(super) fn take_slot(&mut self, position: usize) {
         let wave = self.of_node(position);
         self.waves[wave].in_flight += 1;
     }
 
-    /// Returns the state of each wave for display; empty without waves. `taken` doesn't include nodes that begin in this plan.
+    /// Returns the state of each wave for display; empty without waves. `taken` doesn't include nodes whose update begins in this
+    /// plan.
     pub(super) fn report(&self, default: IntOrPercent) -> Vec<WaveStand> {
         let Some(waves) = self.configured else {
             return Vec::new();
@@ -285,7 +284,7 @@ impl<'a> WaveProgress<'a> {
 
     /// Frees the wave slots of idle broken pods.
     ///
-    /// Otherwise a pod that began while its wave was open, and still waits for a slot, would never get one.
+    /// Otherwise these pods would block a pod of the same wave that was marked while the wave was open and still waits for a slot.
     fn excuse_idle(
         &mut self,
         strategy: &Strategy,
@@ -310,7 +309,7 @@ impl<'a> WaveProgress<'a> {
 
     /// Marks the waves with failed nodes that have not recovered, including nodes that no longer exist.
     ///
-    /// A change of labels or of the list of waves clears no wave.
+    /// A change of labels or of the list of waves doesn't remove the mark.
     fn tally_failed(
         &mut self,
         waves: &Waves,
@@ -337,7 +336,7 @@ impl<'a> WaveProgress<'a> {
         }
     }
 
-    /// Returns the wave of the node with that name, and true if it failed or no pod belongs there; `None` if it has no Node.
+    /// Returns the wave of the node with that name, and true if it failed or is not targeted; `None` if it has no Node.
     fn member(&self, fleet: &Fleet, classes: &[Class], name: &NodeName) -> Option<(usize, bool)> {
         let position = position_of(&fleet.nodes, name).ok()?;
         let class = &classes[position];
@@ -345,7 +344,7 @@ impl<'a> WaveProgress<'a> {
         (*class != Class::NoNode).then(|| (self.members[position], fails))
     }
 
-    /// Stores the waves of lost and failed nodes in `record`. A wave that `record` already names for a node is kept.
+    /// Stores the waves of lost and failed nodes in `record`. If `record` already names a wave for a node, it stays.
     pub(super) fn note_waves(&self, record: &mut FailureRecord, fleet: &Fleet, classes: &[Class]) {
         let mut noted: BTreeMap<Arc<str>, BTreeSet<NodeName>> = BTreeMap::new();
         if let Some(waves) = self.configured {
@@ -363,7 +362,7 @@ impl<'a> WaveProgress<'a> {
         record.waves = noted;
     }
 
-    /// Computes the time of completion of each wave before the last one that has outdated nodes.
+    /// Computes the completion time of each wave before the last wave with outdated nodes.
     fn evaluate_completeness(
         &mut self,
         strategy: &Strategy,
@@ -373,7 +372,7 @@ impl<'a> WaveProgress<'a> {
         attribution: &FailureAttribution,
         scope: &RolloutScope,
     ) {
-        // Without outdated nodes, no wave has to open.
+        // Without outdated nodes, no wave needs to open.
         let Some(last) = self.waves.iter().rposition(|tally| tally.outdated > 0) else {
             return;
         };
@@ -384,7 +383,7 @@ impl<'a> WaveProgress<'a> {
                 let (node, living) = (&fleet.nodes[position], || summary.living(position));
                 let hold = hold_of(strategy, node, living, class);
                 holds[wave].extend(match attribution.is_charged(&node.name) {
-                    // A node that counts against the revision restarts the soak, however late it returns.
+                    // A node that counts against the revision restarts the soak whenever it returns.
                     true => hold.map(|(_, until)| (Timestamp::MIN, until)),
                     false => hold,
                 });
@@ -418,7 +417,7 @@ impl<'a> WaveProgress<'a> {
         let RevisionState::Current(revision) = &fleet.revision else {
             return;
         };
-        // Reasons that keep later waves closed: `charged` for failures, `awaited` for the first unmet condition so far.
+        // Reasons why later waves stay closed: `charged` for failures, `awaited` for the first condition that is not met.
         let mut charged = (self.unlisted).then_some(WaveShut::Charged { wave: None });
         let mut awaited = None;
         for wave in 0..self.waves.len() {
@@ -444,9 +443,9 @@ fn allowed(waves: &Waves, wave: usize, default: IntOrPercent, base: usize) -> us
     own.unwrap_or(default).resolve(base)
 }
 
-/// Returns the period in which a participating node holds its wave; the end is `None` while the node still holds it.
+/// Returns the period in which a participating node holds its wave. The end is `None` while the node still holds it.
 ///
-/// A settling node counts as offline, because it may go offline repeatedly before it is updated.
+/// A settling node counts as offline, because it may go offline again before its update.
 fn hold_of(
     strategy: &Strategy,
     node: &Node,

@@ -1,6 +1,7 @@
-//! State of the maintenance windows of nodes: the DaemonSet's window, or the Node's own.
+//! State of the maintenance windows that apply to nodes: the DaemonSet's window, or the Node's own.
 //!
-//! A window only limits when a replacement begins. Thousands of nodes share a few windows, so each is evaluated once per pass.
+//! A window only limits the start of replacements. Thousands of nodes share a few windows, so each window is evaluated once per
+//! pass.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +14,7 @@ use crate::core::window::WindowState;
 /// Present states of all windows.
 #[derive(Debug)]
 pub(super) struct WindowStates<'a> {
-    /// States of the different windows, the DaemonSet's first.
+    /// States of the distinct windows. The DaemonSet's comes first.
     different: Vec<WindowState>,
     /// Index of each node's window, by position in the fleet. Nodes after the end of the list have the DaemonSet's window.
     nodes: Vec<usize>,
@@ -58,7 +59,7 @@ impl<'a> WindowStates<'a> {
         self.nodes.push(which);
     }
 
-    /// Returns the state of the window of the node at `position`: a replacement may begin if it is open.
+    /// Returns the state of the window of the node at `position`. Replacements may begin while it is open.
     pub(super) fn at(&self, position: usize) -> WindowState {
         let which = self.nodes.get(position).copied().unwrap_or_default();
         self.different[which]

@@ -1,4 +1,4 @@
-//! Nodes that a fleet summarizes in totals instead of listing them.
+//! Nodes that a fleet counts instead of listing them.
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -6,7 +6,7 @@ use crate::core::id::NodeName;
 
 /// Totals of the nodes that are not in [`Fleet::nodes`]; all zero if every node is listed.
 ///
-/// [`engine::crowd`] decides which nodes may be summarized.
+/// [`engine::crowd`] decides which nodes may be counted.
 ///
 /// [`Fleet::nodes`]: super::Fleet::nodes
 /// [`engine::crowd`]: crate::core::engine::crowd
@@ -24,10 +24,10 @@ pub struct Crowd {
     pub offline_updated: usize,
     /// Number of nodes that are being updated and have not passed their deadline.
     pub moving: usize,
-    /// Number of nodes among [`Self::moving`] whose pod the controller did not replace: the node joined, or someone else deleted
-    /// its pod.
+    /// Number of nodes among [`Self::moving`] whose pod the controller did not replace: the node joined the fleet, or another
+    /// client deleted its pod.
     pub joining: usize,
-    /// Number of nodes with a pod of another revision than the current one, including done and offline nodes.
+    /// Number of nodes with a pod of another revision than the current one. Waiting, moving and offline nodes can have one.
     pub outdated: usize,
     /// Time at which the oldest pod of the done nodes got its revision. An earlier time is allowed too.
     pub oldest_done: Option<Timestamp>,
@@ -35,12 +35,12 @@ pub struct Crowd {
     pub numbers: Option<(i64, i64)>,
     /// Time at which the newest pod of the waiting nodes got its revision. A later time is allowed too.
     pub newest_waiting: Option<Timestamp>,
-    /// Earliest time at which one of the moving nodes must be listed again, if nothing happens to it before.
+    /// Earliest time at which one of the moving nodes has to be listed again without an event.
     pub wake: Option<Timestamp>,
 }
 
 impl Crowd {
-    /// Returns the number of summarized nodes. All of them are eligible for a pod.
+    /// Returns the number of counted nodes. All of them are eligible for a pod.
     pub fn len(&self) -> usize {
         self.done + self.waiting + self.offline + self.moving
     }

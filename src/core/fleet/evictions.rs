@@ -1,8 +1,8 @@
-//! Results of evictions of a DaemonSet's pods. Only an eviction request shows if a PodDisruptionBudget allows a disruption.
+//! Results of evictions of a DaemonSet's pods. Only an eviction request shows if a PodDisruptionBudget allows the disruption.
 //!
-//! A disruption budget selects pods by labels and treats pods that are not Ready differently. So the result for one pod applies
-//! to its whole [`BudgetClass`]: a thousand nodes with the same budget need one request. A rejected request is repeated after
-//! [`BACK_OFF`], or shortly after a pod of the fleet becomes Ready, because a budget usually waits for that.
+//! A disruption budget selects pods by labels and treats pods that are not Ready differently. Therefore the result for one pod
+//! applies to its whole [`BudgetClass`]. A thousand nodes with the same budget need one request. A rejected request is repeated
+//! after [`BACK_OFF`], or shortly after a pod of the fleet becomes Ready, because a budget usually waits for that.
 //!
 //! The results are only in memory. After a restart, the controller requests evictions again.
 
@@ -20,10 +20,10 @@ use crate::core::verdict::Obstruction;
 /// Shortest and longest pause before a rejected eviction is retried. The pause doubles with each rejection.
 pub const BACK_OFF: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(120));
 
-/// Number of results that are always kept. That is enough for the pods of a few revisions, Ready or not.
+/// Number of results that are always kept. It is enough for the pods of a few revisions, Ready or not.
 pub(in crate::core) const KEPT: usize = 16;
 
-/// Time after which a disruption budget includes a pod that became Ready. Kubernetes needs a fraction of a second.
+/// Time until a disruption budget includes a pod that became Ready. Kubernetes needs a fraction of a second.
 const NOTICED: Duration = Duration::from_secs(1);
 
 /// Class of pods that disruption budgets cannot distinguish: equal labels and readiness.
@@ -49,7 +49,7 @@ pub struct Evictions(pub(in crate::core) BTreeMap<BudgetClass, EvictionAnswer>);
 /// Latest result for a class of pods. Only classes with a rejected eviction have one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::core) enum EvictionAnswer {
-    /// The eviction was rejected, `times` in a row.
+    /// The last `times` evictions were rejected.
     Refused {
         refusal: Refusal,
         since: Timestamp,
@@ -102,7 +102,7 @@ impl Evictions {
                 if is_mistake || is_late {
                     refusal.obstruction = refusal.obstruction.after_a_while();
                 }
-                // A plan may evict several pods at once. Count those requests as one attempt.
+                // A plan may evict several pods at once. Their rejections count as one.
                 (*since, *times + u32::from(later(*asked, NOTICED) <= now))
             }
             EvictionAnswer::Refused { since, .. } => (*since, 1),
@@ -116,7 +116,7 @@ impl Evictions {
         };
     }
 
-    /// Records that the eviction of `pod` was checked at `now` and would be rejected, as it would have been since `since`.
+    /// Records that an eviction of `pod` would be rejected, which was checked at `now` and has been so since `since`.
     pub fn refuse_since(&mut self, pod: &Pod, refusal: Refusal, since: Timestamp, now: Timestamp) {
         let answer = EvictionAnswer::Refused {
             refusal,
@@ -127,7 +127,7 @@ impl Evictions {
         self.0.insert(BudgetClass::from_pod(pod), answer);
     }
 
-    /// Removes the results for classes without any of these pods, if `KEPT` or more results are stored.
+    /// Removes the results for classes that none of `pods` belongs to, if `KEPT` or more results are stored.
     pub fn tidy<'a>(&mut self, pods: impl Iterator<Item = &'a Pod>) {
         if self.0.len() >= KEPT {
             let labels: BTreeSet<&Labels> = pods.map(|pod| &pod.exit.labels).collect();

@@ -1,13 +1,13 @@
-//! Holds: the annotation `hold` on a Node, which keeps the node's pods on their revision for a while (strimzi/proposals#229).
+//! Holds: the annotation `hold` on a Node, which keeps the node's pods on their revision for some time (strimzi/proposals#229).
 //!
-//! The value is a list of entries. Each entry names a DaemonSet and the time at which the hold ends. Without that time, it gives
-//! a reason:
+//! The value is a list of entries. Each entry names a DaemonSet and the time at which the hold ends. An entry without that time has
+//! to give a reason:
 //!
 //! ```json
 //! [{"daemonset": "default/nginx-daemonset", "until": "2030-01-31T18:00:00Z", "reason": "calibration"}]
 //! ```
 //!
-//! An annotation that cannot be parsed holds the node for every DaemonSet, because its author wanted to keep something.
+//! An annotation that cannot be parsed holds the node for every DaemonSet, because its author intended to protect a pod.
 
 use std::fmt;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ impl Hold {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Holds(Box<[(HoldScope, Hold)]>);
 
-/// DaemonSets that an entry applies to.
+/// DaemonSets to which an entry applies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum HoldScope {
     Everybody,
@@ -118,7 +118,7 @@ impl Holds {
         Self(entries.into())
     }
 
-    /// Returns the hold for the DaemonSet `namespace/name`. If there are several, this is the one that ends last.
+    /// Returns the hold for the DaemonSet `namespace/name`. If there are several, the one that ends last is returned.
     pub fn get(&self, namespace: &str, name: &str) -> Option<&Hold> {
         let concerns = |scope: &HoldScope| match scope {
             HoldScope::Everybody => true,

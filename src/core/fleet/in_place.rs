@@ -7,8 +7,8 @@
 //! annotation of the controller + container statuses ──state──► progress of the pod's last update
 //! ```
 //!
-//! For any other change the pod is recreated. Kubernetes allows no other changes of a pod's spec, and yurt-ds has no agent on the
-//! node that could restart containers for other reasons.
+//! For any other change the pod is recreated. Kubernetes allows no other changes of a pod's spec. For restarts without a new image,
+//! yurt-ds would need an agent on the node, which it doesn't have.
 
 mod shape;
 mod state;
@@ -27,10 +27,10 @@ pub use shape::Shape;
 pub use state::{InPlaceState, PreviousContainer, is_half_written};
 pub use transition::{InPlaceChange, InPlaceTransition, InPlaceTransitions, Recreate};
 
-/// Facts about a pod that in-place updates need.
+/// Facts about a pod that are needed for in-place updates.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct InPlace {
-    /// Revision in the pod's label; `None` if the label is missing, or if Kruise has only written a part of an update.
+    /// Revision in the pod's label; `None` if the label is missing, or if Kruise has written only a part of an update.
     pub revision: Option<Revision>,
     /// Containers of the pod, including init containers that ran.
     pub containers: Arc<[RunningContainer]>,
@@ -40,7 +40,7 @@ pub struct InPlace {
     pub update: Option<InPlaceUpdate>,
     /// Containers that don't run their new images yet, with their state before the update.
     pub unfinished: BTreeMap<String, PreviousContainer>,
-    /// Stopped revision that the update rolled the pod back from; `None` for updates to the current revision.
+    /// Stopped revision from which the update rolled the pod back; `None` for updates to the current revision.
     pub reverted_from: Option<Revision>,
     /// Status of Kruise's readiness gate `InPlaceUpdateReady`; `None` if the pod doesn't have it.
     pub gate: Option<bool>,
@@ -68,7 +68,7 @@ pub struct RunningContainer {
     pub image_id: Arc<str>,
     /// Number of restarts that the kubelet reports.
     pub restarts: u32,
-    /// True for an init container. In-place updates never change those.
+    /// True for an init container. In-place updates never change init containers.
     pub is_init: bool,
 }
 
@@ -126,7 +126,7 @@ pub struct InPlacePatch {
     pub change: Arc<InPlaceChange>,
     /// State of the containers before the update. The write that starts the update also stores it in the pod.
     pub before: BTreeMap<String, PreviousContainer>,
-    /// Stopped revision that the pod is rolled back from; `None` if the pod is updated to the current revision.
+    /// Stopped revision from which the pod is rolled back; `None` if the pod is updated to the current revision.
     pub reverts: Option<Revision>,
     /// New status of the pod's readiness gate for in-place updates; `None` if the pod doesn't have the gate.
     pub gate: Option<bool>,

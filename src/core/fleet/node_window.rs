@@ -9,6 +9,6 @@ use crate::core::window::Windows;
 pub enum NodeWindow {
     /// Windows that replace those of the DaemonSet.
     Windows(Arc<Windows>),
-    /// The annotation cannot be parsed, for this reason. The window never opens.
+    /// The annotation cannot be parsed for the contained reason. The window never opens.
     Unreadable(Arc<str>),
 }

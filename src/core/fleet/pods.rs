@@ -10,7 +10,7 @@ use crate::core::id::PodRevision;
 #[derive(Clone, Default)]
 pub struct Pods(Held);
 
-/// Storage for zero, one or several pods, because nearly every node has exactly one.
+/// Storage for zero, one or several pods. One pod has its own form, because nearly every node has exactly one.
 #[derive(Clone, Default)]
 enum Held {
     #[default]
@@ -44,20 +44,20 @@ impl Pods {
         }
     }
 
-    /// Iterates over the pods.
+    /// Iterates over the pods, oldest first.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Pod> + ExactSizeIterator + Clone {
         self.slice().iter().map(|pod| &**pod)
     }
 
-    /// Iterates over the pods mutably.
+    /// Iterates over the pods, oldest first. A pod that another fleet shares is copied.
     pub fn iter_mut(&mut self) -> impl DoubleEndedIterator<Item = &mut Pod> + ExactSizeIterator {
         self.slice_mut().iter_mut().map(Arc::make_mut)
     }
 
     /// Returns the surplus pod of an Advanced DaemonSet, if the node has two.
     ///
-    /// If one pod is new and the other is old, the new pod is the surplus, even if it has ended. If both are old, the youngest
-    /// pod is.
+    /// If one pod is new and the other is old, the new pod is the surplus, even if it has ended. If both are old, the younger pod
+    /// is the surplus.
     pub fn surplus(&self) -> Option<&Pod> {
         let alive = || {
             let alive = self.iter().filter(|pod| !pod.terminating);
@@ -76,27 +76,27 @@ impl Pods {
         }
     }
 
-    /// Returns the number of pods.
+    /// Returns the number of pods, including terminating and ended ones.
     pub fn len(&self) -> usize {
         self.slice().len()
     }
 
-    /// Returns true if there are no pods.
+    /// Returns true if the node has no pod in any state.
     pub fn is_empty(&self) -> bool {
         self.slice().is_empty()
     }
 
-    /// Returns the oldest pod.
+    /// Returns the oldest pod, which may be terminating.
     pub fn first(&self) -> Option<&Pod> {
         self.iter().next()
     }
 
-    /// Returns the youngest pod.
+    /// Returns the youngest pod, which may be terminating.
     pub fn last(&self) -> Option<&Pod> {
         self.iter().next_back()
     }
 
-    /// Returns the pod if it is the only one.
+    /// Returns the node's pod; `None` unless there is exactly one.
     pub fn only(&self) -> Option<&Pod> {
         match self.slice() {
             [pod] => Some(pod),
@@ -104,7 +104,7 @@ impl Pods {
         }
     }
 
-    /// Appends a pod.
+    /// Appends a pod, which has to be the youngest.
     pub fn push(&mut self, pod: Pod) {
         let pods = std::mem::take(self).into_vec().into_iter();
         *self = pods.chain([Arc::new(pod)]).collect();
@@ -118,7 +118,7 @@ impl Pods {
         }
     }
 
-    /// Removes all pods.
+    /// Removes all pods from the node. Clones of the fleet keep them.
     pub fn clear(&mut self) {
         *self = Self::default();
     }

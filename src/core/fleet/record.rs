@@ -1,10 +1,10 @@
 //! Record of the guard: a part of the [`RolloutState`](crate::core::RolloutState).
 //!
-//! The guard derives most of an evaluation from the current nodes and pods. The record holds the remaining facts. It survives
-//! restarts of the controller, and deletions of Nodes and pods.
+//! The guard derives most of an evaluation from the current nodes and pods. The record contains the facts that these don't show. It
+//! survives restarts of the controller, and deletions of Nodes and pods.
 //!
-//! A record is about one revision. The next revision begins with an empty record that only names the revisions stopped before, so
-//! that rollbacks avoid them.
+//! A record is about one revision. The next revision begins with an empty record that contains only the revisions stopped before,
+//! so that rollbacks avoid them.
 //!
 //! The comment of each field names a test that fails if decisions ignore the field.
 
@@ -57,7 +57,7 @@ pub struct FailureRecord {
         skip_serializing_if = "std::ops::Not::not"
     )]
     pub exceeded: bool,
-    /// Revision that pods are rolled back to under `on-failure: RevertInPlace`. It is chosen when the guard stops the revision.
+    /// Revision to which pods are rolled back under `on-failure: RevertInPlace`. It is chosen when the guard stops the revision.
     ///
     /// `a_stop_saves_which_nodes_are_rolled_back_also_when_no_node_waits` (revert tests) fails without it.
     #[serde(
@@ -82,7 +82,7 @@ pub struct FailureRecord {
     /// `a_list_of_names_has_an_end_and_the_number_is_kept` (guard tests) fails without it.
     #[serde(default, deserialize_with = "value", skip_serializing_if = "is_zero")]
     pub more: usize,
-    /// Nodes whose old pod had been broken for longer than the failure window before it was replaced. They don't count as failed.
+    /// Nodes whose old pod was broken for longer than the failure window before its replacement. They don't count as failed.
     ///
     /// `nodes_that_were_broken_before_do_not_count_unless_they_broke_just_before` (guard tests) fails without it.
     #[serde(
@@ -100,9 +100,9 @@ pub struct FailureRecord {
         skip_serializing_if = "BTreeSet::is_empty"
     )]
     pub replaced_twice: BTreeSet<NodeName>,
-    /// Nodes that lost their old pod and are still being evaluated, if only this record shows that the pod was removed.
+    /// Nodes that are being evaluated after the controller removed their old pod, if only this record shows the removal.
     ///
-    /// These nodes were lost, or a taint or a label keeps their new pod away.
+    /// These nodes were lost, or a taint or a label prevents their new pod.
     ///
     /// `a_loss_by_removal_outlives_its_pod_its_node_and_a_restart` (guard tests) fails without it.
     #[serde(
@@ -126,8 +126,7 @@ pub struct FailureRecord {
     pub lost: BTreeMap<NodeName, Timestamp>,
     /// Untouched nodes that were lost at about the same time as touched nodes, with the time of the loss.
     ///
-    /// They are the evidence of a network outage. They stay in the record after their return, until no touched node is lost any
-    /// more.
+    /// They are the evidence of a network outage. They stay in the record after their return, until no touched node is lost.
     ///
     /// `when_the_others_are_lost_as_well_it_is_the_network_and_it_ends_by_itself` (guard tests) fails without it.
     #[serde(
@@ -138,7 +137,8 @@ pub struct FailureRecord {
     pub control_group: BTreeMap<NodeName, Timestamp>,
     /// Failed and lost nodes by wave. Deleted or relabelled Nodes keep the wave in which they were lost or failed.
     ///
-    /// A failed node keeps the waves after its own from opening. A failed node without a wave keeps all waves from opening.
+    /// A failed node prevents the waves after its own from opening. A failed node without a known wave prevents all waves from
+    /// opening.
     ///
     /// `a_charged_node_shuts_the_later_waves_also_when_its_node_is_gone` (wave tests) fails without it.
     #[serde(
@@ -159,7 +159,7 @@ pub struct FailureRecord {
 }
 
 impl FailureRecord {
-    /// Returns the nodes of [`Self::lost`] that failed, or the nodes that are still being evaluated.
+    /// Returns the nodes of [`Self::lost`] that failed if `failed` is true, otherwise the nodes that are still being evaluated.
     pub(in crate::core) fn losses(
         &self,
         failed: bool,
@@ -168,7 +168,7 @@ impl FailureRecord {
         lost.filter(move |(name, _)| self.failed.contains(*name) == failed)
     }
 
-    /// Returns true if the record names the node as touched or failed. The loss of such a node is no evidence of a network
+    /// Returns true if the record contains the node as touched or failed. The loss of such a node is no evidence of a network
     /// outage.
     pub(in crate::core) fn remembers(&self, node: &NodeName) -> bool {
         self.updated_before_loss.contains(node) || self.failed.contains(node)
@@ -193,7 +193,7 @@ impl FailureRecord {
         }
     }
 
-    /// Returns the `known` record if it is about `revision`, or else a new record.
+    /// Returns the `known` record if it is about `revision`, otherwise a new record.
     pub fn begun(known: Option<&Self>, revision: &Revision) -> Self {
         match known.filter(|known| known.revision == *revision) {
             Some(known) => known.clone(),
@@ -201,7 +201,7 @@ impl FailureRecord {
         }
     }
 
-    /// Returns a new record of `revision`, which only names the [other stopped revisions](Self::stopped_besides).
+    /// Returns a new record of `revision` that contains only the [other stopped revisions](Self::stopped_besides).
     pub(in crate::core) fn anew(known: Option<&Self>, revision: &Revision) -> Self {
         Self {
             stopped_before: Self::stopped_besides(known, revision),

@@ -1,11 +1,11 @@
-//! Older revisions that pods can be rolled back to.
+//! Older revisions to which pods can be rolled back.
 
 use std::collections::BTreeMap;
 
 use super::in_place::{InPlaceTransition, Recreate};
 use crate::core::id::Revision;
 
-/// Older revisions that pods of the current revision can be rolled back to.
+/// Older revisions to which pods of the current revision can be rolled back.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RollbackTargets {
     /// True if the guard's record has been written to the DaemonSet's status, where it survives a restart.
@@ -14,7 +14,7 @@ pub struct RollbackTargets {
     pub revisions: BTreeMap<Revision, RollbackTarget>,
 }
 
-/// Older revision that pods can be rolled back to.
+/// Older revision to which pods can be rolled back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RollbackTarget {
     /// Number of the ControllerRevision. Newer revisions have greater numbers.

@@ -1,10 +1,10 @@
 //! Writes for a pod or a node that the API server rejects because of an admission policy, a webhook, a quota or missing
 //! permissions.
 //!
-//! The controller learns about such a rejection only when it tries the write. So every writer records its results in
-//! [`WriteFailures`], and plans use them. A rejected write is retried after a pause that grows within [`BACK_OFF`]. Until then
-//! the node uses no slot and doesn't block other nodes. If several writes were rejected with the same message and one of them
-//! succeeds, all of them are forgotten.
+//! The controller learns about such a rejection only when it tries the write. Therefore every writer records its results in
+//! [`WriteFailures`], and plans use them. A rejected write is retried after a pause that grows within [`BACK_OFF`]. Until then the
+//! node takes no slot and doesn't block other nodes. When a write succeeds, all writes that were rejected with the same message are
+//! forgotten.
 //!
 //! ```text
 //!             ┌──────────── rejected ◄─────────────┐
@@ -40,8 +40,7 @@ pub const BACK_OFF: (Duration, Duration) = (Duration::from_secs(1), Duration::fr
 
 /// Number of rejected writes per [`SECOND`] after which new work waits for the rest of the second.
 ///
-/// If a policy rejects the writes on all nodes, the limit keeps the load on the API server low until the controller has tried
-/// them.
+/// If a policy rejects the writes on all nodes, this limits the load on the API server until every node has been tried once.
 pub(in crate::core) const PER_SECOND: usize = 10;
 pub(in crate::core) const SECOND: Duration = Duration::from_secs(1);
 
@@ -80,7 +79,7 @@ pub enum WriteVerb {
     Tell,
 }
 
-/// Group of writes on a node. After one is rejected, the other writes of its group wait too.
+/// Group of writes on a node. After one write is rejected, the other writes of its group also wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::core) enum WriteGroup {
     /// Steps in the replacement of an existing pod.
@@ -129,7 +128,7 @@ impl WriteVerb {
         }
     }
 
-    /// Returns the words for this write in messages such as "the API server refuses to …".
+    /// Returns the end of a message that begins with "the API server refuses to".
     pub fn words(self) -> &'static str {
         match self {
             Self::Delete => "delete pods",
@@ -176,7 +175,7 @@ pub struct WriteFailures {
     by_place: BTreeMap<FailureKey, WriteFailure>,
     /// Number of consecutive conflicts and internal errors, by node and group of writes.
     conflicts: BTreeMap<FailureKey, u32>,
-    /// Number of conflicts by pod: how often the pod had changed between the read and the write.
+    /// Number of conflicts by pod. A conflict is a pod that changed between the read and the write.
     contended: BTreeMap<PodUid, u32>,
     /// Pods whose in-place update the API server rejected. They are recreated instead.
     unfit: BTreeSet<PodUid>,
@@ -196,14 +195,14 @@ pub struct WriteFailure {
     pub since: Timestamp,
     /// Message with which the API server rejected the write.
     pub sentence: Arc<str>,
-    /// UID of the affected pod; `None` if the pod is yet to be created, or if the record comes from a condition.
+    /// UID of the affected pod; `None` if the pod does not exist yet, or if the record comes from a condition.
     pod: Option<PodUid>,
     asked: Timestamp,
     times: u32,
 }
 
 impl WriteFailure {
-    /// Returns true if the node became Ready after the last attempt, so the rejection may be out of date.
+    /// Returns true if the node became Ready after the last attempt. The rejection may then be out of date.
     fn is_before(&self, readiness: Readiness) -> bool {
         let asked = self.asked.max(self.since);
         matches!(readiness, Readiness::Ready { since } if since > asked)
@@ -222,7 +221,7 @@ impl WriteFailure {
 }
 
 impl WriteFailures {
-    /// Records that `write` was rejected on `node` with this message; `pod` is the affected pod, if it exists.
+    /// Records that `write` was rejected on `node` with the message `sentence`. `pod` is the affected pod, if it exists.
     pub fn refuse(
         &mut self,
         (node, pod): (&NodeName, Option<&PodUid>),
@@ -232,7 +231,7 @@ impl WriteFailures {
     ) {
         let sentence = self.steady(sentence);
         let place = (node.clone(), write.part());
-        // The entry belongs to the node: rejected writes for several of its pods continue the same back-off.
+        // The entry belongs to the node, so rejected writes for several of its pods share one backoff.
         let known = self.by_place.get(&place);
         let failure = WriteFailure {
             write,
@@ -245,7 +244,7 @@ impl WriteFailures {
         self.by_place.insert(place, failure);
     }
 
-    /// Restores the rejected writes of `revision` from a condition. All of them date from `since`, and the times of retries are
+    /// Restores the rejected writes of `revision` from a condition. They all get the time `since`, and their times of retries are
     /// unknown.
     pub(in crate::core) fn remember(
         revision: Option<Revision>,
@@ -338,8 +337,8 @@ impl WriteFailures {
         self.by_place.extend(others.by_place);
     }
 
-    /// Records that `write` succeeded on `node`. Rejections with the same message on other nodes are forgotten, so their writes
-    /// are retried without back-off.
+    /// Records that `write` succeeded on `node`. Rejections with the same message on other nodes are forgotten, so their writes are
+    /// retried without backoff.
     pub fn accept(&mut self, node: &NodeName, write: WriteVerb) {
         if self.is_empty() {
             return;
@@ -408,9 +407,9 @@ impl WriteFailures {
         }
     }
 
-    /// Removes entries for pods and nodes that no longer exist, and for nodes that have been offline since the last attempt.
+    /// Removes entries for pods and nodes that no longer exist, and for nodes that were offline since the last attempt.
     ///
-    /// After such a node returns, the API server may accept the write. `nodes` must be sorted by name.
+    /// After the return of such a node, the API server may accept the write. `nodes` must be sorted by name.
     pub fn tidy(&mut self, nodes: &[Node]) {
         if self.is_empty() {
             return;
@@ -430,7 +429,7 @@ impl WriteFailures {
                     | WriteVerb::Unmark
                     | WriteVerb::Tell => pods.any(|pod| !pod.terminating),
                     // The remaining writes create, delete or transfer pods. Keep the entry while the node has a surge pod, an
-                    // outdated or ended pod, or a pod that doesn't belong there.
+                    // outdated or ended pod, or a pod that should not run there.
                     _ => pods.any(|pod| {
                         let is_new = pod.revision == PodRevision::Current && !pod.in_place.is_over;
                         pod.surge || !is_new || !belongs
@@ -452,8 +451,8 @@ impl WriteFailures {
         }
     }
 
-    /// Returns a recorded message that differs from `sentence` only in digits, or else `sentence`. Numbers such as quota usage
-    /// change all the time, so they must not count as a new message.
+    /// Returns a recorded message that differs from `sentence` only in digits; `sentence` if there is none. Numbers such as quota
+    /// usage change all the time, so they must not make a new message.
     fn steady(&mut self, sentence: &str) -> Arc<str> {
         let letters = |text: &str| -> String {
             let letter = |letter: &char| !letter.is_ascii_digit();

@@ -6,7 +6,7 @@ use crate::core::fleet::evictions::Refusal;
 use crate::core::settings::disruption::DISRUPTION;
 use crate::core::verdict::Obstruction;
 
-/// Describes why `budget` rejects evictions. Its name may be unknown and empty.
+/// Describes why `budget` rejects evictions. `budget` is empty if its name is unknown.
 pub(super) fn words(obstruction: Obstruction, budget: &str) -> String {
     let budget = match budget {
         "" => "a PodDisruptionBudget".to_owned(),
@@ -27,7 +27,7 @@ pub(super) fn words(obstruction: Obstruction, budget: &str) -> String {
     }
 }
 
-/// Returns the remedy for the rejection, as the beginning of a sentence.
+/// Returns the remedy for the rejection. The text is the beginning of a sentence.
 pub(super) fn remedy(obstruction: Obstruction) -> &'static str {
     match obstruction {
         Obstruction::Exhausted | Obstruction::NotProcessed => {
@@ -39,7 +39,7 @@ pub(super) fn remedy(obstruction: Obstruction) -> &'static str {
 }
 
 impl NodeView<'_> {
-    /// Describes a node whose pod a disruption budget protects.
+    /// Returns the reason and the text for a node whose pod a disruption budget protects.
     pub(super) fn blocked(&self, obstruction: Obstruction) -> (&'static str, String) {
         let reason = match obstruction {
             Obstruction::Exhausted => "Exhausted",
@@ -73,7 +73,7 @@ impl NodeView<'_> {
         refusal.budget.as_deref()
     }
 
-    /// Returns the old pod of the node, even if there is a surge pod too.
+    /// Returns the old pod of the node, also if there is a surge pod.
     fn evicted(&self) -> Option<&Pod> {
         let mut pods = self.node.pods.iter();
         pods.find(|pod| !pod.terminating && !pod.surge)

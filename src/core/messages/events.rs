@@ -1,4 +1,4 @@
-//! Texts of other components' Events, for pods that cannot be created or don't become Ready.
+//! Text of other components' Events about pods that cannot be created or don't become Ready.
 
 use crate::core::words::{line, of_event};
 
@@ -33,8 +33,8 @@ pub fn not_created(message: &str, set: &str) -> String {
     line(&text)
 }
 
-/// Returns the text of an Event about a pod that doesn't become Ready, with its source. Without a `reason`, the text comes from
-/// the pod's Ready condition.
+/// Returns the text of an Event about a pod that doesn't become Ready, with its source. If `reason` is empty, the text is from the
+/// pod's Ready condition.
 pub fn not_ready(reason: &str, message: &str, source: &str) -> String {
     let source = match source {
         KUBELET | "" => "its kubelet",

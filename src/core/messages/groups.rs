@@ -1,4 +1,4 @@
-//! Descriptions of groups of nodes that wait, fail or keep their pods. They are parts of the sentences about a rollout.
+//! Descriptions of groups of nodes that wait, fail or keep their pods. They are used in sentences about a rollout.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ use crate::core::verdict::{Obstruction, Verdict, WaveShut};
 use crate::core::words::{named, nodes, plural};
 
 impl Plan {
-    /// Returns the nodes with such a verdict.
+    /// Returns the nodes whose verdict matches.
     pub(super) fn nodes_with<'a>(
         &'a self,
         fleet: &'a Fleet,
@@ -25,7 +25,7 @@ impl Plan {
         nodes.filter_map(move |(node, verdict)| is_wanted(verdict).then_some(node))
     }
 
-    /// Describes why a wave doesn't open. The phrase follows "waiting".
+    /// Describes why a wave doesn't open. The text follows "waiting".
     pub fn awaited_words(&self, why: WaveShut) -> String {
         let name = |wave| self.wave_name(wave);
         match why {
@@ -50,7 +50,7 @@ impl Plan {
         }
     }
 
-    /// Returns the reason why a wave doesn't open, without times. Each such reason is reported by one Event.
+    /// Returns the reason why a wave doesn't open, without times. For each such reason, one Event is sent.
     pub fn awaited_subject(&self, why: WaveShut) -> String {
         let name = |wave| self.wave_name(wave);
         match why {
@@ -67,7 +67,7 @@ impl Plan {
 
     /// Returns the exceptions of a complete rollout, one sentence per cause.
     ///
-    /// The sentences don't name nodes that an operator excluded on purpose.
+    /// The sentences don't name nodes that an operator excluded intentionally.
     pub fn exceptions(&self, fleet: &Fleet, strategy: &Strategy) -> Vec<String> {
         let counts = &self.counts;
         let names = |nodes: &[&Node]| named(nodes.iter().map(|node| node.name.as_str()), 0);
@@ -126,7 +126,8 @@ impl Plan {
         .collect()
     }
 
-    /// Returns the nodes that failed with the current revision and their total number. Some nodes may have no stored name.
+    /// Returns the names of nodes that failed with the current revision, and the number of all failed nodes. Some names may not be
+    /// stored.
     pub(super) fn failed<'a>(&'a self, fleet: &'a Fleet) -> (BTreeSet<&'a NodeName>, usize) {
         let failing = self
             .nodes_with(fleet, Verdict::is_failed)
@@ -197,7 +198,7 @@ impl Plan {
         (waiting.map(|node| node.name.to_string()).collect(), why)
     }
 
-    /// Describes the disruption budgets that block evictions. Of several causes, the worst is reported.
+    /// Describes the disruption budgets that block evictions. If there are several causes, the worst is reported.
     pub fn blocked_words(&self, fleet: &Fleet) -> String {
         let (obstruction, budgets) = self.rejection(fleet);
         budgets::words(obstruction, &Vec::from_iter(budgets).join(", "))
@@ -220,7 +221,7 @@ impl Plan {
         )
     }
 
-    /// Returns the worst reason of rejected evictions, and the disruption budgets with it.
+    /// Returns the worst reason for which evictions were rejected, and the names of the disruption budgets with that reason.
     fn rejection<'a>(&'a self, fleet: &'a Fleet) -> (Obstruction, BTreeSet<&'a str>) {
         let blocked = self.nodes_with(fleet, Verdict::is_blocked);
         let pods = blocked.flat_map(|node| &node.pods);

@@ -1,4 +1,4 @@
-//! Messages about nodes that failed, and about revisions that the guard evaluates, stops or rolls back.
+//! Messages about failed nodes, and about revisions that the guard evaluates, stops or rolls back.
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -22,17 +22,17 @@ pub const NOT_REVERTED: &str = "NotReverted";
 
 /// Information about a deleted Node that was lost with this revision.
 pub struct DeletedNode {
-    /// Word of the verdict for the node.
+    /// Name of the verdict for the node.
     pub verdict: &'static str,
-    /// Time at which the node became NotReady, as far as known.
+    /// Time at which the node became NotReady, as far as it is known.
     pub since: Option<Timestamp>,
-    /// Reason, as text that follows "node NAME …".
+    /// Reason, as text that follows "node NAME".
     pub because: String,
     /// Remedy for the verdict.
     pub next: String,
 }
 
-/// Returns the guard's record of a node whose Node object was deleted; `None` if there is none.
+/// Returns what the guard's record contains about a node whose Node object was deleted; `None` if it contains nothing.
 pub fn gone(rollout: &RolloutView<'_>, name: &NodeName) -> Option<DeletedNode> {
     let plan = rollout.plan;
     let record = plan.record.as_ref()?;
@@ -198,7 +198,7 @@ impl<'a> NodeView<'a> {
         }
     }
 
-    /// Returns the time until which a node that returned is not updated (`ready-settle`); `None` if that time has passed.
+    /// Returns the time until which a node that returned is not updated because of `ready-settle`; `None` if that time has passed.
     fn settles(&self) -> Option<Timestamp> {
         let Readiness::Ready { since } = self.node.readiness else {
             return None;
@@ -248,7 +248,7 @@ impl<'a> NodeView<'a> {
 }
 
 impl RolloutView<'_> {
-    /// Returns a phrase that names the revision that pods are rolled back to; empty if it is unknown.
+    /// Returns a phrase with the name of the revision to which pods are rolled back; empty if it is unknown.
     pub(super) fn to_revision(self) -> String {
         let record = self.plan.record.as_ref();
         let before = record.and_then(|record| record.before.as_ref());
@@ -311,7 +311,7 @@ impl RolloutView<'_> {
         joined([ends, then.unwrap_or(progress)])
     }
 
-    /// Returns the wave up to `own` that needs an approval once wave `done` is complete; `None` if none does.
+    /// Returns the first wave up to `own` that needs an approval after wave `done` is complete; `None` if none does.
     fn awaits_approval(&self, done: usize, own: usize) -> Option<usize> {
         let waves = self.strategy.waves.as_ref()?;
         let revision = self.revision()?;
@@ -357,7 +357,7 @@ impl Reversal {
         }
     }
 
-    /// Returns the reason of the Event, its message, and the affected nodes. Next steps are reported separately.
+    /// Returns the reason of the Event, its message, and the affected nodes. Next steps are not included.
     ///
     /// The message changes when the rollback begins and when it ends, but not with every node.
     pub fn event(&self) -> Option<(&'static str, String, &[NodeName])> {

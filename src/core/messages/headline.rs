@@ -13,10 +13,10 @@ const NAMED: usize = 3;
 /// Minimum length to which a cause is truncated, in characters.
 const LEAST: usize = 24;
 
-/// Parts of a headline.
+/// Parts of a headline: the fact, the nodes, the cause and the next steps.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Headline {
-    /// Fact: what happened.
+    /// Fact, as the beginning of the sentence.
     pub(super) fact: String,
     /// Text between the fact and the names of the nodes.
     pub(super) of: &'static str,
@@ -30,7 +30,7 @@ pub(super) struct Headline {
     pub(super) next: Option<NextStep>,
     /// Alternative next step, included if there is enough space.
     pub(super) or: Option<NextStep>,
-    /// Command that shows details. It is only listed among the next steps, not in the sentence.
+    /// Command that shows details. It is part of the next steps, but not of the sentence.
     pub(super) look: Option<NextStep>,
 }
 
@@ -45,8 +45,8 @@ impl Headline {
 
     /// Returns the headline as a sentence.
     ///
-    /// The next step and one node name are never truncated. To save space, other names are dropped first, then the cause is
-    /// truncated.
+    /// The next step and one node name are never truncated. To save space, the other names are removed first. After that, the cause
+    /// is truncated.
     pub(super) fn sentence(&self) -> String {
         let fits = |text: &String| text.chars().count() <= ROOM;
         let longest = self.or.as_ref().map(|or| {
@@ -66,7 +66,7 @@ impl Headline {
         });
         let bare = [1, 0].map(|names| self.with(names, ""));
         let mut all = whole.into_iter().chain(cut_to_fit).chain(bare);
-        // Drop the command instead of cutting it: a truncated command is useless.
+        // Drop the command instead of truncating it, because a truncated command is useless.
         let shorter = || match self.next {
             None => cut(&self.with(0, ""), ROOM - 1).into_owned(),
             Some(_) => self.without_next(),
@@ -74,7 +74,6 @@ impl Headline {
         all.find(fits).unwrap_or_else(shorter)
     }
 
-    /// Returns the headline without next steps.
     fn without_next(&self) -> String {
         let without_next = Self {
             next: None,
@@ -84,7 +83,7 @@ impl Headline {
         without_next.sentence()
     }
 
-    /// Returns the headline without next steps, with the number of nodes instead of their names.
+    /// Returns the headline without next steps, and with the number of nodes instead of their names.
     pub(super) fn fact_alone(&self) -> String {
         let counted = Self {
             more: self.more + self.nodes.len(),

@@ -27,9 +27,10 @@ use crate::core::settings::selector::SELECTOR;
 use crate::core::verdict::{Guarded, Offline, Progress, Revert, Verdict};
 use crate::core::words::{append, capitalized, has_command_at_end, joined, spaced};
 
-/// Returns the cause of the verdict for the node at `position`: at most 70 characters, and equal for all nodes with that cause.
+/// Returns the cause of the verdict for the node at `position`. It has at most 70 characters, and is equal for all nodes with that
+/// cause.
 ///
-/// With `stands`, the rollout updates no node, because no controller runs or the rollout itself is stopped.
+/// `stands` is true if the rollout updates no node, because no controller runs or the rollout itself is stopped.
 pub fn cause(rollout: &RolloutView<'_>, position: usize, stands: bool) -> String {
     let node = &rollout.fleet.nodes[position];
     let verdict = &rollout.plan.verdicts[position];
@@ -86,9 +87,9 @@ fn meaning(rollout: &RolloutView<'_>, verdict: &Verdict, stands: bool) -> &'stat
 pub struct Explanation {
     /// More specific reason than the verdict, such as `ImagePullBackOff` or `NotReady`; `None` if there is none.
     pub reason: Option<String>,
-    /// Time since which the node has this verdict, as far as known.
+    /// Time since which the node has this verdict, as far as it is known.
     pub since: Option<Timestamp>,
-    /// Reason of the verdict as text, which follows "node NAME …".
+    /// Reason for the verdict, as text that follows "node NAME".
     pub because: String,
 }
 
@@ -104,7 +105,7 @@ pub fn explain(rollout: &RolloutView<'_>, position: usize) -> Explanation {
         .as_ref()
         .filter(|hold| !hold.holds(rollout.now));
     let ended = hold.and_then(|hold| hold.until);
-    // A reminder to remove the annotation.
+    // Remind the operator to remove the annotation.
     let ended = ended.map(|until| format!("its hold ended at {}", instant::words(until)));
     Explanation {
         reason,
@@ -122,7 +123,7 @@ pub fn remedy(rollout: &RolloutView<'_>, position: usize) -> String {
     full_stop((NodeView::new(rollout, position).answer().next)())
 }
 
-/// Begins a text with a capital letter, and ends it with a full stop unless a command is at its end.
+/// Returns the text with a capital letter at the beginning and a full stop at the end. After a command, no full stop is added.
 fn full_stop(text: String) -> String {
     let end = if has_command_at_end(&text) || text.ends_with('.') || text.is_empty() {
         ""
@@ -132,14 +133,14 @@ fn full_stop(text: String) -> String {
     capitalized(&text) + end
 }
 
-/// Returns a sentence about a write that the API server rejects on this node and that its verdict doesn't report.
+/// Returns a sentence about a rejected write on this node; `None` if there is none, or if the verdict already reports it.
 pub fn refused_aside(rollout: &RolloutView<'_>, position: usize) -> Option<String> {
     let view = NodeView::new(rollout, position);
     let is_reported = matches!(view.verdict, Verdict::Refused { .. });
     view.rejected_write().filter(|_| !is_reported)
 }
 
-/// Describes a node on which no new pod would be created, with the taint, if known.
+/// Describes a node on which no new pod would be created. The taint is included if it is known.
 pub fn repelled(node: &Node, obstacle: Option<&Obstacle>) -> String {
     let why = match obstacle {
         Some(obstacle) => obstacle.to_string(),
@@ -168,7 +169,7 @@ pub fn remedy_repelled(
     )
 }
 
-/// Returns the reason why no pod of the DaemonSet belongs on a node, and the remedy.
+/// Returns the reason why a DaemonSet runs no pod on a node, and the remedy.
 pub fn not_targeted(obstacle: Option<&Obstacle>) -> (String, String) {
     match obstacle {
         None => (
@@ -402,7 +403,7 @@ impl<'a> NodeView<'a> {
         }
     }
 
-    /// Describes a node that waits for the native controller, or for this one for an Advanced DaemonSet.
+    /// Describes a node that waits for the controller that creates its pods: the native one, or yurt-ds for an Advanced DaemonSet.
     fn behind(self) -> Answer<'a> {
         let fleet = self.rollout.fleet;
         let (behind, reason) = match fleet.revision {
@@ -442,8 +443,8 @@ impl<'a> NodeView<'a> {
         let failure = rollout.fleet.write_failures.on(&self.node.name).next();
         let why = failure.map_or("", |failure| &*failure.sentence);
         let remedy = if lacks_permission(why) {
-            // Before a mark or an in-place update, the controller writes a condition (`pods/status`). The base manifest grants that
-            // write.
+            // Before a mark or an in-place update, the controller writes a condition (`pods/status`). The base manifest grants the
+            // permission for that.
             let part = failure.filter(|_| !why.contains("\"pods/status\""));
             let part = part.map_or(BASE_RBAC, |failure| {
                 failure.write.granted_by(rollout.fleet.kind)
@@ -470,14 +471,14 @@ impl<'a> NodeView<'a> {
         joined([format!("retried every {every}; {others}"), remedy])
     }
 
-    /// Returns the time at which the node got its present verdict, as far as known.
+    /// Returns the time at which the node got its present verdict, as far as it is known.
     fn since(&self) -> Option<Timestamp> {
         let (rollout, node) = (self.rollout, self.node);
         let newest = newest(node);
         match *self.verdict {
-            // A node keeps such a verdict for as long as the rollout is incomplete.
+            // A node has such a verdict as long as the rollout is incomplete.
             Verdict::Budget { .. } | Verdict::AwaitingDomain => rollout.incomplete_since,
-            // The phase may be older than the pod. A pod cannot have waited for longer than it has existed.
+            // The phase may be older than the pod, but a pod cannot wait for longer than it has existed.
             Verdict::AwaitingOwner | Verdict::AwaitingDeletion => {
                 rollout.phase_since.max(newest.map(Pod::revised))
             }
@@ -517,7 +518,7 @@ impl<'a> NodeView<'a> {
     }
 }
 
-/// Returns the urgency of a node for operators: lower is more urgent, `None` means that no attention is needed.
+/// Returns the urgency of a node for operators: a lower number is more urgent; `None` if no attention is needed.
 pub fn urgency(rollout: &RolloutView<'_>, position: usize) -> Option<u8> {
     let (node, verdict) = (
         &rollout.fleet.nodes[position],

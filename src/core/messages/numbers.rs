@@ -13,9 +13,9 @@ use crate::core::settings::Mode;
 use crate::core::verdict::{Progress, PullStage, Verdict, WaveShut};
 use crate::core::words::{append, joined, nodes, plural};
 
-/// Returns sentences about the next opening of a maintenance window, if nodes wait for it.
+/// Returns sentences about the next opening of a maintenance window; empty if no node waits for one.
 ///
-/// A cause that affects more nodes is put before it.
+/// If another cause affects more nodes, it comes first.
 fn opening(rollout: &RolloutView<'_>) -> Vec<String> {
     let plan = rollout.plan;
     let Some(at) = plan.next_opening() else {
@@ -43,7 +43,7 @@ fn opening(rollout: &RolloutView<'_>) -> Vec<String> {
 
 /// Returns the cause that affects more nodes than maintenance windows do.
 ///
-/// `None` if windows affect the most nodes, or if no further update begins before a window opens.
+/// Returns `None` if windows affect the most nodes, or if no further update begins before a window opens.
 fn outnumbering(rollout: &RolloutView<'_>) -> Option<String> {
     let plan = rollout.plan;
     let counts = &plan.counts;
@@ -136,7 +136,7 @@ fn paused_next(rollout: &RolloutView<'_>) -> NextStep {
 
 fn with_numbers(rollout: &RolloutView<'_>, status: &StatusSentence) -> String {
     let counts = &rollout.plan.counts;
-    // Sentences after the numbers of an active rollout don't repeat that the rollout is progressing.
+    // The sentences after the numbers of an active rollout don't repeat that the rollout is progressing.
     let rest = match status.reason {
         PROGRESSING => joined(&status.asides),
         _ => status.sentence(),
@@ -154,7 +154,7 @@ fn with_numbers(rollout: &RolloutView<'_>, status: &StatusSentence) -> String {
         Phase::Progressing => {
             let slots = rollout.slots(" slots") + &about_to_be(rollout);
             let opening = match status.reason {
-                // Sentences with these reasons mention the maintenance windows themselves.
+                // Sentences with these reasons already contain the maintenance windows.
                 PULL_PENDING | BLOCKED => Vec::new(),
                 _ => opening(rollout),
             };
@@ -216,7 +216,7 @@ fn updated(rollout: &RolloutView<'_>) -> String {
     }
 }
 
-/// Returns a sentence about outdated offline nodes. Only a rolling update updates them automatically.
+/// Returns a sentence about outdated offline nodes; `None` if there are none. Only a rolling update updates them automatically.
 fn offline(rollout: &RolloutView<'_>) -> Option<String> {
     let count = rollout.plan.counts.offline_outdated;
     let then = match (rollout.strategy.mode, count) {

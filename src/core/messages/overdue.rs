@@ -1,4 +1,4 @@
-//! Causes of updates that take too long. Conditions, Events and `ctl` use them.
+//! Causes of updates that take too long, which conditions, Events and `ctl` report.
 
 use crate::core::engine::deadline::ending;
 use crate::core::engine::not_ready::EXPLAINED;
@@ -10,7 +10,7 @@ use crate::core::plan::Plan;
 use crate::core::verdict::{Progress, Verdict};
 use crate::core::words::{joined, named};
 
-/// Describes the cause for a node past its deadline. The text follows "node NAME: ".
+/// Describes the cause for a node past its deadline. The text follows "node NAME:".
 pub(in crate::core) fn words(fleet: &Fleet, node: &Node, verdict: &Verdict) -> String {
     let ending: Vec<String> = ending(node).map(does_not_end).collect();
     let Verdict::InProgress(progress) = verdict else {
@@ -61,12 +61,12 @@ impl Plan {
     }
 }
 
-/// Returns the reason why an emptied node gets no new pod.
+/// Returns the reason why a node whose pod the controller deleted gets no new pod.
 pub(super) fn barrier(node: &Node) -> &str {
     (node.kept_away_by.as_deref()).unwrap_or("a taint or a label of the node prevents it")
 }
 
-/// Describes a pod that doesn't become available, with the reason, if known.
+/// Describes a pod that doesn't become available. The reason is included if it is known.
 fn not_available(fleet: &Fleet, pod: &str) -> String {
     let why = fleet.not_ready.get(&PodName::from(pod));
     let why = why.map_or_else(String::new, |why| format!(": {why}"));

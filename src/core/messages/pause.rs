@@ -1,4 +1,4 @@
-//! Messages about a pause: its end, the reminders, and nodes that got the revision during it.
+//! Messages about a pause: its end, its reminders, and the nodes that got the new revision during it.
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -17,7 +17,7 @@ pub fn paused_words(until: Option<Timestamp>) -> String {
     }
 }
 
-/// Returns the reminder that the rollout has been paused for days, with the command that resumes it.
+/// Returns the reminder about a rollout that has been paused for days, with the command that resumes it.
 pub fn still_paused(plan: &Plan, stand: &PauseStand) -> String {
     let left = plan.counts.outdated + plan.counts.offline_outdated;
     let days = stand.record.reminded;
@@ -37,7 +37,7 @@ pub fn still_paused(plan: &Plan, stand: &PauseStand) -> String {
     joined(parts.into_iter().flatten())
 }
 
-/// Returns a note that the rollout is paused; `None` if it isn't, or if its phase already says so.
+/// Returns a note that the rollout is paused; `None` if it isn't, or if its phase already reports the pause.
 pub fn quietly_paused(rollout: &RolloutView<'_>) -> Option<String> {
     let stand = rollout.pause()?;
     if matches!(rollout.phase, Phase::Paused { .. }) {
@@ -63,7 +63,7 @@ pub fn newcomers(rollout: &RolloutView<'_>) -> Option<String> {
 }
 
 impl RolloutView<'_> {
-    /// Returns the reason why the whole rollout stands still, including updates in progress; `None` if it continues.
+    /// Returns the reason why the whole rollout is blocked, including updates in progress; `None` if it continues.
     pub(super) fn standstill(&self) -> Option<&'static str> {
         match self.invalid {
             Some(_) => Some("a setting is invalid"),
@@ -71,7 +71,7 @@ impl RolloutView<'_> {
         }
     }
 
-    /// Describes when the rollout continues if a pause or an invalid setting blocks it; `None` if there is neither.
+    /// Describes when a rollout continues that a pause or an invalid setting blocks; `None` if it is not blocked.
     pub(super) fn after_standstill(&self) -> Option<String> {
         match (self.invalid, self.pause()) {
             (Some(invalid), _) => Some(format!("correct the setting: {invalid}")),
@@ -90,7 +90,7 @@ impl RolloutView<'_> {
         }
     }
 
-    /// Describes when the rollout continues if only a pause blocks it.
+    /// Describes when a rollout continues that is blocked only by a pause.
     pub(super) fn until_resumed(&self, until: Option<Timestamp>) -> String {
         let ends =
             until.map(|until| format!("the pause ends in {}", instant::between(self.now, until)));

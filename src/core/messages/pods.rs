@@ -1,4 +1,4 @@
-//! View of one node and its pods: names, problems and update methods; and the answer about the node.
+//! View of one node and its pods for messages: names, problems, update methods, and the answer about the node.
 
 use super::rollout::RolloutView;
 use crate::core::engine::deadline::stall_of;
@@ -24,7 +24,7 @@ pub(super) struct NodeView<'a> {
 pub(super) struct Answer<'a> {
     pub(super) reason: Option<String>,
     pub(super) because: String,
-    /// Computed on demand, because it may depend on all nodes.
+    /// Remedy, computed on demand because it may depend on all nodes.
     pub(super) next: Box<dyn Fn() -> String + 'a>,
 }
 
@@ -50,7 +50,7 @@ pub(super) fn newest(node: &Node) -> Option<&Pod> {
     node.pods.iter().max_by_key(|pod| pod.created)
 }
 
-/// Returns the problem of the node's newest pod, or else the problem of earlier pods of the current revision.
+/// Returns the problem of the node's newest pod. If it has none, returns the problem of earlier pods of the current revision.
 fn problem(node: &Node) -> Option<&PodProblem> {
     let newest = newest(node);
     let is_next = newest.is_none_or(|pod| pod.revision == PodRevision::Current);
@@ -82,7 +82,7 @@ pub(super) fn problem_cause(node: &Node) -> Option<String> {
     (!cause.is_empty()).then(|| cut(cause, CAUSE).into_owned())
 }
 
-/// Returns true if this process saw pods end on the node repeatedly. A problem that comes from a condition may be that of a
+/// Returns true if this process saw pods end repeatedly on the node. A problem that was restored from a condition may be that of a
 /// container.
 pub(super) fn are_seen_to_end(node: &Node) -> bool {
     let has_ended = newest(node).is_none_or(|pod| pod.in_place.is_over);
@@ -114,7 +114,6 @@ impl<'a> NodeView<'a> {
         spaced(newest(self.node).map(|pod| &pod.name))
     }
 
-    /// Returns the first pod that matches.
     pub(super) fn find(&self, is_wanted: impl Fn(&Pod) -> bool) -> Option<&'a Pod> {
         self.node.pods.iter().find(|pod| is_wanted(pod))
     }

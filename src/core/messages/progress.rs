@@ -18,7 +18,7 @@ use crate::core::remedy::{LOOK_FOR_IT, free_resources, other_revision, repair_no
 use crate::core::verdict::Progress;
 use crate::core::words::{append, joined, named, spaced};
 
-/// Note about a pod whose disruption budget rejected the last eviction but would allow it now.
+/// Note about a pod whose disruption budget rejected the last eviction, but would allow it now.
 const EVICTED_LATER: &str = "to be evicted at the next attempt: its PodDisruptionBudget rejected the last one, but allows it now";
 
 /// Describes the stage of the node's update, with the remedy.
@@ -31,14 +31,14 @@ pub(super) fn answer(view: NodeView<'_>, stage: Progress) -> Answer<'_> {
     Answer::new(because, move || view.next_of(stage)).reason(reason)
 }
 
-/// Returns a phrase that says why the pod is not updated in place; empty if it doesn't have to be.
+/// Returns a phrase with the reason why the pod is not updated in place; empty if no update in place was requested.
 pub(super) fn not_in_place(why: Option<Recreate>) -> String {
     why.map_or_else(String::new, |why| {
         format!("; not in place, because {}", why.words())
     })
 }
 
-/// Describes the surge pods that are not deleted yet, and the condition for their deletion.
+/// Describes the surge pods that are still kept, and the condition for their deletion.
 pub fn kept_words(released: &SurgeRelease) -> String {
     let names = released.kept.iter().map(NodeName::as_str);
     format!(
@@ -197,7 +197,7 @@ impl NodeView<'_> {
         (reason.to_owned(), because)
     }
 
-    /// Describes the update that begins next on the node.
+    /// Describes the next update on the node.
     fn replacing(&self) -> String {
         let pod = self.pod();
         match self.method() {

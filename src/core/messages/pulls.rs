@@ -21,7 +21,7 @@ pub fn is_about_jobs(why: &str) -> bool {
     why.contains("jobs.batch") || why.contains(" is forbidden: ")
 }
 
-/// Returns the message and the next step for a node with a requested pull but no puller pod yet.
+/// Returns the message and the next step for a node with a requested pull but without a puller pod.
 pub fn unbegun(namespace: &str) -> (String, String) {
     (
         "is outdated and waits to pull the new images; no pod pulls them yet".to_owned(),
@@ -33,7 +33,8 @@ pub fn unbegun(namespace: &str) -> (String, String) {
 }
 
 impl PullsAwait {
-    /// Describes the required Ready pods. The text omits the current number of Ready pods, which changes with every pod.
+    /// Describes the Ready pods that are required before pre-pulls. The number of Ready pods is omitted, because it changes with
+    /// every pod.
     pub(super) fn words(&self) -> String {
         format!(
             "image pre-pulls begin when {} {} of the new revision {} Ready",
@@ -126,7 +127,7 @@ impl<'a> NodeView<'a> {
         }
     }
 
-    /// Describes a node that waits for its node owner, with the result of a requested pull.
+    /// Describes a node that waits for its owner, with the result of a requested pull.
     pub(super) fn awaits_owner(self) -> Answer<'a> {
         let because = "is outdated; its owner decides when to upgrade".to_owned();
         let next = move || self.upgrade();
@@ -172,13 +173,13 @@ impl<'a> NodeView<'a> {
         newest(self.node)?.image_ready.as_deref()
     }
 
-    /// Returns true if the last requested pull failed and no new attempt is in progress.
+    /// Returns true if the last requested pull failed and no new attempt is running.
     pub(super) fn has_failed_pull(&self) -> bool {
         self.image()
             .is_some_and(|image| !image.status && !image.waits)
     }
 
-    /// Returns a clause about the images of a node whose update doesn't wait for them; `None` if they were not requested.
+    /// Returns a clause about the images of a node whose update doesn't wait for them; `None` if the images were not requested.
     pub(super) fn images(&self) -> Option<String> {
         Predownloading::from_strategy(self.rollout.strategy)?;
         let image = self.image();
@@ -206,7 +207,7 @@ impl<'a> NodeView<'a> {
         ))
     }
 
-    /// Returns the time at which the images were requested. It is only known after a failed attempt, which records it.
+    /// Returns the time at which the images were requested. Only a failed attempt records it, so it is `None` before.
     pub(super) fn pull_since(&self) -> Option<Timestamp> {
         Some(self.image()?.failure.as_ref()?.asked)
     }

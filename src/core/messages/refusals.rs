@@ -1,4 +1,4 @@
-//! Sentences about writes that the API server rejects, for Events, conditions and `ctl`.
+//! Sentences about writes that the API server rejects, which Events, conditions and `ctl` report.
 
 use std::collections::BTreeMap;
 
@@ -55,7 +55,7 @@ pub(super) fn headline(refused: &WriteFailures) -> Headline {
     }
 }
 
-/// Removes the name of an admission policy's binding from a message, because it usually repeats that of the policy.
+/// Removes the name of an admission policy's binding from a message, because it is usually similar to that of the policy.
 fn without_binding(sentence: &str) -> String {
     let parts = sentence.split_once(" with binding '");
     let parts = parts.and_then(|(policy, rest)| Some((policy, rest.split_once("' ")?.1)));
@@ -66,7 +66,7 @@ fn without_binding(sentence: &str) -> String {
 }
 
 impl WriteFailures {
-    /// Returns one sentence about the rejected writes, in the form of a condition's message; empty if there are none.
+    /// Returns a sentence about the rejected writes in the form of a condition's message; empty if there are none.
     pub fn sentence(&self) -> String {
         headline(self).sentence()
     }

@@ -1,4 +1,4 @@
-//! View of one rollout at one moment, for `ctl` and the pages: current state, decision, and reports of the controller.
+//! View of one rollout at one time, for `ctl` and the web pages: current state, decision, and reports of the controller.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -13,7 +13,7 @@ use crate::core::settings::{Invalid, Strategy};
 use crate::core::verdict::{Guarded, Progress, Verdict};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
-/// Name of a DaemonSet in sentences and commands.
+/// Name of a DaemonSet, as sentences and commands show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SetName<'a> {
     /// Namespace of the DaemonSet.
@@ -28,7 +28,7 @@ impl fmt::Display for SetName<'_> {
     }
 }
 
-/// View of one rollout that explains every node.
+/// View of one rollout, with everything that is needed to explain each node.
 #[derive(Clone, Copy)]
 pub struct RolloutView<'a> {
     /// Name of the DaemonSet.
@@ -39,7 +39,7 @@ pub struct RolloutView<'a> {
     pub invalid: Option<&'a Invalid>,
     /// Current state of the nodes and pods.
     pub fleet: &'a Fleet,
-    /// Decision that the controller takes for the current state.
+    /// Decision of the controller for the current state.
     pub plan: &'a Plan,
     /// Phase of the rollout to report.
     pub phase: Phase,
@@ -52,9 +52,9 @@ pub struct RolloutView<'a> {
     /// The controller tries again within [`BACK_OFF`](crate::core::fleet::evictions::BACK_OFF), regardless of the budget's
     /// current state.
     pub asks_again: bool,
-    /// Time at which the observation began. A state dated at this time may have begun earlier.
+    /// Time at which the observation began. A state with this time may have begun earlier.
     pub first_look: Timestamp,
-    /// Time for which messages are written.
+    /// Time for which the messages are valid.
     pub now: Timestamp,
 }
 
@@ -64,8 +64,7 @@ impl<'a> RolloutView<'a> {
         self.fleet.revision.current()
     }
 
-    /// Returns the number of nodes with an available pod that this plan replaces. The controller has not carried out the plan
-    /// yet.
+    /// Returns the number of nodes whose available pod is replaced by this plan. The controller has not carried out the plan yet.
     pub fn next(&self) -> usize {
         let nodes = self.fleet.nodes.iter().zip(&self.plan.verdicts);
         let next = nodes.filter(|(node, verdict)| {
@@ -92,11 +91,11 @@ impl<'a> RolloutView<'a> {
 
     /// Returns the active pause; `None` if the rollout is not paused.
     pub fn pause(&self) -> Option<&'a PauseStand> {
-        // If a setting is invalid, the plan contains an assumed pause. Users did not set it, so it is not reported.
+        // If a setting is invalid, the plan contains an artificial pause. No user requested that pause, so it is not reported.
         self.plan.pause.as_ref().filter(|_| self.invalid.is_none())
     }
 
-    /// Joins the texts about `max-unavailable` and `max-surge`. Skips the text for a limit of zero.
+    /// Joins the texts about `max-unavailable` and `max-surge`. The text for a limit of zero is skipped.
     pub fn limits(&self, unavailable: String, surge: String) -> String {
         match (self.plan.counts.surge_allowed, self.plan.counts.allowed) {
             (0, _) => unavailable,
@@ -105,8 +104,8 @@ impl<'a> RolloutView<'a> {
         }
     }
 
-    /// Returns the number of nodes that fail with the revision and have no surge pod. Each of them uses a slot of
-    /// `max-unavailable` and of `max-surge`.
+    /// Returns the number of nodes that fail with the revision and have no surge pod. Each of them takes a slot of
+    /// `max-unavailable` and one of `max-surge`.
     pub fn failing_alone(&self) -> usize {
         let nodes = self.fleet.nodes.iter().zip(&self.plan.verdicts);
         let failing = nodes.filter(|(node, verdict)| {
@@ -124,7 +123,7 @@ impl<'a> RolloutView<'a> {
             _ => None,
         });
         let made: BTreeSet<&NodeName> = made.collect();
-        // Count only nodes whose first creation begins now. A node that retries a rejected creation has another verdict.
+        // Count only nodes whose first creation begins now. Nodes that retry a rejected creation have another verdict.
         let begins = Verdict::InProgress(Progress::SurgeStarting);
         let nodes = self.fleet.nodes.iter().zip(&self.plan.verdicts);
         let begun =
@@ -137,14 +136,14 @@ impl<'a> RolloutView<'a> {
         self.plan.counts.surging.saturating_sub(self.next_surging())
     }
 
-    /// Returns the number of used `max-surge` slots. A node that fails with its only pod uses one too, but only up to the limit.
+    /// Returns the number of `max-surge` slots in use, at most the limit. A node that fails with its only pod also takes one.
     pub fn surge_taken(&self) -> usize {
         let surging = self.surging();
         let allowed = self.plan.counts.surge_allowed;
         surging.max(allowed.min(surging + self.failing_alone()))
     }
 
-    /// Returns the number of used `max-unavailable` slots.
+    /// Returns the number of `max-unavailable` slots in use.
     pub fn unavailable(&self) -> usize {
         self.plan.counts.unavailable.saturating_sub(self.next())
     }
@@ -160,10 +159,9 @@ impl<'a> RolloutView<'a> {
     }
 }
 
-/// Returns true if a pod of the current revision is not available before `counts_at` only because it must first prove its
-/// revision.
+/// Returns true if a pod of the current revision is available only at `counts_at`, because it has to prove its revision first.
 ///
-/// With `minReadySeconds` alone, the pod would be available earlier.
+/// If only `minReadySeconds` applied, the pod would be available earlier.
 pub(super) fn awaits_proof(rollout: &RolloutView<'_>, node: &Node, counts_at: Timestamp) -> bool {
     let is_young = |since: Timestamp| later(since, rollout.strategy.min_ready) < counts_at;
     let mut pods = node.pods.iter();

@@ -25,7 +25,7 @@ use crate::core::words::{joined, named};
 const NAMED: usize = 5;
 
 impl<'a> NodeView<'a> {
-    /// Describes an outdated node that waits for a slot. `broken`: its old pod is not available.
+    /// Describes an outdated node that waits for a slot. `broken` is true if its old pod is not available.
     pub(super) fn waits_for_slot(self, broken: bool) -> Answer<'a> {
         let (rollout, node, pod) = (self.rollout, self.node, self.pod());
         let next = move || self.queue();
@@ -68,7 +68,7 @@ impl<'a> NodeView<'a> {
         }
     }
 
-    /// Returns the position of the node in the queue, the nodes that hold slots, and how to go faster.
+    /// Describes the position of the node in the queue, the nodes that take slots, and how to accelerate the rollout.
     fn queue(&self) -> String {
         let (rollout, strategy) = (self.rollout, self.rollout.strategy);
         let (plan, key) = (rollout.plan, &rollout.key);
@@ -153,7 +153,7 @@ impl<'a> NodeView<'a> {
     }
 }
 
-/// Returns the node's wave if all slots of the wave are used while the fleet has a free slot.
+/// Returns the node's wave if all its slots are in use while the rollout has a free slot.
 fn full_wave<'a>(rollout: &RolloutView<'a>, node: &Node) -> Option<&'a WaveStand> {
     let (plan, waves) = (rollout.plan, rollout.strategy.waves.as_ref()?);
     let stand = plan.waves.get(waves.index_for(&node.labels))?;
@@ -161,7 +161,7 @@ fn full_wave<'a>(rollout: &RolloutView<'a>, node: &Node) -> Option<&'a WaveStand
     (is_free && stand.taken >= stand.allowed).then_some(stand)
 }
 
-/// Describes the slots that a node waits for: how many of them are used.
+/// Describes how many of the slots that a node waits for are in use.
 pub(super) fn taken(view: &NodeView<'_>) -> String {
     let rollout = view.rollout;
     match full_wave(rollout, view.node) {
@@ -174,7 +174,7 @@ pub(super) fn taken(view: &NodeView<'_>) -> String {
 }
 
 impl RolloutView<'_> {
-    /// Returns the number of used slots of `max-unavailable`, of `max-surge`, or of both. `noun` names the slots.
+    /// Describes the number of slots in use, of `max-unavailable`, `max-surge`, or both. `noun` is the word for a slot.
     pub(super) fn slots(&self, noun: &str) -> String {
         let counts = &self.plan.counts;
         self.limits(
@@ -188,7 +188,7 @@ impl RolloutView<'_> {
     }
 }
 
-/// Describes the nodes that the controller updates next, as in `ctl status`. They use no slot yet.
+/// Describes the nodes that the controller updates next, as in `ctl status`. They take no slot yet.
 pub fn about_to_be(rollout: &RolloutView<'_>) -> String {
     let replaced = match rollout.next() {
         0 => String::new(),
@@ -223,7 +223,7 @@ fn limit(rollout: &RolloutView<'_>) -> (String, String) {
     (words, strategy.place_of(setting))
 }
 
-/// Returns true if all slots of `max-unavailable` and `max-surge` are used. Slots that this plan takes don't count.
+/// Returns true if all slots of `max-unavailable` and `max-surge` are in use. Slots that this plan takes don't count.
 fn is_taken(rollout: &RolloutView<'_>) -> bool {
     let counts = &rollout.plan.counts;
     rollout.unavailable() >= counts.allowed && rollout.surge_taken() >= counts.surge_allowed
@@ -259,12 +259,13 @@ fn domains_at_work(rollout: &RolloutView<'_>) -> String {
     names.join(", ")
 }
 
-/// Returns the nodes that use slots, except the node at `asking`. With `of_wave`, only nodes in that node's wave are returned.
+/// Describes the nodes that take slots, except the node at `asking`. If `of_wave` is true, only nodes in that node's wave are
+/// included.
 pub fn holders(rollout: &RolloutView<'_>, asking: Option<usize>, of_wave: bool) -> String {
     let waves = rollout.strategy.waves.as_ref().filter(|_| of_wave);
     let wave =
         |position: usize| waves.map(|waves| waves.index_for(&rollout.fleet.nodes[position].labels));
-    // A node with two pods uses a slot of `max-surge`, whatever prevents either pod from being removed.
+    // A node with two pods takes a slot of `max-surge`, whatever prevents the removal of either pod.
     let has_two = |position: usize| {
         let of_surge = rollout.plan.counts.surge_allowed > 0;
         of_surge && rollout.fleet.nodes[position].pods.len() > 1

@@ -1,4 +1,4 @@
-//! Messages for stalled rollouts, with the nodes and the remedy.
+//! Messages about stalled rollouts, with the nodes and the remedy.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -50,7 +50,7 @@ impl RolloutStatus<'_> {
                 next: Some(self.roll_back()),
                 ..self.failed(&format!("rollout stopped{}", self.before_wave()))
             },
-            // Only the guard reports `ReplacedTwice`, so `stopped` normally handles it above.
+            // Only the guard reports `ReplacedTwice`, so `stopped` usually handles it above.
             Stall::ReplacedTwice => on_begun("pods were replaced twice and are outdated again"),
             Stall::PodsDoNotStart => {
                 let (next, or) = self.way_to_start();
@@ -96,7 +96,7 @@ impl RolloutStatus<'_> {
                 ..Headline::default()
             },
             Stall::PodsNotCreated if let Some(why) = &fleet.not_created => Headline {
-                // Skip the prefix with the pod's name: it doesn't help to find the cause.
+                // Skip the prefix with the pod's name, which doesn't help to find the cause.
                 cause: (why
                     .split_once(" is forbidden: ")
                     .map_or(&**why, |(_, why)| why))
@@ -159,7 +159,7 @@ impl RolloutStatus<'_> {
                 next: Some(NextStep::plain("check their readiness")),
                 ..on_begun("the new pods do not become available")
             },
-            // A rollback would not help: it would wait for the same terminating pods.
+            // A rollback would not help, because it would wait for the same terminating pods.
             Stall::NoProgress if plan.awaits_ends(fleet) => self.overdue(),
             Stall::NoProgress => Headline {
                 next: Some(self.roll_back()),
@@ -195,7 +195,7 @@ impl RolloutStatus<'_> {
                 look: self.look(),
                 next: Some(next),
                 or: match self.plan.pause {
-                    // While the rollout is paused, don't suggest `resume`: it would end the pause, but not the stop.
+                    // Don't suggest `resume` during a pause, because it would end the pause, but not the stop.
                     Some(_) => None,
                     None => Some(NextStep::command(
                         "to continue anyway",
@@ -207,7 +207,7 @@ impl RolloutStatus<'_> {
         }
     }
 
-    /// Returns the message with the failed nodes and the limit; `before` is its beginning.
+    /// Returns the message with the failed nodes and the limit. `before` is the beginning of the message.
     fn failed(&self, before: &str) -> Headline {
         let (names, failures) = self.plan.failed(self.fleet);
         Headline {
@@ -219,7 +219,7 @@ impl RolloutStatus<'_> {
         }
     }
 
-    /// Returns the message about nodes past their deadline, with the cause for the first of them.
+    /// Returns the message about nodes past their deadline. It contains the cause for the first of them.
     fn overdue(&self) -> Headline {
         let (fleet, plan) = (self.fleet, self.plan);
         let mut overdue = plan
@@ -258,8 +258,7 @@ impl RolloutStatus<'_> {
         }
     }
 
-    /// Returns a phrase about the first wave that cannot open because of a failed node in an earlier wave; empty if there is
-    /// none.
+    /// Returns a phrase about the first wave that cannot open because a node failed in an earlier wave; empty if there is none.
     fn before_wave(&self) -> String {
         let mut waves = self.plan.waves.iter();
         let is_shut = |state| matches!(state, WaveState::NotOpen(WaveShut::Charged { .. }));
@@ -267,7 +266,7 @@ impl RolloutStatus<'_> {
         first.map_or_else(String::new, |stand| format!(" before wave {}", stand.name))
     }
 
-    /// Returns the remedy for pods that don't start. For unschedulable pods, another revision helps only if it requests less.
+    /// Returns the remedy for pods that don't start. Another revision helps unschedulable pods only if it requests less.
     fn way_to_start(&self) -> (NextStep, Option<NextStep>) {
         let mut begun = self.plan.nodes_with(self.fleet, Verdict::is_begun);
         let other_version = match self.fleet.undone {
@@ -357,14 +356,14 @@ impl RolloutStatus<'_> {
         causes(problems)
     }
 
-    /// Returns the reasons why pods keep ending one after another; empty if none do.
+    /// Returns the reasons why pods end one after another; empty if none do.
     fn endings(&self) -> String {
         let nodes = self.fleet.nodes.iter();
         causes(nodes.filter_map(|node| node.trouble.as_deref()))
     }
 }
 
-/// Returns each kind of problem once, with the details from the first pod. The details of other pods differ only in numbers.
+/// Returns each kind of problem once, with the details of the first pod. The details of other pods differ only in numbers.
 fn causes<'a>(problems: impl Iterator<Item = &'a PodProblem>) -> String {
     let mut reasons = BTreeMap::new();
     for problem in problems {

@@ -1,4 +1,4 @@
-//! Status sentences of rollouts, with their reasons from a closed list and next steps.
+//! Status sentences of rollouts, with a reason from a closed list and the next steps.
 
 use std::fmt;
 
@@ -12,25 +12,25 @@ use crate::core::names::PROGRESSING;
 use crate::core::plan::{Phase, Stall};
 use crate::core::words::append;
 
-/// Reason of a rollout in which no further update begins before a wave opens.
+/// Reason for a rollout in which no further update begins before a wave opens.
 pub const WAVE_NOT_OPEN: &str = "WaveNotOpen";
 
-/// Reason of a rollout in which all remaining nodes wait for their maintenance windows.
+/// Reason for a rollout in which all remaining nodes wait for their maintenance windows.
 pub(super) const OUT_OF_WINDOW: &str = "OutOfWindow";
 
-/// Reason of a rollout in which all next nodes have to pull their images first.
+/// Reason for a rollout in which all next nodes have to pull their images first.
 pub(super) const PULL_PENDING: &str = "PullPending";
 
-/// Internal reason of a rollout in which only nodes on hold are left and the holds will end. No condition uses it.
+/// Internal reason for a rollout in which only held nodes are left and their holds will end. No condition uses it.
 pub const HELD: &str = "Held";
 
-/// Reason of a rollout in which disruption budgets block every eviction.
+/// Reason for a rollout in which disruption budgets block every eviction.
 pub const BLOCKED: &str = "BlockedByPDB";
 
-/// Reason of a rollout that waits for the native controller.
+/// Reason for a rollout that waits for the native controller.
 pub const NATIVE_BEHIND: &str = "NativeControllerBehind";
 
-/// Reason of a rollout whose remaining writes are all rejected by the API server.
+/// Reason for a rollout in which the API server rejects all remaining writes.
 pub const WRITES_REFUSED: &str = "WritesRefused";
 
 /// Sentence for a rollout that is complete without exceptions.
@@ -90,9 +90,9 @@ impl StatusSentence {
         text
     }
 
-    /// Returns the text in at most `room` characters: the head, and as many sentences as fit. Commands are never truncated.
+    /// Returns the head and as many further sentences as fit into `room` characters. Commands are never truncated.
     pub fn short(&self, room: usize) -> String {
-        // The head may contain a command. If the head is too long, use the fact alone: a truncated command is useless.
+        // If the head is too long, use the fact alone. The head may contain a command, and a truncated command is useless.
         let head = if self.head.chars().count() < room {
             &self.head
         } else {
@@ -115,10 +115,10 @@ impl StatusSentence {
     }
 }
 
-/// Reason of a rollout that is suspended because the controller's data is too old.
+/// Reason for a rollout that is suspended because the controller's data is too old.
 pub const STALE_DATA: &str = "StaleData";
 
-/// Reasons of a rollout that has begun and continues automatically.
+/// Reasons for a rollout that has begun and continues automatically.
 pub const UNDER_WAY: [&str; 9] = [
     STALE_DATA,
     PROGRESSING,
@@ -147,7 +147,7 @@ impl Phase {
         }
     }
 
-    /// Returns true if the phase lasts until a person acts.
+    /// Returns true if the phase lasts until an operator acts.
     pub fn needs_a_person(self) -> bool {
         matches!(
             self,
@@ -176,7 +176,7 @@ impl Stall {
     }
 }
 
-/// Describes the step that the responsible controller has not taken yet, so that the current revision is unknown.
+/// Describes what the responsible controller has not done yet, so that the current revision is unknown.
 pub fn behind_words(kind: SetKind, behind: RevisionUnknown) -> String {
     let controller = kind.controller();
     match behind {
@@ -194,7 +194,8 @@ pub fn behind_words(kind: SetKind, behind: RevisionUnknown) -> String {
     }
 }
 
-/// Explains why the API server rejects the ControllerRevision for the template, if this controller has to create it.
+/// Explains why the API server rejects the ControllerRevision for the template; `None` if it doesn't, or if yurt-ds doesn't create
+/// it.
 pub(super) fn unrevised(fleet: &Fleet) -> Option<String> {
     let why = fleet.not_created.as_ref();
     let why = why.filter(|_| fleet.kind == SetKind::Advanced && fleet.revision_is_unknown())?;
@@ -203,7 +204,7 @@ pub(super) fn unrevised(fleet: &Fleet) -> Option<String> {
     ))
 }
 
-/// Returns the remedy if the current revision remains unknown.
+/// Returns the remedy for a current revision that stays unknown.
 pub fn behind_remedy(kind: SetKind, behind: RevisionUnknown) -> &'static str {
     match (behind, kind) {
         (RevisionUnknown::UnknownRevision, _) => {
@@ -218,7 +219,7 @@ pub fn behind_remedy(kind: SetKind, behind: RevisionUnknown) -> &'static str {
     }
 }
 
-/// A next step. In its text form, the command follows the text and a colon.
+/// A next step. As text, it consists of the step, a colon and the command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NextStep {
     /// Action to take, or the purpose of the command.
@@ -236,7 +237,7 @@ impl NextStep {
         }
     }
 
-    /// Returns a next step with a command; `text` is the purpose of the command.
+    /// Returns a next step with a command. `text` is the purpose of the command.
     pub fn command(text: impl Into<String>, command: impl Into<String>) -> Self {
         Self {
             text: text.into(),

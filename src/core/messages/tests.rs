@@ -75,13 +75,13 @@ fn a_complete_rollout_stays_complete_without_outdated_or_lost_nodes() {
     assert_eq!(fresh, Phase::Progressing);
 }
 
-/// Examples of all messages. `YURT_DS_GOLDEN=1 cargo test --lib messages` rewrites the file.
+/// Examples of all messages. `YURT_DS_GOLDEN=1 cargo test --lib messages` updates the file.
 const FILE: &str = "tests/golden/messages.txt";
 
 /// Maximum length of a message in a condition, in characters.
 const LONGEST: usize = 200;
 
-/// Time at which the examples are rendered.
+/// Time for which the examples are rendered.
 const NOW: i64 = 1_000;
 
 const SET: SetName<'_> = SetName {
@@ -89,7 +89,7 @@ const SET: SetName<'_> = SetName {
     name: "agent",
 };
 
-/// Example of a rollout with nodes `n1` to `n4`, whose first node has the verdict to explain.
+/// Example of a rollout with the nodes `n1` to `n4`. The messages about a node are those about the first one.
 struct Example {
     strategy: Strategy,
     fleet: Fleet,
@@ -149,7 +149,7 @@ impl Example {
         self
     }
 
-    /// Gives the guard a record of this failed node.
+    /// Adds a guard's record with this failed node.
     fn failed(mut self, name: &str) -> Self {
         self.plan.counts.failures = 1;
         let mut record = FailureRecord::new("new".into());
@@ -528,7 +528,7 @@ fn status_examples() -> Vec<Example> {
     all
 }
 
-/// Returns the variants of an enum, from its source.
+/// Returns the names of an enum's variants, from its source code.
 fn variants<'a>(source: &'a str, name: &str) -> Vec<&'a str> {
     let (_, body) = source.split_once(&format!("pub enum {name} {{")).unwrap();
     let (body, _) = body.split_once("\n}").unwrap();
@@ -572,7 +572,7 @@ fn messages_are_those_of_the_golden_file() {
     ];
     for (source, name) in enums {
         for variant in variants(source, name) {
-            // The text of this phase is that of the invalid setting.
+            // The text for this phase comes from the invalid setting.
             let is_covered = variant == "Invalid" || rendered.contains(variant);
             assert!(is_covered, "{FILE} has no example of {name}::{variant}");
         }

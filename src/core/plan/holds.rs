@@ -1,4 +1,4 @@
-//! Unreadable `hold` annotations of Nodes. They keep outdated pods by mistake.
+//! Invalid `hold` annotations of Nodes, which keep outdated pods by mistake.
 
 use super::Plan;
 use crate::core::fleet::{Fleet, Node};
@@ -7,10 +7,10 @@ use crate::core::verdict::Verdict;
 use crate::core::words::named;
 
 impl Plan {
-    /// Returns the nodes that keep their pod because their `hold` annotation cannot be read.
+    /// Returns the nodes that keep their pod because their `hold` annotation cannot be parsed.
     pub(in crate::core) fn unreadable_holds<'a>(&self, fleet: &'a Fleet) -> Vec<&'a Node> {
         if self.counts.of_kind(Verdict::Held { until: None }) == 0 {
-            return Vec::new(); // avoids the expensive pass over all nodes when no node is on hold
+            return Vec::new(); // skip the expensive pass over all nodes if no node is held
         }
         let nodes = fleet.nodes.iter().zip(&self.verdicts);
         let held = nodes.filter(|(_, told)| matches!(told, Verdict::Held { .. }));
@@ -18,7 +18,7 @@ impl Plan {
         held.map(|(node, _)| node).filter(is_unreadable).collect()
     }
 
-    /// Returns a note about unreadable `hold` annotations of Nodes, for the owner of the DaemonSet.
+    /// Returns a note about invalid `hold` annotations of Nodes, for the owner of the DaemonSet.
     pub fn notes_on_nodes(&self, fleet: &Fleet) -> Option<Note> {
         let nodes = self.unreadable_holds(fleet);
         let (first, others) = nodes.split_first()?;
@@ -78,7 +78,7 @@ mod tests {
             note.ends_with("is invalid: it is not a JSON list; correct or remove it (also on c)"),
             "{note}"
         );
-        // Node b runs the current revision, so its unreadable annotation holds back no outdated pod and no note is written.
+        // Node b runs the current revision. Its invalid annotation keeps no outdated pod, so there is no note.
         let done = Node {
             pods: [current(2)].into(),
             ..held("b", "x")

@@ -17,6 +17,6 @@ pub struct PauseStand {
     /// Names of the targeted nodes that got the current revision during the pause, sorted. The native controller creates every
     /// new pod with that revision.
     pub newcomers: Vec<NodeName>,
-    /// True if pods will be rolled back from the revision that the guard stopped when the pause ends.
+    /// True if the end of the pause starts the rollback of pods from the revision that the guard stopped.
     pub reverts: bool,
 }

@@ -12,12 +12,12 @@ pub enum ReversalStage {
     Stuck,
     /// All nodes that still have the stopped revision are offline.
     Away,
-    /// No online node has the stopped revision any more. Offline nodes may still have it.
+    /// No online node has the stopped revision. Offline nodes may still have it.
     Done,
 }
 
 impl ReversalStage {
-    /// Returns the word for this stage.
+    /// Returns the name of this stage.
     pub fn word(self) -> &'static str {
         match self {
             Self::UnderWay => "UnderWay",
@@ -31,7 +31,7 @@ impl ReversalStage {
 /// Progress of the rollback from a stopped revision.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reversal {
-    /// Revision that pods are rolled back to; `None` if no older one is known.
+    /// Revision to which pods are rolled back; `None` if no older one is known.
     pub to: Option<Revision>,
     /// Nodes whose pod will be rolled back next, or was rolled back and is not available yet.
     pub under_way: Vec<NodeName>,

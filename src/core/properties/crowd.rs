@@ -1,4 +1,5 @@
-//! Properties of summarized nodes: leaving them out of the list must not change decisions. The complete list is the oracle.
+//! Properties of counted nodes: leaving them out of the list must not change decisions. Decisions for the complete list are the
+//! reference.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +12,7 @@ use crate::core::engine::crowd::{Bystander, Standing, may_be_counted, named};
 use crate::core::testing::status;
 use crate::core::{Strategy, *};
 
-/// Generates settings that usually allow summarizing nodes.
+/// Generates settings under which nodes may usually be counted.
 fn plain() -> impl Random<Strategy> {
     (strategies(), prop::bool::weighted(0.1)).prop_map(|(strategy, is_wild)| {
         if is_wild {
@@ -35,9 +36,9 @@ fn plain() -> impl Random<Strategy> {
     })
 }
 
-/// Returns the fleet with its bystanders summarized. The first `window` waiting nodes remain in the list.
+/// Returns the fleet with its bystanders counted. The first `window` waiting nodes stay in the list.
 ///
-/// The index does the same step by step.
+/// The index does the same incrementally.
 fn counted(strategy: &Strategy, fleet: &Fleet, window: usize, now: Timestamp) -> Fleet {
     let named: BTreeSet<&NodeName> = named(fleet.record.as_ref()).collect();
     let mut crowd = Crowd::default();
@@ -69,7 +70,7 @@ fn counted(strategy: &Strategy, fleet: &Fleet, window: usize, now: Timestamp) ->
     }
 }
 
-/// Returns the time of the next decision: the plan's wake, or the next check of pods that are not Ready.
+/// Returns the time of the next decision: the plan's next wake-up, or the next check of pods that are not Ready.
 fn wake(fleet: &Fleet, plan: &Plan, now: Timestamp) -> Option<Timestamp> {
     let asked = plan.not_ready(fleet, now).next;
     plan.next_wake.into_iter().chain(asked).min()
@@ -83,9 +84,9 @@ fn overdue<'a>(fleet: &'a Fleet, plan: &'a Plan) -> Vec<&'a NodeName> {
         .collect()
 }
 
-/// Decides with summarized bystanders and compares the result with the decision about all nodes.
+/// Compares the decision for counted bystanders with the decision for all nodes.
 ///
-/// Returns the view that the decision needed and the number of summarized nodes.
+/// Returns the view that the decision needed, and the number of counted nodes.
 pub(super) fn compare(
     strategy: &Strategy,
     fleet: &Fleet,
@@ -111,7 +112,7 @@ pub(super) fn compare(
         return compare(strategy, &fleet, window, now);
     }
     if view != InView::Enough {
-        // The caller tries again with a larger window or with all nodes. The result must bring it closer to `Enough`.
+        // The caller tries again with a larger window or with all nodes, which must bring the result closer to `Enough`.
         prop_assert!(
             view == InView::MoreWaiting || complete != InView::Enough || list.crowd.is_empty()
         );

@@ -1,4 +1,4 @@
-//! Properties of evictions: pods are never deleted instead, pods with a rejected eviction use no slot, and the number of requests
+//! Properties of evictions: pods are never deleted instead, pods with a rejected eviction take no slot, and the number of requests
 //! is limited.
 
 use proptest::collection::vec;
@@ -28,7 +28,7 @@ fn refusal() -> Refusal {
     }
 }
 
-/// Labels the pods so that they belong to different classes of disruption budgets.
+/// Labels the pods so that they belong to different classes for disruption budgets.
 fn told_apart(mut fleet: Fleet, groups: &[usize]) -> Fleet {
     let pods = fleet.nodes.iter_mut().flat_map(|node| &mut node.pods);
     for (pod, group) in pods.zip(groups.iter().cycle()) {
@@ -37,7 +37,8 @@ fn told_apart(mut fleet: Fleet, groups: &[usize]) -> Fleet {
     fleet
 }
 
-/// Returns the fleet after evictions were rejected: for each group, that of its first pod, the given number of seconds ago.
+/// Returns the fleet after rejected evictions. `since` contains groups whose first pod's eviction was rejected, and how many
+/// seconds ago.
 fn refused(fleet: Fleet, groups: &[usize], since: &[(usize, i64)]) -> Fleet {
     let mut fleet = told_apart(fleet, groups);
     for (group, ago) in since {
@@ -77,7 +78,7 @@ proptest! {
         prop_assert_eq!(plan, again);
     }
 
-    /// Checks that one eviction per class of pods is requested at a time, and none too early.
+    /// Checks that only one eviction per class of pods is requested at a time, and never too early.
     #[test]
     fn of_pods_that_were_refused_one_is_asked_at_a_time_and_not_too_early(
         strategy in evicting(), fleet in fleets(), groups in groups(), since in refusals(),
@@ -105,7 +106,7 @@ proptest! {
         }
     }
 
-    /// Checks that the plan for other nodes is the same as if the blocked nodes were on hold.
+    /// Checks that the plan for the other nodes is the same as if the blocked nodes were held.
     #[test]
     fn who_may_not_go_takes_nothing_from_the_others(
         strategy in evicting(), fleet in fleets(), number in 1..6_u32, groups in groups(), group in 0..4_usize,
@@ -124,8 +125,8 @@ proptest! {
         fleet.record = None;
         for node in &mut fleet.nodes {
             node.hold = None;
-            // Remove hooks and unfinished updates: an unavailable pod uses a slot if its node waits, but none if its node is on
-            // hold.
+            // Remove hooks and unfinished updates, because an unavailable pod takes a slot on a waiting node, but none on a held
+            // node.
             for pod in &mut node.pods {
                 (pod.exit.preparing, pod.exit.gate) = (None, None);
                 (pod.in_place.update, pod.in_place.unfinished) = (None, Default::default());
@@ -144,15 +145,15 @@ proptest! {
         for node in &mut held.nodes {
             let old = |pod: &Pod| pod.revision == PodRevision::Outdated && !pod.terminating;
             let first = node.pods.iter().find(|pod| old(pod));
-            // Only pods that would be recreated need an eviction. In-place updates don't.
+            // Only pods that would be recreated need an eviction. Pods that are updated in place need none.
             let leaves = |pod: &Pod| matches!(way(&strategy, &blocked, pod), UpdateMethod::Recreate(_));
             if first.is_some_and(|pod| is_refused(pod) && leaves(pod)) {
                 node.hold = Some(Hold { until: None, reason: "".into(), unreadable: false });
             }
         }
         let (plan, other) = (decide(&strategy, &blocked, now()), decide(&strategy, &held, now()));
-        // Compare the plans only if both count the same slots: a pod that is not yet available uses one if its node waits, but
-        // none if its node is on hold.
+        // Compare the plans only if both count the same slots. A pod that is not yet available takes one on a waiting node, but
+        // none on a held node.
         if strategy.min_ready.is_zero() && strategy.max_unavailable.resolve(other.counts.base) == plan.counts.allowed {
             let turns = |fleet: &Fleet| {
                 let mut turns = queue(&strategy, fleet, now());
@@ -162,8 +163,7 @@ proptest! {
             if turns(&blocked) == turns(&held) {
                 prop_assert_eq!(deleted(&plan), deleted(&other));
             } else if strategy.topology.is_none() {
-                // Held nodes don't count as incomplete. So the other nodes may be chosen in another order, but equally many of
-                // them.
+                // Held nodes don't count as incomplete. Therefore other nodes may be chosen, but the number of nodes is the same.
                 prop_assert_eq!(deleted(&plan).len(), deleted(&other).len());
             }
         }
@@ -176,7 +176,7 @@ proptest! {
 struct Guarded {
     world: World,
     size: usize,
-    /// Number of pods that must be healthy, as in `minAvailable`.
+    /// Number of pods that have to be healthy, as in `minAvailable`.
     least: usize,
     evictions: Evictions,
     strategy: Strategy,
@@ -198,7 +198,7 @@ impl Guarded {
             .count()
     }
 
-    /// Simulates one second. The engine decides after changes and at the times that it requested.
+    /// Simulates one second. The engine decides after changes, and at the times that it requested.
     fn pass(&mut self) {
         self.world.pass();
         self.world.observe();

@@ -1,10 +1,10 @@
 //! Golden corpus: hashes of decisions about thousands of random fleets, stored in the repository.
 //!
-//! A change that preserves all decisions leaves `tests/golden/decisions.txt` unchanged. Any other change alters some of its
-//! lines. The hashes are over [`decision`], which uses words that users see and no names of types, so that renaming has no
-//! effect.
+//! A change that preserves all decisions leaves `tests/golden/decisions.txt` unchanged. Any other change modifies some of its
+//! lines. The hashes are computed from [`decision`], which contains words that users see and no names of types. Therefore renaming
+//! a type has no effect.
 //!
-//! `YURT_DS_GOLDEN=1 cargo test --lib golden` rewrites the corpus.
+//! `YURT_DS_GOLDEN=1 cargo test --lib golden` updates the corpus.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -22,8 +22,8 @@ use crate::machine;
 /// Path of the file with the corpus, relative to the root of the repository.
 const FILE: &str = "tests/golden/decisions.txt";
 
-/// Number of cases of each kind, and number of cases per hash. A hash covers few cases, to locate a difference, but enough to
-/// keep the file short.
+/// Number of cases of each kind, and number of cases per hash. A hash of few cases locates a difference. A hash of many cases keeps
+/// the file short.
 const CASES: usize = 2048;
 const TOGETHER: usize = 64;
 
@@ -101,7 +101,7 @@ fn phase(phase: Phase) -> &'static str {
     }
 }
 
-/// Decides fixed pseudo-random cases and returns one line for each group of cases.
+/// Decides fixed pseudo-random cases, and returns one line for each group of cases.
 fn corpus(kind: &str, cases: impl Random<(Strategy, Fleet)>) -> Vec<String> {
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[7; 32]);
     let mut runner = TestRunner::new_with_rng(Config::default(), rng);

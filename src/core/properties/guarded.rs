@@ -1,4 +1,4 @@
-//! Properties of the guard: actions that it never takes, for any fleet and any record.
+//! Properties of the guard: actions that it never takes for any fleet and any record.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::core::engine::pause::is_paused;
 use crate::core::engine::timeouts::failure_window;
 use crate::core::{Strategy, *};
 
-/// Generates guard records about the current revision or an older one. They name existing nodes and a missing one.
+/// Generates guard records about the current revision or an older one. They contain existing nodes and a missing one.
 pub(super) fn records() -> impl Random<FailureRecord> {
     let names = || btree_set("n0[0-9]|gone", 0..4);
     let stopped = prop_oneof![
@@ -54,8 +54,8 @@ pub(super) fn records() -> impl Random<FailureRecord> {
     })
 }
 
-/// Generates fleets in which updated and other nodes are lost at about the same time. The remaining nodes have no problems and
-/// wait.
+/// Generates fleets in which updated and other nodes are lost at about the same time. The remaining nodes wait and have no
+/// problems.
 pub(super) fn outages() -> impl Random<(Strategy, Fleet)> {
     let lost = vec((any::<bool>(), 31..90_i64), 1..6);
     let limits = ((1..9_u32), (1..5_u32), 0..6_usize);
@@ -193,7 +193,7 @@ proptest! {
         }
     }
 
-    /// Checks that a stored record whose names were truncated never starts an update.
+    /// Checks that a stored record with truncated names never lets an update begin.
     #[test]
     fn what_is_left_out_of_the_memory_begins_nothing(
         strategy in strategies(), fleet in fleets(), limit in 150..500_usize,
@@ -241,7 +241,7 @@ proptest! {
             current_record(record).is_some_and(|record| record.failed.contains(&node.name))
         };
         let after = decide(&strategy, &then, now());
-        // Without an older revision to compare with, the guard evaluates no node.
+        // Without an older revision for a comparison, the guard evaluates no node.
         if fleet.replaces
             && failed(plan.record.as_ref())
             && !after.phase.is_behind()
@@ -260,7 +260,7 @@ proptest! {
     ) {
         let mut fleet = Fleet { record: None, ..fleet };
         prop_assume!(position < fleet.nodes.len());
-        // All other nodes are online, so the guard cannot blame the network for the loss.
+        // All other nodes are online, so the network cannot be the cause of the loss.
         for node in &mut fleet.nodes {
             if matches!(node.readiness, Readiness::NotReady { .. }) {
                 node.readiness = Readiness::Ready { since: later(now(), Duration::ZERO) };
@@ -287,7 +287,7 @@ proptest! {
             );
             prop_assert!(is_charged, "{:?}", late.verdicts[position]);
             prop_assert!(late.counts.failures > 0);
-            // The node counts as failed in the same way if its Node object is deleted in between.
+            // The node also counts as failed if its Node object is deleted in the meantime.
             let mut nodes = fleet.nodes.clone();
             let gone = nodes.remove(position);
             let deleted = Fleet { record: early.record, nodes, ..fleet.clone() };
@@ -315,7 +315,7 @@ proptest! {
                     (node.pods[0].created, node.pods[0].started) = (made, Some(made));
                     node.pods[0].in_place = Default::default();
                 }
-                // The other nodes are online, so the guard cannot blame the network.
+                // The other nodes are online, so the network cannot be the cause.
                 _ => {
                     node.readiness = Readiness::Ready { since: after(now(), -90) };
                     node.losses = None;
@@ -339,7 +339,7 @@ proptest! {
     fn who_is_charged_stays_so_while_all_are_away(
         strategy in strategies(), fleet in fleets(), passed in 0..900_u64,
     ) {
-        // `resume` would clear the failures, possibly later, once the revisions of all online nodes are known.
+        // `resume` would remove the failures, possibly later, when the revisions of all online nodes are known.
         let strategy = Strategy { resume: None, ..strategy };
         let plan = decide(&strategy, &fleet, now());
         let mut then = Fleet { record: plan.record.clone(), ..carry_out(&fleet, &plan) };

@@ -1,4 +1,4 @@
-//! Properties of invalid settings: any invalid setting stops the same actions as a pause, and no others.
+//! Properties of invalid settings: any invalid setting blocks the same actions as a pause, and no others.
 
 use proptest::option;
 use proptest::prelude::*;

@@ -49,7 +49,7 @@ impl Given {
     }
 }
 
-/// Generates fleets whose nodes differ in native eligibility, and the other inputs of the decision.
+/// Generates fleets whose nodes differ in native eligibility, with the other inputs of the decision.
 fn given() -> impl Random<(Fleet, Given)> {
     let native = prop_oneof![
         6 => Just(Targeting::Run),
@@ -69,7 +69,7 @@ fn given() -> impl Random<(Fleet, Given)> {
         partitioned,
         ..Scaling::default()
     });
-    // For each node: a pod was just requested; an ended pod has just disappeared; requested deletions are confirmed.
+    // For each node: if a pod was just requested, if an ended pod has just disappeared, and if requested deletions are confirmed.
     let past = (
         prop::bool::weighted(0.2),
         prop::bool::weighted(0.3),
@@ -162,8 +162,7 @@ proptest! {
                 prop_assert_eq!(left, 0);
             } else {
                 prop_assert!(left > 0 || alive(node).next().is_none(), "{} lost its only pod", node.name);
-                // With an unknown revision, the controller cannot tell which of several pods is the new one and keeps more than
-                // two.
+                // If revisions are unknown, the controller doesn't know which pod is the new one, so it may keep more than two.
                 let is_known = alive(node).all(|pod| pod.revision != PodRevision::Unknown);
                 prop_assert!(left <= 2 || !is_known);
                 let is_pair = given.surges() || alive(node).any(|pod| pod.surge);
@@ -184,7 +183,7 @@ proptest! {
         prop_assert!(done.wake.is_none_or(|wake| wake > now()));
     }
 
-    /// Checks that a decision is deterministic, and that no part of it is requested again once it is carried out.
+    /// Checks that a decision is deterministic, and that nothing is requested a second time after it was carried out.
     #[test]
     fn what_was_done_is_not_done_again((fleet, given) in given()) {
         let done = given.manage(&fleet);

@@ -1,4 +1,4 @@
-//! Properties of the reminders of a pause. They hold across restarts of the controller too.
+//! Properties of the reminders of a pause, which also hold across restarts of the controller.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -10,7 +10,7 @@ use crate::core::{Fleet, Pause, PauseRecord, RolloutState, Strategy, decide};
 
 const DAY: i64 = 24 * 60 * 60;
 
-/// Generates records of a pause that was reported some time ago. Without a record, every decision would report a new pause.
+/// Generates records of a pause that began some time ago. Without a record, every decision would report a new pause.
 pub(super) fn records() -> impl Random<PauseRecord> {
     (0..3 * DAY, 0..3_u64).prop_map(|(ago, reminded)| PauseRecord {
         since: after(now(), -ago),
@@ -23,7 +23,7 @@ proptest! {
 
     /// Checks that there is one reminder per day, for decisions at the requested times and at any other time.
     ///
-    /// A reminder is never repeated, and is skipped only if no decision was made for a whole day.
+    /// A reminder is never repeated. It is only skipped if no decision was made for a whole day.
     #[test]
     fn a_pause_reminds_once_a_day_for_any_leader_and_schedule(
         strategy in strategies(), fleet in fleets(), looks in vec((0..3 * DAY, any::<bool>()), 1..12),
@@ -48,7 +48,7 @@ proptest! {
                 let wake = plan.next_wake.expect("the next reminder");
                 prop_assert!(wake > after(now(), time), "{wake}");
                 let wake = wake.as_second() - now().as_second();
-                // With `sleeps`, the controller is down and makes no decision before the end of the pause.
+                // If `sleeps` is true, the controller is down and makes no decision before the end of the pause.
                 time = if sleeps { until } else { wake };
                 if sleeps || wake > until {
                     break;

@@ -77,7 +77,7 @@ pub(super) fn pods() -> impl Random<InPlace> {
     })
 }
 
-/// Generates settings with which pods are updated in place without waiting for images on their nodes.
+/// Generates settings under which pods are updated in place without a wait for images on their nodes.
 fn in_place() -> impl Random<Strategy> {
     strategies().prop_map(|strategy| Strategy {
         rolling_update_type: RollingUpdateType::InPlaceIfPossible,
@@ -89,8 +89,8 @@ fn in_place() -> impl Random<Strategy> {
 proptest! {
     #![proptest_config(config())]
 
-    /// Checks that a pod is updated in place only if its revision is known and it has the images of that revision, and by one
-    /// write.
+    /// Checks that a pod is updated in place by a single write, and only if its revision is known and it has the images of that
+    /// revision.
     #[test]
     fn only_what_can_be_changed_is_changed_in_place(strategy in in_place(), fleet in fleets()) {
         let plan = decide(&strategy, &fleet, now());
@@ -123,7 +123,7 @@ proptest! {
             let mut pods = fleet.nodes.iter().flat_map(|node| &node.pods);
             pods.any(|pod| pod.uid == target.uid && is_available(pod, &strategy, now()))
         };
-        // A pod that waited for its hook has used a slot since it was marked, so its deletion needs no new one.
+        // A pod that waited for its hook has taken a slot since it was marked, so its deletion needs no new slot.
         let of_available = begun(&fleet, &plan).iter().filter(|target| was_available(target)).count();
         let lacking = lacking(&carry_out(&fleet, &plan), &plan, &strategy, now());
         let allowed = plan.counts.allowed;

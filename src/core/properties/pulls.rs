@@ -1,5 +1,4 @@
-//! Properties of image pre-pulls: they stay within the limit, belong to an update that follows, and are awaited if that is
-//! required.
+//! Properties of image pre-pulls: they stay within the limit, precede an update, and delay it if images are required.
 
 use proptest::prelude::*;
 use proptest::strategy::Strategy as _;
@@ -52,7 +51,7 @@ proptest! {
         let asks = |action: &&Action| matches!(action, Action::AskForImages { .. });
         let fresh = plan.actions.iter().filter(asks).count();
         prop_assert!(fresh == 0 || fresh + plan.pulls.len() <= limit, "{fresh} beside {:?}", plan.pulls);
-        // A requested pull begins as soon as the cache shows the request, unless the node's pod can be replaced at once.
+        // A requested pull begins as soon as the cache shows the request, unless the node's pod can be replaced immediately.
         let then = carry_out(&fleet, &plan);
         let next = decide(&strategy, &then, now());
         let may_start = |pull: &&Pull| pull.may_start;
@@ -78,7 +77,7 @@ proptest! {
             );
             prop_assert!(waits, "{:?}", plan.verdicts[place]);
         }
-        // Requests are withdrawn on nodes that will not be replaced: offline, kept, or no longer targeted.
+        // Requests are withdrawn on nodes that will not be updated: offline, kept, or no longer targeted.
         let then = carry_out(&fleet, &plan);
         let stands = matches!(
             plan.phase,

@@ -1,5 +1,4 @@
-//! Properties of the rollback from a stopped revision: it stays within the budget, happens once per pod, and is undone by
-//! `resume`.
+//! Properties of the rollback from a stopped revision: it stays within the budget, happens once per pod, and `resume` reverts it.
 
 use std::collections::BTreeSet;
 
@@ -26,7 +25,7 @@ fn reverting() -> impl Random<Strategy> {
     })
 }
 
-/// Generates fleets with a stopped revision. Some pods were rolled back before, and the labels of a few pods were changed since.
+/// Generates fleets with a stopped revision. Some pods were rolled back before, and the labels of a few pods have changed since.
 fn stopped() -> impl Random<Fleet> {
     (fleets(), vec(0..10_u8, 96), prop::bool::weighted(0.9)).prop_map(|(fleet, dice, stands)| {
         let mut dice = dice.into_iter().cycle();
@@ -76,7 +75,7 @@ fn rolled_back<'a>(fleet: &'a Fleet, plan: &Plan) -> Vec<(&'a Node, &'a Pod)> {
     pods.filter(|(_, pod)| uids.contains(&pod.uid)).collect()
 }
 
-/// Completes the in-place updates, as kubelets would do.
+/// Completes the in-place updates, as kubelets do.
 fn settle(fleet: &mut Fleet) {
     for pod in fleet.nodes.iter_mut().flat_map(|node| &mut node.pods) {
         if let Some(update) = &mut pod.in_place.update {
@@ -176,7 +175,7 @@ proptest! {
         if let Some(before) = before {
             prop_assert!(also_older || before == "older".into(), "{before:?}");
         }
-        // Read the stored record under the next revision: it must name the same revisions as stopped.
+        // Read the stored record under the next revision, where it must contain the same stopped revisions.
         fleet.revision = RevisionState::Current("last".into());
         fleet.record = plan.record;
         let plan = decide(&Strategy { resume: None, ..strategy }, &fleet, now());

@@ -78,12 +78,11 @@ proptest! {
         let told = || fleet.nodes.iter().zip(&plan.verdicts);
         let held: BTreeSet<&str> =
             told().filter(|(_, verdict)| in_flight(verdict)).map(|(node, _)| topology.domain_of(&node.labels)).collect();
-        // A marked pod keeps its slot, even if the limit has been lowered since.
+        // A marked pod keeps its slot, even if the limit was lowered since.
         let is_marked = |node: &Node| {
             node.pods.iter().any(|pod| !pod.terminating && pod.exit.preparing.is_some())
         };
-        // A node whose old pod terminates next to an available new pod uses a slot of `max-surge`, not of
-        // `max-unavailable`.
+        // A node whose old pod terminates next to an available new pod takes a slot of `max-surge`, not of `max-unavailable`.
         let is_beside = |verdict: &Verdict| *verdict == Verdict::InProgress(Progress::OldTerminating);
         let takes = |(node, verdict): &(&Node, &Verdict)| {
             in_flight(verdict) && !is_beside(verdict)
@@ -97,8 +96,8 @@ proptest! {
             let waves = strategy.waves.as_ref().expect("waves are told of");
             prop_assert!(stand.state != WaveState::Open || stand.taken == used(wave, waves), "{stand:?}");
         }
-        // A node may also wait because the budget of its wave is used up. In a wave that is not open, broken pods that wait use
-        // the slots of nodes that were marked earlier.
+        // A node may also wait because the budget of its wave is in use. In a wave that is not open, waiting broken pods take the
+        // slots of nodes that were marked earlier.
         let is_full = |wave: usize, waves: &Waves| {
             let stand = plan.waves.get(wave);
             stand.is_some_and(|stand| used(wave, waves).max(stand.taken) >= stand.allowed)
@@ -115,11 +114,11 @@ proptest! {
         if held.len() <= topology.at_once && told().any(left) {
             prop_assert!(plan.counts.unavailable >= plan.counts.allowed, "{plan:?}");
         }
-        // A node may wait only if another node is in progress or the budget is used up.
+        // A node may only wait if another node is in progress or the budget is in use.
         let waits = told().any(|(node, verdict)| {
             matches!(verdict, Verdict::Budget { .. } | Verdict::AwaitingDomain) && is_free(node)
         });
-        // A marked node may keep its domain selected while another pod of its wave uses the slot that has just become free.
+        // A marked node may keep its domain selected while another pod of its wave takes the slot that has just become free.
         let keeps_turn = plan.next_wake.is_some()
             && told().any(|(node, verdict)| {
                 matches!(verdict, Verdict::Budget { .. } | Verdict::AwaitingDomain) && is_marked(node) && !is_free(node)
@@ -167,7 +166,7 @@ proptest! {
                 if !begins || !selected || held {
                     continue;
                 }
-                // `late`: this node returned only after another node of its wave had been done for the soak time.
+                // `late` is true if this node returned only after another node of its wave had been done for the soak time.
                 let soak = waves.list[of(other)].soak;
                 let late = earlier.clone().any(|(done, verdict)| {
                     let Readiness::Ready { since: there } = done.readiness else {
@@ -199,7 +198,7 @@ proptest! {
             ..strategy
         };
         let mut fleet = Fleet { record: None, ..fleet };
-        // All nodes of the first wave are done: only the soak time is missing.
+        // All nodes of the first wave are done, so only the soak time is left.
         for node in fleet.nodes.iter_mut().filter(|node| waves.index_for(&node.labels) == 0) {
             node.pods = node.pods.first().cloned().into_iter().collect();
             for pod in &mut node.pods {
@@ -261,8 +260,8 @@ proptest! {
                 node.pods.iter().any(|pod| begun.iter().any(|gone| gone.uid == pod.uid))
             };
             let beginning = fleet.nodes.iter().filter(of_wave).filter(goes).count();
-            // A node that is available while its old pod terminates uses a slot of `max-surge`. If an unavailable outdated pod
-            // remains, the node counts as broken instead.
+            // A node that is available while its old pod terminates takes a slot of `max-surge`. If an unavailable outdated pod is
+            // left, the node counts as broken instead.
             let serves = |node: &Node| {
                 let ripe = |since| later(since, strategy.min_ready) <= now();
                 let mut alive = node.pods.iter().filter(|pod| !pod.terminating);

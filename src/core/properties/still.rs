@@ -1,6 +1,6 @@
-//! Properties of blocked rollouts: if nothing changes any more, the rollout must not report progress.
+//! Properties of blocked rollouts: a rollout in which nothing changes must not report progress.
 //!
-//! In this model, writes succeed without any effect: pods keep terminating, changed images never run, no container starts. A
+//! In this model, writes succeed without effect: pods keep terminating, changed images never run, and no container starts. A
 //! rejected write is rejected every time.
 
 use std::collections::BTreeSet;
@@ -15,12 +15,12 @@ use super::{carry_out, config, fleets, later, now, shares, strategies};
 use crate::core::fleet::write_failures::WriteVerb;
 use crate::core::{Strategy, *};
 
-/// Number of consecutive decisions, and the interval between the last decisions, which is longer than any deadline, soak or
+/// Number of consecutive decisions, and the interval between the last ones. The interval is longer than any deadline, soak or
 /// window.
 const LOOKS: usize = 150;
 const LATER: Duration = Duration::from_secs(26 * 3600);
-/// Maximum number of rejections that one run can have: for each node of the largest fleet, the creation of a surge pod and a
-/// deletion.
+/// Maximum number of rejections in one run. On each node of the largest fleet, the creation of a surge pod and a deletion can be
+/// rejected.
 const ANSWERS: usize = 64;
 
 /// Returns the fleet as the API server and the index report it directly after the controller's requests.
@@ -42,7 +42,7 @@ fn as_told(mut fleet: Fleet, at: Timestamp) -> Fleet {
     fleet
 }
 
-/// Decides once. Writes to pods of `deaf` nodes are rejected, and all other writes have no effect.
+/// Makes one decision. Writes to pods of `deaf` nodes are rejected, and all other writes have no effect.
 fn look(strategy: &Strategy, fleet: &mut Fleet, deaf: &BTreeSet<NodeName>, at: Timestamp) -> Plan {
     let mut plan = decide(strategy, fleet, at);
     let nodes = fleet.nodes.clone();
@@ -121,7 +121,7 @@ fn paired(mut fleet: Fleet) -> Fleet {
     fleet
 }
 
-/// Decides again at once after rejections. A rejection changes the state, and `min-interval` allows one request at a time.
+/// Decides again immediately after rejections, because each one changes the state, and `min-interval` allows one request at a time.
 fn settle(
     strategy: &Strategy,
     fleet: &mut Fleet,
@@ -139,7 +139,7 @@ fn settle(
     plan
 }
 
-/// Decides whenever the plan requests it. The last decision is long after the last change that elapsed time causes.
+/// Decides at every time that the plan requests. The last decision is long after the last change that elapsed time can cause.
 fn wait(strategy: &Strategy, fleet: Fleet, deaf: &BTreeSet<NodeName>) -> Plan {
     let mut fleet = as_told(fleet, now());
     let mut at = now();
@@ -154,7 +154,7 @@ fn wait(strategy: &Strategy, fleet: Fleet, deaf: &BTreeSet<NodeName>) -> Plan {
         };
     }
     settle(strategy, &mut fleet, deaf, at);
-    // Rejected writes may have used up the limit of the current second. Decide again two seconds later for the rest.
+    // Rejected writes may have reached the limit of the current second. Decide again two seconds later for the rest.
     look(
         strategy,
         &mut fleet,
@@ -163,7 +163,7 @@ fn wait(strategy: &Strategy, fleet: Fleet, deaf: &BTreeSet<NodeName>) -> Plan {
     )
 }
 
-/// Returns true if the verdict names what blocks the node: a person, a date or a setting.
+/// Returns true if the verdict shows that the node waits for a person, a date or a setting.
 fn waits_by_name(verdict: &Verdict) -> bool {
     matches!(
         verdict,
@@ -187,7 +187,7 @@ proptest! {
         let deaf: BTreeSet<NodeName> = deaf.map(|(node, _)| node.name.clone()).collect();
         let fleet = if surge.is_some() { paired(fleet) } else { fleet };
         let strategy = Strategy {
-            // Disable pre-pulls: the deadline of a pull is in its Job, which this model doesn't have.
+            // Disable pre-pulls, because the deadline of a pull is in its Job, which is not part of this model.
             image_predownload_parallelism: Some(IntOrPercent::Number(0)),
             predownload: None,
             rolling_update_type: match surge {

@@ -1,5 +1,5 @@
-//! Random stories. The rollout must stay within its budget whatever happens to the nodes, and complete automatically after they
-//! return.
+//! Random stories: whatever happens to the nodes, the rollout must stay within its budget, and it must complete automatically after
+//! they return.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -29,7 +29,7 @@ enum Event {
     WeStop(i64),
 }
 
-/// Last tick with events. Then all nodes return, and the rollout must complete without any further event.
+/// Last tick with events. After it, all nodes return, and the rollout must complete without any further event.
 const END: i64 = 150;
 
 fn events() -> impl Random<Vec<(i64, Event)>> {
@@ -77,7 +77,7 @@ pub(super) fn rolling() -> impl Random<Strategy> {
             pause: pause.map(|seconds| Pause::Until(after(now(), seconds))),
             min_ready: Duration::from_secs(min_ready),
             ready_settle: Duration::from_secs(ready_settle),
-            // The window is short, so that no failure counts against the revision: these stories don't cover the guard.
+            // The window is short, so that no failure counts against the revision. These stories don't cover the guard.
             failure_window: Some(Duration::from_secs(30)),
             failure_threshold: Some(IntOrPercent::Percent(100)),
             ..Strategy::with_mode(Mode::AdvancedRollingUpdate)
@@ -85,7 +85,6 @@ pub(super) fn rolling() -> impl Random<Strategy> {
     )
 }
 
-/// State of a story in progress.
 struct Telling {
     world: World,
     strategy: Strategy,
@@ -93,9 +92,9 @@ struct Telling {
     tick: i64,
     native_back: i64,
     we_are_back: i64,
-    /// Fleet as the controller sees it at present.
+    /// Fleet as the controller sees it now.
     seen: Fleet,
-    /// Last decision, with the fleet that it was made for.
+    /// Last decision, with its input.
     last: Option<(Fleet, Plan)>,
     /// Nodes that lack an available pod because the controller replaced it.
     ours: BTreeSet<usize>,
@@ -138,7 +137,7 @@ impl Telling {
         }
     }
 
-    /// Simulates one second: the cluster changes, then the controller decides if there is a reason to.
+    /// Simulates one second. The cluster changes, and then the controller decides if it has a reason.
     fn pass(&mut self) -> Result<(), TestCaseError> {
         self.tick += 1;
         self.world.pass();
@@ -153,7 +152,7 @@ impl Telling {
         Ok(())
     }
 
-    /// Returns true if the controller has a reason to decide: a change, or the time that it requested.
+    /// Returns true if the controller has a reason to decide: a change, or a time that it requested.
     fn has_reason(&self) -> bool {
         self.last.as_ref().is_none_or(|(fleet, plan)| {
             *fleet != self.seen || plan.next_wake.is_some_and(|wake| wake <= self.world.now())
@@ -173,7 +172,7 @@ impl Telling {
             };
             let holds = |node: &Node| node.pods.iter().any(|pod| pod.uid == target.uid);
             let place = fleet.nodes.iter().position(holds);
-            // Replacing a pod that is already unavailable is a repair and makes no further node unavailable.
+            // The replacement of an unavailable pod is a repair, which makes no further node unavailable.
             let now = self.world.now();
             let is_up = |place: &usize| {
                 let mut pods = fleet.nodes[*place].pods.iter();
@@ -183,8 +182,8 @@ impl Telling {
         }
         self.world.apply(&plan);
         let allowed = self.strategy.max_unavailable.resolve(plan.counts.targeted);
-        // If fewer nodes are targeted, the limit may fall below the number of unavailable nodes. Broken pods may still be
-        // repaired then.
+        // If fewer nodes are targeted, the limit may fall below the number of unavailable nodes. Even then, broken pods may be
+        // repaired.
         if self.ours.len() > before {
             prop_assert!(self.ours.len() <= allowed, "{:?} of {allowed}", self.ours);
         }
@@ -193,7 +192,7 @@ impl Telling {
         Ok(())
     }
 
-    /// Removes nodes from `ours` that have an available pod, are or were offline, or are not eligible for a pod.
+    /// Removes from `ours` nodes that have an available pod, are or were offline, or are not eligible for a pod.
     fn forgive(&mut self) {
         let (fleet, now) = (&self.seen, self.world.now());
         self.ours.retain(|node| {
@@ -206,7 +205,7 @@ impl Telling {
         });
     }
 
-    /// Simulates enough seconds for the whole fleet to be updated, one node after the other.
+    /// Simulates as many seconds as the update of the whole fleet needs, one node after the other.
     fn go_to_the_end(&mut self) -> Result<(), TestCaseError> {
         let per_node = 30 + 2 * self.strategy.min_ready.as_secs().cast_signed();
         let patience = 150 + per_node * i64::try_from(self.size).unwrap_or(i64::MAX);
@@ -223,7 +222,7 @@ impl Telling {
             } else {
                 quiet + 1
             };
-            // In this model every change becomes visible within 20 steps. After that, nothing more happens.
+            // In this model every change becomes visible within 20 steps. After that, nothing can happen.
             if quiet > 20 {
                 break;
             }

@@ -1,9 +1,10 @@
 //! Random stories with surge pods (`max-surge`): pods are deleted, and the controller may crash at any write.
 //!
-//! No node loses its available pod because of the controller or the native controller. Every story ends with one pod per node.
+//! Neither the controller nor the native controller takes away the available pod of any node. Every story ends with one pod per
+//! node.
 //!
-//! This model is separate from [`world`](super::world), where a node has space for only one pod. This one models two pods on a
-//! node: their owners, their names and the native controller's choice between them.
+//! This model is separate from [`world`](super::world), in which a node has only one pod. It models two pods on a node, with their
+//! owners, their names and the native controller's choice between them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,16 +28,16 @@ enum Event {
     Online(usize),
     Taint(usize),
     Untaint(usize),
-    /// The controller crashes at a later write, before or after the API server executes it, and stays down for a number of ticks.
+    /// The controller crashes at a later write, before or after the API server executes it. It stays down for a number of ticks.
     Die(usize, bool, i64),
     NativeStops(i64),
-    /// The only pod of a node that the DaemonSet owns is not Ready for a number of ticks.
+    /// The only pod that the DaemonSet owns on a node is not Ready for a number of ticks.
     Break(usize, i64),
-    /// The rollout is abandoned in one of the ways of [`Way`], or resumed.
+    /// yurt-ds stops or resumes updating the pods, in one of the ways of [`Way`].
     Abandon(Way),
     /// An operator sets or removes a hold on a node.
     Hold(usize, bool),
-    /// The program that set the hooks removes them from the pods of a node.
+    /// The program behind the hooks removes them from the pods of a node.
     Unhook(usize),
     /// The value of `max-surge` changes.
     Surge(u32),
@@ -66,17 +67,17 @@ struct ModelPod {
     created: i64,
     ready_at: i64,
     gone_at: Option<i64>,
-    /// True if a preDelete hook must agree to the deletion of the pod.
+    /// True if a preDelete hook has to allow the deletion of the pod.
     hooked: bool,
     preparing: bool,
-    /// True if the controller's key in the readiness gate keeps the pod not Ready.
+    /// True if the controller's key in the readiness gate makes the pod not Ready.
     shut: bool,
 }
 
 #[derive(Clone, Debug)]
 struct ModelNode {
     pods: Vec<ModelPod>,
-    /// Creation times of ended pods that the native controller still considers alive.
+    /// Creation times of ended pods that are still alive for the native controller.
     ghosts: Vec<i64>,
     online: Option<i64>,
     targeted: bool,
@@ -97,13 +98,13 @@ struct World {
     observed: u8,
     tick: i64,
     made: usize,
-    /// Planned crash: the number of writes before it, and the other values of `Event::Die`.
+    /// Planned crash: number of writes before it, and the other values of `Event::Die`.
     dies: Option<(usize, bool, i64)>,
     away_until: i64,
     native_until: i64,
     /// True if the native controller observes changes in order.
     ///
-    /// If false, the native controller observes the end of a pod as late as possible: when it creates the next one.
+    /// Otherwise it observes the end of a pod as late as possible: when it creates the next one.
     in_order: bool,
     way: Way,
     /// Number of nodes that may lack an available pod at once.
@@ -111,7 +112,7 @@ struct World {
     last: Option<Plan>,
 }
 
-/// Last tick with events. After that tick, nothing disturbs the rollout.
+/// Last tick with events. After it, nothing disturbs the rollout.
 const END: i64 = 120;
 
 impl World {
@@ -164,7 +165,7 @@ impl World {
         self.nodes[node].pods.iter().any(serves)
     }
 
-    /// Applies a change to a node only in a way that doesn't make its service fail.
+    /// Changes a node only if its service doesn't fail because of the change.
     fn gently(
         &mut self,
         node: usize,
@@ -193,8 +194,8 @@ impl World {
                 let gone_at = tick + self.paces[node].to_terminate;
                 let pods = &self.nodes[node].pods;
                 let own = |pod: &&ModelPod| pod.owner == Owner::Set && pod.gone_at.is_none();
-                // Skip the deletion while the native controller has to choose between two pods. It might delete the other one,
-                // and the node would lose both through this event.
+                // Skip the deletion while the native controller has to choose between two pods. It may delete the other one, and
+                // the node would then lose both because of this event.
                 let is_choosing = pods.iter().filter(own).count() > 1;
                 if let Some(pod) = pods.get(pod).filter(|_| !is_choosing) {
                     let name = pod.name.clone();
@@ -244,7 +245,7 @@ impl World {
         Ok(())
     }
 
-    /// Simulates the native controller: revisions (old ones are not kept), adoption, missing pods and surplus pods.
+    /// Simulates the native controller: revisions (without a history), adoption, missing pods and surplus pods.
     fn native(&mut self) -> Result<(), TestCaseError> {
         let tick = self.tick;
         let min_ready = self.strategy.min_ready.as_secs().cast_signed();
@@ -256,15 +257,15 @@ impl World {
             .collect();
         for node in 0..self.nodes.len() {
             let ModelNode { pods, ghosts, .. } = &mut self.nodes[node];
-            // A surge pod is not adopted while another pod is unavailable: the other pod recovers or is replaced before that many
-            // new revisions are made.
+            // A surge pod is not adopted while another pod is unavailable. That pod recovers or is replaced before so many new
+            // revisions are created.
             let waits = pods.iter().any(|pod| {
                 let serves = !pod.shut && tick >= pod.ready_at + min_ready;
                 pod.owner == Owner::Set && pod.gone_at.is_none() && !serves
             });
             for pod in pods {
-                // When the ControllerRevision that owns a surge pod is deleted, the garbage collector removes the owner reference
-                // and the DaemonSet adopts the pod. That takes more new revisions than one rollout has.
+                // After the ControllerRevision that owns a surge pod is deleted, the garbage collector removes the owner reference,
+                // and the DaemonSet adopts the pod. This needs more new revisions than one rollout has.
                 let is_in_use = |of| used.contains(of) || !ghosts.is_empty() || waits;
                 if matches!(&pod.owner, Owner::Revision(of) if !is_in_use(of)) {
                     pod.owner = Owner::Set;
@@ -327,7 +328,7 @@ impl World {
         }
     }
 
-    /// Records that the native controller has not observed the end of the pod `name` yet.
+    /// Records that the native controller has not yet observed the end of the pod `name`.
     fn haunt(&mut self, node: usize, name: &str) {
         let Self {
             nodes, in_order, ..
@@ -430,7 +431,7 @@ impl World {
         }
     }
 
-    /// Returns the number of nodes with two pods, counting terminating pods.
+    /// Returns the number of nodes with two pods, including terminating pods.
     fn doubled(&self) -> usize {
         let doubled = |node: &&ModelNode| node.pods.len() > 1;
         self.nodes.iter().filter(doubled).count()
@@ -503,7 +504,7 @@ impl World {
             },
             terminating: pod.gone_at.is_some(),
             ready_since: (pod.ready_at <= self.tick && !pod.shut).then(|| at(pod.ready_at)),
-            // Without the controller's readiness gate, the pod would be Ready.
+            // The pod would be Ready without the controller's key in the readiness gate.
             unready_since: (pod.ready_at <= self.tick && pod.shut).then(|| at(pod.ready_at)),
             exit: self.exit(pod).into(),
             started: Some(at(pod.created)),
@@ -514,7 +515,7 @@ impl World {
 }
 
 impl World {
-    /// Returns the labels, finalizers and marks of the pod that matter for its deletion.
+    /// Returns the labels, finalizers and marks of the pod that affect its deletion.
     fn exit(&self, pod: &ModelPod) -> Exit {
         let label = pod.hooked.then_some(("drain", "true"));
         let own = r#"[{"userAgent":"Lifecycle","key":"preDeleteHook"}]"#;
@@ -532,7 +533,7 @@ impl World {
 enum Write {
     End(String),
     TransferOwnership(String),
-    /// Name of the pod, new mark for deletion, and new state of the readiness gate; `None` leaves a value unchanged.
+    /// Name of the pod, new mark for deletion, and new state of the readiness gate; `None` means no change.
     Mark(String, Option<bool>, Option<bool>),
     Make,
 }
@@ -605,7 +606,7 @@ fn surging() -> impl Random<Strategy> {
 proptest! {
     #![proptest_config(config())]
 
-    /// Checks invariants 5 and 7.
+    /// Checks that no controller takes away the available pod of a node, and that every rollout completes with one pod per node.
     #[test]
     fn with_surge_no_served_node_is_ever_left_alone_and_every_story_ends_well(
         strategy in surging(), paces in paces(), events in events(), in_order: bool,
@@ -636,7 +637,7 @@ proptest! {
         prop_assert!(world.nodes.iter().all(|node| node.pods.len() == 1));
     }
 
-    /// Without faults, exactly as many nodes as `max-surge` allows have two pods, and no node is replaced twice.
+    /// Checks that without faults, exactly as many nodes as `max-surge` allows have two pods, and no node is replaced twice.
     #[test]
     fn with_surge_so_many_nodes_have_two_pods_and_not_one_more(
         strategy in surging(), paces in paces(), in_order: bool,
@@ -658,7 +659,7 @@ proptest! {
         prop_assert_eq!(plan.phase, Phase::Complete { offline: 0, kept: 0 }, "{:?}", plan.verdicts);
     }
 
-    /// Checks the limit of nodes with two pods for any speed of new revisions and of terminating pods.
+    /// Checks the limit of nodes with two pods for any speed at which revisions change and pods terminate.
     #[test]
     fn with_surge_fast_changes_leave_no_more_nodes_with_two_pods_and_no_node_with_three(
         strategy in surging(), paces in paces(), changes in vec((1..40_i64, 0..4_u8), 1..6), in_order: bool,

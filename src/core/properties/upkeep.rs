@@ -1,10 +1,10 @@
 //! Random stories of Advanced DaemonSets, whose pods this controller creates.
 //!
-//! Nodes join and leave, labels change, pods fail and are deleted, and requests are rejected. After the last of these events,
-//! every eligible node must get a pod of the right revision.
+//! Nodes join and leave, labels change, pods fail and are deleted, and requests are rejected. After the last of these events, every
+//! eligible node must get a pod of the current revision.
 //!
-//! This model is separate from [`world`](super::world), where another controller creates the pods and each node has one. Here,
-//! the controller may not see a requested pod yet.
+//! This model is separate from [`world`](super::world), in which another controller creates the pods and each node has one. In this
+//! model, the controller may not yet see a pod that it requested.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +21,7 @@ use crate::core::settings::Scaling;
 use crate::core::testing::{fleet, old};
 use crate::core::{Strategy, *};
 
-/// Event of a story, at one tick. Most events concern one node.
+/// Event of a story, at one tick. Most events affect one node.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Template(u8),
@@ -39,11 +39,11 @@ enum Event {
     Fail(usize),
     /// The API server rejects the next request to create a pod.
     Refuse,
-    /// The controller is down for a number of ticks and forgets its requests.
+    /// The controller is down for a number of ticks, and loses the record of its requests.
     WeStop(i64),
 }
 
-/// Last tick with events. Then all nodes exist, online and eligible, and the rollout must complete without any further event.
+/// Last tick with events. After it, all nodes exist, online and eligible, and the rollout must complete without any further event.
 const END: i64 = 150;
 
 /// Pause before a rejected request is repeated, in seconds.
@@ -190,7 +190,7 @@ impl Place {
     }
 }
 
-/// A request to create a pod: its node, its template and the tick of its completion.
+/// Request to create a pod, with its node, its template, and the tick of its completion.
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     node: usize,
@@ -198,7 +198,6 @@ struct Asked {
     due: i64,
 }
 
-/// State of a story in progress.
 struct Telling {
     places: Vec<Place>,
     strategy: Strategy,
@@ -208,14 +207,14 @@ struct Telling {
     next_pod: usize,
     refuse_next: bool,
     we_are_back: i64,
-    /// Requests in progress. The controller remembers them too.
+    /// Running requests. The controller also records them.
     asked: Vec<Asked>,
     creating: BTreeMap<NodeName, Timestamp>,
     backoff: FailedPodsBackoff,
     creations_wait: Option<i64>,
     record: Option<FailureRecord>,
     pause: Option<PauseRecord>,
-    /// Last decision, with the fleet that it was made for.
+    /// Last decision, with its input.
     last: Option<(Fleet, Plan, Manage)>,
     stale: bool,
 }
@@ -307,7 +306,7 @@ impl Telling {
     fn join(&mut self, n: usize) {
         let (tick, now) = (self.tick, self.now());
         let place = &mut self.places[n];
-        // A node with the same name joins only after the old node and its pods are gone.
+        // A node joins with the name of an old one only after the old node and its pods are gone.
         if !place.is_there && place.pods.is_empty() {
             place.is_there = true;
             place.podless_since = tick;
@@ -338,7 +337,7 @@ impl Telling {
         }
     }
 
-    /// Simulates one second: the cluster changes, then the controller decides if there is a reason to.
+    /// Simulates one second. The cluster changes, and then the controller decides if it has a reason.
     fn pass(&mut self) -> Result<(), TestCaseError> {
         self.tick += 1;
         let tick = self.tick;
@@ -355,7 +354,7 @@ impl Telling {
         Ok(())
     }
 
-    /// Completes the requests whose completion is due.
+    /// Completes the requests that are due.
     fn answer(&mut self) {
         let (due, asked) = (self.asked.iter().copied()).partition(|asked| asked.due <= self.tick);
         self.asked = asked;
@@ -379,7 +378,7 @@ impl Telling {
                 ready_at: self.tick + place.pace.to_start,
                 ready_since: None,
                 over: false,
-                // A pod that is created on a missing node is removed at once.
+                // A pod that is created on a missing node is removed immediately.
                 gone_at: (!place.is_there).then_some(self.tick),
             });
         }
@@ -451,7 +450,7 @@ impl Telling {
         Ok(())
     }
 
-    /// Requests pods on these nodes, and fails if `partition` forbids one of them.
+    /// Requests pods on these nodes. Fails if `partition` forbids one of them.
     fn ask(&mut self, create: &[NodeName]) -> Result<(), TestCaseError> {
         for name in create {
             let node = self.places.iter().position(|place| place.name == *name);
@@ -486,7 +485,7 @@ impl Telling {
         places.filter(|place| place.pods.iter().any(is_new)).count()
     }
 
-    /// Checks that the rollout stays within its budget, even if others delete pods too.
+    /// Checks that the rollout stays within its budget, even if other clients delete pods.
     fn judge_budget(
         &self,
         fleet: &Fleet,
@@ -511,7 +510,7 @@ impl Telling {
         Ok(())
     }
 
-    /// Simulates enough seconds for the whole fleet to be updated, one node after the other.
+    /// Simulates as many seconds as the update of the whole fleet needs, one node after the other.
     fn go_to_the_end(&mut self) -> Result<(), TestCaseError> {
         let per_node = 60 + 2 * self.strategy.min_ready.as_secs().cast_signed();
         let size = i64::try_from(self.places.len()).unwrap_or(i64::MAX);
@@ -552,7 +551,7 @@ proptest! {
             }
             telling.pass()?;
         }
-        // Wait until removed nodes and their pods are gone, then let nodes with the same names join.
+        // Wait until removed nodes and their pods are gone. Then let nodes with the same names join.
         for _ in 0..20 {
             telling.pass()?;
         }

@@ -1,9 +1,9 @@
 //! Minimal model of a cluster: nodes that go offline and return, slow kubelets, and the native DaemonSet controller with
 //! `OnDelete`.
 //!
-//! One tick is one second. A story in this model takes microseconds, so a property can run a million stories; the embedded
-//! cluster would be too slow. The model checker (`tests/model`) uses another model, whose states can be compared and enumerated,
-//! and which therefore has no continuous time.
+//! One tick is one second. A story in this model takes microseconds, so a property can run a million stories. The embedded cluster
+//! would be too slow. The model checker (`tests/model`) uses another model without continuous time, because it has to compare and
+//! enumerate states.
 
 use std::collections::BTreeMap;
 
@@ -16,13 +16,13 @@ use crate::core::*;
 /// Delays on a node, in seconds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RateLimit {
-    /// Time from the deletion of a pod until it is gone.
+    /// Time from the deletion of a pod until its end.
     pub(super) to_terminate: i64,
     /// Time from the end of a pod until the native controller creates the next one.
     pub(super) to_create: i64,
     /// Time from the creation of a pod until it is Ready.
     pub(super) to_start: i64,
-    /// Time until an old pod is Ready again after the node returned; `None` if the pod never became NotReady (node autonomy).
+    /// Time until an old pod is Ready again after its node returned; `None` if the pod stays Ready (node autonomy).
     pub(super) to_recover: Option<i64>,
 }
 
@@ -58,20 +58,20 @@ pub(super) struct World {
     pub(super) observed: u8,
     /// Revision numbers of the templates that have a revision.
     known: BTreeMap<u8, i64>,
-    /// True if the observed template had been current at an earlier time.
+    /// True if the observed template was current at an earlier time.
     ran_before: bool,
     tick: i64,
     next_pod: usize,
-    /// The guard's record, as written in the DaemonSet's status.
+    /// The guard's record from the DaemonSet's status.
     record: Option<FailureRecord>,
     /// Record of the active pause.
     pause: Option<PauseRecord>,
-    /// Number of deletions by plans, for each node.
+    /// Number of times that plans deleted a pod, for each node.
     pub(super) replaced: BTreeMap<usize, u32>,
 }
 
 impl World {
-    /// Returns a cluster where all nodes have run template 0 for a long time.
+    /// Returns a cluster in which all nodes have run template 0 for a long time.
     pub(super) fn settled(paces: &[RateLimit]) -> Self {
         let long_ago = -10_000;
         let node = |(i, pace): (usize, &RateLimit)| ModelNode {
@@ -140,7 +140,7 @@ impl World {
         };
     }
 
-    /// Deletes the node's pod, as a client other than the controller.
+    /// Deletes the node's pod in the role of another client.
     pub(super) fn kill(&mut self, node: usize) {
         let gone_at = self.tick + self.nodes[node].pace.to_terminate;
         if let Some(pod) = &mut self.nodes[node].pod {
@@ -148,7 +148,7 @@ impl World {
         }
     }
 
-    /// Makes the node's container crash. It restarts a little later.
+    /// Makes the node's container crash. The container restarts a few seconds later.
     pub(super) fn crash(&mut self, node: usize) {
         let ready_at = self.tick + 7;
         if let Some(pod) = &mut self.nodes[node].pod {
@@ -182,7 +182,7 @@ impl World {
         }
     }
 
-    /// Returns how long the node's pod of `template` has been running, in seconds.
+    /// Returns the time that the node's pod of `template` has been running, in seconds.
     pub(super) fn running_for(&self, node: usize, template: u8) -> Option<i64> {
         let pod = self.nodes[node].pod.as_ref()?;
         (pod.template == template && pod.gone_at.is_none())
@@ -190,14 +190,14 @@ impl World {
             .map(|started| self.tick - started)
     }
 
-    /// Returns how long the node's pod of `template` has been Ready, in seconds.
+    /// Returns the time that the node's pod of `template` has been Ready, in seconds.
     pub(super) fn ready_for(&self, node: usize, template: u8) -> Option<i64> {
         let pod = self.nodes[node].pod.as_ref()?;
         let is_alive = pod.template == template && pod.gone_at.is_none();
         Some(self.tick - pod.ready_since.filter(|_| is_alive)?)
     }
 
-    /// Returns the fleet that the index would build from this cluster.
+    /// Returns the fleet that the index builds for this cluster.
     pub(super) fn fleet(&self) -> Fleet {
         let revision = if self.observed == self.wanted {
             RevisionState::Current(hash(self.wanted))
@@ -338,7 +338,6 @@ fn hash(template: u8) -> Revision {
     format!("hash-{template}").into()
 }
 
-/// Returns the time of a tick.
 pub(super) fn at(tick: i64) -> Timestamp {
     after(now(), tick)
 }

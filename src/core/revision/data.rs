@@ -3,10 +3,10 @@
 
 use serde_json::{Value, json};
 
-/// Key of the patch directive that says that the template replaces the present one. It is not part of the template.
+/// Key of the patch directive by which the template replaces the present one. It is not part of the template.
 const DIRECTIVE: &str = "$patch";
 
-/// Returns the `data` of a revision with this template.
+/// Returns the `data` of a revision with `template`.
 pub fn data_of(mut template: Value) -> Value {
     template[DIRECTIVE] = json!("replace");
     json!({ "spec": { "template": template } })

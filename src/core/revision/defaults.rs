@@ -1,11 +1,11 @@
 //! Removal of the defaults that an API server adds to a pod template.
 //!
-//! Values that the API server never stores (empty lists, `readOnly: false`) are removed too, and quantities are normalized (`0.5`
+//! Values that the API server never stores (empty lists, `readOnly: false`) are also removed, and quantities are normalized (`0.5`
 //! is `500m`).
 //!
-//! A native DaemonSet is stored with these defaults, an Advanced one as it was written. Either controller copies the stored form
-//! into its revisions. Two templates that differ only in defaults create the same pods, so a conversion from one kind to the
-//! other restarts no pod. (Kubernetes: `SetDefaults_PodSpec`, `SetDefaults_Container` and similar functions in
+//! A native DaemonSet is stored with these defaults, an Advanced DaemonSet without them. The controller of either kind copies the
+//! stored form into its revisions. Two templates that differ only in defaults create the same pods. Therefore a conversion between
+//! the kinds restarts no pod. (Kubernetes: `SetDefaults_PodSpec`, `SetDefaults_Container` and similar functions in
 //! `pkg/apis/core/v1/defaults.go`.)
 
 use serde_json::{Map, Value, json};
@@ -117,7 +117,7 @@ fn volume(fields: &mut Fields) {
             quantities(resources);
         }
     }
-    // Kubernetes treats a volume without a source as an `emptyDir`, so drop an explicit empty one.
+    // Kubernetes treats a volume without a source as an `emptyDir`, so remove an explicit empty one.
     if fields.get("emptyDir") == Some(&json!({})) {
         fields.remove("emptyDir");
     }
@@ -165,7 +165,7 @@ fn quantities(resources: &mut Fields) {
 
 /// Converts a quantity to a number of billionths, so that `0.5` and `500m` are equal (Kubernetes, `resource.Quantity`).
 ///
-/// Values that are no quantities are unchanged.
+/// Other values stay unchanged.
 fn quantity(amount: &mut Value) {
     let text = match amount {
         Value::String(text) => text.clone(),
@@ -233,7 +233,8 @@ const MAPS: [&str; 9] = [
     "volumeAttributes",
 ];
 
-/// Removes empty lists, which are the same as absent lists in a pod, and empty maps, which Kubernetes does not store.
+/// Removes empty lists and empty maps. In a pod, an empty list means the same as an absent one. Kubernetes doesn't store empty
+/// maps.
 fn drop_empty(value: &mut Value) {
     match value {
         Value::Object(fields) => {
@@ -325,7 +326,7 @@ mod tests {
             }],
         } });
         assert_eq!(left(written), left(kept));
-        // These values differ from the defaults, although they look empty.
+        // These values look empty, but differ from the defaults.
         for spec in [
             json!({ "enableServiceLinks": false }),
             json!({ "containers": [{ "securityContext": { "runAsUser": 0 } }] }),

@@ -1,8 +1,8 @@
 //! Fingerprint of a pod template that is the same for all of its encodings.
 //!
 //! The API server and the native controller encode empty values of the same template differently: `null`, an empty `metadata`, an
-//! empty `resources`, empty maps of strings, a `$patch`. Those count as absent, and so do the defaults of the API server
-//! ([`defaults`]). Everything else matters: order in lists, `{}` in other fields, unknown fields.
+//! empty `resources`, empty maps of strings, a `$patch`. Such values count as absent, as do the defaults of the API server
+//! ([`defaults`]). Everything else is significant: order in lists, `{}` in other fields, unknown fields.
 
 use std::{fmt, io};
 
@@ -37,7 +37,7 @@ impl TemplateFingerprint {
         Self::of_whole(template.clone())
     }
 
-    /// Returns the fingerprint of a template without copying it, because templates can be a megabyte long.
+    /// Returns the fingerprint of a template. The template is not copied, because it can be a megabyte long.
     pub fn of_whole(mut template: Value) -> Self {
         let (mut meaning, mut spelling) =
             (FingerprintHasher::default(), FingerprintHasher::default());
@@ -54,14 +54,13 @@ impl TemplateFingerprint {
         }
     }
 
-    /// Returns true if the encodings of both templates are equal too. The native controller merges revisions with equal
-    /// encodings.
+    /// Returns true if the encodings of both templates are also equal. The native controller merges revisions with equal encodings.
     pub fn is_twin(&self, other: &Self) -> bool {
         (self.meaning, self.spelling) == (other.meaning, other.spelling)
     }
 }
 
-/// Position of a value in the template. It decides if `{}` counts as absent.
+/// Position of a value in the template, which determines if `{}` counts as absent.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum TemplateField {
     /// The template itself.
@@ -87,8 +86,8 @@ impl TemplateField {
 
     /// Returns true if some writers include `{}` for this key and others omit it.
     fn may_leave_out_empty(self, key: &str) -> bool {
-        // `metadata` needs no check of its place. It also occurs in volume claim templates, and as a label key it has a string
-        // value.
+        // The position of `metadata` needs no check. It also occurs in volume claim templates, and a label with that key has a
+        // string as value.
         key == "metadata" || (self == Self::Containers && key == "resources")
     }
 }
@@ -144,7 +143,7 @@ impl FingerprintHasher {
             .iter()
             .filter(|(key, value)| counts(key, value, place))
             .collect();
-        // Sort the keys: their order in the document must not change the fingerprint.
+        // Sort the keys, because their order in the document must not change the fingerprint.
         fields.sort_by_key(|(key, _)| *key);
         self.bytes(b"{");
         for (key, value) in fields {
@@ -160,7 +159,7 @@ impl FingerprintHasher {
         self.bytes(text.as_bytes());
     }
 
-    /// Hashes a number by value: `1`, `1.0` and `1e0` are the same number.
+    /// Hashes a number by its value, so that `1`, `1.0` and `1e0` are equal.
     fn number(&mut self, number: &Number) {
         if let Some(integer) = integer(number) {
             self.bytes(b"i");
@@ -179,15 +178,15 @@ fn counts(key: &str, value: &Value, place: TemplateField) -> bool {
     !is_directive && !is_nothing
 }
 
-/// Returns true for `{}`, and for an object whose values are all `null`.
+/// Returns true for `{}`, and for an object with only `null` values.
 fn says_nothing(value: &Value) -> bool {
     value
         .as_object()
         .is_some_and(|map| map.values().all(Value::is_null))
 }
 
-/// Returns the value of a number without a fraction; `None` for other numbers, and for floating-point numbers beyond 53 bits,
-/// which are not exact.
+/// Returns the value of a number without a fraction. Returns `None` for all other numbers, and for floating-point numbers of more
+/// than 53 bits, which are not exact.
 #[expect(
     clippy::cast_possible_truncation,
     reason = "the bounds are checked before"
@@ -217,7 +216,6 @@ mod tests {
         TemplateFingerprint::from_template(&template)
     }
 
-    /// Returns a template with one container.
     fn container(container: Value) -> Value {
         json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [container]}})
     }

@@ -1,4 +1,4 @@
-//! Detection of rollbacks: evidence that the current template is the result of one.
+//! Detection of rollbacks, from marks that a rollback leaves on the DaemonSet.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ const KUBECTL_ROLLOUT: &str = "kubectl-rollout";
 /// Marks that the last rollback left on a DaemonSet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RollbackMark {
-    /// Revision that `ctl undo` rolled back from ([`ROLLED_BACK_FROM`]).
+    /// Revision from which `ctl undo` rolled back ([`ROLLED_BACK_FROM`]).
     from: Option<Revision>,
     /// True if `kubectl rollout` was the last writer of the template.
     by_kubectl: bool,
@@ -41,10 +41,10 @@ impl RollbackMark {
     }
 }
 
-/// Revisions that a rollback can go to.
+/// Possible targets of a rollback.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RollbackCandidates<'a> {
-    /// Revisions that a rollback can go to, the closest first.
+    /// Revisions that are possible targets, the closest first.
     pub revisions: Vec<&'a RevisionFacts>,
     /// True if the current revision is itself the result of a rollback.
     pub is_rolled_back: bool,
@@ -53,7 +53,7 @@ pub struct RollbackCandidates<'a> {
 impl<'a> RollbackCandidates<'a> {
     /// Returns the candidates for a rollback from `current`.
     ///
-    /// After a rollback, the next rollback goes further back. It must not return to the revision that the first one left.
+    /// After a rollback, the next one goes further back. It must not return to the revision from which the first one came.
     pub fn new(revisions: &'a [RevisionFacts], current: &Revision, mark: &RollbackMark) -> Self {
         let mut candidates = earlier(revisions, current);
         let known = revisions.iter().find(|known| known.hash == *current);
@@ -66,7 +66,7 @@ impl<'a> RollbackCandidates<'a> {
         };
         candidates.retain(|known| match left.made > current.made {
             true => known.made <= current.made,
-            // The rollback left an older revision whose template had been applied again. Only its number shows the order.
+            // The rollback came from an older revision whose template had been applied again. Only the numbers show the order.
             false => known.number < left.number,
         });
         Self {
@@ -78,7 +78,7 @@ impl<'a> RollbackCandidates<'a> {
 
 /// Last writer of a DaemonSet's template, from `metadata.managedFields`.
 ///
-/// Kubernetes records only the time of a manager's last write to any field. So the result is reliable only directly after a
+/// Kubernetes records only the time of a manager's last write to any field. Therefore the result is only reliable directly after a
 /// change of the template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TemplateWriter {
@@ -123,7 +123,7 @@ mod tests {
     use crate::core::fleet::in_place::Shape;
     use crate::core::revision::TemplateFingerprint;
 
-    /// Builds revisions from hash, number and creation time.
+    /// Returns revisions with these hashes, numbers and creation times.
     fn revisions(all: &[(&str, i64, i64)]) -> Vec<RevisionFacts> {
         let facts = |(hash, number, made): &(&str, i64, i64)| RevisionFacts {
             number: *number,
@@ -164,7 +164,7 @@ mod tests {
         let back = [("a", 1, 1), ("c", 3, 3), ("b", 4, 2)];
         case(&back, "b", &mark("c"), &["a"]);
         case(&back, "b", &by_kubectl, &["a"]);
-        // No rollback mark: the template of b was applied again. Mark of a: it is left from an earlier rollback.
+        // Without a mark, the template of b was applied again. The mark of a comes from an earlier rollback.
         case(&back, "b", &RollbackMark::default(), &["c", "a"]);
         case(&back, "b", &mark("a"), &["c", "a"]);
         // The template of b was applied again, and then undone: the DaemonSet returned to the newer c.
@@ -173,7 +173,7 @@ mod tests {
         // After the rollback from c, the template was changed to d.
         let on = [("a", 1, 1), ("c", 3, 3), ("b", 4, 2), ("d", 5, 4)];
         case(&on, "d", &mark("c"), &["b", "c", "a"]);
-        // `kubectl rollout restart` writes the template too, but it creates a newer revision, so it is no rollback.
+        // `kubectl rollout restart` also writes the template, but it creates a newer revision, so it is no rollback.
         case(&on, "d", &by_kubectl, &["b", "c", "a"]);
         case(&on, "gone", &mark("c"), &[]);
     }

@@ -10,7 +10,7 @@ use crate::core::id::NodeName;
 /// Limits for the content of a state that is too large.
 #[derive(Clone, Copy)]
 struct Room {
-    /// Maximum number of names in lists that can be truncated safely: the guard only becomes more careful.
+    /// Maximum number of names in lists that can be truncated safely, because that only makes the guard more careful.
     spared: usize,
     /// Maximum number of names in every other list.
     names: usize,
@@ -42,8 +42,8 @@ impl Room {
 impl RolloutState {
     /// Returns the state as compact JSON of at most [`LIMIT`] bytes.
     ///
-    /// Names that do not fit are left out, and a count or a flag records that. Nodes whose loss is still being evaluated then
-    /// count as failed. Nodes that were broken before the update are then evaluated like all others.
+    /// Names that don't fit are left out, and a count or a flag records that. Without its name, a node whose loss is being
+    /// evaluated counts as failed. A node that was broken before the update is then evaluated like all others.
     pub fn to_json(&self) -> String {
         self.to_json_within(LIMIT)
     }
@@ -55,8 +55,8 @@ impl RolloutState {
             return whole;
         }
         let cut = ROOM.iter().map(|room| self.cut(*room));
-        // If cutting all lists is not enough, keep only that the guard stopped the revision: another writer of the status may
-        // have stored hashes of any length.
+        // If shorter lists are not enough, keep only the stop of the revision. Another writer of the status may have stored hashes
+        // of any length.
         let stop = self.guard.as_ref().map(|record| FailureRecord {
             stopped: record.stopped,
             ..FailureRecord::new(record.revision.clone())
@@ -84,7 +84,7 @@ impl RolloutState {
             pause.newcomers.truncate(names);
         }
         if let Some(refused) = &mut state.refused {
-            // Drop whole groups first: a group without any node would say nothing.
+            // Remove whole groups first, because a group without nodes has no meaning.
             refused.writes.truncate(names);
             for group in &mut refused.writes {
                 group.more |= group.nodes.len() > names;
@@ -109,9 +109,9 @@ impl RolloutState {
 }
 
 impl FailureRecord {
-    /// Truncates each list of names. The guard becomes more careful: failed and lost nodes without names count as failed.
+    /// Truncates each list of names. The guard then is more careful: failed and lost nodes without names count as failed.
     ///
-    /// If names in a wave are left out, an invented failed node keeps the later waves from opening.
+    /// If names in a wave are left out, an artificial failed node is added, which prevents the later waves from opening.
     fn cut(self, room: Room) -> Self {
         let lost = self.lost.keys().chain(&self.updated_before_loss);
         let lost: BTreeSet<NodeName> = lost.cloned().collect();

@@ -1,4 +1,4 @@
-//! Tests of the JSON of a state. They also parse JSON that is oversized, damaged or from another program.
+//! Tests of a state's JSON, including JSON that is oversized, damaged or written by another program.
 
 use serde_json::json;
 
@@ -130,7 +130,7 @@ fn what_is_not_understood_spoils_nothing_else() {
     let guard = json!({"guard": {"revision": "a", "stopped": "BySunspots", "failed": ["n1", 7, "n2"], "more": -1}});
     let read = RolloutState::read(&guard.to_string()).unwrap();
     let guard = read.guard.expect("a record");
-    // An unknown reason to stop, as a later release may write it, is read as `FailedByRevision`.
+    // An unknown reason for a stop, as a later release may write it, is read as `FailedByRevision`.
     assert_eq!(guard.stopped, Some(Stopped::FailedByRevision));
     assert_eq!(guard.failed.len(), 2);
     for broken in ["", "null", "[]", "7", "{", "\"\"", "{}x"] {

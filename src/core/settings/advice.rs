@@ -1,4 +1,4 @@
-//! Warnings about yurt-ds annotations without effect, for example misspelt ones.
+//! Warnings about yurt-ds annotations that have no effect, for example because of a typo.
 
 use std::collections::BTreeMap;
 
@@ -62,10 +62,10 @@ pub(super) fn on_ota(annotations: &BTreeMap<String, String>, notes: &[Note]) -> 
     })
 }
 
-/// Returns a hint for a DaemonSet that is not managed although its annotations suggest that it should be.
+/// Returns a hint for a DaemonSet that is not managed although it has annotations that look like settings.
 ///
-/// `None` if they don't suggest it, or if the native controller replaces its pods. `in_template` contains the settings in the
-/// annotations of the pod template.
+/// Returns `None` without such annotations, or if the native controller replaces its pods. `in_template` contains the settings in
+/// the annotations of the pod template.
 pub fn stray(
     annotations: &BTreeMap<String, String>,
     update_strategy: Option<&str>,
@@ -95,7 +95,7 @@ pub fn stray(
     })
 }
 
-/// Returns the hint about a misspelt key for a DaemonSet that may not be meant for yurt-ds.
+/// Returns a hint about a misspelt key, for a DaemonSet that may not be intended for yurt-ds.
 ///
 /// Short names that only resemble a setting are ignored.
 fn slip(key: &str) -> Option<String> {
@@ -115,9 +115,9 @@ fn split(key: &str) -> (&str, &str) {
     key.split_at(key.rfind('/').map_or(0, |slash| slash + 1))
 }
 
-/// Returns true if the prefix of a key may be a misspelt prefix of yurt-ds: it contains "openyurt" or is similar.
+/// Returns true if the prefix of a key may be a misspelt prefix of yurt-ds, because it contains "openyurt" or is similar.
 ///
-/// A key without a prefix must have exactly the name of a setting with several words.
+/// A key without a prefix has to be exactly the name of a setting with several words.
 fn may_be_ours(prefix: &str, name: &str) -> bool {
     match prefix {
         ANNOTATION_PREFIX => true,
@@ -130,7 +130,7 @@ fn may_be_ours(prefix: &str, name: &str) -> bool {
     }
 }
 
-/// Minimum length of names for which a similarity is hardly a coincidence.
+/// Minimum length of names whose similarity is unlikely to be a coincidence.
 const LONG: usize = 8;
 
 fn advice(key: &str) -> Option<String> {
@@ -144,8 +144,7 @@ fn advice(key: &str) -> Option<String> {
 
 /// Returns true if the names differ only in case and separators, or by a few edits.
 fn looks_like(name: &str, known: &str) -> bool {
-    // Names of settings are short. If the lengths differ by more than `NEAR`, the names cannot be similar: skip the slow
-    // comparison.
+    // Names of settings are short. Names whose lengths differ by more than `NEAR` cannot be similar, so skip the slow comparison.
     name.len().abs_diff(known.len()) <= NEAR && {
         let plain = |text: &str| text.to_ascii_lowercase().replace(['_', '.'], "-");
         let (name, known) = (plain(name), plain(known));

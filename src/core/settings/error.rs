@@ -13,14 +13,14 @@ pub struct Invalid {
     pub key: String,
     /// Invalid value, truncated to a length that fits into an Event.
     pub value: String,
-    /// Problem and remedy. The text continues the sentence "KEY is VALUE, …".
+    /// Problem and remedy, as text that continues the sentence "KEY is VALUE,".
     pub why: String,
-    /// True if all of `spec` or an object of the DaemonSet is unreadable, not only one setting. The pods and their revisions may
-    /// then be unknown too.
+    /// True if all of `spec` or an object of the DaemonSet is invalid, instead of one setting. The pods and their revisions may
+    /// then also be unknown.
     pub is_object: bool,
 }
 
-/// Note about valid settings. It is reported once to the owner of the DaemonSet.
+/// Note about valid settings. The owner of the DaemonSet gets it once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
     /// True for a mistake (Event type `Warning`), false for advice (`Normal`).
@@ -29,14 +29,14 @@ pub struct Note {
     pub text: String,
 }
 
-/// Reason why a value is invalid. The `Display` form continues the sentence "KEY is VALUE, …" and ends with the remedy.
+/// Reason why a value is invalid. The `Display` form continues the sentence "KEY is VALUE," and ends with the remedy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParseError {
-    /// The value is missing.
+    /// A required value is missing, for example the name of a wave.
     Missing(Expected),
     /// The value is empty.
     Empty(Expected),
-    /// The value has leading or trailing white space. The parser doesn't guess what was meant.
+    /// The value has leading or trailing white space. The parser doesn't guess the intended value.
     WhiteSpace(Expected),
     /// The value is not one of the expected words.
     Unknown(Expected),
@@ -50,7 +50,7 @@ pub enum ParseError {
     TooLong(Duration),
 }
 
-/// Description of the expected value, as advice: "use …".
+/// Description of the expected value, as advice that begins with "use".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expected(pub &'static str);
 
@@ -64,7 +64,8 @@ impl Invalid {
         }
     }
 
-    /// Returns the error for an unreadable part of a DaemonSet. `what` is a field, or an object that belongs to the DaemonSet.
+    /// Returns the error for a part of a DaemonSet that cannot be parsed. `what` is a field, or an object that belongs to the
+    /// DaemonSet.
     pub fn unreadable(what: &str, why: &str) -> Self {
         let why = format!("{why}: correct or delete it; until then, the DaemonSet is not changed");
         Self {
@@ -75,7 +76,7 @@ impl Invalid {
 
     /// Returns true if the error is that `spec.updateStrategy` of a native DaemonSet is not `OnDelete`.
     ///
-    /// The native controller then replaces the pods itself. An Advanced DaemonSet may have either type.
+    /// In that case, the native controller replaces the pods itself. An Advanced DaemonSet may have either type.
     pub fn is_native_update(&self) -> bool {
         self.key == UPDATE_STRATEGY_TYPE_FIELD && *self.value == *"RollingUpdate"
     }

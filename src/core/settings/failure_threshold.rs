@@ -1,4 +1,4 @@
-//! `failure-threshold`: number of nodes that may fail before a revision is stopped.
+//! `failure-threshold`: number of nodes that may fail before the guard stops a revision.
 
 use super::error::Invalid;
 use super::max_unavailable::shares;
@@ -6,7 +6,7 @@ use super::reader::Reader;
 use super::setting::Setting;
 use super::value::IntOrPercent;
 
-/// Number or percentage of targeted nodes that may fail before a revision is stopped.
+/// Number or percentage of targeted nodes that may fail before the guard stops a revision.
 pub const FAILURE_THRESHOLD: &str = "apps.openyurt.io/failure-threshold";
 
 pub(super) const SETTING: Setting = Setting {

@@ -1,4 +1,4 @@
-//! `failure-window`: time after the creation of a node's new pod in which a failure counts against the revision.
+//! `failure-window`: time after the creation of a node's new pod within which a failure counts against the revision.
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use super::error::Invalid;
 use super::reader::Reader;
 use super::setting::{Setting, Syntax};
 
-/// Time after the creation of a node's new pod in which a failure counts against the revision, as a duration.
+/// Time after the creation of a node's new pod within which a failure counts against the revision, as a duration.
 pub const FAILURE_WINDOW: &str = "apps.openyurt.io/failure-window";
 /// Default of `failure-window`, unless `minReadySeconds` is longer. Later failures probably have other causes.
 pub(in crate::core) const DEFAULT_FAILURE_WINDOW: Duration = Duration::from_secs(5 * 60);
 
-/// Maximum value. A longer value probably has a wrong unit: a failure a day after the update has other causes.
+/// Maximum value. A longer value probably has a wrong unit, because a failure a day after the update has other causes.
 const LIMIT: Duration = Duration::from_secs(24 * 60 * 60);
 
 pub(super) const SETTING: Setting = Setting {

@@ -8,7 +8,7 @@
 //! | `spec.lifecycle` | `lifecycle` |
 //! | annotations `apps.kruise.io/image-predownload-…` | `image-predownload-…` |
 //!
-//! A field takes precedence over its annotation. The annotation counts if the field is absent, so that a native DaemonSet keeps
+//! A field takes precedence over its annotation. If the field is absent, the annotation applies, so that a native DaemonSet keeps
 //! its settings when it is converted to an Advanced DaemonSet.
 
 #[cfg(test)]
@@ -36,8 +36,8 @@ pub const DEFAULT_BURST: IntOrPercent = IntOrPercent::Number(250);
 /// Default of `spec.revisionHistoryLimit` (Kubernetes).
 pub const DEFAULT_HISTORY_LIMIT: usize = 10;
 
-/// Fields of `spec.updateStrategy.rollingUpdate` that are settings, with their paths. A setting and its field differ only in
-/// spelling.
+/// Fields of `spec.updateStrategy.rollingUpdate` that are settings, with their paths. The names of a setting and its field differ
+/// only in spelling.
 const FIELDS: [(&str, &str); 6] = [
     (
         "maxUnavailable",
@@ -86,18 +86,18 @@ pub struct FieldSettings {
     invalid: Option<Invalid>,
     /// Limits on the creation of pods.
     pub scaling: Scaling,
-    /// True if the spec cannot create or select any pods. The controller then ignores the DaemonSet.
+    /// True if no pods can be created from the spec, or its selector can't select them. The controller then ignores the DaemonSet.
     is_unworkable: bool,
 }
 
-/// Limits for creating pods and for the revision history of an Advanced DaemonSet.
+/// Limits for the pods and the revision history of an Advanced DaemonSet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scaling {
-    /// Limit of pods that are created at once, and of pods that are deleted at once (`spec.burstReplicas`).
+    /// Maximum number of pods that are created at once, and of pods that are deleted at once (`spec.burstReplicas`).
     ///
-    /// Percentages refer to the targeted nodes and result in at least one pod.
+    /// Percentages are of the targeted nodes, and result in at least one pod.
     pub burst: IntOrPercent,
-    /// True if `partition` also keeps nodes from getting their first pod (`spec.scaleStrategy.partitionedScaling`).
+    /// True if `partition` also applies to the first pods of nodes (`spec.scaleStrategy.partitionedScaling`).
     pub partitioned: bool,
     /// Number of old revisions without pods that are kept (`spec.revisionHistoryLimit`).
     pub history_limit: usize,
@@ -114,9 +114,9 @@ impl Default for Scaling {
 }
 
 impl Scaling {
-    /// Returns the limit of pods to create, and of pods to delete, at once.
+    /// Returns the maximum number of pods to create at once, which is also the maximum number to delete at once.
     ///
-    /// An absolute value is not capped at `targeted`: pods may have to be deleted from more nodes than are still targeted.
+    /// Absolute values are not limited to `targeted`, because pods may have to be deleted from nodes that are no longer targeted.
     pub(in crate::core) fn at_once(&self, targeted: usize) -> usize {
         match self.burst {
             IntOrPercent::Number(pods) => pods as usize,
@@ -136,8 +136,8 @@ impl FieldSettings {
         };
         for (name, path) in FIELDS {
             match block(name) {
-                // A string could be mistaken for the selector syntax of the annotation. The field must be a label selector
-                // object.
+                // The field has to be a label selector object. A string could be mistaken for the syntax that only the annotation
+                // allows.
                 Some(value) if name == "selector" && !value.is_object() => {
                     let why = "which is not a label selector; use matchLabels or matchExpressions";
                     let invalid = Invalid::new(path, &text(value), why);
@@ -162,7 +162,7 @@ impl FieldSettings {
         if let Some(lifecycle) = spec.lifecycle.filter(|value| !value.is_null()) {
             fields.write(LIFECYCLE.0, LIFECYCLE.1, lifecycle);
         }
-        // Kruise ignores a percentage for the pre-download parallelism.
+        // Percentages are ignored for the pre-download parallelism, as in Kruise.
         for place in KRUISE_PREDOWNLOADS {
             let (name, mut keys) = (kruise::name(place), spec.annotations.keys());
             let text = spec.annotations.get(place);
@@ -180,8 +180,8 @@ impl FieldSettings {
         fields
     }
 
-    /// Checks that the selector matches the labels of the template. An API server that enforces the CRD's validation rules
-    /// rejects any other object.
+    /// Checks that the selector matches the labels of the template. An API server that enforces the validation rules of the CRD
+    /// rejects an object in which it doesn't.
     pub fn with_pods(mut self, selector: &Value, template: &Value) -> Self {
         if let Err(invalid) = check_pods(selector, template) {
             self.is_unworkable = true;
@@ -190,7 +190,7 @@ impl FieldSettings {
         self
     }
 
-    /// Records that `spec` cannot be decoded, so that the fields are invalid.
+    /// Records that `spec` cannot be decoded, which makes all fields invalid.
     pub fn unreadable(mut self, spec: &Value, why: &str) -> Self {
         self.is_unworkable = true;
         let why = format!("which is invalid ({why}); correct it");
@@ -207,7 +207,7 @@ impl FieldSettings {
     }
 
     fn write(&mut self, name: &'static str, path: &'static str, value: &Value) {
-        // Keep one byte more than the limit: a longer value is invalid, and its rest is not needed.
+        // Keep one byte more than the limit. A longer value is invalid, so its rest is not needed.
         let text = beginning(&text(value), LONGEST + 1).to_owned();
         self.written.insert(name, (path, text));
     }
@@ -266,9 +266,9 @@ impl FieldSettings {
     }
 }
 
-/// Set of settings that come from a spec field of an Advanced DaemonSet, and not from an annotation.
+/// Set of the settings that come from a spec field of an Advanced DaemonSet instead of an annotation.
 ///
-/// The value has a bit for each entry of [`FIELDS`], and one for `lifecycle`.
+/// The value has one bit for each entry of [`FIELDS`], and one for `lifecycle`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DecidingFields(u8);
 
@@ -299,7 +299,7 @@ pub fn path_of(key: &str) -> Option<&'static str> {
     found.map(|(_, path)| *path)
 }
 
-/// Returns true if `field` and `key` are the same setting: `maxUnavailable`, `apps.openyurt.io/max-unavailable`.
+/// Returns true if `field` and `key` are the same setting, such as `maxUnavailable` and `apps.openyurt.io/max-unavailable`.
 ///
 /// For a Kruise annotation, `field` is the name after the prefix.
 fn is_field_of(field: &str, key: &str) -> bool {
@@ -340,7 +340,7 @@ fn check_pods(selector: &Value, template: &Value) -> Result<(), Invalid> {
         return refused(&field, flaw.value, &why);
     }
     let labels = template.pointer("/metadata/labels");
-    // All pods have these two labels, but the values differ between revisions. The selector must match whatever the values are.
+    // All pods have these two labels, but their values differ between revisions. The selector has to match for any values.
     let is_found = |other: &str| {
         selector.matches(|key| match key {
             REVISION_HASH_LABEL | TEMPLATE_GENERATION_LABEL => {

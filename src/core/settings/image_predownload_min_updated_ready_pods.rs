@@ -7,7 +7,7 @@ use super::reader::Reader;
 use super::setting::Setting;
 use super::value::IntOrPercent;
 
-/// Number or percentage of targeted nodes that must have a Ready pod of the new revision before nodes pre-pull its images
+/// Number or percentage of targeted nodes that have to run a Ready pod of the new revision before other nodes pre-pull its images
 /// (Kruise).
 pub const IMAGE_PREDOWNLOAD_MIN_UPDATED_READY_PODS: &str =
     "apps.openyurt.io/image-predownload-min-updated-ready-pods";

@@ -1,4 +1,4 @@
-//! `image-predownload-parallelism`: number of nodes that pull the new images at once, ahead of their update.
+//! `image-predownload-parallelism`: number of nodes that pull the new images at once, before their update.
 
 use super::error::Invalid;
 use super::max_unavailable::shares;
@@ -9,7 +9,7 @@ use super::rolling_update_type::is_in_place;
 use super::setting::Setting;
 use super::value::IntOrPercent;
 
-/// Number or percentage of nodes that pull the new images at once, ahead of their update (Kruise, ACK Edge).
+/// Number or percentage of nodes that pull the new images at once, before their update (Kruise, ACK Edge).
 pub const IMAGE_PREDOWNLOAD_PARALLELISM: &str = "apps.openyurt.io/image-predownload-parallelism";
 
 pub(super) const SETTING: Setting = Setting {
@@ -27,9 +27,9 @@ pub(super) const SETTING: Setting = Setting {
     ..Setting::ROLLING
 };
 
-/// Parses the setting. If it is absent, nodes pre-pull only for in-place updates.
+/// Parses the setting. If it is absent, nodes pre-pull only for updates in place.
 ///
-/// Zero disables pre-pulls, and is invalid with `predownload: required`.
+/// Zero disables pre-pulls, so it is invalid with `predownload: required`.
 pub(super) fn read(reader: &mut Reader<'_>) -> Result<Option<IntOrPercent>, Invalid> {
     let predownload = reader.parse::<Predownload>(PREDOWNLOAD).ok().flatten();
     let Some(written) = reader.written(IMAGE_PREDOWNLOAD_PARALLELISM) else {
@@ -51,14 +51,14 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Result<Option<IntOrPercent>, Inva
     Ok(Some(share))
 }
 
-/// Warns that the setting `key` has no effect, if the controller requests no pre-pulls.
+/// Adds a warning that the setting `key` has no effect, if the controller requests no pre-pulls.
 ///
-/// In modes other than the rolling update, the node owner requests pulls, so there is no warning.
+/// There is no warning in OTA mode, because node owners request the pulls there.
 pub(super) fn tell_if_off(reader: &mut Reader<'_>, key: &'static str) {
     let parallelism = reader.name(IMAGE_PREDOWNLOAD_PARALLELISM);
     let is_advanced = reader.source.fields.is_some();
     let or = match is_advanced && reader.written(PREDOWNLOAD).is_none() {
-        true => "", // an Advanced DaemonSet doesn't pre-pull for in-place updates either
+        true => "", // an Advanced DaemonSet doesn't pre-pull for updates in place either
         false if is_in_place(reader) => return,
         false => " or an in-place update",
     };

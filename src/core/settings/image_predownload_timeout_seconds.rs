@@ -13,9 +13,10 @@ use super::value::count;
 pub const IMAGE_PREDOWNLOAD_TIMEOUT_SECONDS: &str =
     "apps.openyurt.io/image-predownload-timeout-seconds";
 
-/// Default, enough for 450 MB over 1 Mbit/s.
+/// Default, which is enough for 450 MB over 1 Mbit/s.
 ///
-/// A missing image is detected much earlier. Only a registry that accepts connections and never responds looks like a slow one.
+/// A missing image is detected much earlier. The timeout is only for a registry that accepts connections and never responds, which
+/// can't be distinguished from a slow one.
 pub const DEFAULT_IMAGE_PREDOWNLOAD_TIMEOUT: Duration = Duration::from_secs(60 * 60);
 
 const EXPECTED: Expected = Expected("use a whole number of seconds, at least 1, such as 300");
@@ -36,8 +37,8 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Result<Duration, Invalid> {
     };
     let seconds = written.read(|text| count(text).map_err(|flaw| flaw.expecting(EXPECTED)))?;
     tell_if_off(reader, IMAGE_PREDOWNLOAD_TIMEOUT_SECONDS);
-    // Kubernetes converts the Job's timeout to nanoseconds, where larger values overflow. They mean "no limit": cap them at
-    // `u32::MAX`.
+    // Kubernetes converts the Job's timeout to nanoseconds, in which larger values overflow. A larger value means "no limit", so
+    // reduce it to `u32::MAX`.
     let seconds = u32::try_from(seconds).unwrap_or(u32::MAX);
     Ok(Duration::from_secs(seconds.into()))
 }

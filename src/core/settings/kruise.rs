@@ -1,11 +1,11 @@
-//! Checks of a native DaemonSet for Kruise annotations that only work on Advanced DaemonSets.
+//! Checks of a native DaemonSet for Kruise annotations that only work on an Advanced DaemonSet.
 
 use std::collections::BTreeMap;
 
 use super::error::{Invalid, Note};
 use crate::core::names::{ANNOTATION_PREFIX, KRUISE_PREDOWNLOADS, PROGRESSIVE_CREATE_POD};
 
-/// Rejects annotations that cannot work on a native DaemonSet, because its controller creates pods on all nodes at once.
+/// Rejects annotations that cannot work on a native DaemonSet, because Kubernetes creates its pods on all nodes at once.
 pub(super) fn refuse(annotations: &BTreeMap<String, String>) -> Result<(), Invalid> {
     match annotations.get(PROGRESSIVE_CREATE_POD) {
         // As in Kruise, only the exact value `true` has an effect.

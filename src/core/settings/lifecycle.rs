@@ -1,4 +1,4 @@
-//! `lifecycle`: hook that must agree before a pod is deleted.
+//! `lifecycle`: hook that has to allow the deletion of a pod.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use super::reader::Reader;
 use super::setting::{Setting, Syntax};
 use crate::core::lifecycle::PreDelete;
 
-/// Hook that must agree before a pod is deleted: the JSON of an Advanced DaemonSet's `spec.lifecycle` (Kruise).
+/// Hook that has to allow the deletion of a pod, as the JSON of an Advanced DaemonSet's `spec.lifecycle` (Kruise).
 pub const LIFECYCLE: &str = "apps.openyurt.io/lifecycle";
 
 pub(super) const SETTING: Setting = Setting {

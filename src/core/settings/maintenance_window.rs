@@ -7,7 +7,7 @@ use super::reader::Reader;
 use super::setting::{Setting, Syntax};
 use crate::core::window::Windows;
 
-/// Times at which updates may begin, for a DaemonSet. A value on a Node overrides it there; see [`crate::core::window`].
+/// Times at which updates of a DaemonSet may begin. A value on a Node overrides it there; see [`crate::core::window`].
 pub const MAINTENANCE_WINDOW: &str = "apps.openyurt.io/maintenance-window";
 
 pub(super) const SETTING: Setting = Setting {

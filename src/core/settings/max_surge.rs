@@ -1,5 +1,5 @@
-//! `max-surge`: number of nodes that may run a new pod next to the old one. [`super::max_unavailable`] describes the combination
-//! of both settings.
+//! `max-surge`: number of nodes that may run a new pod next to the old one. [`super::max_unavailable`] describes its combination
+//! with `max-unavailable`.
 
 use super::error::{Invalid, ParseError};
 use super::mode::SURGING;
@@ -26,7 +26,7 @@ pub(super) const SETTING: Setting = Setting {
 /// Value of `max-surge` that `SurgingRollingUpdate` implies.
 const ONE: IntOrPercent = IntOrPercent::Number(1);
 
-/// Parses the setting. `SurgingRollingUpdate` implies 1 if the setting is absent, and excludes 0 (a rule of the KEP).
+/// Parses the setting. With `SurgingRollingUpdate`, an absent value means 1, and 0 is invalid (a rule of the KEP).
 pub(super) fn read(reader: &mut Reader<'_>) -> Result<IntOrPercent, Invalid> {
     let surging = surges(&reader.source);
     let written = reader.written(MAX_SURGE);
@@ -35,7 +35,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Result<IntOrPercent, Invalid> {
         None if surging => ONE,
         None => IntOrPercent::NONE,
     };
-    // Surging is impossible for a pod that is updated in place: it has no successor (same in the KEP and Kruise).
+    // Surge is impossible for pods that are updated in place, because they have no successor (as in the KEP and in Kruise).
     if !max_surge.is_zero() && is_in_place(reader) {
         let why = format!(
             "which cannot be combined with {}: {:?}; remove one of them",

@@ -2,13 +2,13 @@
 //!
 //! | `max-surge` | `max-unavailable` | result |
 //! |---|---|---|
-//! | absent | any value | no surge; `max-unavailable` as defined by OpenYurt, including `0` |
-//! | `0` | absent, or above 0 | the same |
-//! | `0` | `0` | invalid: no pod could ever be replaced |
-//! | above 0 | absent, or `0` | no pod is ever unavailable |
-//! | above 0 | above 0 | both |
+//! | absent | any value | no surge; `max-unavailable` as defined by OpenYurt, where `0` means the default |
+//! | `0` | absent, or above 0 | no surge; `max-unavailable` as defined by OpenYurt |
+//! | `0` | `0` | invalid, because no pod could ever be replaced |
+//! | above 0 | absent, or `0` | surge; no pod is ever unavailable |
+//! | above 0 | above 0 | surge, and unavailable pods |
 //!
-//! If two pods of the template cannot run on one node, `max-surge` is ignored: old pods are deleted first, at least one at a
+//! If two pods of the template cannot run on one node, `max-surge` is ignored. Old pods are then deleted first, at least one at a
 //! time.
 
 use serde_json::Value;
@@ -27,7 +27,7 @@ use crate::core::names::ROLLING_UPDATE_MAX_UNAVAILABLE_FIELD;
 /// Number or percentage of targeted nodes that may lack an available pod at once; see [`crate::core::Strategy`] (OpenYurt, ACK
 /// Edge).
 pub const MAX_UNAVAILABLE: &str = "apps.openyurt.io/max-unavailable";
-/// Default of `max-unavailable`. It also applies if `0` or `0%` is set (OpenYurt).
+/// Default of `max-unavailable`, which also applies for `0` and `0%` (OpenYurt).
 pub const DEFAULT_MAX_UNAVAILABLE: IntOrPercent = IntOrPercent::Percent(10);
 
 /// Default of `max-unavailable` on an Advanced DaemonSet without surge (Kruise).
@@ -97,7 +97,7 @@ pub(super) fn usable_shares(reader: &mut Reader<'_>) -> Shares {
 
 /// Rejects zero for both settings, because no pod could ever be replaced.
 ///
-/// Without `max-surge`, a `max-unavailable` of 0 means the default (OpenYurt).
+/// If `max-surge` is absent, a `max-unavailable` of 0 is valid and means the default (OpenYurt).
 fn refuse_standstill(reader: &Reader<'_>) -> Result<(), Invalid> {
     if reader.source.fields.is_some() {
         return Ok(()); // as in Kruise, 0 is replaced by 1 in an Advanced DaemonSet
@@ -131,7 +131,7 @@ fn without_surge(reader: &mut Reader<'_>) -> Result<IntOrPercent, Invalid> {
     })
 }
 
-/// Returns the value of the native rolling update's `maxUnavailable`, which has the same meaning, as a fallback.
+/// Returns `maxUnavailable` of the native rolling update as a fallback, because it has the same meaning.
 fn left_over(reader: &mut Reader<'_>) -> Result<IntOrPercent, Invalid> {
     let text = match reader.source.rolling_update_max_unavailable {
         None | Some(Value::Null) => return Ok(DEFAULT_MAX_UNAVAILABLE),

@@ -1,4 +1,4 @@
-//! Rollout modes and how annotations spell them.
+//! Rollout modes, and the words for them in annotations.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,7 +13,7 @@ const EXPECTED: Expected =
 /// Name in the KEP ("DaemonSet RollingUpdate enhancement") for a rolling update with surge.
 pub(super) const SURGING: &str = "SurgingRollingUpdate";
 
-/// Rollout mode: determines who starts the update of a pod.
+/// Rollout mode, which determines who starts the update of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// The controller starts updates, within the budget.
@@ -34,7 +34,7 @@ impl FromStr for Mode {
 
     /// Parses a mode, ignoring case.
     ///
-    /// `auto` is a synonym of `AdvancedRollingUpdate`. `SurgingRollingUpdate` is the same mode with another default of
+    /// `auto` is a synonym of `AdvancedRollingUpdate`. `SurgingRollingUpdate` is the same mode with another default for
     /// `max-surge`.
     fn from_str(text: &str) -> Result<Self, ParseError> {
         let words = [

@@ -1,4 +1,4 @@
-//! `on-failure`: action for nodes that run a revision when the guard stops it.
+//! `on-failure`: action for the pods of a revision that the guard stops.
 
 use super::error::Invalid;
 use super::reader::Reader;
@@ -17,12 +17,12 @@ pub(super) const SETTING: Setting = Setting {
     ..Setting::ROLLING
 };
 
-/// Action for nodes that run a revision when the guard stops it.
+/// Action for the pods of a revision that the guard stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnFailure {
     /// Leave the pods as they are.
     Stop,
-    /// Roll back the pods in place to the previous revision; see [`crate::core::engine::revert`].
+    /// Roll back the pods in place to an earlier revision; see [`crate::core::engine::revert`].
     RevertInPlace,
 }
 

@@ -28,7 +28,7 @@ pub(super) const SETTING: Setting = Setting {
 pub enum Predownload {
     /// The update waits until the node has the images.
     Required,
-    /// The update doesn't wait. Images are still pulled ahead, if possible.
+    /// The update doesn't wait. Images are still pre-pulled if possible.
     BestEffort,
 }
 

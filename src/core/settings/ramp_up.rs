@@ -1,11 +1,11 @@
-//! `ramp-up`: number of nodes that a rollout begins with.
+//! `ramp-up`: number of nodes that are updated first.
 
 use super::error::Invalid;
 use super::reader::Reader;
 use super::setting::Setting;
 use super::value::IntOrPercent;
 
-/// Number or percentage of nodes that are updated at once at the start. The number doubles while no node fails.
+/// Number or percentage of nodes that are updated at once at the start of a rollout. The number doubles while no node fails.
 pub const RAMP_UP: &str = "apps.openyurt.io/ramp-up";
 
 pub(super) const SETTING: Setting = Setting {

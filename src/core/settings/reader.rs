@@ -1,4 +1,4 @@
-//! Access to the settings of one DaemonSet: finds the values in annotations and fields, and collects notes.
+//! Access to the settings of one DaemonSet, which finds the values in annotations and fields, and collects notes.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -13,15 +13,14 @@ use super::value::{Written, duration};
 use crate::core::engine::surge::exclusive::Exclusive;
 use crate::core::engine::surge::preempting::Preempting;
 
-/// Parts of a DaemonSet that contain settings, or that settings depend on.
+/// Parts of a DaemonSet that contain settings or affect them.
 #[derive(Clone, Copy, Debug)]
 pub struct SettingsSource<'a> {
     /// `metadata.annotations`.
     pub annotations: &'a BTreeMap<String, String>,
     /// `spec.updateStrategy.type`; `None` means the API server's default, `RollingUpdate`.
     pub update_strategy: Option<&'a str>,
-    /// `spec.updateStrategy.rollingUpdate.maxUnavailable`, left from an earlier `RollingUpdate`. It is used if the annotation is
-    /// absent.
+    /// `spec.updateStrategy.rollingUpdate.maxUnavailable` from an earlier `RollingUpdate`. It applies if the annotation is absent.
     pub rolling_update_max_unavailable: Option<&'a Value>,
     /// `spec.minReadySeconds`.
     pub min_ready_seconds: i64,
@@ -29,16 +28,16 @@ pub struct SettingsSource<'a> {
     pub in_template: &'a [String],
     /// Reason why two pods of the template cannot run on one node; `None` if they can.
     pub exclusive: Option<&'a Exclusive>,
-    /// Property of the template that lets its pods preempt others on a full node; `None` if they can't.
+    /// Part of the template that lets its pods preempt others on a full node; `None` if they can't preempt.
     pub preempting: Option<&'a Preempting>,
     /// Fields of an Advanced DaemonSet; `None` for a native one.
     pub fields: Option<&'a FieldSettings>,
 }
 
 impl<'a> SettingsSource<'a> {
-    /// Returns the value of a setting and the name of its annotation or field for messages.
+    /// Returns the value of a setting, and the name of its annotation or field for messages.
     ///
-    /// Only this function knows where values are written. An Advanced DaemonSet can have them in fields of its spec.
+    /// Only this function depends on where values are written. An Advanced DaemonSet can have them in fields of its spec.
     pub(super) fn written(&self, key: &'static str) -> Option<Written<'a>> {
         if let Some((name, text)) = self.fields.and_then(|fields| fields.written(key)) {
             return Some(Written { name, text });
@@ -49,14 +48,14 @@ impl<'a> SettingsSource<'a> {
 
     /// Returns `spec.minReadySeconds`.
     ///
-    /// The API server rejects negative values and values over 32 bits. Limiting the value again keeps later sums from
-    /// overflowing.
+    /// The API server rejects negative values and values of more than 32 bits. The value is limited again, so that later sums can't
+    /// overflow.
     pub(super) fn min_ready(&self) -> Duration {
         let seconds = self.min_ready_seconds.clamp(0, i64::from(i32::MAX));
         Duration::from_secs(seconds.unsigned_abs())
     }
 
-    /// Returns the name of the annotation or field of a setting for messages, whether or not the setting is present.
+    /// Returns the name of the annotation or field of a setting for messages, even if the setting is absent.
     pub(super) fn name(&self, key: &'static str) -> &'static str {
         let Some(fields) = self.fields else {
             return key;
@@ -77,12 +76,11 @@ pub(super) struct Reader<'a> {
     pub(super) notes: Vec<Note>,
     /// Error for the first invalid setting.
     pub(super) invalid: Option<Invalid>,
-    /// Settings that have no effect because of other settings, each with the note that says so.
+    /// Settings that other settings make ineffective, each with its note.
     pub(super) without_effect: Vec<(&'static str, String)>,
 }
 
 impl<'a> Reader<'a> {
-    /// Returns a reader that has not read anything.
     pub(super) fn new(source: &SettingsSource<'a>, mode: Mode) -> Self {
         Self {
             source: *source,
@@ -123,20 +121,20 @@ impl<'a> Reader<'a> {
         written.map(|written| written.read(read)).transpose()
     }
 
-    /// Adds a warning about a mistake that doesn't stop the rollout.
+    /// Adds a warning about a mistake that doesn't block the rollout.
     pub(super) fn warn(&mut self, text: String) {
         self.notes.push(Note::warning(text));
     }
 
-    /// Adds a warning about a setting without effect because of other settings.
+    /// Adds a warning about a setting that other settings make ineffective.
     pub(super) fn is_without_effect(&mut self, key: &'static str, text: String) {
         self.without_effect.push((key, text.clone()));
         self.warn(text);
     }
 
-    /// Returns the value, or `default` if it is invalid.
+    /// Returns the value, or `default` if the value is invalid.
     ///
-    /// If the mode uses the setting (`is_used`), the reader keeps the error. Otherwise the error only becomes a warning.
+    /// If the mode uses the setting (`is_used`), the reader keeps the error. Otherwise it adds a warning.
     pub(super) fn value_or<T>(
         &mut self,
         is_used: bool,

@@ -1,4 +1,4 @@
-//! `ready-settle`: time that a returned node has to be Ready before its pod is touched.
+//! `ready-settle`: time that a returned node has to be Ready before its pod is updated.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use super::error::Invalid;
 use super::reader::Reader;
 use super::setting::{Setting, Syntax};
 
-/// Time that a returned node has to be Ready before its pod is touched, as a duration (`30s`).
+/// Time that a returned node has to be Ready before its pod is updated, as a duration (`30s`).
 pub const READY_SETTLE: &str = "apps.openyurt.io/ready-settle";
 /// Default of `ready-settle`. It is a little less than the time after which Kubernetes marks a silent node NotReady by default.
 pub const DEFAULT_READY_SETTLE: Duration = Duration::from_secs(30);

@@ -17,7 +17,7 @@ pub(super) const SETTING: Setting = Setting {
     ..Setting::ROLLING
 };
 
-/// Parses the revision hash, which pods have in the label `controller-revision-hash`.
+/// Parses the hash of the revision, as in the label `controller-revision-hash` of pods.
 pub(super) fn read(reader: &mut Reader<'_>) -> Result<Option<Revision>, Invalid> {
     read_hash(
         reader,
@@ -26,7 +26,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Result<Option<Revision>, Invalid>
     )
 }
 
-/// Parses a revision hash. Errors contain `hint`, which says where to find the hash.
+/// Parses a revision hash. Errors contain `hint`, which explains where to find the hash.
 pub(super) fn read_hash(
     reader: &mut Reader<'_>,
     key: &'static str,
@@ -46,7 +46,7 @@ pub(super) fn read_hash(
     }
 }
 
-/// Returns the note about `resume`. It says if the setting names the current revision.
+/// Returns the note about `resume`, which reports if the setting names the current revision.
 pub(super) fn note(resume: &Revision, current: &Revision) -> Note {
     Note::advice(if resume == current {
         format!(

@@ -27,14 +27,14 @@ pub(super) const SETTING: Setting = Setting {
 pub enum RollingUpdateType {
     /// Delete the pod and create a new one.
     Standard,
-    /// Change the pod in place if only images and metadata differ, or else recreate it; see [`crate::core::fleet::in_place`].
+    /// Change the pod in place if only images and metadata differ; otherwise recreate it. See [`crate::core::fleet::in_place`].
     InPlaceIfPossible,
 }
 
 impl FromStr for RollingUpdateType {
     type Err = ParseError;
 
-    /// Parses the value. As in Kruise, letter case matters.
+    /// Parses the value. Case is significant, as in Kruise.
     fn from_str(text: &str) -> Result<Self, ParseError> {
         match bare(text, EXPECTED)? {
             "Standard" => Ok(Self::Standard),

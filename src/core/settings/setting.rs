@@ -8,7 +8,7 @@ use super::mode::Mode;
 use super::reader::Reader;
 use crate::core::names::ANNOTATION_PREFIX;
 
-/// Description of a setting, with its check. Texts put literal values in backquotes.
+/// Description of a setting, with its check. In the texts, literal values are in backquotes.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting {
     /// Key of the annotation.
@@ -23,12 +23,12 @@ pub struct Setting {
     pub default: &'static str,
     /// Modes that use the setting. In other modes, a note says that it has no effect.
     pub modes: &'static [Mode],
-    /// True if the setting can be dropped when a DaemonSet switches to Kubernetes' own rolling update: there it is not needed, or
-    /// has an equivalent.
+    /// True if a DaemonSet that switches to Kubernetes' own rolling update can drop the setting, because there it has an equivalent
+    /// or no purpose.
     pub is_native: bool,
     /// Check of the value, which also adds notes for the owner of the DaemonSet.
     pub(super) check: fn(&mut Reader<'_>) -> Result<(), Invalid>,
-    /// Default on a particular DaemonSet, if it depends on other settings.
+    /// Default of the setting on a particular DaemonSet; `None` if it doesn't depend on the DaemonSet.
     pub(super) default_on: fn(&mut Reader<'_>) -> Option<String>,
 }
 
@@ -44,8 +44,7 @@ pub enum Syntax {
 }
 
 impl Setting {
-    /// Values of the fields that most settings share: the setting affects updates that the controller starts, and has a fixed
-    /// default.
+    /// Values that most settings share: the setting affects updates that the controller starts, and it has a fixed default.
     pub(super) const ROLLING: Self = Self {
         key: "",
         old_key: None,

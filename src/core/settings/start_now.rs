@@ -1,4 +1,4 @@
-//! `start-now`: revision that ignores the maintenance window and `min-interval`.
+//! `start-now`: revision to which the maintenance window and `min-interval` don't apply.
 
 use super::error::{Invalid, Note};
 use super::reader::Reader;
@@ -6,7 +6,7 @@ use super::resume::read_hash;
 use super::setting::{Setting, Syntax};
 use crate::core::id::Revision;
 
-/// Hash of the revision that ignores the DaemonSet's maintenance window and `min-interval`.
+/// Hash of the revision to which the DaemonSet's maintenance window and `min-interval` don't apply.
 pub const START_NOW: &str = "apps.openyurt.io/start-now";
 
 pub(super) const SETTING: Setting = Setting {
@@ -26,7 +26,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Result<Option<Revision>, Invalid>
     )
 }
 
-/// Returns the note about `start-now`. It says if the setting names the current revision.
+/// Returns the note about `start-now`, which reports if the setting names the current revision.
 pub(super) fn note(start_now: &Revision, current: &Revision) -> Note {
     Note::advice(if start_now == current {
         format!(

@@ -55,7 +55,7 @@ impl SettingState {
 
 /// Returns the status of every setting, each evaluated separately.
 ///
-/// Unlike in [`super::read`], an invalid setting doesn't hide the others.
+/// Unlike [`super::read`], it evaluates all settings even if one is invalid.
 pub fn states<'a>(source: &SettingsSource<'a>) -> Vec<SettingStatus<'a>> {
     let mode = update_strategy::read(source, &mut Vec::new());
     let mode = mode
@@ -75,7 +75,7 @@ pub fn states<'a>(source: &SettingsSource<'a>) -> Vec<SettingStatus<'a>> {
             status.message = Some(note);
         }
     }
-    // If settings contradict each other, show the error at the setting that the DaemonSet's condition names.
+    // If settings contradict each other, show the error with the setting that is named in the DaemonSet's condition.
     if let ParsedSettings::Invalid(invalid, _) = read(source)
         && let Some(status) = states
             .iter_mut()
@@ -95,7 +95,7 @@ fn status<'a>(setting: &'static Setting, reader: &mut Reader<'a>) -> SettingStat
     let is_used = setting.is_used_by(reader.mode);
     let (state, message) = match (written, checked) {
         (None, _) => (SettingState::Default, None),
-        // The check failed because of another setting; the error is shown at that setting.
+        // The check failed because of another setting, which shows the error.
         (Some(written), Err(invalid)) if invalid.key.starts_with(written.name) => {
             if is_used {
                 (SettingState::Invalid, Some(invalid.to_string()))

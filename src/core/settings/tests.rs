@@ -1,4 +1,4 @@
-//! Tests of the settings in the tables of the upgrade model, row by row.
+//! Tests of the settings, including each row of the upgrade model's tables.
 
 mod table;
 
@@ -413,7 +413,7 @@ fn a_pause_is_true_false_or_a_time() {
     ] {
         assert_eq!(refusal(rolling(&[(PAUSED, text)])).key, PAUSED, "{text}");
     }
-    // In OTA mode an unreadable `paused` is an error too: it may be meant as a pause.
+    // In OTA mode, an invalid `paused` is also an error, because it may be intended as a pause.
     let ota = [(UPDATE_STRATEGY, "OTA"), (PAUSED, "maybe")];
     assert_eq!(refusal(read_annotations(&ota)).key, PAUSED);
 }
@@ -1198,7 +1198,7 @@ fn a_pull_is_bounded_and_may_wait_for_ready_pods() {
     let strategy = without_notes(rolling(&[pulls, endless]));
     let longest = Duration::from_secs(u32::MAX.into());
     assert_eq!(strategy.image_predownload_timeout, longest);
-    // The settings have an effect in two more cases: in-place updates always pre-pull, and in OTA mode node owners request
+    // In two more cases the settings have an effect: updates in place always pre-pull, and in OTA mode node owners request
     // pre-pulls.
     let in_place = (ROLLING_UPDATE_TYPE, "InPlaceIfPossible");
     without_notes(rolling(&[in_place, timeout, min_ready]));
@@ -1292,7 +1292,7 @@ fn a_setting_that_cannot_be_read_changes_no_other_one() {
     };
     let without = |key: &str| {
         let mut values = values.to_vec();
-        // `approved-waves` needs `waves`, and `max-domains` needs `topology-key`. Leave out both settings of a pair.
+        // `approved-waves` needs `waves`, and `max-domains` needs `topology-key`. Leave out both settings of such a pair.
         let whole = match key {
             APPROVED_WAVES => WAVES,
             MAX_DOMAINS => TOPOLOGY_KEY,

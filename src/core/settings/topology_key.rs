@@ -22,18 +22,18 @@ pub(super) const SETTING: Setting = Setting {
     ..Setting::ROLLING
 };
 
-/// Failure domains, with the number of domains that may be touched at once.
+/// Failure domains, and the number of them in which updates may be in progress at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Topology {
     /// Node label whose values are the failure domains.
     pub key: Arc<str>,
-    /// Number of failure domains that may be touched at once; at least one.
+    /// Number of failure domains in which updates may be in progress at once; at least one.
     pub at_once: usize,
 }
 
 impl Topology {
-    /// Returns the failure domain of a node with these labels: the value of the label, or an empty text if the node lacks the
-    /// label.
+    /// Returns the failure domain of a node with these labels: the value of the label, or an empty text if the node doesn't have
+    /// it.
     pub fn domain_of<'a>(&self, labels: &'a Labels) -> &'a str {
         labels.get(&self.key).unwrap_or_default()
     }

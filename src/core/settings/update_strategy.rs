@@ -20,7 +20,7 @@ pub(super) const SETTING: Setting = Setting {
     default: "none: not managed",
     modes: &Mode::ALL,
     is_native: true,
-    // This check runs first: without a mode, no other setting is read.
+    // This check runs first, because without a mode no other setting is read.
     check: |reader| read(&reader.source, &mut reader.notes).map_or(Ok(()), |mode| mode.map(drop)),
     default_on: |reader| {
         let mode = reader.source.fields.and(of_type(&reader.source).ok())?;
@@ -30,8 +30,8 @@ pub(super) const SETTING: Setting = Setting {
 
 /// Returns the mode; `None` if the DaemonSet is not managed. An Advanced DaemonSet is always managed.
 ///
-/// If the current key is present, the old key is ignored, even if the value is invalid. Using the old key instead could start an
-/// unwanted rollout.
+/// If the current key is present, the old key is ignored, even if the current value is invalid. Otherwise the old key could start
+/// an unwanted rollout.
 pub(super) fn read(
     source: &SettingsSource<'_>,
     notes: &mut Vec<Note>,
@@ -43,7 +43,7 @@ pub(super) fn read(
     }
 }
 
-/// Returns the mode that the spec of an Advanced DaemonSet sets. It applies if there is no annotation.
+/// Returns the mode in the spec of an Advanced DaemonSet, which applies without an annotation.
 fn of_type(source: &SettingsSource<'_>) -> Result<Mode, Invalid> {
     match source.update_strategy {
         None | Some("" | "RollingUpdate") => Ok(Mode::AdvancedRollingUpdate),

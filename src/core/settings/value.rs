@@ -18,7 +18,7 @@ const SELECTOR: Expected = Expected(
 const LABEL_KEY: Expected = Expected("use a node label key such as topology.kubernetes.io/zone");
 const COUNT: Expected = Expected("use a whole number, at least 1");
 
-/// Maximum length of a setting, in bytes. Parsed values of a DaemonSet can take up to twenty times as much memory.
+/// Maximum length of a setting, in bytes. Its parsed value can take up to twenty times as much memory.
 pub(crate) const LONGEST: usize = 8 << 10;
 
 /// A raw value of a setting.
@@ -31,12 +31,10 @@ pub(super) struct Written<'a> {
 }
 
 impl Written<'_> {
-    /// Parses the value by its type.
     pub(super) fn parse<T: FromStr<Err = ParseError>>(&self) -> Result<T, Invalid> {
         self.read(str::parse)
     }
 
-    /// Parses the value with the function `read`.
     pub(super) fn read<T>(
         &self,
         read: impl FnOnce(&str) -> Result<T, ParseError>,
@@ -53,13 +51,13 @@ impl Written<'_> {
         }
     }
 
-    /// Returns an error for this value; `why` continues the sentence "KEY is VALUE, …".
+    /// Returns an error for this value. `why` continues the sentence "KEY is VALUE,".
     pub(super) fn refused(&self, why: impl Into<String>) -> Invalid {
         Invalid::new(self.name, self.text, why)
     }
 }
 
-/// An absolute number or a percentage of the targeted nodes.
+/// Absolute number, or percentage of the targeted nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IntOrPercent {
     /// Number of nodes.
@@ -69,12 +67,12 @@ pub enum IntOrPercent {
 }
 
 impl IntOrPercent {
-    /// The number of zero nodes.
+    /// Zero nodes.
     pub(super) const NONE: Self = Self::Number(0);
 
-    /// Returns the resulting number of nodes out of `targeted`, at most `targeted`. Percentages are rounded up.
+    /// Returns the number of nodes out of `targeted`, at most `targeted`. Percentages are rounded up.
     ///
-    /// The result is zero only if the value is zero or `targeted` is zero.
+    /// The result is zero only if the value or `targeted` is zero.
     pub fn resolve(self, targeted: usize) -> usize {
         let nodes = match self {
             Self::Number(nodes) => nodes as usize,
@@ -86,7 +84,7 @@ impl IntOrPercent {
         nodes.min(targeted)
     }
 
-    /// Returns the resulting number of nodes as in [`Self::resolve`], but with percentages rounded down, as `partition` needs it.
+    /// Returns the number of nodes as in [`Self::resolve`], but with percentages rounded down, which `partition` requires.
     pub fn resolve_down(self, targeted: usize) -> usize {
         match self {
             Self::Number(_) => self.resolve(targeted),
@@ -102,7 +100,7 @@ impl IntOrPercent {
         matches!(self, Self::Number(0) | Self::Percent(0))
     }
 
-    /// Returns the value in the form of a Kubernetes or Kruise field. Percentages are limited to 100 %.
+    /// Returns the value as a field of Kubernetes or Kruise. Percentages are limited to 100 %.
     pub fn to_field(self) -> Value {
         match self {
             Self::Number(nodes) => json!(nodes.min(i32::MAX.unsigned_abs())),
@@ -122,8 +120,8 @@ impl IntOrPercent {
 impl FromStr for IntOrPercent {
     type Err = ParseError;
 
-    /// Parses ASCII digits, optionally followed by `%`. A number that is too large becomes the maximum, because both mean all
-    /// nodes.
+    /// Parses ASCII digits, optionally followed by `%`. A number that is too large becomes the maximum, because either one means
+    /// all nodes.
     fn from_str(text: &str) -> Result<Self, ParseError> {
         let text = bare(text, SHARE)?;
         match text.strip_suffix('%') {

@@ -1,4 +1,4 @@
-//! `waves`: groups of nodes that are rolled out one after the other.
+//! `waves`: groups of nodes that are updated one after the other.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::core::labels::Labels;
 use crate::core::selector::Selector;
 use crate::core::suggest::distance;
 
-/// Groups of nodes that are rolled out one after the other, as a YAML or JSON list; see [`Wave`].
+/// Groups of nodes that are updated one after the other, as a YAML or JSON list; see [`Wave`].
 pub const WAVES: &str = "apps.openyurt.io/waves";
 /// Name of the last wave, which contains all nodes that match no wave in the list.
 pub const REST: &str = "rest";
@@ -61,7 +61,7 @@ pub(super) const SETTING: Setting = Setting {
 /// Waves of a DaemonSet with their approvals.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waves {
-    /// Defined waves in order, at least one. Nodes that match none of them form a last wave.
+    /// Configured waves in order, at least one. Nodes that match none of them form a last wave.
     pub list: Vec<Wave>,
     /// Approvals from the setting `approved-waves`.
     pub approved: Vec<Approval>,
@@ -72,11 +72,11 @@ pub struct Waves {
 pub struct Wave {
     /// Name of the wave, unique in the list.
     pub name: Arc<str>,
-    /// Selector of the wave's nodes. Nodes that match an earlier wave are excluded.
+    /// Selector of the wave's nodes. Nodes that match an earlier wave belong to that wave.
     pub selector: Selector,
     /// Number of nodes in the wave that may lack an available pod at once; `None` means the DaemonSet's limit.
     pub max_unavailable: Option<IntOrPercent>,
-    /// Time for which all nodes of the wave must be healthy before the next wave may open.
+    /// Time for which all nodes of the wave have to be healthy before the next wave may open.
     pub soak: Duration,
     /// True if an operator has to approve the wave before it opens.
     pub approve: bool,
@@ -107,7 +107,7 @@ impl Waves {
         found.unwrap_or(self.list.len())
     }
 
-    /// Returns true if the wave at `position` needs no approval for `revision`, or is approved.
+    /// Returns true if the wave at `position` is approved for `revision`, or needs no approval.
     pub fn is_approved(&self, position: usize, revision: &Revision) -> bool {
         let Some(wave) = self.list.get(position).filter(|wave| wave.approve) else {
             return true;
@@ -284,7 +284,7 @@ fn invalid(place: &str, value: &Value, flaw: ParseError) -> Invalid {
     Invalid::new(place, &shown(value), flaw.to_string())
 }
 
-/// Returns a value for messages, roughly as it was written.
+/// Returns a value for messages, approximately as it was written.
 fn shown(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

@@ -141,7 +141,7 @@ impl PlanDraft<'_> {
         phase::of_rollout(&facts, self.evaluation.now)
     }
 
-    /// Returns the nodes whose pods keep ending; empty if this plan writes nothing. The next pod on such a node is no progress.
+    /// Returns the nodes whose pods keep ending; empty if this plan writes nothing. A new pod on such a node is not progress.
     fn troubled(&self) -> Vec<&Node> {
         match self.actions.is_empty() {
             true => Vec::new(),
@@ -152,7 +152,7 @@ impl PlanDraft<'_> {
         }
     }
 
-    /// Returns true if this plan deletes the second pod of that node. The deadline starts now, however old the two pods are.
+    /// Returns true if this plan deletes the second pod of that node. The deadline then starts now, whatever the age of the pods.
     fn leaves_now(&self, position: usize) -> bool {
         let pods = &self.evaluation.fleet.nodes[position].pods;
         self.verdicts[position] == Verdict::InProgress(Progress::SurgeLeaving)
@@ -160,7 +160,7 @@ impl PlanDraft<'_> {
                 .any(|action| pods.iter().any(|pod| pod.uid == action.pod().uid))
     }
 
-    /// Returns true while the loss of a node with the revision is not evaluated, or the network may be its cause.
+    /// Returns true while the guard has not evaluated the loss of a node with the revision, or suspects the network.
     fn is_evaluating(&self) -> bool {
         matches!(
             self.evaluation.guard.gate,
@@ -196,7 +196,8 @@ impl PlanDraft<'_> {
                     Some(WriteGroup::Step)
                 }
                 (Verdict::PullPending(_), _) => Some(WriteGroup::Tell),
-                // The pod isn't Ready: the controller closed its readiness gate, and the write to open it was rejected.
+                // The pod isn't Ready because the controller closed its readiness gate, and the API server rejected the write that
+                // opens it.
                 (Verdict::InProgress(Progress::Starting | Progress::NotYetAvailable { .. }), _)
                     if refused.contains(&(node.name.clone(), WriteGroup::Tell)) =>
                 {
@@ -230,7 +231,7 @@ impl PlanDraft<'_> {
         }
     }
 
-    /// Sets the verdict of nodes that wait because other failure domains are first.
+    /// Sets the verdict of nodes that wait for other failure domains.
     fn mark_domains(&mut self) {
         let Some(topology) = self.evaluation.strategy.topology.as_ref() else {
             return;
@@ -250,7 +251,7 @@ impl PlanDraft<'_> {
             && self.verdicts.iter().any(Verdict::awaits_turn)
     }
 
-    /// Returns true if a node waits for a time, or for something other than a refused write.
+    /// Returns true if a node waits for a time, or for anything else except a rejected write.
     fn others_follow(&self) -> bool {
         let follows = |verdict: &Verdict| match *verdict {
             Verdict::PullPending(stage) => !stage.has_failed(),
@@ -293,7 +294,8 @@ impl PlanDraft<'_> {
         waves
     }
 
-    /// Returns until when a rollout that only disruption budgets block is not stalled; `None` if anything else moves or may move.
+    /// Returns the time until which a rollout that only disruption budgets block is not stalled; `None` if anything else can
+    /// change.
     fn blocked_until(&self) -> Option<Timestamp> {
         let (mut until, mut others) = (None, self.opens.is_some());
         for (position, verdict) in self.verdicts.iter().enumerate() {
@@ -317,7 +319,7 @@ impl PlanDraft<'_> {
         until.filter(|_| !others)
     }
 
-    /// Returns true if all remaining online nodes wait for a wave with a failed node, which needs an operator.
+    /// Returns true if all remaining online nodes wait for a wave with a failed node. Only an operator can resolve this.
     fn is_behind_a_failed_wave(&self, counts: &Counts) -> bool {
         let is_shut = |why: Option<Verdict>| {
             let Some(Verdict::WaveNotOpen { why, .. }) = why else {

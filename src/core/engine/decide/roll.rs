@@ -20,7 +20,7 @@ use crate::core::verdict::{Progress, PullStage, Revert, Verdict};
 impl PlanDraft<'_> {
     /// Replaces as many pods as the budget allows, in order.
     ///
-    /// Returns true if more pods could be replaced with more waiting nodes in the list.
+    /// Returns true if more pods could be replaced if more waiting nodes were in the list.
     pub(super) fn roll(&mut self) -> bool {
         self.go_on_beside(true);
         self.go_on();
@@ -67,7 +67,7 @@ impl PlanDraft<'_> {
             }
             wants_more = turn.available && slots.has_for_available() && self.is_behind(&turn);
             if wants_more {
-                break; // a node that is only counted is updated first, so it has to be listed
+                break; // a node that is only counted is next, so it has to be listed
             }
             let (in_wave, in_time) = (&mut in_wave[turn.wave], &mut pace[turn.wave].replacements);
             let may = |manner| match manner {
@@ -98,10 +98,10 @@ impl PlanDraft<'_> {
         wants_more
     }
 
-    /// Handles surge pods, even if other nodes may not begin. The old pod is removed like any other, with hook and eviction.
+    /// Handles surge pods, even while no other node may be updated. The old pod is removed like any other, with hook and eviction.
     ///
-    /// If `replaces` is false, a surge pod and its old pod both stay. A surge pod whose old pod is gone takes over. On a node
-    /// where no pod belongs (any more), the surge pod is deleted.
+    /// If `replaces` is false, a surge pod and its old pod both stay. A surge pod whose old pod is gone becomes the DaemonSet's
+    /// pod. A surge pod is deleted if the DaemonSet no longer runs a pod on its node.
     pub(super) fn go_on_beside(&mut self, replaces: bool) {
         let terms = self.evaluation.terms;
         self.mark_left_behind();
@@ -145,7 +145,7 @@ impl PlanDraft<'_> {
         }
     }
 
-    /// Deletes the pods whose hooks are done, unless the guard blocks updates.
+    /// Deletes the pods with completed hooks, unless the guard blocks updates.
     fn go_on(&mut self) {
         if self.evaluation.guard.gate.is_some() {
             return;
@@ -286,7 +286,7 @@ impl PlanDraft<'_> {
         }
     }
 
-    /// Removes the marks of pods that stay (again), and opens the readiness gates of new pods.
+    /// Removes the marks of pods that stay after all, and opens the readiness gates of new pods.
     pub(super) fn keep_marks_true(&mut self) {
         if !self.evaluation.summary.is_marked {
             return;
@@ -352,7 +352,7 @@ impl PlanDraft<'_> {
         asking.asked
     }
 
-    /// Sets the verdict of nodes that would be next if a precondition didn't block them.
+    /// Sets the verdict of nodes that would be next if all their preconditions were met.
     ///
     /// `are_forerunners_chosen` is true if no further node may be replaced without its images.
     fn mark_not_open(&mut self, are_forerunners_chosen: bool) {

@@ -1,4 +1,4 @@
-//! Number of nodes that may still be replaced now, and how.
+//! Number of nodes that may still be replaced now, by kind of replacement.
 
 use crate::core::engine::budget::Budget;
 use crate::core::settings::Strategy;
@@ -46,10 +46,11 @@ impl Slots {
         [self.broken, self.available, self.surge] == [0; 3]
     }
 
-    /// Takes a slot for a node, if its wave has one, too.
+    /// Takes a slot for a node if both the rollout and the node's wave have one.
     ///
-    /// A broken old pod has nothing to lose: it is deleted if `max-unavailable` allows it. An available one gets its successor
-    /// first if `max-surge` allows it. `may` returns false for a kind that is not possible now; the other kind is tried then.
+    /// A broken old pod is deleted first if `max-unavailable` allows it, because it serves nothing. An available old pod gets its
+    /// successor first if `max-surge` allows it. `may` returns false for a kind that is not possible now; then the other kind is
+    /// tried.
     pub(super) fn take(
         &mut self,
         in_wave: &mut Self,

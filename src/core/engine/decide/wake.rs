@@ -17,14 +17,15 @@ use crate::core::instant::later;
 use crate::core::verdict::{Progress, Verdict};
 
 impl PlanDraft<'_> {
-    /// Returns when nodes change their class without an event: after they settle, or when their pods become available.
+    /// Returns the times at which nodes change their class without an event: they settle, or their pods become available.
     pub(super) fn turns(&self) -> impl Iterator<Item = Timestamp> {
         fn alive(node: &Node) -> Option<&Pod> {
             node.pods.iter().find(|pod| !pod.terminating)
         }
         let terms = self.evaluation.terms;
         let available_at = move |node: &Node| terms.available_at(alive(node)?);
-        // A pod that stays takes no slot after it serves again, or when the controller can no longer be why it doesn't serve.
+        // A kept pod takes no slot after it serves again, or after the time in which the controller can be the cause of its
+        // unavailability.
         let serves_again = move |position: usize| {
             let is_kept = matches!(self.evaluation.classes[position], Class::Excluded(_));
             let starting = is_kept.then(|| self.evaluation.summary.starting_until(position, terms));
@@ -91,7 +92,7 @@ impl PlanDraft<'_> {
             }
             _ => None,
         };
-        // A replacement on a node that is no longer targeted takes a slot as long as its failure may count against the revision.
+        // A replacement on a node that is no longer targeted takes a slot while its failure may count against the revision.
         let window = failure_window(self.evaluation.strategy);
         let lets_go = move |(_, (node, class)): (usize, (&Node, &Class))| {
             let began = matches!(class, Class::InProgress(_) | Class::Failed { .. });
@@ -109,7 +110,7 @@ impl PlanDraft<'_> {
         nodes.filter_map(move |verdict| turn(verdict).into_iter().chain(lets_go(verdict)).min())
     }
 
-    /// Returns when a precondition of a waiting node opens or closes.
+    /// Returns the time at which a precondition of a waiting node changes.
     pub(super) fn gate_changes(&self) -> Option<Timestamp> {
         let waits = |class: &Class| matches!(class, Class::Outdated { .. });
         let waiting = self.evaluation.classes.iter().enumerate();
@@ -119,7 +120,7 @@ impl PlanDraft<'_> {
             .min()
     }
 
-    /// Returns when an eviction that a disruption budget refused may be retried.
+    /// Returns the time at which an eviction that a disruption budget refused may be retried.
     pub(super) fn asked_again(&self) -> Option<Timestamp> {
         if !self.evaluation.preconditions.asking.is_any_refused() {
             return None;
@@ -134,7 +135,8 @@ impl PlanDraft<'_> {
         due.filter(|due| *due > self.evaluation.now).min()
     }
 
-    /// Returns when a `refused` write may be retried, or a node that waits because of refused writes may begin.
+    /// Returns the time at which a rejected write may be retried, or at which a node that waits because of rejected writes may be
+    /// updated.
     pub(super) fn refused_again(
         &self,
         refused: &BTreeSet<(NodeName, WriteGroup)>,

@@ -1,4 +1,4 @@
-//! Tests of evictions: which pods are evicted, which are not, and their verdicts.
+//! Tests of evictions: the pods that are evicted, the pods that are not, and the verdicts.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ fn refusal(obstruction: Obstruction) -> Refusal {
     }
 }
 
-/// Returns a fleet in which the eviction of the first node's pod was refused at these times.
+/// Returns a fleet in which a budget refused the eviction of the first node's pod at these times.
 fn refused(nodes: Vec<Node>, instants: &[i64]) -> Fleet {
     refused_by(nodes, instants, Obstruction::Exhausted)
 }
@@ -125,7 +125,7 @@ fn a_pod_that_became_ready_is_a_reason_to_ask_a_second_later() {
     let fleet = refused(nodes, &[1_000]);
     let early = decide(&evicting(1), &fleet, at(1_002));
     assert_eq!((asked(&early), early.next_wake), (vec![], Some(at(1_003))));
-    // The retry is about to happen, so the rollout is not blocked yet.
+    // The retry is due soon, so the rollout does not count as blocked.
     assert!(!early.blocked);
     assert_eq!(asked(&decide(&evicting(1), &fleet, at(1_003))), ["a"]);
 }

@@ -21,7 +21,7 @@ use crate::core::verdict::{Cause, Progress};
 /// Failures that count against the current revision.
 #[derive(Debug, Default)]
 pub(in crate::core) struct FailureAttribution {
-    /// Record of failures; `None` if the revision is not evaluated: it is unknown, replaces no pods, or an operator resumed it.
+    /// Record of failures; `None` if the revision is not evaluated: it is unknown, replaces no pods, or was resumed by an operator.
     pub(super) record: Option<FailureRecord>,
     /// Part of the record to keep while the revision is not evaluated.
     pub(super) rest: Option<FailureRecord>,
@@ -43,7 +43,7 @@ impl FailureAttribution {
         self.record.as_ref()
     }
 
-    /// Returns true if this node counts against the revision and has not been cleared since.
+    /// Returns true if this node counts against the revision and was not removed from the record since.
     pub(in crate::core) fn is_charged(&self, node: &NodeName) -> bool {
         self.record()
             .is_some_and(|record| record.failed.contains(node))
@@ -118,7 +118,7 @@ impl FailureTracker<'_> {
         for suspect in losses.suspects() {
             let name = &nodes[suspect.position].name;
             if self.record.broken_before.contains(name) {
-                // The node was broken before its update, so its loss proves nothing about the revision or the network.
+                // The node was broken before its update, so its loss says nothing about the revision or the network.
                 touched.extend(self.record.updated_before_loss.take(name));
                 continue;
             }
@@ -138,7 +138,8 @@ impl FailureTracker<'_> {
         self.record.lost = lost;
         self.record.control_group = losses.control_group(self.window, FAILED_NAMED);
         self.remember_barred(classes, &mut touched);
-        // Keep nodes whose Node is deleted: a new Node of that name is evaluated once it reports since when it is NotReady.
+        // Keep nodes whose Node was deleted. A new Node with that name is evaluated once its status shows since when it is
+        // NotReady.
         let remembered = std::mem::take(&mut self.record.updated_before_loss).into_iter();
         touched.extend(remembered.filter(|name| {
             let class = self.position(name).map(|position| &classes[position]);
@@ -151,13 +152,13 @@ impl FailureTracker<'_> {
         self.mark_lost(classes);
     }
 
-    /// Evaluates a node that was lost after the rollout touched it; returns true while the result is open.
+    /// Evaluates a node that was lost after the rollout touched it. Returns true while the cause is undecided.
     ///
-    /// A loss stays in `lost` until its cause is decided. A loss that counts against the revision stays there, too, even after
-    /// its Node is deleted: other losses are compared with it.
+    /// A loss stays in `lost` until its cause is decided. A loss that counts against the revision stays there permanently, even if
+    /// its Node is deleted, because other losses are compared with it.
     ///
     /// A node that counts against the revision continues to do so, whatever happens to other nodes later. No update begins while
-    /// another loss of that node is evaluated. A flapping node delays other nodes only for its `first` loss.
+    /// another loss of that node is evaluated. A flapping node delays other nodes only during its `first` loss.
     fn evaluate_loss(
         &mut self,
         losses: &Losses,
@@ -193,7 +194,7 @@ impl FailureTracker<'_> {
         !is_attributed && !is_charged
     }
 
-    /// Records nodes whose pod the controller deleted, and where a taint or a label keeps the next pod away.
+    /// Records nodes whose pod the controller deleted, and on which a taint or a label prevents the next pod.
     ///
     /// After a restart of the controller, only the record shows that these nodes take a slot.
     fn remember_barred(&self, classes: &[Class], touched: &mut BTreeSet<NodeName>) {
@@ -202,7 +203,7 @@ impl FailureTracker<'_> {
                 class,
                 Class::InProgress(Progress::Missing { .. } | Progress::Terminating)
             );
-            // Check the class first: access to the pods of every node would take longer than the rest of the pass.
+            // Check the class first, because reading the pods of every node would take longer than the rest of the pass.
             if may_be && node.is_barred() && touched.len() < FAILED_NAMED {
                 touched.insert(node.name.clone());
             }
@@ -234,8 +235,8 @@ impl FailureTracker<'_> {
 
     /// Evaluates new pods that crash or cannot be started.
     fn evaluate_pods(&mut self, classes: &mut [Class]) {
-        // Two tools may overwrite each other's template. If the template returns within the failure window, it was never proven.
-        // The pods that it created earlier count, too.
+        // Two tools may overwrite each other's template. A template that returns within the failure window was never proven, so the
+        // pods that it created earlier count, too.
         let at = self.fleet.made.zip(self.fleet.adopted);
         let comes_again = at.is_some_and(|(made, adopted)| adopted <= later(made, self.window));
         for (class, node) in classes.iter_mut().zip(&self.fleet.nodes) {
@@ -254,7 +255,7 @@ impl FailureTracker<'_> {
             if !is_new || self.record.broken_before.contains(&node.name) {
                 continue;
             }
-            // A pod left over from before a rollback says nothing about this rollout.
+            // A pod from before a rollback says nothing about this rollout.
             let is_own =
                 |pod: &&Pod| pod.of_template || comes_again && pod.in_place.reverted_from.is_none();
             let Some(pod) = new_pod(node).filter(is_own) else {
@@ -276,7 +277,7 @@ impl FailureTracker<'_> {
         }
     }
 
-    /// Counts a node against the revision: on the record if `lasts`, or else only in this pass.
+    /// Counts a node against the revision: in the record if `lasts` is true, otherwise only in this pass.
     fn attribute(&mut self, name: &NodeName, lasts: bool) {
         if self.record.failed.contains(name) {
             return;
@@ -290,7 +291,7 @@ impl FailureTracker<'_> {
 
     /// Removes nodes from the record that have run the revision for the whole window without failure.
     ///
-    /// A stopped revision keeps its names: they show users why it was stopped.
+    /// For a stopped revision, the names stay in the record to show why it was stopped.
     fn clear(&mut self, classes: &[Class]) {
         let record = &self.record;
         if record.failed.is_empty() && record.broken_before.is_empty() {
@@ -300,7 +301,7 @@ impl FailureTracker<'_> {
         let names = record.failed.union(&record.broken_before).cloned();
         for name in names.collect::<Vec<_>>() {
             let Some(position) = self.position(&name) else {
-                // A deleted Node doesn't prove that the revision works, so it stays in `failed`. Its old pod no longer matters.
+                // A deleted Node doesn't prove that the revision works, so it stays in `failed`. Its old pod is no longer relevant.
                 self.record.broken_before.remove(&name);
                 continue;
             };
@@ -319,7 +320,7 @@ impl FailureTracker<'_> {
         }
     }
 
-    /// Blocks updates shortly after a pod was rolled back from this revision: the cache may not show the revision as stopped yet.
+    /// Blocks updates shortly after a pod was rolled back from this revision, because the cache may not show the stop yet.
     fn wait_after_rollback(&mut self, summary: &PodSummary<'_>) {
         if self.record.stopped.is_some() || !summary.is_rolled_back {
             return;
@@ -345,7 +346,7 @@ impl FailureTracker<'_> {
         self.attribution.changes = self.attribution.changes.into_iter().chain([at]).min();
     }
 
-    /// Completes the record. It names at most `FAILED_NAMED` failed nodes; `more` counts the rest and never decreases.
+    /// Completes the record. The record names at most `FAILED_NAMED` failed nodes. `more` counts the rest and never decreases.
     fn finish(mut self) -> FailureAttribution {
         let room = FAILED_NAMED.saturating_sub(self.record.failed.len());
         let beyond = self.added.len().saturating_sub(room);
@@ -388,9 +389,9 @@ fn new_pod(node: &Node) -> Option<&Pod> {
     alive.find(|pod| pod.revision == PodRevision::Current)
 }
 
-/// Returns since when a node and its pod of the current revision are both healthy.
+/// Returns the time since which both a node and its pod of the current revision are healthy.
 ///
-/// Time before an update in place doesn't count: the pod can stay Ready during such an update.
+/// Time before an update in place doesn't count, because the pod can stay Ready during the update.
 fn healthy_since(node: &Node, class: &Class) -> Option<Timestamp> {
     let Readiness::Ready { since } = node.readiness else {
         return None;

@@ -1,4 +1,4 @@
-//! Nodes that turned NotReady: nodes that the rollout touched shortly before, and the control group of untouched nodes.
+//! Nodes that turned NotReady: nodes that the rollout touched shortly before, and untouched nodes as a control group.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,9 +19,9 @@ use crate::core::settings::Mode;
 pub(super) struct Losses {
     /// Nodes that were lost within the window after the rollout touched them, sorted by time.
     suspects: Vec<LostNode>,
-    /// Lost nodes on the record that are deleted or no longer targeted, sorted by name, with the time of their loss.
+    /// Lost nodes in the record that were deleted or are no longer targeted, sorted by name, with the time of their loss.
     gone: Vec<(NodeName, Timestamp)>,
-    /// Nodes that the rollout had not touched when they were lost. Includes nodes on the record that are online again.
+    /// Nodes that the rollout had not touched when they were lost, including recorded nodes that are online again.
     control_group: BTreeMap<NodeName, Timestamp>,
     /// Times of the losses in `control_group`, sorted.
     control: Vec<Timestamp>,
@@ -31,7 +31,7 @@ pub(super) struct Losses {
     updated: Vec<Timestamp>,
     /// Number of nodes in the comparison, touched or not.
     targeted: usize,
-    /// True if the controller deletes pods, so that a deletion counts as a touch.
+    /// True if the controller deletes pods. A deletion then counts as a touch.
     ///
     /// Under OTA, node owners update the pods. Those deletions are not recorded, so only the new pod counts as a touch.
     removes: bool,
@@ -44,17 +44,17 @@ pub(super) struct LostNode {
     pub(super) position: usize,
     /// Time at which the node turned NotReady.
     pub(super) since: Timestamp,
-    /// Time of the node's first loss after the rollout touched it; equals `since` unless the node flaps.
+    /// Time of the node's first loss after the rollout touched it. It differs from `since` only for flapping nodes.
     pub(super) first: Timestamp,
-    /// True if no object shows (any more) that the rollout touched the node, so the record has to remember it.
+    /// True if no object shows that the rollout touched the node, so the record has to store the touch.
     pub(super) is_only_known_here: bool,
 }
 
 impl Losses {
     /// Finds the suspects and, if there are any, the control group.
     ///
-    /// [`Node::touched_at`] defines what touches a node. This includes the mere deletion of the old pod, which can cut the node's
-    /// connection (CNI, VPN, tunnel). `record` remembers touches that nothing else shows.
+    /// [`Node::touched_at`] defines what touches a node. The deletion of the old pod alone is a touch, because it can cut the
+    /// node's connection (CNI, VPN, tunnel). `record` contains touches that no object shows.
     pub(super) fn new(
         fleet: &Fleet,
         classes: &[Class],
@@ -96,7 +96,7 @@ impl Losses {
                 });
             }
         }
-        // A node that is still NotReady and no longer targeted counts as gone, because its loss is still evaluated.
+        // A node that is NotReady and no longer targeted counts as gone, because the guard still evaluates its loss.
         let is_gone = |name: &NodeName| {
             let position = position_of(nodes, name).ok();
             position.is_none_or(|position| match classes[position] {
@@ -159,10 +159,10 @@ impl Losses {
             let position = position_of(nodes, name).ok();
             let is_of_that = |position: usize| matches!(classes[position], Class::Offline { since: Some(lost), .. } if lost == *since);
             if self.control_group.contains_key(name) || position.is_some_and(is_of_that) {
-                continue; // already counted from its present state, which is more reliable than the record
+                continue; // already counted by its present state, which is more reliable than the record
             }
             self.control_group.insert(name.clone(), *since);
-            // A node that is no longer targeted was targeted when it was lost, so it counts.
+            // A node that is no longer targeted counts, because it was targeted when it was lost.
             let is_counted = position.is_some_and(|position| classes[position].is_targeted());
             self.targeted += usize::from(!is_counted);
         }
@@ -173,7 +173,6 @@ impl Losses {
         self.updated.sort();
     }
 
-    /// Returns true if there is a lost node to evaluate.
     pub(super) fn is_any_node_lost(&self) -> bool {
         !self.suspects.is_empty() || !self.gone.is_empty()
     }
@@ -185,8 +184,8 @@ impl Losses {
 
     /// Removes gone nodes that were lost in a network event and whose window is over.
     ///
-    /// Nothing more can be learned about these nodes, so the other nodes are evaluated without them. Gone nodes that count
-    /// against the revision stay.
+    /// The guard learns nothing more about these nodes, so it evaluates the other nodes without them. Gone nodes that count against
+    /// the revision stay.
     pub(super) fn forget(&mut self, record: &FailureRecord, window: Duration, now: Timestamp) {
         loop {
             let mut gone = self.gone.iter();
@@ -203,7 +202,7 @@ impl Losses {
         }
     }
 
-    /// Returns at most `most` nodes of the control group to record. Only losses close in time to those of touched nodes matter.
+    /// Returns at most `most` nodes of the control group to record. Only losses close to those of touched nodes are relevant.
     pub(super) fn control_group(
         &self,
         window: Duration,
@@ -219,7 +218,7 @@ impl Losses {
             .collect()
     }
 
-    /// Returns the period in which losses of untouched nodes are compared with the lost nodes; `None` without lost nodes.
+    /// Returns the period in which losses of untouched nodes are compared with the lost nodes; `None` if no node was lost.
     fn span(&self, window: Duration) -> Option<(Timestamp, Timestamp)> {
         let suspects = self.suspects.iter().map(|suspect| suspect.since);
         let lost = || {
@@ -230,19 +229,19 @@ impl Losses {
         Some((earlier(lost().min()?, window), later(lost().max()?, window)))
     }
 
-    /// Returns the lost nodes that were gone before their evaluation, with the time since when they were NotReady.
+    /// Returns the lost nodes that were gone before their evaluation, with the time at which they became NotReady.
     pub(super) fn gone(&self) -> &[(NodeName, Timestamp)] {
         &self.gone
     }
 
     /// Returns true if a network failure caused a loss at that time.
     ///
-    /// The evidence is losses of untouched nodes. Either of these is enough:
+    /// Losses of untouched nodes are the evidence. Either of these is enough:
     ///
-    /// - Losses within [`LOST_TOGETHER`], at least as many as those of touched nodes. They have to be at least half of all
-    ///   untouched losses within the window. So a coincidence excuses at most one node, and none in a fleet where nodes come and
-    ///   go all the time.
-    /// - Losses within the window, at a rate at least as high as that of touched nodes.
+    /// - Losses of untouched nodes within [`LOST_TOGETHER`] of `at`. They have to be at least as many as the losses of touched
+    ///   nodes in that time, and at least half of all untouched losses within the window. A coincidence then excuses at most one
+    ///   node, and no node in a fleet that loses nodes all the time.
+    /// - Losses of untouched nodes within the window, at a rate at least as high as that of touched nodes.
     ///
     /// A node that was touched after `at` counts as untouched, so later progress of the rollout doesn't change the result.
     pub(super) fn is_network_event(&self, at: Timestamp, window: Duration) -> bool {
@@ -257,7 +256,7 @@ impl Losses {
         control > 0 && control * updated >= suspects * old
     }
 
-    /// Number of untouched and of touched nodes that were lost at most `span` before or after `at`.
+    /// Returns the numbers of untouched and touched nodes that were lost at most `span` before or after `at`.
     fn lost_within(&self, at: Timestamp, span: Duration) -> (usize, usize) {
         let (from, to) = (earlier(at, span), later(at, span));
         let control = between(&self.control, from, to, |since| *since);
@@ -268,10 +267,10 @@ impl Losses {
     }
 }
 
-/// Returns the time of a node's first loss after the rollout touched it, as far as that is remembered.
+/// Returns the time of a node's first loss after the rollout touched it, if it is known.
 ///
-/// The present loss began at `since`, and the first visible touch was at `begun`. If the node counts against the revision, or its
-/// pods keep ending, other actors replace its pods as well. `begun` then says nothing about the first touch.
+/// The present loss began at `since`, and the first visible touch was at `begun`. If the node counts against the revision or its
+/// pods keep ending, its pods are also replaced for other reasons. In that case `begun` says nothing about the first touch.
 fn first_loss(
     node: &Node,
     since: Timestamp,
@@ -285,7 +284,7 @@ fn first_loss(
     after.min().map_or(since, |first| first.min(since))
 }
 
-/// Counts the items between `from` and `to`. `items` must be sorted by time.
+/// Returns the number of items between `from` and `to`. `items` must be sorted by time.
 fn between<T>(items: &[T], from: Timestamp, to: Timestamp, at: impl Fn(&T) -> Timestamp) -> usize {
     let begin = items.partition_point(|item| at(item) < from);
     let end = items.partition_point(|item| at(item) <= to);

@@ -1,4 +1,4 @@
-//! Tests of the guard: failures that count against the revision, failures that don't, and the stop of a rollout.
+//! Tests of the guard: failures that count against the revision, failures that don't, and stops of a rollout.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::core::{
     Stall, Stopped, Strategy, Verdict, decide,
 };
 
-/// Returns a strategy for ten nodes: three at a time, and two may fail.
+/// Returns a strategy for ten nodes: three are updated at a time, and two may fail.
 fn strategy() -> Strategy {
     Strategy {
         max_unavailable: IntOrPercent::Number(3),
@@ -46,7 +46,7 @@ fn crashing(pod: Pod, reason: &str, restarts: u32) -> Pod {
     }
 }
 
-/// Returns a fleet of ten nodes: `nodes`, filled up with nodes that run an old pod.
+/// Returns a fleet of ten nodes: `nodes`, and further nodes that run an old pod.
 fn beside_old(nodes: Vec<Node>) -> Fleet {
     let names = (nodes.len()..10).map(|number| format!("z{number}"));
     let old = names.map(|name| node(&name, old(1)));
@@ -126,7 +126,7 @@ fn crashes_and_images_that_cannot_be_had_are_failures_too() {
         };
         assert_eq!(cause, expected, "{reason}, {restarts} restarts");
         assert_eq!(plan.counts.failures, usize::from(expected.is_some()));
-        // Only a crash puts the node on the record. A pod that can't start counts only as long as that lasts.
+        // Only a crash adds the node to the record. A pod that can't start counts only while it can't start.
         let remembered = usize::from(expected == Some(Cause::Crashing));
         assert_eq!(named(plan.record.as_ref()).len(), remembered);
     }
@@ -198,7 +198,7 @@ fn a_loss_waits_for_its_judgement_and_nothing_begins_meanwhile() {
     let expected = [("a".into(), at(1009))].into();
     assert_eq!((evaluated, early.next_wake), (Some(expected), Some(until)));
     let late = decide(&strategy(), &fleet, until);
-    // After the evaluation the lost node takes no slot, so three other nodes begin.
+    // After its evaluation the lost node takes no slot, so three other updates begin.
     assert_eq!((late.guarded, deletions(&late)), (None, 3));
 }
 
@@ -221,7 +221,7 @@ fn who_is_deleted_while_it_is_judged_is_charged_all_the_same() {
     let record = late.record.expect("it failed");
     let since = [("a".into(), at(1009))];
     assert_eq!(record.lost, since.into(), "it is a loss still");
-    // If untouched nodes turned NotReady at about the same time, the network is the cause, even if the Node of a is deleted.
+    // If untouched nodes turned NotReady at about the same time, the network is the cause, even after the Node of a is deleted.
     let away = |node: Node| Node {
         readiness: Readiness::NotReady {
             since: Some(at(1012)),
@@ -235,7 +235,7 @@ fn who_is_deleted_while_it_is_judged_is_charged_all_the_same() {
     };
     let plan = decide(&strategy(), &outage, until);
     assert_eq!(plan.counts.failures, 0);
-    // If node a is back and healthy before the evaluation, its loss is forgotten.
+    // If node a returns healthy before the evaluation, its loss is removed from the record.
     let back = Fleet {
         record: deleted.record.clone(),
         ..beside_old(vec![node("a", current(2).made(1000))])
@@ -280,13 +280,13 @@ fn when_the_others_are_lost_as_well_it_is_the_network_and_it_ends_by_itself() {
         let olds = ["d", "e", "f"].map(|name| away(name, second));
         beside_old(updated.into_iter().chain(olds).collect())
     };
-    // Three of three updated nodes were lost, but only three of seven others: the network is not the cause.
+    // Three of three updated nodes were lost, but only three of seven others, so the network is not the cause.
     let charged = at_1400(&strategy(), &nodes(1020));
     assert_eq!(
         charged.guarded,
         Some(Guarded::Stopped(Stopped::FailedByRevision))
     );
-    // Twelve more updated nodes stay healthy. Three of fifteen is a lower rate than three of seven: the network is the cause.
+    // Twelve more updated nodes stay healthy. Three of fifteen is a lower rate than three of seven, so the network is the cause.
     let well = (0..12).map(|number| node(&format!("c{number:02}"), current(2).made(500)));
     let mut outage = nodes(1020);
     outage.nodes.extend(well);
@@ -325,11 +325,11 @@ fn when_the_others_are_lost_as_well_it_is_the_network_and_it_ends_by_itself() {
         let plan = decide(&strategy(), &some_back, at(now));
         assert_eq!(plan.counts.failures, 0, "{now}");
     }
-    // The control group is dropped from the record when the last lost updated node is gone.
+    // The control group is removed from the record when the last lost updated node is deleted.
     some_back.nodes.retain(|node| node.is_ready());
     let plan = decide(&strategy(), &some_back, at(2000));
     assert_eq!(plan.record, None);
-    // Losses at 500 are too long before those at 1009 to prove a network failure.
+    // Losses at 500 are too early to be evidence of a network failure at 1009.
     let mut apart = nodes(500);
     apart.nodes.extend(
         outage
@@ -342,7 +342,8 @@ fn when_the_others_are_lost_as_well_it_is_the_network_and_it_ends_by_itself() {
     assert_eq!(at_1400(&strategy(), &apart).counts.failures, 3);
 }
 
-/// Checks if the network is blamed when all three updated nodes are lost at 1009, and one old node at each second in `others`.
+/// Checks if the network counts as the cause, when all three updated nodes are lost at 1009, and one old node at each second in
+/// `others`.
 #[track_caller]
 fn lost_with(others: &[i64], is_network: bool) {
     let updated = ["a", "b", "c"].map(|name| lost(name, 9));
@@ -383,7 +384,7 @@ fn nodes_of_both_kinds_that_are_lost_together_were_taken_by_the_network() {
     lost_with(&[1009; 4], true);
     lost_with(&[1009; 3], true);
     lost_with(&[1009; 2], false);
-    // Kubernetes notices the nodes of an outage one after the other: up to 10 s before or after 1009 counts as the same time.
+    // Kubernetes detects the losses of an outage one after the other. Losses up to 10 s before or after 1009 count as simultaneous.
     lost_with(&[999, 1005, 1019], true);
     lost_with(&[998, 1020], false);
     lost_with(&[], false);
@@ -404,7 +405,7 @@ fn a_fleet_in_which_nodes_come_and_go_all_the_time_excuses_no_loss() {
     assert_eq!(named(plan.record.as_ref()), ["a"]);
 }
 
-/// Found by a property test: deletions after a loss changed the rate of lost old nodes from one of four to one of two.
+/// Regression test from a property test: deletions after a loss changed the rate of lost old nodes from one of four to one of two.
 #[test]
 fn what_the_rollout_does_after_a_loss_changes_no_judgement() {
     // One of two updated nodes is lost at 1009, and one of four old nodes at 1020.
@@ -437,14 +438,15 @@ fn what_the_rollout_does_after_a_loss_changes_no_judgement() {
     for others in [before, deleted, podless, made(1010)] {
         assert_eq!(evaluated(others), (None, charged));
     }
-    // Nodes updated by the time of the loss count as updated. One of five is a lower rate than one of one: a network failure.
+    // Nodes that were updated before the loss count as updated. One of five is a lower rate than one of one, so the network is the
+    // cause.
     let updated = Verdict::Offline(Offline::Updated {
         since: Some(at(1009)),
     });
     assert_eq!(evaluated(made(1009)).1, updated);
 }
 
-/// Returns a fleet of these nodes whose record names another node, which was lost at 1009 and deleted since.
+/// Returns a fleet of these nodes, with a record of another node that was lost at 1009 and deleted since.
 fn beside_gone(nodes: Vec<Node>) -> Fleet {
     let record = FailureRecord {
         lost: [("gone".into(), at(1009))].into(),
@@ -456,9 +458,9 @@ fn beside_gone(nodes: Vec<Node>) -> Fleet {
     }
 }
 
-/// Found by a property test: two of four updated nodes were lost, and the Node of one was deleted.
+/// Regression test from a property test: two of four updated nodes were lost, and the Node of one was deleted.
 ///
-/// After the deleted node was recorded as failed, its loss was no longer compared: the rate became one of three.
+/// After the deleted node was recorded as failed, its loss was no longer compared, so the rate became one of three.
 #[test]
 fn who_is_gone_and_charged_stays_a_loss_beside_the_others() {
     let since = Some(at(1020));
@@ -530,7 +532,8 @@ fn who_is_charged_and_deleted_later_stays_a_loss_beside_the_others() {
     assert_eq!(plan.record, charged.record);
 }
 
-/// Found by a property test: a failed and deleted node kept the rollout from completing for half a minute, without a wake-up.
+/// Regression test from a property test: a deleted failed node prevented the completion of the rollout for half a minute, without a
+/// wake-up.
 #[test]
 fn who_failed_and_is_gone_is_not_being_judged_any_more() {
     let mut fleet = beside_gone(vec![node("a", current(2).made(0))]);
@@ -560,7 +563,7 @@ fn whom_the_network_took_away_for_good_is_no_loss_beside_the_others_when_its_win
     ];
     let mut fleet = beside_gone(nodes);
     let plan = at_1400(&strategy(), &fleet);
-    // Without the gone node, one of one touched node and one of two others are lost: the network is not the cause.
+    // Without the gone node, one of one touched node and one of two others are lost, so the network is not the cause.
     let until = at(1380) + EVALUATED_AFTER;
     assert_eq!(plan.guarded, Some(Guarded::Inconclusive { until }));
     assert_eq!(plan.counts.failures, 0);
@@ -591,7 +594,7 @@ fn nodes_that_were_broken_before_do_not_count_unless_they_broke_just_before() {
     assert_eq!((plan.counts.failures, plan.counts.failed), (1, 1));
 }
 
-/// Returns a fleet whose record names these failed nodes.
+/// Returns a fleet with these failed nodes in its record.
 fn told(nodes: Vec<Node>, failed: &[&str], stopped: Option<Stopped>) -> Fleet {
     Fleet {
         record: Some(FailureRecord {
@@ -613,7 +616,7 @@ fn a_failure_outlives_its_node_its_pod_and_a_short_recovery() {
         &told(vec![], &["gone-1", "gone-2", "gone-3"], None),
     );
     assert_eq!((plan.counts.failures, deletions(&plan)), (3, 0));
-    // A failed node stays on the record until it has been healthy for the whole failure window.
+    // A failed node stays in the record until it has been healthy for the whole failure window.
     let recovered = |made: i64| node("a", current(2).made(made));
     let plan = at_1400(&strategy(), &told(vec![recovered(1200)], &["a"], None));
     assert_eq!((plan.verdicts[0], plan.counts.failures), (Verdict::Done, 1));
@@ -657,7 +660,7 @@ fn a_node_that_was_replaced_twice_and_is_outdated_again_stops_the_rollout() {
         }),
         ..beside_old(vec![node("a", current(2).made(500))])
     };
-    // Node a runs the current revision now, so its earlier replacements don't stop the rollout.
+    // Node a now runs the current revision, so its earlier replacements don't stop the rollout.
     assert_eq!(deletions(&at_1400(&strategy(), &twice("a"))), 3);
     let plan = at_1400(&strategy(), &twice("z5"));
     assert_eq!(plan.guarded, Some(Guarded::Stopped(Stopped::ReplacedTwice)));
@@ -685,7 +688,7 @@ fn a_list_of_names_has_an_end_and_the_number_is_kept() {
     );
     large.record = Some(record.clone());
     assert_eq!(at_1400(&strategy, &large).record.as_ref(), Some(&record));
-    // `more` still counts failed nodes after their Nodes are deleted.
+    // `more` includes failed nodes even after their Nodes are deleted.
     let name = NodeName::from("n200");
     large.nodes.retain(|node| node.name < name);
     assert_eq!(at_1400(&strategy, &large).counts.failures, 300);
@@ -749,7 +752,7 @@ fn the_numbers_say_why_pods_are_not_available() {
         ("broken_before", 1),
     ];
     assert_eq!(plan.counts.lacking(), expected);
-    // If a node has two pods, the available one decides if the node counts as updated, whichever pod is older.
+    // A node with two pods counts as updated if its available pod is updated, whichever pod is older.
     let mut surplus = node("a", current(2).made(1000));
     for second in [900, 1100] {
         let other = Pod {
@@ -776,7 +779,7 @@ fn a_timestamp_may_stand_anywhere() {
     );
 }
 
-/// Found by a property test, with a pod that was never Ready before or after its update in place.
+/// Regression test from a property test, with a pod that was never Ready before or after its update in place.
 #[test]
 fn a_pod_that_crashes_after_its_update_in_place_fails_since_then() {
     let updated = |pod: Pod| Pod {
@@ -795,7 +798,7 @@ fn a_pod_that_crashes_after_its_update_in_place_fails_since_then() {
     let (since, cause) = (at(1200), Cause::Crashing);
     assert_eq!(plan.verdicts[0], Verdict::FailedByRevision { since, cause });
 
-    // The node stays on the record until 300 s after the update. The pod was Ready before, but with the old revision.
+    // The node stays in the record until 300 s after the update. The pod was Ready before, but with the old revision.
     let recovered = Fleet {
         record: plan.record,
         ..beside_old(vec![node("a", updated(current(2).made(0)))])
@@ -808,7 +811,8 @@ fn a_pod_that_crashes_after_its_update_in_place_fails_since_then() {
     assert_eq!(names(1500), "");
 }
 
-/// Found by a property test: only one pod was left, waiting for its hook. The guard didn't stop, and the pod was deleted.
+/// Regression test from a property test: the last outdated pod waited for its hook. The guard didn't stop the revision, and the pod
+/// was deleted.
 #[test]
 fn a_pod_that_waits_for_its_hook_is_worth_a_stop() {
     let failed = (0..3).map(|number| {
@@ -834,7 +838,8 @@ fn a_pod_that_waits_for_its_hook_is_worth_a_stop() {
     assert_eq!(deletions(&plan), 0);
 }
 
-/// A lost node frees its slot. `failure-threshold` and the number of nodes in flight limit how many nodes can be lost.
+/// A lost node frees its slot. The number of nodes that can be lost is limited by `failure-threshold` and by the number of nodes in
+/// flight.
 #[test]
 fn a_node_that_was_lost_and_judged_frees_its_slot() {
     let strategy = Strategy {
@@ -850,7 +855,7 @@ fn a_node_that_was_lost_and_judged_frees_its_slot() {
     let plan = at_1400(&strategy, &fleet(vec![lost("a", 100), marked]));
     assert_eq!((plan.counts.failures, deletions(&plan)), (1, 1));
     assert_eq!(plan.phase, Phase::Progressing);
-    // A Ready node with a crashing pod keeps its slot, so no other node begins.
+    // A Ready node with a crashing pod keeps its slot, so no other update begins.
     let crashes = node("a", crashing(current(2).made(1000), "Error", 3));
     let plan = at_1400(&strategy, &beside_old(vec![crashes]));
     assert_eq!((plan.counts.failures, deletions(&plan)), (1, 0));
@@ -889,7 +894,7 @@ fn a_node_that_flaps_delays_the_others_for_30_s_in_all() {
     );
 }
 
-/// Common at the edge: a node returns from an outage and is updated at once.
+/// A common case at the edge: a node returns from an outage and is updated immediately.
 #[test]
 fn an_outage_before_the_update_is_no_flapping() {
     let back = Node {
@@ -920,7 +925,7 @@ fn nodes_that_flap_together_with_untouched_ones_are_not_charged() {
     });
     let nodes = [flapping("a", 1040)].into_iter().chain(untouched);
     let plan = decide(&strategy(), &beside_old(nodes.collect()), at(1060));
-    // Further losses of node a delay no other node, and none of its losses counts against the revision yet.
+    // Further losses of node a don't delay other nodes, and none of its losses counts against the revision yet.
     assert_eq!((plan.guarded, plan.counts.failures), (None, 0));
 }
 
@@ -961,7 +966,7 @@ fn a_node_that_is_lost_by_the_removal_of_its_old_pod_is_charged() {
     let stopped = decide(&one, &beside_old(second.to_vec()), until);
     assert_eq!(stopped.phase, Phase::Stalled(Stall::FailedByRevision));
     assert_eq!(deletions(&stopped), 0);
-    // Two losses that don't count: one before the removal, and one after a removal for an earlier template.
+    // Two losses don't count: one before the removal, and one after a removal for an earlier template.
     let before = beside_old(vec![lost_by_removal("a", 1004, 1003)]);
     let mut earlier = lost_by_removal("a", 1000, 1003);
     earlier.disrupted_at = None;
@@ -1010,7 +1015,7 @@ fn a_loss_by_removal_outlives_its_pod_its_node_and_a_restart() {
     let gone = at_1400(&strategy(), &restarted(None, &record));
     assert_eq!(gone.counts.failures, 0);
     let record = gone.record.expect("it may come back");
-    // The Node is created again, but doesn't report yet since when it is NotReady. It doesn't count yet.
+    // The Node is created again, but its status doesn't show since when it is NotReady. It doesn't count yet.
     let silent = Node {
         readiness: Readiness::NotReady { since: None },
         ..made(None)
@@ -1026,7 +1031,7 @@ fn a_loss_by_removal_outlives_its_pod_its_node_and_a_restart() {
     };
     let plan = at_1400(&strategy(), &restarted(Some(anew), &record));
     assert_eq!(named(plan.record.as_ref()), ["a"]);
-    // Once node a is back and healthy, the record is empty.
+    // After node a returns healthy, the record is empty.
     let well = node("a", current(2).made(500));
     assert_eq!(
         at_1400(&strategy(), &restarted(Some(well), &record)).record,
@@ -1034,7 +1039,7 @@ fn a_loss_by_removal_outlives_its_pod_its_node_and_a_restart() {
     );
 }
 
-/// Found by a property test: the pod deleted after the loss was mistaken for the pod deleted before the loss.
+/// Regression test from a property test: the guard mistook the pod deleted after the loss for the pod deleted before the loss.
 #[test]
 fn a_loss_by_removal_is_remembered_also_when_the_next_pod_is_asked_to_leave() {
     let mut fleet = beside_old(vec![lost_by_removal("a", 1015, 1009)]);
@@ -1080,7 +1085,7 @@ fn a_rollout_whose_last_node_was_lost_is_complete_but_for_it_or_stalled() {
     assert_eq!(beyond.phase, Phase::Stalled(Stall::FailedByRevision));
 }
 
-/// Returns the node, NotReady since `second`.
+/// Returns `node` as NotReady since `second`.
 fn away_since(second: i64, node: Node) -> Node {
     let since = Some(at(second));
     Node {
@@ -1095,7 +1100,7 @@ fn who_crashed_and_goes_away_with_all_others_stays_charged_and_nothing_begins_me
     let charged = decide(&strategy(), &fleet, at(1050));
     assert_eq!(named(charged.record.as_ref()), ["a"]);
     fleet.record = charged.record;
-    // Only node a is lost: its loss is evaluated before another node gets its slot.
+    // Only node a is lost. Its loss is evaluated before another node gets its slot.
     let mut alone = fleet.clone();
     alone.nodes[0] = away_since(1060, alone.nodes[0].clone());
     let one = Strategy {
@@ -1107,7 +1112,8 @@ fn who_crashed_and_goes_away_with_all_others_stays_charged_and_nothing_begins_me
     assert_eq!(plan.guarded, Some(Guarded::Inconclusive { until }));
     assert_eq!((deletions(&plan), plan.next_wake), (0, Some(until)));
     assert_eq!(deletions(&decide(&one, &alone, until)), 1);
-    // All nodes are lost: the rollout isn't complete until the losses are evaluated. Then it is, except for offline nodes.
+    // All nodes are lost. The rollout is not complete before the losses are evaluated. After that it is, except for the offline
+    // nodes.
     for node in &mut fleet.nodes {
         *node = away_since(1060, node.clone());
     }
@@ -1119,7 +1125,7 @@ fn who_crashed_and_goes_away_with_all_others_stays_charged_and_nothing_begins_me
     let over = decide(&strategy(), &fleet, at(1360));
     assert!(matches!(over.phase, Phase::Complete { .. }), "{over:?}");
     assert_eq!(named(over.record.as_ref()), ["a"]);
-    // All nodes except a are back: a still counts against the revision.
+    // All nodes except a have returned. Node a still counts against the revision.
     for node in &mut fleet.nodes[1..] {
         node.readiness = Readiness::Ready { since: at(1370) };
     }
@@ -1162,7 +1168,7 @@ fn a_revision_that_comes_again_within_its_window_is_charged_with_pods_of_its_own
         let plan = at_1400(&strategy(), &fleet);
         assert_eq!(plan.counts.failures, failures, "{adopted}");
     }
-    // A pod that was rolled back was not created for the revision that returned, so its crashes don't count.
+    // A rolled-back pod was not created for the revision that became current again, so its crashes don't count.
     fleet.adopted = Some(at(1250));
     fleet.nodes[0].pods[0].in_place.reverted_from = Some("bad".into());
     assert_eq!(at_1400(&strategy(), &fleet).counts.failures, 0);
@@ -1189,7 +1195,7 @@ fn pods_that_crash_stop_a_revision_for_those_who_are_away_and_losses_alone_do_no
     assert!(stopped(&none, vec![crashes(), done(), away()]));
     assert!(!stopped(&none, vec![crashes(), done()]));
     assert!(stopped(&reverting, vec![crashes(), done()]));
-    // Losses alone don't stop the revision: without untouched online nodes, the network may be the cause.
+    // Losses alone don't stop the revision. Without untouched online nodes, the network may be the cause.
     assert!(!stopped(&none, vec![lost("a", 9), done(), away()]));
     assert!(!stopped(&reverting, vec![lost("a", 9), done()]));
 }
@@ -1229,7 +1235,7 @@ fn a_stop_stands_while_those_it_holds_back_are_away() {
     assert!(matches!(over.phase, Phase::Complete { .. }));
 }
 
-/// Returns a node whose pod the controller deleted at 1000, and where a taint keeps the next pod away.
+/// Returns a node whose pod the controller deleted at 1000, and on which a taint prevents the next pod.
 fn barred(name: &str, pods: Vec<Pod>) -> Node {
     Node {
         targeting: crate::core::Targeting::Keep,
@@ -1270,13 +1276,13 @@ fn a_node_that_is_tainted_while_it_is_replaced_keeps_its_slot_and_is_not_charged
         assert_eq!(record.updated_before_loss, [NodeName::from("a")].into());
         assert!(record.failed.is_empty());
     }
-    // With two slots, the second one goes to another node.
+    // If there are two slots, another node gets the second one.
     let two = Strategy {
         max_unavailable: IntOrPercent::Number(2),
         ..one.clone()
     };
     assert_eq!(deletions(&decide(&two, &fleet, at(1100))), 1);
-    // If another actor removed the pod, the node takes no slot.
+    // If another client removed the pod, the node takes no slot.
     let others = Node {
         emptied: false,
         ..barred("a", vec![])

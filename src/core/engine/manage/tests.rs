@@ -30,7 +30,7 @@ impl Default for Given {
 }
 
 impl Given {
-    /// Returns an input whose `partition` also applies to first pods.
+    /// Returns an input in which `partition` also applies to first pods.
     fn partitioned(partition: IntOrPercent) -> Self {
         let strategy = Strategy {
             partition,
@@ -167,7 +167,7 @@ fn every_row_of_the_table_is_as_it_is_written_down() {
             (!done.create.is_empty(), deleted(&done)),
             (create, gone.to_vec())
         );
-        // Deleted pods are in `leaving`, so a rollout leaves them alone.
+        // Deleted pods are in `leaving`, so a rollout ignores them.
         let leaving = done.actions.iter().map(|action| &action.pod().uid);
         assert!(leaving.into_iter().all(|uid| done.leaving.contains(uid)));
     }
@@ -184,7 +184,8 @@ fn every_row_of_the_table_is_as_it_is_written_down() {
         case(given, on(No, node("a", old(1))), false, &["a"]);
         case(given, on(No, node("a", terminating(old(1)))), false, &[]);
         case(given, on(Keep, node("a", terminating(old(1)))), false, &[]);
-        // An offline node's pod may still run. It is deleted only if the node should have no pod. An empty offline node gets a pod.
+        // An offline node's pod may still run, so it is only deleted if the node should have no pod. An empty offline node gets a
+        // pod.
         case(given, node("a", old(1)).away(), false, &[]);
         case(given, on(No, node("a", old(1)).away()), false, &["a"]);
         case(given, empty("a").away(), true, &[]);
@@ -195,7 +196,7 @@ fn every_row_of_the_table_is_as_it_is_written_down() {
             ("r", terminating(old(1))),
         ]);
         case(given, both, false, &["p", "q"]);
-        // An ended pod is deleted; its successor is created when the ended pod is gone.
+        // An ended pod is deleted. Its successor is created after the ended pod is gone.
         case(given, node("a", over(old(1))), false, &["a"]);
         case(given, on(Keep, node("a", over(old(1)))), false, &["a"]);
         // A terminating pod that has ended doesn't block its successor (kubernetes#118587).
@@ -210,7 +211,7 @@ fn every_row_of_the_table_is_as_it_is_written_down() {
         case(given, node("a", in_doubt(old(1))), false, &[]);
         case(given, node("a", in_doubt(over(old(1)))), false, &[]);
     }
-    // While the old pod terminates: without surge its successor has to wait, with surge it is created at once.
+    // While the old pod terminates, its successor has to wait without surge. With surge, it is created immediately.
     case(&plain, node("a", terminating(old(1))), false, &[]);
     case(&surging, node("a", terminating(old(1))), true, &[]);
     case(
@@ -248,7 +249,7 @@ fn of_several_pods_the_oldest_that_runs_stays_and_of_a_surge_an_old_and_a_new_on
     let (plain, surging) = (Given::default(), Given::surging());
     case(&plain, vec![("p", old(1)), ("q", current(2))], &["q"]);
     case(&plain, vec![("p", current(2)), ("q", old(1))], &["q"]);
-    // A pod that a kubelet has accepted is kept over an older pod that no kubelet has accepted.
+    // A pod that a kubelet has accepted stays instead of an older pod that no kubelet has accepted.
     case(
         &plain,
         vec![("p", unbound(old(1))), ("q", current(2))],
@@ -260,7 +261,7 @@ fn of_several_pods_the_oldest_that_runs_stays_and_of_a_surge_an_old_and_a_new_on
     case(&surging, three(), &["r"]);
     case(&surging, vec![("p", old(1)), ("q", old(1))], &["q"]);
     case(&surging, vec![("p", current(2)), ("q", current(2))], &["q"]);
-    // Both pods are old because the template changed again: the Ready one stays.
+    // Both pods are old because the template changed again. The Ready pod stays.
     case(
         &surging,
         vec![("p", old(1).broken()), ("q", old(1))],
@@ -276,7 +277,7 @@ fn of_several_pods_the_oldest_that_runs_stays_and_of_a_surge_an_old_and_a_new_on
         vec![("p", old(1).broken()), ("q", old(1).broken())],
         &["q"],
     );
-    // While the revisions are unknown, either pod may be the new one, so both stay under surge.
+    // While the revisions are unknown, either pod may be the new one, so both stay if surge is enabled.
     let unknown = |pod| Pod {
         revision: PodRevision::Unknown,
         ..pod
@@ -284,7 +285,7 @@ fn of_several_pods_the_oldest_that_runs_stays_and_of_a_surge_an_old_and_a_new_on
     let both = || vec![("p", unknown(old(1))), ("q", unknown(current(2)))];
     case(&surging, both(), &[]);
     case(&plain, both(), &["q"]);
-    // An old pod and its surge pod both stay, even if `max-surge` was removed meanwhile.
+    // An old pod and its surge pod both stay, even if `max-surge` was removed in the meantime.
     let beside = Pod {
         surge: true,
         ..current(2)
@@ -359,7 +360,7 @@ fn no_more_are_made_or_deleted_at_once_than_burst_replicas_say() {
     }
     case(IntOrPercent::Number(2), 2, 2);
     case(IntOrPercent::Number(250), 5, 5);
-    // A percentage refers to the targeted nodes and allows at least one pod (kruise#2512).
+    // A percentage is of the targeted nodes, and allows at least one pod (kruise#2512).
     case(IntOrPercent::Percent(50), 2, 2);
     case(IntOrPercent::Percent(1), 1, 1);
     case(IntOrPercent::Percent(100), 5, 5);
@@ -405,7 +406,7 @@ fn who_has_no_turn_is_told_neither_and_the_first_of_several_pauses_wakes() {
         exit: asked.into(),
         ..over(old(1))
     };
-    // The pods of a and b wait for their backoff, and the pod of d waits for its hook. Only the pod of c is deleted.
+    // The pods of a and b wait for their backoff, and the pod of d waits for its hook, so only the pod of c is deleted.
     let done = given.manage(vec![
         node("a", over(old(1))),
         node("b", over(old(1))),
@@ -500,7 +501,7 @@ fn what_is_over_waits_for_a_pause_that_doubles_and_is_forgotten_after_half_an_ho
     }
     assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 900, 900]);
     assert_eq!(backoff.holds(&"b".into(), at(now - 1)), None);
-    // The backoff is reset when half an hour has passed since the end of the last pause, not earlier.
+    // The backoff is reset half an hour after the end of the last pause, not earlier.
     let mut within = backoff.clone();
     within.note(&name, at(now + 1799));
     assert_eq!(
@@ -530,7 +531,7 @@ fn a_pod_that_is_over_is_held_back_and_no_other_is_made_beside_it() {
             ..Manage::default()
         };
         assert_eq!(done, expected);
-        // A pod of another node is deleted at once, because the backoff is per node.
+        // A pod of another node is deleted immediately, because the backoff is per node.
         let done = given.manage(vec![node("b", over(current(2)))]);
         assert_eq!((deleted(&done), done.over.len()), (vec!["b"], 1));
         let later = Given { now: 101, ..given };
@@ -570,7 +571,7 @@ fn what_goes_asks_its_hook_first() {
         ("a", Some(true), &None)
     );
     assert!(done.leaving.contains(&"a".into()));
-    // The mark is written once. The pod is deleted when its hook releases it, or when the strategy has no hook any more.
+    // The mark is written once. The pod is deleted when its hook releases it, or when the strategy no longer has a hook.
     let done = given.manage(vec![misplaced(waiting(hooked()))]);
     assert_eq!((done.actions.len(), done.leaving.len()), (0, 1));
     let released = old(1).labelled("drain", "false");
@@ -583,7 +584,7 @@ fn what_goes_asks_its_hook_first() {
         deleted(&nobody.manage(vec![misplaced(waiting(hooked()))])),
         ["a"]
     );
-    // An ended pod's hook runs, too. `over` names the pod only when it is deleted.
+    // The hook of an ended pod also runs. `over` contains the pod only when it is deleted.
     let done = given.manage(vec![node("a", over(hooked()))]);
     assert!(matches!(done.actions[..], [Action::Mark { .. }]));
     assert_eq!(done.over, []);
@@ -600,7 +601,7 @@ fn what_goes_asks_its_hook_first() {
     assert_eq!((done.actions.len(), done.wake), (3, None));
 }
 
-/// Kruise's table of cases. `made` lists the nodes that get a pod, in this order.
+/// Kruise's table of cases. `made` contains the nodes that get a pod, in this order.
 #[test]
 fn partitioned_scaling_makes_as_many_as_the_partition_leaves() {
     #[track_caller]
@@ -654,7 +655,7 @@ fn partitioned_scaling_makes_as_many_as_the_partition_leaves() {
     case(6, 10, 5, false, &[], &[]);
 }
 
-/// Differs from Kruise: there, the node with the lowest name gets a pod before the node whose pod the rollout deleted.
+/// Difference from Kruise: there, the node with the lowest name gets a pod before the node whose pod the rollout deleted.
 #[test]
 fn nodes_that_lost_their_pod_to_the_rollout_get_one_first() {
     let given = Given::partitioned(IntOrPercent::Percent(50));
@@ -678,7 +679,7 @@ fn nodes_that_lost_their_pod_to_the_rollout_get_one_first() {
     };
     let first = vec![empty("a"), node("b", old(1)), node("c", current(2)), leaves];
     assert_eq!(created(&given.manage(first)), [""; 0]);
-    // Nodes e and f don't count for the partition: no pod belongs there. Node g, whose pod is terminating, comes after d.
+    // Nodes e and f don't count for the partition, because they should run no pod. Node g, whose pod is terminating, comes after d.
     let others = || {
         let gone = Node {
             readiness: Readiness::Gone,
@@ -689,7 +690,7 @@ fn nodes_that_lost_their_pod_to_the_rollout_get_one_first() {
         [nodes(), vec![gone, misplaced, going]].concat()
     };
     assert_eq!(created(&given.manage(others())), ["d"]);
-    // A pod that was requested for d counts as existing, so no other node gets one.
+    // A pod that was requested for d counts as existing, so no other pod is created.
     let given = Given {
         creating: BTreeMap::from([("d".into(), at(99))]),
         ..given
@@ -706,7 +707,7 @@ fn nodes_that_lost_their_pod_to_the_rollout_get_one_first() {
     assert_eq!(created(&given.manage(nodes())), ["a"]);
 }
 
-/// Found on a real cluster: a node whose pod a user had deleted stayed empty, and another node got the pod.
+/// Regression test from a real cluster: a node whose pod a user had deleted stayed empty, and another node got the pod.
 #[test]
 fn nodes_that_had_a_pod_get_one_before_nodes_that_never_had_one() {
     let given = Given::partitioned(IntOrPercent::Number(3));
@@ -721,7 +722,7 @@ fn nodes_that_had_a_pod_get_one_before_nodes_that_never_had_one() {
     let given = Given::partitioned(IntOrPercent::Number(2));
     assert_eq!(created(&given.manage(beside(had("z")))), ["z"]);
     assert_eq!(created(&given.manage(beside(empty("z")))), ["d"]);
-    // Node y lost its pod before z and got no new one. It doesn't take the place of z.
+    // Node y lost its pod before z and got no new pod. It doesn't take the place of z.
     let before = Node {
         podless_since: Some(at(40)),
         ..had("y")
@@ -729,17 +730,17 @@ fn nodes_that_had_a_pod_get_one_before_nodes_that_never_had_one() {
     let both = [others(), vec![before, had("z")]].concat();
     let one = Given::partitioned(IntOrPercent::Number(3));
     assert_eq!(created(&one.manage(both)), ["z"]);
-    // While the pod of z terminates, z keeps its place, so no other node gets a pod.
+    // While the pod of z terminates, z keeps its place, so no other pod is created.
     let ends = node("z", terminating(current(2)));
     assert_eq!(created(&given.manage(beside(ends))), [""; 0]);
-    // An ended pod counts as gone, and a new one is created at once.
+    // An ended pod counts as gone, so a new pod is created immediately.
     let failed = node("z", terminating(over(current(2))));
     assert_eq!(created(&given.manage(beside(failed))), ["z"]);
 }
 
-/// Found on a real cluster: `partition` was raised just after the rollout had deleted pods.
+/// Regression test from a real cluster: `partition` was raised just after the rollout had deleted pods.
 ///
-/// The nodes of these pods got no new pod and were reported as missing one.
+/// The nodes of these pods got no new pod and were reported as having a missing pod.
 #[test]
 fn what_the_rollout_took_comes_back_also_when_the_partition_is_raised_meanwhile() {
     let rolled = |name: &str| Node {
@@ -766,7 +767,7 @@ fn what_the_rollout_took_comes_back_also_when_the_partition_is_raised_meanwhile(
         let given = Given::partitioned(partition);
         let told = |nodes| decide(given.strategy.as_ref().unwrap(), &fleet(nodes), at(100_000));
         assert_eq!(created(&given.manage(nodes())), ["b", "c"]);
-        // A node that the partition keeps without a pod has the verdict `Partition` from the start, never `Missing`.
+        // A node that `partition` leaves without a pod has the verdict `Partition` from the start, and never `Missing`.
         let plan = told(nodes());
         assert_eq!(plan.verdicts[3..], [Verdict::Partition, Verdict::Partition]);
         let missing =
@@ -818,7 +819,7 @@ fn the_numbers_of_the_status_judge_the_first_pod_of_each_node() {
         unavailable: 0,
         ..held
     };
-    // The pod is Ready since second 10, and therefore available at second 30.
+    // The pod has been Ready since second 10, so it is available at second 30.
     case(Targeting::Run, vec![old(1)], available);
     let young = Pod {
         ready_since: Some(at(11)),
@@ -830,12 +831,13 @@ fn the_numbers_of_the_status_judge_the_first_pod_of_each_node() {
         ..held
     };
     case(Targeting::Run, vec![young.clone()], updated);
-    // The old pod of a surge decides the counts, unless no kubelet has accepted it.
+    // The old pod next to a surge pod determines the counts, unless no kubelet has accepted it.
     case(Targeting::Run, vec![old(1), young.clone()], available);
     case(Targeting::Run, vec![unbound(old(1)), young], updated);
 }
 
-/// Found on a real cluster: an ended pod with a finalizer was counted instead of the running pod next to it, indefinitely.
+/// Regression test from a real cluster: an ended pod with a finalizer was counted instead of the running pod next to it,
+/// indefinitely.
 #[test]
 fn a_pod_that_has_ended_is_not_counted_before_the_one_that_runs() {
     let mut ended = old(1);

@@ -1,4 +1,4 @@
-//! Tests of pre-pulls whose pod or revision changes.
+//! Tests of pre-pulls in which the pod or the revision changes.
 
 use k8s_openapi::jiff::Timestamp;
 

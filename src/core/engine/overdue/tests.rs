@@ -70,7 +70,7 @@ fn a_pod_that_does_not_end_is_named_a_minute_after_its_grace_period_with_what_ho
     );
 }
 
-/// While another node progresses, the rollout is not stalled, but the blocked node is reported.
+/// While another node makes progress, the rollout is not stalled, but the blocked node is reported.
 #[test]
 fn who_is_held_up_is_named_while_others_move() {
     let nodes = vec![
@@ -88,7 +88,7 @@ fn who_is_held_up_is_named_while_others_move() {
     assert_eq!(plan.next_wake, Some(at(1995 + 600)));
 }
 
-/// The deadline counts from the time when the pod became NotReady, not from its creation.
+/// The deadline counts from the time at which the pod became not Ready, not from its creation.
 #[test]
 fn an_old_pod_that_turns_unready_has_ten_minutes() {
     let unready = Pod {
@@ -142,7 +142,7 @@ fn every_later_step_of_a_surge_has_a_deadline() {
         max_surge: IntOrPercent::Number(1),
         ..Strategy::with_mode(Mode::AdvancedRollingUpdate)
     };
-    // Two cases in which the old pod doesn't end: before and after the transfer of the surge pod's ownership.
+    // The old pod doesn't end, either before or after the transfer of the surge pod's ownership.
     let gone = leaving(named(old(1), "old"), 1000, 30);
     for new in [named(made(), "new"), named(current(2).made(900), "new")] {
         let node = with(vec![gone.clone(), new]);
@@ -155,14 +155,14 @@ fn every_later_step_of_a_surge_has_a_deadline() {
                 .starts_with("pod old is still terminating")
         );
     }
-    // The surge pod is outdated and was deleted, but doesn't end.
+    // The surge pod is outdated and was deleted, but it doesn't end.
     let unwanted = Pod {
         revision: PodRevision::Outdated,
         ..leaving(named(made(), "new"), 1000, 30)
     };
     let node = with(vec![named(old(1), "old"), unwanted]);
     assert_eq!(plan(vec![node], 1, 1090).phase, STALLED);
-    // The old pod is gone, but the native controller doesn't create its own pod within 15 s.
+    // The old pod is gone, but the native controller creates no pod within 15 s.
     let waits = |now| decide(&strategy, &late, at(now));
     assert_eq!(waits(1014).phase, Phase::Progressing);
     assert_eq!(waits(1014).next_wake, Some(at(1015)));
@@ -171,7 +171,7 @@ fn every_later_step_of_a_surge_has_a_deadline() {
         words(&fleet(Vec::new()), &podless, &waits(1015).verdicts[0])
             .contains("does not adopt surge pod")
     );
-    // The native controller doesn't remove one of two pods within ten minutes.
+    // The native controller removes neither of two pods within ten minutes.
     let two = with(vec![
         named(current(2).made(900), "x"),
         named(current(2).made(910), "y"),
@@ -180,7 +180,7 @@ fn every_later_step_of_a_surge_has_a_deadline() {
     assert_eq!(plan(vec![two], 1, 1510).phase, STALLED);
 }
 
-/// A node that joins the fleet starts with the current revision. It frees no slot, so the stall continues.
+/// A node that joins the fleet starts with the current revision. It frees no slot, so the rollout stays stalled.
 #[test]
 fn nodes_that_join_do_not_end_a_stall() {
     let stuck = || node("a", current(2).made(1000).broken());
@@ -197,7 +197,7 @@ fn nodes_that_join_do_not_end_a_stall() {
         ..joined()
     };
     assert_eq!(phase(vec![stuck(), podless.clone(), waits()]), STALLED);
-    // Two cases without a stall: a node is being replaced, or no outdated node is left and the joined node starts.
+    // Two cases are not stalled: a node is being replaced, or no outdated node is left and the joined node starts.
     let replaced = Node {
         disrupted_at: Some(at(1999)),
         ..podless
@@ -214,7 +214,7 @@ fn an_ended_pod_that_only_a_finalizer_keeps_holds_nothing_up_beside_another() {
     assert_eq!(ending(&one).count(), 1);
     one.pods.push(old(2));
     assert_eq!(ending(&one).count(), 0);
-    // The surge pod serves, so this plan deletes the old one. The ended pod with a finalizer doesn't make the node overdue.
+    // The surge pod serves, so this plan deletes the old pod. The ended pod with a finalizer doesn't make the node overdue.
     one.pods.push(Pod {
         surge: true,
         ..current(3).made(900)

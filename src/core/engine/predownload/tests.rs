@@ -1,4 +1,4 @@
-//! Tests of pre-pulls: the order of nodes, retries, and the effect of the settings.
+//! Tests of pre-pulls: the order of nodes, retries, and the effect of settings.
 
 use std::sync::Arc;
 
@@ -72,7 +72,7 @@ fn decided(strategy: &Strategy, images: &[Option<OtaCondition>], now: i64) -> Pl
     decide(strategy, &fleet(images), at(now))
 }
 
-/// Returns three lists of pod names: pods that get a pull request, pods that are replaced, and pods that lose a condition.
+/// Returns three lists of pod names: pods with a new pull request, pods that are replaced, and pods that lose a condition.
 fn written(plan: &Plan) -> [Vec<&str>; 3] {
     let named = |wanted: fn(&Action) -> bool| {
         let actions = plan.actions.iter().filter(|action| wanted(action));
@@ -165,7 +165,7 @@ fn a_request_that_is_refused_takes_no_place_from_the_next_node() {
     use crate::core::WriteVerb;
     for settings in [required(1), best_effort(1)] {
         let mut fleet = fleet(&[None, None, None, None]);
-        // With best effort, node a is replaced at once, so the rejected request is that of node b.
+        // With best effort, node a is replaced immediately, so the rejected request is that of node b.
         let refused = usize::from(settings.predownload.is_none());
         let node = &fleet.nodes[refused];
         let (name, uid) = (node.name.clone(), node.pods[0].uid.clone());
@@ -208,7 +208,7 @@ fn a_result_that_may_not_be_written_takes_no_place_from_the_next_node() {
 fn an_answer_for_another_revision_counts_for_nothing() {
     let old = [image(true, false, "old"), image(false, true, "old")];
     let plan = decided(&required(1), &old, 100);
-    // Both conditions name another revision. Node a is next and gets a new request; the request on node b is withdrawn.
+    // Both conditions name another revision. Node a is next and gets a new request. The request on node b is withdrawn.
     assert_eq!(written(&plan), [vec!["a"], NOBODY, vec!["b"]]);
     let anew = |action: &Action| matches!(action, Action::AskForImages { anew: true, .. });
     assert!(plan.actions.iter().any(anew));
@@ -235,7 +235,7 @@ fn a_failure_is_tried_again_after_pauses_that_double_and_behind_all_others() {
     case(1000, 1040, 1080);
     case(1000, 1100, 1200);
     case(1000, 9000, 9900);
-    // The clocks that set the two times disagree: the failure is older than the request.
+    // The clocks that set the two times differ, so the failure is older than the request.
     case(1000, 900, 930);
 }
 
@@ -285,7 +285,7 @@ fn without_the_annotation_what_is_left_of_it_goes() {
     assert_eq!(written(&plan), [NOBODY, vec!["a"], vec!["b", "c"]]);
 }
 
-/// Returns a strategy and a fleet of the `first` pods and `old` outdated pods. Pulls begin once `ready` updated pods are Ready.
+/// Returns a strategy and a fleet with the pods `first` and `old` outdated pods. Pulls begin when `ready` updated pods are Ready.
 fn awaiting(first: Vec<Pod>, old: usize, ready: u32, strategy: Strategy) -> (Strategy, Fleet) {
     let olds = std::iter::repeat_with(|| testing::old(1)).take(old);
     let names = ["a", "b", "c", "d", "e", "f"].into_iter();
@@ -341,7 +341,7 @@ fn where_images_are_required_only_so_many_go_first_without() {
     assert_eq!(starting.phase, Phase::Progressing);
     let enough = plan(vec![testing::current(2)], 1);
     assert_eq!(written(&enough), [vec!["b", "c"], NOBODY, NOBODY]);
-    // Nine Ready pods are required, but there are three nodes. No pull could ever begin, so pods are replaced without images.
+    // Nine Ready pods are required, but there are only three nodes. No pull could ever begin, so pods are replaced without images.
     let all = plan(vec![], 9);
     assert_eq!(written(&all), [NOBODY, vec!["a", "b", "c"], NOBODY]);
 }

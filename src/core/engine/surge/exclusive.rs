@@ -1,7 +1,8 @@
-//! Parts of a pod template that cannot exist twice on a node, so that a pod has to be deleted before its successor can start.
+//! Parts of a pod template that cannot exist twice on a node. A pod with such a part has to be deleted before its successor can
+//! start.
 //!
-//! These parts are read from the template alone. A PersistentVolumeClaim also defines if two pods may mount it, but the
-//! controller has no permission to read claims. A claim that is not mounted read-only counts as exclusive.
+//! These parts are determined from the template alone. A PersistentVolumeClaim also defines if two pods may mount it, but the
+//! controller has no permission to read claims. A claim counts as exclusive unless it is mounted read-only.
 
 use std::fmt;
 
@@ -22,7 +23,7 @@ pub enum Exclusive {
     Disk(&'static str),
     /// The template names this node.
     NodeName(String),
-    /// The template's own `podAntiAffinity` keeps a second pod off the node.
+    /// The template's own `podAntiAffinity` prevents a second pod on the node.
     AntiAffinity,
 }
 
@@ -41,7 +42,7 @@ impl Exclusive {
 }
 
 impl fmt::Display for Exclusive {
-    /// Writes the reason as the end of a sentence, after "because".
+    /// Writes the reason as the end of a sentence after "because".
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::HostPort(port) => write!(f, "only one pod per node can use hostPort {port}"),
@@ -99,8 +100,8 @@ fn node_name(spec: &Value) -> Option<Exclusive> {
 
 /// Returns the anti-affinity of a template to its own pods.
 ///
-/// The topology key doesn't matter, because a node always shares a topology with itself. A term that only selects other
-/// namespaces is rare, so it counts, too.
+/// The topology key is ignored, because a node always shares a topology with itself. A term that only selects other namespaces is
+/// rare, so it also counts.
 fn anti_affinity(template: &Value) -> Option<Exclusive> {
     let required = "requiredDuringSchedulingIgnoredDuringExecution";
     let labels = &template["metadata"]["labels"];

@@ -1,7 +1,7 @@
 //! Preemption by surge pods on nodes without room for them.
 //!
-//! Only a PriorityClass defines if its pods preempt other pods, and the controller has no permission to read it. So a priority
-//! in the template counts as preemption, unless the template rules preemption out.
+//! Only a PriorityClass defines if its pods preempt other pods, and the controller has no permission to read it. Therefore a
+//! priority in the template counts as preemption, unless the template's `preemptionPolicy` is `Never`.
 
 use std::fmt;
 
@@ -17,8 +17,8 @@ pub enum Preempting {
 }
 
 impl Preempting {
-    /// Returns the part of `template` that lets its pods preempt other pods; `None` if there is none, or the template rules
-    /// preemption out.
+    /// Returns the part of `template` that lets its pods preempt other pods; `None` if no part does, or if `preemptionPolicy` is
+    /// `Never`.
     pub fn from_template(template: &Value) -> Option<Self> {
         let spec = &template["spec"];
         if spec["preemptionPolicy"] == "Never" {

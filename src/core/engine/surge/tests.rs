@@ -122,7 +122,7 @@ fn a_pod_that_failed_for_good_goes_after_a_minute_and_only_then_comes_the_next()
     );
 }
 
-/// A serving pod is deleted only if another pod serves.
+/// A serving pod is only deleted if another pod serves.
 #[test]
 fn no_step_takes_the_last_available_pod() {
     let owns = [
@@ -168,7 +168,7 @@ fn no_step_takes_the_last_available_pod() {
     }
 }
 
-/// Returns a pod that was created `seconds` seconds ago and has been Ready since.
+/// Returns a pod that was created `seconds` seconds ago and has been Ready since then.
 fn pod(name: &str, revision: PodRevision, seconds: i64) -> Pod {
     Pod {
         name: name.into(),
@@ -305,9 +305,9 @@ fn a_pod_of_ours_leaves_with_its_node_or_takes_the_place_of_the_old_one() {
     assert_eq!(leave(&gone(unbound), terms(true)), remove());
 }
 
-/// If the native controller may see changes out of order, a surge pod whose old pod is gone stays until there is a third pod.
+/// Out-of-order changes in the native controller: a surge pod whose old pod is gone stays until there is a third pod.
 ///
-/// Until then, the release of the fleet is not complete.
+/// The release of the fleet is not complete before that.
 #[test]
 fn where_the_native_controller_learns_late_its_next_pod_is_awaited() {
     use PodRevision::{Current, Outdated};
@@ -402,7 +402,7 @@ fn the_old_pod_is_asked_before_it_goes() {
     );
 }
 
-/// A serving pod is never deleted, whatever happens to the rollout.
+/// A serving pod is never deleted, even if the rollout changes.
 #[test]
 fn a_pod_of_ours_that_serves_beside_one_that_does_not_stays_until_that_one_does() {
     use PodRevision::{Current, Outdated};
@@ -470,7 +470,7 @@ fn a_pod_of_ours_that_serves_beside_one_that_does_not_stays_until_that_one_does(
     }
 }
 
-/// First the readiness gate that the controller closed opens again. The new pod is deleted when the old pod serves.
+/// First, the readiness gate that the controller closed opens again. When the old pod serves, the new pod is deleted.
 #[test]
 fn under_ota_the_mark_goes_first_and_the_new_pod_when_the_old_one_serves() {
     use crate::core::lifecycle::Gate;
@@ -550,15 +550,15 @@ fn a_node_holds_its_place_until_one_of_its_two_pods_is_gone() {
         (replaced.counts.surging, replaced.counts.unavailable),
         (1, 0)
     );
-    // Both pods are outdated: no third pod is created while these two exist.
+    // Both pods are outdated. No third pod is created while these two exist.
     let newer = plan(vec![old(), pod("new", Outdated, 50)]);
     assert_eq!(newer.actions, []);
     assert_eq!(newer.verdicts, [ending, waits]);
-    // Both pods belong to the DaemonSet. The native controller will remove one; until then the node counts as surging.
+    // Both pods belong to the DaemonSet. The node counts as surging until the native controller removes one of them.
     let several = plan(vec![pod("new", Current, 50), pod("third", Current, 5)]);
     assert_eq!(several.actions, []);
     assert_eq!(several.counts.surging, 1);
-    // An ended pod that is only kept by a finalizer doesn't count, as in the native controller.
+    // An ended pod that is only kept by a finalizer doesn't count. The native controller ignores it, too.
     let mut ended = old();
     ended.in_place.is_over = true;
     let plan = plan(vec![ended, pod("new", Current, 50)]);
@@ -566,7 +566,8 @@ fn a_node_holds_its_place_until_one_of_its_two_pods_is_gone() {
     assert_eq!(plan.verdicts, [Verdict::Done, starts]);
 }
 
-/// Found on a real cluster: a node that returned with two pods took no slot of `max-surge`, so one more node got two pods.
+/// Regression test from a real cluster: a node that returned with two pods took no slot of `max-surge`, so one more node got two
+/// pods.
 #[test]
 fn a_node_that_returned_with_two_pods_holds_its_place_while_it_is_left_alone() {
     use PodRevision::{Current, Outdated};
@@ -592,7 +593,7 @@ fn a_node_that_returned_with_two_pods_holds_its_place_while_it_is_left_alone() {
     assert_eq!(plan.counts.surging, 1);
 }
 
-/// Found on a real cluster: after more than ten minutes, an undo reported the serving pod as blocked.
+/// Regression test from a real cluster: a rollback after more than ten minutes reported the serving pod as blocked.
 #[test]
 fn a_second_pod_that_goes_by_this_plan_is_not_held_up_however_old_it_is() {
     use PodRevision::{Current, Outdated};
@@ -611,7 +612,7 @@ fn a_second_pod_that_goes_by_this_plan_is_not_held_up_however_old_it_is() {
     assert_eq!(plan.overdue, Vec::<usize>::new());
 }
 
-/// A taint was added after the native controller had created its own pod next to the surge pod.
+/// A taint is added after the native controller has created its own pod next to the surge pod.
 #[test]
 fn a_node_where_no_pod_can_start_keeps_its_slot_while_it_has_two_pods() {
     use PodRevision::{Current, Outdated};
@@ -645,8 +646,8 @@ fn a_node_where_no_pod_can_start_keeps_its_slot_while_it_has_two_pods() {
     assert!(alone.actions.contains(&Action::TransferOwnership(new)));
 }
 
-/// A node with two pods where none belongs delays the completion of the rollout until one pod is gone. Every mode reports the
-/// node.
+/// A node that should run no pod but has two delays the completion of the rollout until one pod is gone. The node is reported in
+/// every mode.
 #[test]
 fn two_pods_where_no_pod_belongs_any_more_are_told_in_every_mode() {
     use PodRevision::Current;
@@ -694,8 +695,8 @@ fn a_rollout_is_complete_when_the_last_old_pod_is_gone() {
     assert_eq!(plan(vec![new()]), complete);
 }
 
-/// Same behavior as without a second pod: a node that becomes excluded while its hook is awaited keeps the old pod, which loses
-/// its mark.
+/// Same behavior as without a second pod: a node that becomes excluded while its hook is pending keeps the old pod, which loses its
+/// mark.
 #[test]
 fn a_node_that_is_kept_while_its_hook_is_awaited_keeps_its_old_pod() {
     use PodRevision::{Current, Outdated};
@@ -737,7 +738,7 @@ fn a_node_that_is_kept_while_its_hook_is_awaited_keeps_its_old_pod() {
         plan(1, serving.clone()),
         (vec![remove(), unmark(&serving)], leaves)
     );
-    // The old pod doesn't serve (yet): both pods stay, and the old pod loses its mark.
+    // The old pod doesn't serve, so both pods stay, and the old pod loses its mark.
     let broken = old(false);
     assert_eq!(plan(1, broken.clone()), (vec![unmark(&broken)], leaves));
     // The node is not excluded and the hook is done, so the old pod is deleted.

@@ -33,7 +33,7 @@ fn waves(queries: &[(&str, bool)]) -> Strategy {
     }
 }
 
-/// Returns a fleet with one node for each entry: in that pool, and with that pod.
+/// Returns a fleet with one node for each entry, which contains the pool and the pod of the node.
 fn pools(pods: &[(&str, Pod)]) -> Fleet {
     let nodes = (1..).zip(pods).map(|(number, (pool, pod))| {
         node(&format!("n{number}"), pod.clone()).labelled("pool", pool)

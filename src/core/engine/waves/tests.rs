@@ -127,7 +127,7 @@ fn who_settles_keeps_no_wave_from_being_complete() {
 #[test]
 fn a_late_returner_is_served_at_once_and_shuts_no_later_wave() {
     let strategy = strategy(vec![wave("canary")]);
-    // The canary wave was complete at 110. Node n1 returned at 500, too late to close the next wave.
+    // The canary wave was complete at 110. Node n1 returned at 500, which is too late to close the next wave.
     let mut nodes = vec![
         since(500, pooled("n1", "canary", old(1))),
         pooled("n2", "canary", current(2).made(0)),
@@ -137,14 +137,14 @@ fn a_late_returner_is_served_at_once_and_shuts_no_later_wave() {
     assert_eq!(replaced(&strategy, &nodes, 1_000), ["n1", "n3", "n4"]);
     nodes[0] = since(500, pooled("n1", "canary", current(2).made(950)));
     assert_eq!(replaced(&strategy, &nodes, 1_000), ["n3", "n4"]);
-    // Both canaries returned at 500. The return of n1 is not late, because the wave was not complete before.
+    // Both canaries returned at 500. The wave was not complete before, so the return of n1 is not late.
     let both = [
         since(500, pooled("n0", "canary", current(2).made(0))),
         since(500, pooled("n1", "canary", old(1))),
         pooled("n3", "field", old(1)),
     ];
     assert_eq!(replaced(&strategy, &both, 1_000), ["n1"]);
-    // Node n1 returned at 60, during the soak. The soak restarts when n1 is done.
+    // Node n1 returned at 60, during the soak. The soak restarts after n1 is done.
     nodes[0] = since(60, pooled("n1", "canary", old(1)));
     assert_eq!(replaced(&strategy, &nodes, 1_000), ["n1"]);
     nodes[0] = since(60, pooled("n1", "canary", current(2).made(950)));
@@ -226,7 +226,7 @@ fn a_charged_node_shuts_the_later_waves_also_when_its_node_is_gone() {
             assert_eq!(plan.phase, Phase::Stalled(Stall::FailedByRevision));
         }
     }
-    // A failed node that is relabelled counts in the wave where it failed, even if that wave is no longer in the list.
+    // A failed node that is relabelled counts in the wave in which it failed, even if that wave was removed from the list.
     let mut record = FailureRecord::new("new".into());
     record.failed.insert("n1".into());
     record.waves = [("canary".into(), record.failed.clone())].into();
@@ -241,7 +241,7 @@ fn a_charged_node_shuts_the_later_waves_also_when_its_node_is_gone() {
         assert_eq!(plan.verdicts[2], Verdict::WaveNotOpen { wave: 1, why });
         assert_eq!(plan.record.unwrap().waves, record.waves);
     }
-    // A failed node that is no longer targeted keeps the later waves closed, too.
+    // A failed node that is no longer targeted also keeps the later waves closed.
     let mut record = FailureRecord::new("new".into());
     record.failed.insert("n1".into());
     let left = Node {
@@ -318,7 +318,7 @@ fn an_approval_counts_for_its_revision_alone_and_stands_before_the_wave() {
         assert_eq!(told(&strategy, &nodes, 1_000, 2), shut(2));
     }
     assert_eq!(replaced(&approved("new"), &nodes, 1_000), ["n2"]);
-    // A wave with no node to update still needs its approval.
+    // A wave without nodes to update still needs its approval.
     let nodes = [nodes[0].clone(), nodes[1].clone().away(), nodes[2].clone()];
     assert_eq!(
         replaced(&strategy(list.clone()), &nodes, 1_000),
@@ -390,7 +390,7 @@ fn under_ota_waves_mean_nothing() {
     assert_eq!(plan.counts.unavailable, 1);
 }
 
-/// Found by the model check: the template changed while a node's new pod was starting.
+/// Regression test from the model check: the template changed while a node's new pod was starting.
 #[test]
 fn a_pod_that_is_starting_takes_a_slot_also_when_its_wave_is_no_longer_open() {
     let one = Strategy {
@@ -432,12 +432,13 @@ fn a_wave_tells_who_is_under_way_and_which_slots_are_taken() {
         .map(|action| action.pod().name.as_str())
         .collect();
     assert_eq!(names, ["n3"]);
-    // The old pod of n1 serves, so n1 takes no slot. Node n2 takes one, and so does n3, which begins now.
+    // The old pod of n1 serves, so n1 takes no slot. Node n2 takes one, and node n3, whose update begins now, takes another.
     let stand = &plan.waves[0];
     assert_eq!((stand.in_flight, stand.taken, stand.allowed), (2, 2, 3));
 }
 
-/// Found by a million random simulations: a broken pod and a pod whose hook was done each waited for the other's slot.
+/// Regression test from a million random simulations: a broken pod and a pod with a completed hook each waited for the other's
+/// slot.
 #[test]
 fn a_broken_pod_goes_while_another_one_waits_for_its_slot_after_its_hook() {
     let exit = Exit {
@@ -460,7 +461,8 @@ fn a_broken_pod_goes_while_another_one_waits_for_its_slot_after_its_hook() {
     }
 }
 
-/// Found by a million random simulations: the first wave waited for a failure domain in which another wave's node was in flight.
+/// Regression test from a million random simulations: the first wave waited for a failure domain in which a node of another wave
+/// was in flight.
 #[test]
 fn a_broken_pod_of_a_wave_that_is_not_open_takes_no_slot_from_one_that_has_begun() {
     let exit = Exit {

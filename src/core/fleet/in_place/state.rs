@@ -1,11 +1,11 @@
 //! State of a pod's last in-place update. The write that updates the pod also stores the state in an annotation.
 //!
-//! An update is complete when the kubelet reports the new containers, never because of elapsed time. A container counts as
-//! updated in any of these cases:
+//! An update is complete when the kubelet reports the new containers, however long that takes. A container counts as updated in any
+//! of these cases:
 //!
 //! - Its image has another digest (`imageID`) than before.
 //! - It was restarted, if the new image has the same digest under another name (openkruise/kruise#1493).
-//! - It runs the image in the spec, if the spec returned to the old image before the kubelet saw the new one.
+//! - It runs the image in the spec, and the spec returned to the old image before the kubelet saw the new one.
 
 use std::collections::BTreeMap;
 
@@ -17,15 +17,15 @@ use super::transition::InPlaceChange;
 use super::{InPlace, InPlaceUpdate, RunningContainer};
 use crate::core::names::{IN_PLACE_STATE, KRUISE_IN_PLACE_STATE};
 
-/// State of an in-place update. Fields that Kruise has too have the same names as in Kruise.
+/// State of an in-place update. Fields that Kruise also has are named as in Kruise.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct InPlaceState {
-    /// Revision that the pod was updated to.
+    /// Revision to which the pod was updated.
     pub revision: String,
     /// Time at which the controller requested the update.
     pub update_timestamp: Time,
-    /// Stopped revision that the pod was rolled back from; absent for updates to the current revision.
+    /// Stopped revision from which the pod was rolled back; absent for updates to the current revision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reverted_from: Option<String>,
     /// State before the update by container name, for containers with a new image and containers that had been restarted.
@@ -57,7 +57,7 @@ pub struct PreviousContainer {
     pub superseded: Option<String>,
 }
 
-/// Returns the container states to remember before `change` is made.
+/// Returns the container states to store before `change` is made.
 pub(in crate::core) fn before(
     change: &InPlaceChange,
     pod: &InPlace,
@@ -94,7 +94,7 @@ impl InPlaceState {
         states.max_by_key(|state| state.update_timestamp.0)
     }
 
-    /// Returns the progress of the update. `seen` says if the kubelet has seen the new spec; `None` means unknown.
+    /// Returns the progress of the update. `seen` is true if the kubelet has seen the new spec; `None` if that is unknown.
     pub fn progress(&self, containers: &[RunningContainer], seen: Option<bool>) -> InPlaceUpdate {
         InPlaceUpdate {
             at: self.update_timestamp.0,
@@ -129,9 +129,9 @@ impl InPlaceState {
         self.last_container_statuses.iter().filter(is_awaited)
     }
 
-    /// Returns the number of the container's `restarts` that happened under the current revision.
+    /// Returns the number of `restarts` of the container that happened under the current revision.
     ///
-    /// Earlier restarts don't count, and neither does the restart for the new image.
+    /// Earlier restarts don't count. The restart that starts the new image doesn't count either.
     pub fn own_restarts(&self, name: &str, restarts: u32) -> u32 {
         let Some(before) = self.last_container_statuses.get(name) else {
             return restarts;
@@ -146,7 +146,7 @@ impl InPlaceState {
         before.is_some_and(|before| before.image_id.is_some())
     }
 
-    /// Returns true if the container `name` has not changed since the update. The kubelet's report may then be about the old
+    /// Returns true if the container `name` has not changed since the update. The kubelet's report may then still describe the old
     /// image.
     pub fn is_unchanged(&self, name: &str, image_id: &str, restarts: u32) -> bool {
         let before = self.last_container_statuses.get(name);

@@ -1,4 +1,4 @@
-//! Tests of changes that can be made in place. The cases are those of Kruise's own tests that apply to native pods.
+//! Tests of changes that can be made in place. The cases are those of Kruise's own tests that also apply to native pods.
 
 use std::collections::BTreeMap;
 
@@ -80,7 +80,7 @@ fn metadata_of_the_template_is_changed_in_place() {
     assert_eq!(new.old_finalizers, ["x/y"]);
 }
 
-/// Covers changes of resources, environment and metadata, too. Kruise would need its node agent for those.
+/// Also covers changes of resources, environment and metadata. For those, Kruise would need its node agent.
 #[test]
 fn everything_else_makes_a_new_pod() {
     fn case(path: &str, value: Value, why: Recreate) {
@@ -143,7 +143,8 @@ fn an_update_is_carried_out_when_every_changed_container_runs_its_new_image() {
     }
     case(container("main:1", "a", 3), None, false);
     case(container("docker.io/library/main:2", "b", 4), None, true);
-    // The image digest is the same under another name. First the container was restarted, then it was never stopped.
+    // The new image has the same digest under another name. In the first case the container was restarted, in the second it kept
+    // running.
     case(container("main:1", "a", 4), None, true);
     case(container("main:1", "a", 4), Some(false), false);
     case(
@@ -203,7 +204,7 @@ fn restarts_that_we_caused_are_no_crashes() {
     }
     assert_eq!(state.own_restarts("other", 2), 2);
     let before = state.last_container_statuses.get_mut("main").unwrap();
-    before.image_id = None; // the image of this container was not changed
+    before.image_id = None; // the update doesn't change the image of this container
     assert_eq!(state.own_restarts("main", 4), 1);
 }
 
@@ -220,7 +221,7 @@ fn the_memory_reads_back_what_was_written() {
     );
 }
 
-/// Returns a fleet of one outdated node. Its pod has the revision "old" and this image.
+/// Returns a fleet of one outdated node, whose pod has the revision "old" and this image.
 fn one(image: &str) -> (Strategy, Fleet) {
     let mut fleet = fleet(vec![node("n", old(1))]);
     fleet.nodes[0].has_images = true;
@@ -335,7 +336,7 @@ fn a_pod_that_is_not_what_its_revision_says_is_made_anew() {
     assert_eq!(plan.recreates, None);
 }
 
-/// Regression test, found by the model checker: the template changes again during an in-place update, and the pod is still Ready.
+/// Regression test from the model checker: the template changes again during an in-place update, and the pod is still Ready.
 #[test]
 fn an_overtaken_update_asks_for_no_wake_that_is_over() {
     let (strategy, mut fleet) = one("main:1");
@@ -348,12 +349,12 @@ fn an_overtaken_update_asks_for_no_wake_that_is_over() {
         ..strategy
     };
     let plan = decide(&paused, &fleet, at(100));
-    // Only the daily reminder of the pause schedules a wake.
+    // The only wake-up is that of the pause's daily reminder.
     let reminder = Some(at(100 + 24 * 60 * 60));
     assert_eq!(plan.next_wake, reminder, "{:?}", plan.verdicts);
 }
 
-/// Regression test, found by the property tests: the template's labels change during an in-place update of an image.
+/// Regression test from a property test: the template's labels change during an in-place update of an image.
 #[test]
 fn a_change_of_labels_does_not_end_an_update_that_is_under_way() {
     let first = state("a");
@@ -380,7 +381,7 @@ fn a_change_of_labels_does_not_end_an_update_that_is_under_way() {
     let again = renewed(old.clone());
     assert_eq!(again.last_container_statuses, first.last_container_statuses);
     assert!(!is_carried_out(&again, &old) && is_carried_out(&again, &new));
-    // The image has another name but the same digest: a finished update still counts as finished.
+    // The image has another name but the same digest. A finished update still counts as finished.
     let same = container("main:1", "a", 4);
     assert!(is_carried_out(&renewed(same.clone()), &same));
 }

@@ -10,7 +10,7 @@ use crate::core::fleet::{Node, Pod, by_name};
 use crate::core::id::{NodeName, PodUid};
 use crate::core::instant::later;
 
-/// Rejected writes with the decision which of them may be retried now.
+/// Rejected writes, and the decision which of them may be retried now.
 #[derive(Debug)]
 pub(in crate::core) struct RetryGate<'a> {
     write_failures: &'a WriteFailures,
@@ -25,7 +25,7 @@ pub(in crate::core) struct RetryGate<'a> {
 }
 
 impl<'a> RetryGate<'a> {
-    /// Returns the gate at `now`. Of the retries that are due, the oldest are allowed first. `nodes` must be sorted by name.
+    /// Returns the gate at `now`. Among the due retries, the oldest are allowed first. `nodes` must be sorted by name.
     pub(in crate::core) fn new(
         write_failures: &'a WriteFailures,
         nodes: &'a [Node],
@@ -74,7 +74,7 @@ impl<'a> RetryGate<'a> {
         self.held.is_empty() || !self.held.contains(&(node.clone(), part))
     }
 
-    /// Returns the rejection of such a write on this node, even if the write may be retried now.
+    /// Returns the rejection of a write of that group on this node, even if the write may be retried now.
     pub(in crate::core) fn at(
         &self,
         node: &NodeName,
@@ -101,8 +101,8 @@ impl<'a> RetryGate<'a> {
         (tried, wake)
     }
 
-    /// Returns true if `action` retries a rejected write. Such an action is no progress of the rollout until the API server
-    /// accepts it.
+    /// Returns true if `action` retries a rejected write. Such an action doesn't count as progress of the rollout until the API
+    /// server accepts it.
     pub(in crate::core) fn is_again(&self, action: &Action) -> bool {
         self.refused_at(action).is_some()
     }
@@ -165,10 +165,10 @@ impl WriteFailures {
         pod.in_doubt && self.at(&node.name, WriteGroup::Step).is_some()
     }
 
-    /// Returns the rejections and the nodes as if all unconfirmed writes and all retries in `actions` had just been rejected
-    /// again.
+    /// Returns the rejections and the nodes for the case that the API server rejects all unconfirmed writes and all retries in
+    /// `actions`.
     ///
-    /// `None` if `actions` retries nothing and no write is unconfirmed. `nodes` must be sorted by name.
+    /// Returns `None` if `actions` retries nothing and no write is unconfirmed. `nodes` must be sorted by name.
     pub(in crate::core) fn tried_in_vain(
         &self,
         nodes: &[Node],
@@ -199,8 +199,8 @@ impl WriteFailures {
             .iter_mut()
             .filter(|(at, _)| tried.contains(at))
         {
-            // Date the attempt one second back: rejected writes of the current second count against the limit and would delay
-            // other nodes.
+            // Date the attempt one second back. Rejected writes of the current second count against the limit and would delay other
+            // nodes.
             (failure.asked, failure.times) = (now - SECOND, u32::MAX);
         }
         Some((then, nodes))
@@ -214,7 +214,7 @@ impl WriteFailures {
         self.only(&places.cloned().collect())
     }
 
-    /// Returns only the rejected writes with these keys.
+    /// Returns the rejected writes with these keys.
     pub(in crate::core) fn only(&self, places: &BTreeSet<FailureKey>) -> Self {
         let by_place = self.by_place.iter();
         let by_place = by_place.filter(|(place, _)| places.contains(place));

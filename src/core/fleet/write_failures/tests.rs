@@ -1,4 +1,4 @@
-//! Tests of nodes with rejected writes: their back-off, the nodes that go first, and the messages.
+//! Tests of nodes with rejected writes: their backoff, the nodes that are updated first, and the messages.
 
 use super::*;
 use crate::core::plan::{Phase, Plan, Stall};
@@ -21,7 +21,7 @@ fn three() -> Vec<Node> {
     ["a", "b", "c"].map(|name| node(name, old(1))).into()
 }
 
-/// Returns a fleet in which the deletion of each of these pods was rejected once at `instant`.
+/// Returns a fleet in which the API server rejected the deletion of each of these pods once, at `instant`.
 fn refused(nodes: Vec<Node>, names: &[&str], instant: i64) -> Fleet {
     let mut fleet = fleet(nodes);
     fleet.write_failures.keep_to(&"new".into());
@@ -249,7 +249,7 @@ fn what_is_remembered_is_read_as_it_was_written() {
     assert_eq!(since, [at(100); 3]);
     let mut fleet = fleet(three());
     fleet.write_failures = read;
-    // After a restart, nodes with a rejected write are retried at once.
+    // After a restart, rejected writes are retried immediately.
     assert_eq!(
         deleted(&decide(&rolling(3), &fleet, at(200))),
         ["a", "b", "c"]
@@ -276,7 +276,7 @@ fn a_pod_that_may_not_be_changed_in_place_is_made_anew() {
     );
 }
 
-/// Replaces the rejections with what another replica or `ctl` would read: they lack the pod's UID.
+/// Replaces the rejections with the ones that another replica or `ctl` would read, which don't contain the pods' UIDs.
 fn read(fleet: &mut Fleet, write: WriteVerb) {
     let mut write_failures = WriteFailures::default();
     write_failures.keep_to(&"new".into());

@@ -177,7 +177,7 @@ fn every_field_is_the_setting_of_that_meaning() {
         let given = Given::rolling(json!({ "partition": value }));
         assert_eq!(given.strategy().partition, share, "{value}");
         let strategy = Given::rolling(json!({ "maxUnavailable": value })).strategy();
-        // A `maxUnavailable` of 0 is read as 1, as in Kruise: zero would block the rollout forever.
+        // A `maxUnavailable` of 0 is read as 1, as in Kruise, because zero would block the rollout permanently.
         let least = if share.is_zero() {
             IntOrPercent::Number(1)
         } else {
@@ -375,7 +375,8 @@ fn what_cannot_be_used_is_refused_under_the_name_of_its_field() {
         let refused = Given::spec(json!({ "lifecycle": value })).refused();
         assert_eq!(refused.key, "spec.lifecycle", "{value}");
     }
-    // `maxSurge` and `InPlaceIfPossible` exclude each other: a surge pod replaces its predecessor, an in-place update keeps it.
+    // `maxSurge` and `InPlaceIfPossible` exclude each other, because a surge pod replaces its predecessor and an in-place update
+    // keeps it.
     let block = json!({ "maxSurge": 1, "rollingUpdateType": "InPlaceIfPossible" });
     let refused = Given::rolling(block).refused();
     assert_eq!(refused.key, path("maxSurge"));
@@ -394,7 +395,7 @@ fn how_pods_are_made_is_no_part_of_the_rollout_and_refused_like_it() {
     ] {
         assert_eq!(burst(value).fields().scaling.burst, share);
     }
-    // A `burstReplicas` of 0 would block all pod creation. The setting is invalid, and the default is used.
+    // A `burstReplicas` of 0 would prevent the creation of any pod. The setting is invalid, and the default applies.
     for value in [json!(0), json!("0%"), json!("0")] {
         let given = burst(value);
         assert!(given.refused().why.starts_with("which is zero"));
@@ -442,7 +443,7 @@ fn a_field_decides_before_the_annotation_of_the_same_meaning() {
     let (strategy, mut notes) = given.annotated(&annotations).noted();
     assert_eq!(strategy.max_unavailable, IntOrPercent::Number(2));
     assert_eq!(strategy.pause, None);
-    // If the field is not set, the annotation applies, for example after a conversion from a native DaemonSet.
+    // Without the field, the annotation applies, for example after a conversion from a native DaemonSet.
     assert_eq!(strategy.partition, IntOrPercent::Number(4));
     notes.sort();
     let told = |name: &str, value: &str, key: &str| {
@@ -530,7 +531,7 @@ fn how_images_are_pulled_ahead_is_read_from_the_annotations_of_kruise_unless_our
             "use a number of nodes such as 3 or a percentage such as 10%",
         );
     }
-    // Without pre-download the setting has no effect. A note says so.
+    // Without pre-pulls the setting has no effect, which a note reports.
     for (key, value) in theirs {
         let (_, notes) = Given::spec(json!({})).annotated(&[(key, value)]).noted();
         let [note] = notes.as_slice() else {

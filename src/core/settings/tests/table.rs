@@ -1,4 +1,4 @@
-//! Properties that hold for every setting in `SETTINGS`.
+//! Properties of every setting in `SETTINGS`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use crate::core::settings::update_strategy::UPDATE_STRATEGY;
 use crate::core::settings::waves::WAVES;
 use crate::core::settings::*;
 
-/// Parses the settings of a DaemonSet in that mode. It has waves, because some settings need them, and one more annotation.
+/// Parses the settings of a DaemonSet with this mode and this annotation, and with waves, because some settings need them.
 fn with(mode: Mode, key: &str, value: &str) -> ParsedSettings {
     let waves = "[{name: a, selector: {}}]".to_owned();
     let all = [
