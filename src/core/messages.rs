@@ -220,6 +220,10 @@ impl RolloutStatus<'_> {
                 StatusSentence::new("Complete", "complete: the template matches no node")
             }
             (0, 0) => of("Complete"),
+            (_, 0) if self.plan.pause.is_some() => {
+                let resume = format!("yurt-ds ctl resume {}", self.set);
+                of("CompleteExceptOffline").with_next(Some(NextStep::command("to resume", resume)))
+            }
             (_, 0) => of("CompleteExceptOffline").with(Some("no action needed".to_owned())),
             _ => of("CompleteExceptKept").with_next(self.past_partition()),
         }

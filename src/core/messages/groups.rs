@@ -84,11 +84,8 @@ impl Plan {
         let all = [
             (
                 counts.offline_outdated,
-                [
-                    "is offline and will be updated when it reconnects",
-                    "are offline and will be updated when they reconnect",
-                ],
-                String::new(),
+                ["", ""],
+                self.updated_later(strategy, counts.offline_outdated),
             ),
             (
                 counts.lost,
@@ -124,6 +121,22 @@ impl Plan {
             format!("{} {}{more}", nodes(count), plural(count, one, many))
         })
         .collect()
+    }
+
+    /// Returns when outdated offline nodes will be updated, as in "2 nodes …".
+    pub(super) fn updated_later(&self, strategy: &Strategy, count: usize) -> String {
+        let (are, they, reconnect) = match count {
+            1 => ("is", "it", "reconnects"),
+            _ => ("are", "they", "reconnect"),
+        };
+        let after = format!("{are} offline and will be updated");
+        if self.pause.is_some() {
+            format!("{after} after the rollout is resumed")
+        } else if strategy.window.is_some() {
+            format!("{after} after {they} {reconnect}, in the maintenance window")
+        } else {
+            format!("{after} when {they} {reconnect}")
+        }
     }
 
     /// Returns the names of nodes that failed with the current revision, and the number of all failed nodes. Some names may not be

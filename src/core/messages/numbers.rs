@@ -219,11 +219,10 @@ fn updated(rollout: &RolloutView<'_>) -> String {
 /// Returns a sentence about outdated offline nodes; `None` if there are none. Only a rolling update updates them automatically.
 fn offline(rollout: &RolloutView<'_>) -> Option<String> {
     let count = rollout.plan.counts.offline_outdated;
-    let then = match (rollout.strategy.mode, count) {
-        (Mode::AdvancedRollingUpdate, 1) => " and will be updated when it reconnects",
-        (Mode::AdvancedRollingUpdate, _) => " and will be updated when they reconnect",
-        (Mode::Ota | Mode::OnDelete, _) => "",
-    };
     let are = plural(count, "is", "are");
-    (count > 0).then(|| format!("{} {are} offline{then}", nodes(count)))
+    let offline = || match rollout.strategy.mode {
+        Mode::AdvancedRollingUpdate => rollout.plan.updated_later(rollout.strategy, count),
+        Mode::Ota | Mode::OnDelete => format!("{are} offline"),
+    };
+    (count > 0).then(|| format!("{} {}", nodes(count), offline()))
 }

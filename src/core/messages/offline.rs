@@ -62,6 +62,16 @@ impl<'a> NodeView<'a> {
         is_due(self.rollout.strategy, self.rollout.fleet, self.node)
     }
 
+    /// Returns what else the update of this node depends on.
+    fn turn(&self) -> String {
+        let strategy = self.rollout.strategy;
+        let has_window = strategy.window.is_some() || self.node.window.is_some();
+        let wave = strategy.waves.is_some().then_some(", its wave is open");
+        let window = has_window.then_some(", its maintenance window is open");
+        let more: String = wave.into_iter().chain(window).collect();
+        format!(", when a slot is free{more}")
+    }
+
     fn after_return(&self, offline: Offline) -> String {
         let (rollout, node) = (self.rollout, self.node);
         let settle = humantime::format_duration(rollout.strategy.ready_settle);
@@ -91,12 +101,18 @@ impl<'a> NodeView<'a> {
                 format!("gets a pod of the current revision when it {returns}")
             }
             Offline::Settling { .. } => {
-                format!("updated automatically after {settle} of Ready (annotation ready-settle)")
+                format!(
+                    "updated automatically after {settle} of Ready (annotation ready-settle){}",
+                    self.turn()
+                )
             }
             _ if rollout.strategy.mode == Mode::Ota => {
                 format!("its owner can upgrade it when it {returns}")
             }
-            _ => format!("updated automatically {settle} after it {returns}"),
+            _ => format!(
+                "updated automatically {settle} after it {returns}{}",
+                self.turn()
+            ),
         };
         let paused = matches!(rollout.phase, Phase::Paused { .. });
         let paused = paused.then(|| {
