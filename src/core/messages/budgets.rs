@@ -33,7 +33,7 @@ pub(super) fn remedy(obstruction: Obstruction) -> &'static str {
         Obstruction::Exhausted | Obstruction::NotProcessed => {
             "retried within 2 minutes; to allow evictions, lower minAvailable"
         }
-        Obstruction::NotComputed => "set minAvailable to a number",
+        Obstruction::NotComputed => "set minAvailable to a number, without maxUnavailable",
         Obstruction::Several => "delete all but one, or change their selectors",
     }
 }
@@ -59,6 +59,9 @@ impl NodeView<'_> {
     pub(super) fn unblock(&self, obstruction: Obstruction) -> String {
         let namespace = &self.rollout.key.namespace;
         let look = match self.budget() {
+            Some(budget) if obstruction == Obstruction::NotComputed => {
+                format!("edit poddisruptionbudget {budget}")
+            }
             Some(budget) => format!("describe poddisruptionbudget {budget}"),
             None => "get poddisruptionbudgets".to_owned(),
         };

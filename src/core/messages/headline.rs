@@ -13,6 +13,9 @@ const NAMED: usize = 3;
 /// Minimum length to which a cause is truncated, in characters.
 const LEAST: usize = 24;
 
+/// Text between a fact that includes the number of nodes and their names.
+pub(super) const COUNTED: &str = ": ";
+
 /// Parts of a headline: the fact, the nodes, the cause and the next steps.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Headline {
@@ -83,8 +86,12 @@ impl Headline {
         without_next.sentence()
     }
 
-    /// Returns the headline without next steps, and with the number of nodes instead of their names.
+    /// Returns the headline without next steps, and with the number of nodes instead of their names. If the fact has the number,
+    /// the names stay.
     pub(super) fn fact_alone(&self) -> String {
+        if self.of == COUNTED {
+            return self.without_next();
+        }
         let counted = Self {
             more: self.more + self.nodes.len(),
             nodes: Vec::new(),

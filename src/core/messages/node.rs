@@ -345,7 +345,12 @@ impl<'a> NodeView<'a> {
 
     fn done(&self) -> &'static str {
         let pause = self.rollout.pause();
+        let record = self.rollout.plan.record.as_ref();
+        let has_failed = record.is_some_and(|record| record.failed.contains(&self.node.name));
         match pause.filter(|pause| pause.newcomers.contains(&self.node.name)) {
+            _ if has_failed => {
+                "runs the current revision, but has failed with it and counts as failed"
+            }
             Some(_) => "runs the current revision, with which its pod was created during the pause",
             None => "runs the current revision",
         }

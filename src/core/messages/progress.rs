@@ -122,6 +122,8 @@ impl NodeView<'_> {
                     format!(
                         "restarted after crashes; it counts as available in {left} if it keeps running"
                     )
+                } else if proves && rollout.is_stopped() {
+                    format!("Ready; its first {}s end in {left}", PROOF.as_secs())
                 } else if proves {
                     format!(
                         "Ready; other nodes follow when the first pods of the revision have been Ready for {}s, here in {left}",

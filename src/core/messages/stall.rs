@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::headline::Headline;
+use super::headline::{COUNTED, Headline};
 use super::overdue::{barrier, words as overdue_words};
 use super::pods::{newest, problem_word};
 use super::refusals::headline as refused;
@@ -23,6 +23,9 @@ const PULLS: [&str; 4] = [
     "InvalidImageName",
     "ErrImageNeverPull",
 ];
+
+/// Reason that kubelets give for containers that end again and again.
+const CRASHES: [&str; 1] = ["CrashLoopBackOff"];
 
 impl RolloutStatus<'_> {
     /// Returns the sentence about the stall: cause, nodes and next steps.
@@ -54,8 +57,10 @@ impl RolloutStatus<'_> {
             Stall::ReplacedTwice => on_begun("pods were replaced twice and are outdated again"),
             Stall::PodsDoNotStart => {
                 let (next, or) = self.way_to_start();
-                let fact = if self.are_pulls() {
+                let fact = if self.all_have(&PULLS) {
                     "the new image cannot be pulled"
+                } else if self.all_have(&CRASHES) {
+                    "the new pods crash"
                 } else {
                     "the new pods do not start"
                 };
@@ -212,7 +217,7 @@ impl RolloutStatus<'_> {
         let (names, failures) = self.plan.failed(self.fleet);
         Headline {
             fact: format!("{before}: {}", self.plan.failures_words(failures)),
-            of: ": ",
+            of: COUNTED,
             more: failures - names.len(),
             nodes: names.into_iter().map(ToString::to_string).collect(),
             ..Headline::default()
@@ -316,11 +321,11 @@ impl RolloutStatus<'_> {
         (!headline.nodes.is_empty()).then(|| headline.sentence())
     }
 
-    /// Returns true if all pods that don't start report problems with image pulls.
-    fn are_pulls(&self) -> bool {
+    /// Returns true if all pods that don't start report one of these reasons.
+    fn all_have(&self, reasons: &[&str]) -> bool {
         let begun = self.plan.nodes_with(self.fleet, Verdict::is_begun);
         let words: Vec<String> = begun.filter_map(problem_word).collect();
-        !words.is_empty() && words.iter().all(|word| PULLS.contains(&word.as_str()))
+        !words.is_empty() && words.iter().all(|word| reasons.contains(&word.as_str()))
     }
 
     /// Returns the command that shows why the first failing pod fails.
