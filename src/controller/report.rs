@@ -178,7 +178,7 @@ impl Report {
             warning: true,
             reason: "StateUnreadable",
             note: format!(
-                "condition {ROLLOUT_STATE} is not valid JSON ({error}). The rollout continues without the saved state, and \
+                "condition {ROLLOUT_STATE} cannot be read ({error}). The rollout continues without the saved state, and \
                  the guard evaluates a stopped revision again. Find the other client that writes to the status of DaemonSet {}",
                 set.key()
             ),

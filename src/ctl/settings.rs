@@ -15,7 +15,7 @@ use crate::cli::ctl::SettingsArgs;
 use crate::core::SetKind;
 use crate::core::foreign::one_line;
 use crate::core::settings::{
-    Invalid, Mode, ParsedSettings, SETTINGS, Setting, SettingState, SettingStatus, read, states,
+    Invalid, Mode, ParsedSettings, SETTINGS, Setting, SettingState, SettingStatus, states,
 };
 use crate::index::SetKey;
 use crate::k8s::DaemonSet;
@@ -125,7 +125,7 @@ async fn managed(context: &Context, key: &SetKey) -> Result<DaemonSet, CliError>
 fn answer(key: &SetKey, set: &DaemonSet) -> SettingsAnswer {
     let source = set.settings();
     let settings: Vec<SettingRow> = states(&source).iter().map(SettingRow::on).collect();
-    let (invalid, notes) = match read(&source) {
+    let (invalid, notes) = match set.reading() {
         ParsedSettings::NotOurs => (None, Vec::new()),
         ParsedSettings::Invalid(invalid, _) => (Some(invalid), Vec::new()),
         ParsedSettings::Strategy { notes, .. } => (None, notes),

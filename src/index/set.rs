@@ -29,10 +29,9 @@ use crate::core::names::{
 };
 use crate::core::revision::{RollbackMark, TemplateFingerprint};
 use crate::core::selector::Selector;
-use crate::core::settings::read;
 use crate::core::{
-    DaemonSetCounts, Evictions, Invalid, NodeName, ParsedSettings, PauseRecord, PodName, PodUid,
-    Revision, RevisionState, RolloutState, Targeting, WriteFailures,
+    DaemonSetCounts, Evictions, NodeName, ParsedSettings, PauseRecord, PodName, PodUid, Revision,
+    RevisionState, RolloutState, Targeting, WriteFailures,
 };
 use crate::k8s;
 
@@ -169,14 +168,7 @@ impl PodController {
 impl SetRecord {
     pub(super) fn read(set: &k8s::DaemonSet) -> Self {
         let meta = &set.metadata;
-        let reading = match (read(&set.settings()), &set.spec.unreadable) {
-            (ParsedSettings::NotOurs, _) => ParsedSettings::NotOurs,
-            (reading, Some(unreadable)) => {
-                let invalid = Invalid::unreadable("spec", &unreadable.error);
-                reading.refused(invalid)
-            }
-            (reading, None) => reading,
-        };
+        let reading = set.reading();
         let own = |condition: &&k8s::Condition| OWN_CONDITIONS.contains(&condition.kind.as_str());
         let annotation = |key| {
             meta.annotations

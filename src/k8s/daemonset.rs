@@ -15,7 +15,9 @@ use super::resource::resource;
 use crate::core::eligibility::Scheduling;
 use crate::core::names::{ON_DELETE, OWN_CONDITIONS};
 use crate::core::revision::TemplateFingerprint;
-use crate::core::settings::{AdvancedSpec, FieldSettings, SettingsSource, is_setting};
+use crate::core::settings::{
+    AdvancedSpec, FieldSettings, Invalid, ParsedSettings, SettingsSource, is_setting, read,
+};
 use crate::core::{DaemonSetCounts, Exclusive, Preempting};
 
 /// The fields of an `apps/v1` DaemonSet that decisions need.
@@ -42,6 +44,17 @@ resource!(
 );
 
 impl DaemonSet {
+    /// Reads the settings. If the object is unreadable, they are invalid.
+    pub fn reading(&self) -> ParsedSettings {
+        match (read(&self.settings()), &self.spec.unreadable) {
+            (ParsedSettings::NotOurs, _) => ParsedSettings::NotOurs,
+            (reading, Some(unreadable)) => {
+                reading.refused(Invalid::unreadable("the DaemonSet", &unreadable.error))
+            }
+            (reading, None) => reading,
+        }
+    }
+
     /// Returns all parts of the object from which settings are read.
     pub fn settings(&self) -> SettingsSource<'_> {
         static NONE: BTreeMap<String, String> = BTreeMap::new();

@@ -11,7 +11,7 @@ use crate::core::names::UPDATE_STRATEGY_TYPE_FIELD;
 pub struct Invalid {
     /// Annotation or field that is invalid.
     pub key: String,
-    /// Invalid value, truncated to a length that fits into an Event.
+    /// Invalid value, truncated to a length that fits into an Event; empty if an object cannot be read.
     pub value: String,
     /// Problem and remedy, as text that continues the sentence "KEY is VALUE,".
     pub why: String,
@@ -67,10 +67,10 @@ impl Invalid {
     /// Returns the error for a part of a DaemonSet that cannot be parsed. `what` is a field, or an object that belongs to the
     /// DaemonSet.
     pub fn unreadable(what: &str, why: &str) -> Self {
-        let why = format!("{why}: correct or delete it; until then, the DaemonSet is not changed");
+        let why = format!("{why}; correct it: until then, yurt-ds changes no pod of the DaemonSet");
         Self {
             is_object: true,
-            ..Self::new(what, "unreadable", why)
+            ..Self::new(what, "", why)
         }
     }
 
@@ -93,6 +93,9 @@ impl Invalid {
 
 impl fmt::Display for Invalid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_object && self.value.is_empty() {
+            return write!(f, "{} cannot be read: {}", self.key, self.why);
+        }
         write!(f, "{} is {:?}, {}", self.key, self.value, self.why)
     }
 }

@@ -138,9 +138,10 @@ impl PlannedRollout {
 /// Checks that there is a rollout to plan.
 fn is_plannable(view: &ClusterView, key: &SetKey) -> Result<(), CliError> {
     let advanced = view.index.set(key).and_then(|set| set.advanced.as_ref());
-    // An Advanced DaemonSet with unusable fields gets no pods, so no change to it can be planned.
-    if advanced.is_some_and(|advanced| !advanced.is_workable)
-        && let Some(ParsedSettings::Invalid(invalid, _)) = view.index.reading(key).as_deref()
+    // An Advanced DaemonSet with unusable fields gets no pods, and an unreadable one is not changed. So nothing can be planned.
+    let is_unworkable = advanced.is_some_and(|advanced| !advanced.is_workable);
+    if let Some(ParsedSettings::Invalid(invalid, _)) = view.index.reading(key).as_deref()
+        && (is_unworkable || invalid.is_object)
     {
         return Err(CliError::new(Code::Invalid, format!("{invalid}.")));
     }
