@@ -36,6 +36,8 @@ use crate::task::Task;
 /// Age of the last Lease renewal after which the controller is assumed to have stopped. It is twelve times the interval in which a
 /// leader has to renew the Lease.
 const SILENCE: SignedDuration = SignedDuration::from_mins(3);
+/// Time within which another controller takes over a released Lease: two lease durations.
+const HANDOVER: SignedDuration = SignedDuration::from_secs(30);
 /// Timeout of a read of the Lease. A healthy API server answers sooner.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// Interval between reads of the Lease for a waiting command.
@@ -53,7 +55,12 @@ pub(super) enum ControllerLiveness {
     /// A controller renewed the Lease recently, and serves only these kinds of DaemonSets.
     Partly(Kinds),
     /// A controller renewed the Lease recently and then released it, so the Lease has no holder.
-    HandedBack,
+    Released {
+        /// Time since the last renewal.
+        passed: SignedDuration,
+        /// Namespace of the Lease.
+        namespace: String,
+    },
     /// The last Lease renewal is at least three minutes ago.
     Silent {
         /// Time of the last renewal.
@@ -134,7 +141,12 @@ impl ControllerLiveness {
                 "it is not known if a controller is running: these credentials may not read the Lease {LEASE} \
                  (needed: ClusterRole yurt-ds-viewer)"
             )),
-            Self::Lately | Self::HandedBack | Self::NoLease | Self::NoAnswer => None,
+            // After a restart, another controller takes over within seconds.
+            Self::Released { passed, namespace } if *passed >= HANDOVER => Some(format!(
+                "no controller is active: the last one released its Lease {} ago. Check: kubectl -n {namespace} get pods",
+                instant::seconds(passed.as_secs().unsigned_abs())
+            )),
+            Self::Lately | Self::Released { .. } | Self::NoLease | Self::NoAnswer => None,
         }
     }
 }
@@ -271,7 +283,7 @@ fn judge(leases: &[Lease], now: Timestamp) -> ControllerLiveness {
         },
         false if is_held && kinds != Kinds::BOTH => ControllerLiveness::Partly(kinds),
         false if is_held => ControllerLiveness::Lately,
-        false => ControllerLiveness::HandedBack,
+        false => ControllerLiveness::Released { passed, namespace },
     }
 }
 

@@ -352,6 +352,9 @@ fn after_pause(snapshot: &RolloutSnapshot) -> String {
             " No pod would be replaced now: {}. A new revision will wait.",
             exceptions(snapshot, ", ")
         ),
+        0 if matches!(snapshot.plan.phase, Phase::RevisionUnknown(_)) => {
+            " The latest change has not been processed yet. It will wait.".to_owned()
+        }
         0 => " No online node is outdated. A new revision will wait.".to_owned(),
         left => format!(
             " {left} outdated {} {} as {}. New nodes still get a pod.",

@@ -200,7 +200,9 @@ impl ReportedRollout {
     pub(super) fn code(&self, strict: bool) -> Code {
         match self.phase().code {
             Code::Complete if strict && self.counts().outdated > 0 => Code::Progressing,
-            Code::Progressing if self.liveness.silent_since().is_some() => Code::Silent,
+            Code::Progressing | Code::Stalled if self.liveness.silent_since().is_some() => {
+                Code::Silent
+            }
             code => code,
         }
     }

@@ -379,8 +379,8 @@ impl SetRow {
             .into_iter()
             .zip(counts.by_word)
             .filter(|(_, nodes)| *nodes > 0);
-        let is_silent = snapshot.code(false) == Code::Silent;
-        let silence = snapshot.liveness.message().filter(|_| is_silent);
+        let silence = snapshot.silence();
+        let is_silent = silence.is_some();
         let sentence = snapshot.sentence();
         Self {
             kind: snapshot.key.kind,
@@ -608,7 +608,9 @@ fn notes(snapshot: &RolloutSnapshot) -> Vec<String> {
 
 /// Returns a note if the controller's conditions are about another revision than the current one.
 fn outpaced(snapshot: &RolloutSnapshot) -> Option<String> {
-    let reported = snapshot.state.reported.revision.as_ref()?;
+    // No controller of this version writes into the state of a newer one, so the state can be old.
+    let state = Some(&snapshot.state).filter(|state| !state.is_newer())?;
+    let reported = state.reported.revision.as_ref()?;
     let present = snapshot.revision()?;
     (reported != present).then(|| {
         format!(

@@ -230,13 +230,24 @@ impl RolloutSnapshot {
     /// Returns the exit code for the rollout. With `strict`, a rollout with outdated offline nodes is not complete.
     pub(super) fn code(&self, strict: bool) -> Code {
         let phase = self.phase();
-        let by_controller = matches!(phase, Phase::Progressing | Phase::Complete { .. });
+        let by_controller = matches!(
+            phase,
+            Phase::Progressing | Phase::Complete { .. } | Phase::Stalled(_)
+        );
         match Code::from_phase(phase, strict) {
-            Code::Progressing if by_controller && self.liveness.silent_since().is_some() => {
+            Code::Progressing | Code::Stalled
+                if by_controller && self.liveness.silent_since().is_some() =>
+            {
                 Code::Silent
             }
             code => code,
         }
+    }
+
+    /// Returns the message that no controller is running; `None` if one is, or if the rollout needs none.
+    pub(super) fn silence(&self) -> Option<String> {
+        let is_silent = self.code(false) == Code::Silent;
+        self.liveness.message().filter(|_| is_silent)
     }
 
     /// Returns true if waiting is pointless because nothing changes until an operator acts.

@@ -15,7 +15,8 @@ use super::liveness::liveness_of;
 use super::look::Look;
 use super::reported::ReportedRollout;
 use super::row::{
-    NodeRow, PodRow, ReversalRow, api_version, liveness_notes, reported_notes, unknown,
+    NO_CONTROLLER, NodeRow, PodRow, ReversalRow, api_version, liveness_notes, reported_notes,
+    unknown,
 };
 use super::screen::Screen;
 use super::snapshot::RolloutSnapshot;
@@ -170,18 +171,27 @@ fn answer(
             return Err(lookup::missing_node(view, &snapshot.key, name.as_str()));
         }
     };
+    let silence = snapshot.silence();
+    let mut notes = liveness_notes(snapshot);
+    notes.retain(|note| Some(note) != silence.as_ref());
+    let next = match silence {
+        Some(_) => format!("No controller is running. Start it first. Then: {next}"),
+        None => next,
+    };
     Ok(WhyAnswer {
         kind: snapshot.key.kind,
         namespace: snapshot.key.namespace.to_string(),
         name: snapshot.key.name.to_string(),
-        phase: rollout.phase.word(),
-        phase_message: snapshot.message(),
+        phase: silence
+            .as_ref()
+            .map_or(rollout.phase.word(), |_| NO_CONTROLLER),
+        phase_message: silence.unwrap_or_else(|| snapshot.message()),
         reversal: ReversalRow::from_snapshot(snapshot),
         node,
         next,
         docs: position.map(|position| page(&snapshot.plan.verdicts[position])),
         unknown: unknown(&snapshot.liveness, snapshot.unread.as_ref()),
-        notes: liveness_notes(snapshot),
+        notes,
     })
 }
 
