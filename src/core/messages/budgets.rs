@@ -30,11 +30,14 @@ pub(super) fn words(obstruction: Obstruction, budget: &str) -> String {
 /// Returns the remedy for the rejection. The text is the beginning of a sentence.
 pub(super) fn remedy(obstruction: Obstruction) -> &'static str {
     match obstruction {
-        Obstruction::Exhausted | Obstruction::NotProcessed => {
+        Obstruction::Exhausted => {
             "retried within 2 minutes; to allow evictions, lower minAvailable"
         }
+        Obstruction::NotProcessed => {
+            "retried within 2 minutes. If this lasts, check if kube-controller-manager runs"
+        }
         Obstruction::NotComputed => "set minAvailable to a number, without maxUnavailable",
-        Obstruction::Several => "delete all but one, or change their selectors",
+        Obstruction::Several => "delete all but one of these budgets, or change their selectors",
     }
 }
 

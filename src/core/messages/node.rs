@@ -48,18 +48,20 @@ fn meaning(rollout: &RolloutView<'_>, verdict: &Verdict, stands: bool) -> &'stat
         }
         Verdict::InProgress(_) if stands => "have no available pod",
         Verdict::InProgress(_) => "are being updated",
-        Verdict::Budget { .. } if stands => "still on the old version; the rollout is stopped",
+        Verdict::Budget { .. } if stands => "are still on the old version; the rollout is stopped",
         Verdict::Budget { .. } => "are outdated and wait for a free slot",
         Verdict::AwaitingDomain => "are outdated; another failure domain is updated first",
         Verdict::Offline(Offline::Settling { .. }) => "reconnected a moment ago",
         Verdict::Offline(Offline::Updated { .. }) => "are offline with the current revision",
         Verdict::Offline(_) => "are offline; they do not block the rollout",
         Verdict::FailedByRevision { .. } => "failed on the new version",
-        Verdict::Paused { .. } => "still on the old version; the rollout is paused",
+        Verdict::Paused { .. } => "are still on the old version; the rollout is paused",
         Verdict::Partition => "stay on the old version: partition",
-        Verdict::NotSelected => "stay on the old version: selector",
+        Verdict::NotSelected => "stay on the old version: not matched by the annotation selector",
         Verdict::Held { .. } => "stay on the old version: annotation hold of the Node",
-        Verdict::Guarded(Guarded::Stopped(_)) => "still on the old version; the rollout is stopped",
+        Verdict::Guarded(Guarded::Stopped(_)) => {
+            "are still on the old version; the rollout is stopped"
+        }
         Verdict::Guarded(Guarded::Inconclusive { .. }) => {
             "are outdated; the guard examines lost nodes first"
         }

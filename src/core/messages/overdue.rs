@@ -40,7 +40,10 @@ pub(in crate::core) fn words(fleet: &Fleet, node: &Node, verdict: &Verdict) -> S
             "{}, so the surge pod stays",
             not_available(fleet, own.map_or("", |own| own.name.as_str()))
         ),
-        Progress::Surplus => format!("{controller} removes none of its {} pods", node.pods.len()),
+        Progress::Surplus => format!(
+            "{controller} has removed none of the {} pods",
+            node.pods.len()
+        ),
         _ => not_available(fleet, newest),
     }
 }

@@ -191,7 +191,7 @@ impl NodeView<'_> {
             Progress::Surplus => (
                 "Surplus",
                 format!(
-                    "has {} pods; {controller} removes the surplus",
+                    "has {} pods; {controller} has to remove all but one",
                     node.pods.len()
                 ),
             ),

@@ -49,7 +49,7 @@ pub(super) fn headline(refused: &WriteFailures) -> Headline {
         look: Some(NextStep::plain(if first.lacks_permission() {
             "grant the controller this permission: manifests/base/rbac"
         } else {
-            "ask the owner of the policy, quota or webhook that denies it"
+            "ask the owner of the policy, quota or webhook to allow the write"
         })),
         ..Headline::on_nodes()
     }

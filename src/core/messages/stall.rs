@@ -125,7 +125,7 @@ impl RolloutStatus<'_> {
                     cause: why.next().unwrap_or_default().to_owned(),
                     nodes: barred.map(|node| node.name.to_string()).collect(),
                     next: Some(NextStep::plain(
-                        "the rollout continues when a pod can run there again",
+                        "the rollout continues when that cause is removed",
                     )),
                     ..Headline::on_nodes()
                 }
