@@ -234,7 +234,7 @@ struct World<'a> {
     inhabited: BTreeSet<usize>,
     broke: Vec<NodeName>,
     last: Option<Timestamp>,
-    /// Last time at which the plan was due to change without an event. A rollout that waited until then is not stuck.
+    /// Latest time at which the plan was due to change by the clock alone. Until then, the rollout was waiting, not stuck.
     woken: Option<Timestamp>,
     /// Position of each pod's node.
     home: BTreeMap<PodUid, usize>,

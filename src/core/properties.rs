@@ -905,7 +905,8 @@ proptest! {
             ..testing::node("zz", pod)
         };
         let used = |fleet: &Fleet| decide(&strategy, fleet, now()).counts.unavailable;
-        // The node still affects two decisions: the guard compares lost nodes with it, and it counts for the proof of a revision.
+        // A node that is not Ready still affects two decisions: the guard compares lost nodes with it, and it counts in the proof of a
+        // revision.
         // Exclude both here.
         let mut fleet = Fleet { is_proven: true, record: None, ..fleet };
         fleet.nodes.retain(Node::is_ready);

@@ -310,7 +310,7 @@ pub enum WaveShut {
 }
 
 impl WaveShut {
-    /// Returns true if the wave waits for a time or an approval instead of other nodes.
+    /// Returns true if the wave waits for a time or an approval, not for other nodes.
     pub(super) fn is_named(self) -> bool {
         match self {
             Self::Soaking { .. } | Self::Approval { .. } => true,

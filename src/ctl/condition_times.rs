@@ -1,4 +1,4 @@
-//! Times since which the controller has reported a state, according to its conditions.
+//! Time since which the controller has reported a state, read from the conditions of the DaemonSet.
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 

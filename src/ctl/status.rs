@@ -530,9 +530,9 @@ impl PrintedLines {
 struct Awaited(BTreeMap<SetKey, (Arc<str>, Option<Revision>)>);
 
 impl Awaited {
-    /// Returns a message if a DaemonSet was created again, or if its current revision is not the awaited one.
+    /// Returns a message if the DaemonSet was recreated, or if its current revision is not the awaited one.
     ///
-    /// The awaited revision is `asked`, which the caller named. Without it, the first current revision is awaited.
+    /// The awaited revision is `asked` if the caller named one, otherwise the one that was current at the first call.
     fn superseded(
         &mut self,
         view: &ClusterView,

@@ -290,7 +290,7 @@ struct SentReport {
     version: Option<u64>,
 }
 
-/// The controller's writes to one DaemonSet and its pods that the watches don't show yet.
+/// Writes of the controller to one DaemonSet and its pods, until the watches show them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Expectations {
     /// Pending writes of each pod, at most one per aspect.

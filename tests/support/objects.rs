@@ -117,7 +117,7 @@ impl Daemon {
         self
     }
 
-    /// Sets `revisionHistoryLimit`.
+    /// Sets how many old ControllerRevisions are kept.
     pub(crate) fn history_limit(mut self, revisions: u64) -> Self {
         self.0["spec"]["revisionHistoryLimit"] = revisions.into();
         self

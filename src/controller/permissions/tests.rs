@@ -1,4 +1,4 @@
-//! Tests of the permission lists: compared with the manifests, and with a server that denies requests.
+//! Tests of the permission lists: they match the manifests, and they suffice on a server that denies all other requests.
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;

@@ -159,7 +159,7 @@ fn keep_empty(strategy: &Strategy, fleet: &Fleet, classes: &mut [Class]) {
     }
 }
 
-/// Returns true if a targeted node runs an old revision, which only the rollout would replace.
+/// Returns true if the node is targeted and its pod has an old revision. Only the rollout replaces such a pod.
 fn is_old(summary: &PodSummary<'_>, position: usize, class: &Class) -> bool {
     match class {
         Class::Outdated { .. } | Class::PreDeleteHook { .. } => true,

@@ -20,7 +20,7 @@ use crate::core::words::{joined, nodes};
 /// Reason of the Event about nodes that keep the stopped revision.
 pub const NOT_REVERTED: &str = "NotReverted";
 
-/// Information about a deleted Node that was lost with this revision.
+/// Node that was lost while it ran the stopped revision, and whose Node object has been deleted since.
 pub struct DeletedNode {
     /// Name of the verdict for the node.
     pub verdict: &'static str,

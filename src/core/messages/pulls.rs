@@ -33,8 +33,7 @@ pub fn unbegun(namespace: &str) -> (String, String) {
 }
 
 impl PullsAwait {
-    /// Describes the Ready pods that are required before pre-pulls. The number of Ready pods is omitted, because it changes with
-    /// every pod.
+    /// Says how many pods must be Ready before pre-pulls begin, but not how many are Ready now: that changes with every pod.
     pub(super) fn words(&self) -> String {
         format!(
             "image pre-pulls begin when {} {} of the new revision {} Ready",

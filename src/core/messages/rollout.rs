@@ -84,7 +84,7 @@ impl<'a> RolloutView<'a> {
         matches!(self.plan.guarded, Some(Guarded::Stopped(_)))
     }
 
-    /// Returns true if the rollout is paused.
+    /// Returns true if the strategy's pause is in effect now. A pause that has ended doesn't count.
     pub fn is_paused(&self) -> bool {
         is_paused(self.strategy, self.now)
     }

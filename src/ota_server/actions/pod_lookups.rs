@@ -131,7 +131,7 @@ fn is_generated(name: &str, daemonset: &str) -> bool {
     random.len() == RANDOM && random.chars().all(|letter| ALPHABET.contains(letter))
 }
 
-/// Returns true if the text is a valid name of a pod or a namespace. A request for another name is useless.
+/// Returns true if the text can be the name of a pod or a namespace. No object has an invalid name, so a request for one is useless.
 pub(super) fn is_name(name: &str) -> bool {
     name.len() <= 253 && is_subdomain(name)
 }

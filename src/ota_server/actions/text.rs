@@ -46,7 +46,7 @@ impl ActionVerb {
         self.refused(key, Reason::OtherNode, &detail)
     }
 
-    /// Returns the answer of check 5: no newer revision is available for the pod. `reason` names the cause.
+    /// Returns the answer if no newer revision is available for the pod (check 5). `reason` says why, for programs.
     pub(super) fn not_upgradable(self, key: &PodKey, reason: Reason) -> Answer {
         let detail = format!("Pod: {key} update status is False, can not be updated");
         self.refused(key, reason, &detail)

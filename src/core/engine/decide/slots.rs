@@ -37,7 +37,7 @@ impl Slots {
         }
     }
 
-    /// Returns true if a node with an available old pod could be replaced.
+    /// Returns true if a slot is left for a node whose old pod is available.
     pub(super) fn has_for_available(&self) -> bool {
         self.available > 0
     }

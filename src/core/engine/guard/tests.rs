@@ -1112,8 +1112,7 @@ fn who_crashed_and_goes_away_with_all_others_stays_charged_and_nothing_begins_me
     assert_eq!(plan.guarded, Some(Guarded::Inconclusive { until }));
     assert_eq!((deletions(&plan), plan.next_wake), (0, Some(until)));
     assert_eq!(deletions(&decide(&one, &alone, until)), 1);
-    // All nodes are lost. The rollout is not complete before the losses are evaluated. After that it is, except for the offline
-    // nodes.
+    // All nodes are lost. The rollout is not complete before the losses are evaluated. Then it is, because offline nodes don't count.
     for node in &mut fleet.nodes {
         *node = away_since(1060, node.clone());
     }
