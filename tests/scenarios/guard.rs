@@ -221,9 +221,9 @@ scenarios! {
             .allowed(2)
             .behave(NEW, in_between)
             .image(NEW)
-            .until(condition("Stalled", "True", "the new pods crash"))
+            .until(condition("Stalled", "True", "the new pods do not start"))
             .throughout(
-                deletions(2).and(at_most_events("Warning", "the new pods crash", 3)),
+                deletions(2).and(at_most_events("Warning", "the new pods do not start", 3)),
                 pace.pick(600, 60),
             )
             .image(OLD)

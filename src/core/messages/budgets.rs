@@ -36,7 +36,7 @@ pub(super) fn remedy(obstruction: Obstruction) -> &'static str {
         Obstruction::NotProcessed => {
             "retried within 2 minutes. If this lasts, check if kube-controller-manager runs"
         }
-        Obstruction::NotComputed => "set minAvailable to a number, without maxUnavailable",
+        Obstruction::NotComputed => "set minAvailable to a number",
         Obstruction::Several => "delete all but one of these budgets, or change their selectors",
     }
 }
@@ -68,8 +68,12 @@ impl NodeView<'_> {
             Some(budget) => format!("describe poddisruptionbudget {budget}"),
             None => "get poddisruptionbudgets".to_owned(),
         };
+        let also = match obstruction {
+            Obstruction::NotComputed => ", and remove maxUnavailable",
+            _ => "",
+        };
         format!(
-            "{}: kubectl -n {namespace} {look}. Without the annotation {DISRUPTION}, pods are deleted regardless of budgets",
+            "{}{also}: kubectl -n {namespace} {look}. Without the annotation {DISRUPTION}, pods are deleted regardless of budgets",
             remedy(obstruction)
         )
     }

@@ -24,9 +24,6 @@ const PULLS: [&str; 4] = [
     "ErrImageNeverPull",
 ];
 
-/// Reason that kubelets give for containers that end again and again.
-const CRASHES: [&str; 1] = ["CrashLoopBackOff"];
-
 impl RolloutStatus<'_> {
     /// Returns the sentence about the stall: cause, nodes and next steps.
     pub(super) fn stalled(&self, stall: Stall) -> StatusSentence {
@@ -57,10 +54,8 @@ impl RolloutStatus<'_> {
             Stall::ReplacedTwice => on_begun("pods were replaced twice and are outdated again"),
             Stall::PodsDoNotStart => {
                 let (next, or) = self.way_to_start();
-                let fact = if self.all_have(&PULLS) {
+                let fact = if self.are_pulls() {
                     "the new image cannot be pulled"
-                } else if self.all_have(&CRASHES) {
-                    "the new pods crash"
                 } else {
                     "the new pods do not start"
                 };
@@ -321,11 +316,11 @@ impl RolloutStatus<'_> {
         (!headline.nodes.is_empty()).then(|| headline.sentence())
     }
 
-    /// Returns true if all pods that don't start report one of these reasons.
-    fn all_have(&self, reasons: &[&str]) -> bool {
+    /// Returns true if all pods that don't start report problems with image pulls.
+    fn are_pulls(&self) -> bool {
         let begun = self.plan.nodes_with(self.fleet, Verdict::is_begun);
         let words: Vec<String> = begun.filter_map(problem_word).collect();
-        !words.is_empty() && words.iter().all(|word| reasons.contains(&word.as_str()))
+        !words.is_empty() && words.iter().all(|word| PULLS.contains(&word.as_str()))
     }
 
     /// Returns the command that shows why the first failing pod fails.

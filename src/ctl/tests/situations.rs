@@ -159,7 +159,7 @@ async fn a_budget_that_can_never_allow_an_eviction() {
     let words = [
         "PodDisruptionBudget web-pdb blocks all evictions: maxUnavailable and percentages do not work for DaemonSets. \
          Waiting: 46 nodes",
-        "Next: set minAvailable to a number, without maxUnavailable",
+        "Next: set minAvailable to a number",
         "kubectl -n default edit pdb web-pdb",
     ];
     situation.says(Code::Stalled, &words).await;
