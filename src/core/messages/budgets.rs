@@ -37,7 +37,7 @@ pub(super) fn remedy(obstruction: Obstruction) -> &'static str {
             "retried within 2 minutes. If this lasts, check if kube-controller-manager runs"
         }
         Obstruction::NotComputed => "set minAvailable to a number",
-        Obstruction::Several => "delete all but one of these budgets, or change their selectors",
+        Obstruction::Several => "delete all but one budget, or change their selectors",
     }
 }
 
