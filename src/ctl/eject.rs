@@ -37,9 +37,9 @@ use super::pause::annotate;
 use super::screen::Screen;
 use super::write::{FIELD_MANAGER, remove, set, write_if_unchanged};
 use crate::cli::ctl::EjectArgs;
-use crate::core::names::ROLLED_BACK_FROM;
 use crate::core::names::{
-    PAUSED_CONDITION, POD_IMAGE_READY, POD_NEED_UPGRADE, REFUSED, ROLLOUT_COMPLETE,
+    PAUSED_CONDITION, POD_IMAGE_READY, POD_NEED_UPGRADE, REFUSED, ROLLED_BACK_FROM,
+    ROLLOUT_COMPLETE,
 };
 use crate::core::settings::is_setting;
 use crate::core::settings::paused::PAUSED;

@@ -84,7 +84,7 @@ impl Plan {
         let all = [
             (
                 counts.offline_outdated,
-                ["", ""],
+                ["is offline", "are offline"],
                 self.updated_later(strategy, counts.offline_outdated),
             ),
             (
@@ -123,20 +123,17 @@ impl Plan {
         .collect()
     }
 
-    /// Returns when outdated offline nodes will be updated, as in "2 nodes …".
+    /// Returns when `count` outdated offline nodes will be updated, as the end of a sentence.
     pub(super) fn updated_later(&self, strategy: &Strategy, count: usize) -> String {
-        let (are, they, reconnect) = match count {
-            1 => ("is", "it", "reconnects"),
-            _ => ("are", "they", "reconnect"),
-        };
-        let after = format!("{are} offline and will be updated");
-        if self.pause.is_some() {
-            format!("{after} after the rollout is resumed")
+        let reconnect = plural(count, "it reconnects", "they reconnect");
+        let when = if self.pause.is_some() {
+            "after the rollout is resumed".to_owned()
         } else if strategy.window.is_some() {
-            format!("{after} after {they} {reconnect}, in the maintenance window")
+            format!("after {reconnect}, in the maintenance window")
         } else {
-            format!("{after} when {they} {reconnect}")
-        }
+            format!("when {reconnect}")
+        };
+        format!(" and will be updated {when}")
     }
 
     /// Returns the names of nodes that failed with the current revision, and the number of all failed nodes. Some names may not be

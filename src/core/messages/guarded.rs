@@ -93,10 +93,7 @@ impl<'a> NodeView<'a> {
             ),
         };
         let answer = Answer::new(because, move || self.recover(cause));
-        match reason {
-            Some(reason) => answer.reason(reason),
-            None => answer,
-        }
+        Answer { reason, ..answer }
     }
 
     fn recover(&self, cause: Cause) -> String {

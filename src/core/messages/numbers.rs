@@ -220,9 +220,9 @@ fn updated(rollout: &RolloutView<'_>) -> String {
 fn offline(rollout: &RolloutView<'_>) -> Option<String> {
     let count = rollout.plan.counts.offline_outdated;
     let are = plural(count, "is", "are");
-    let offline = || match rollout.strategy.mode {
+    let then = match rollout.strategy.mode {
         Mode::AdvancedRollingUpdate => rollout.plan.updated_later(rollout.strategy, count),
-        Mode::Ota | Mode::OnDelete => format!("{are} offline"),
+        Mode::Ota | Mode::OnDelete => String::new(),
     };
-    (count > 0).then(|| format!("{} {}", nodes(count), offline()))
+    (count > 0).then(|| format!("{} {are} offline{then}", nodes(count)))
 }

@@ -62,10 +62,8 @@ impl<'a> NodeView<'a> {
             format!("{waits}{}{method}", images.unwrap_or_default()),
             next,
         );
-        match problem_word(node).filter(|_| broken) {
-            Some(reason) => answer.reason(reason),
-            None => answer,
-        }
+        let reason = problem_word(node).filter(|_| broken);
+        Answer { reason, ..answer }
     }
 
     /// Describes the position of the node in the queue, the nodes that take slots, and how to accelerate the rollout.
