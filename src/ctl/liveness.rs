@@ -19,6 +19,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use super::access::Access;
+use super::code::Code;
 use super::condition_times::wrote_after;
 use super::error::CliError;
 use crate::clock::Clock;
@@ -93,6 +94,12 @@ impl ControllerLiveness {
             Self::Silent { since, .. } | Self::Idle { since, .. } => Some(*since),
             _ => None,
         }
+    }
+
+    /// Returns the message that no controller is running, for a rollout with this exit code; `None` with any other code than
+    /// [`Code::Silent`].
+    pub(super) fn silence(&self, code: Code) -> Option<String> {
+        self.message().filter(|_| code == Code::Silent)
     }
 
     /// Returns true if a running controller serves DaemonSets of the given kind.

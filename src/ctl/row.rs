@@ -6,7 +6,6 @@ use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
 use std::iter;
 
-use super::code::Code;
 use super::liveness::ControllerLiveness;
 use super::look::Look;
 use super::reported::{NODES_UNKNOWN, PodCounts, ReportedRollout, UNKNOWN};
@@ -308,8 +307,8 @@ impl SetRow {
             .chain(unknown(&reported.liveness, reported.unread.as_ref()))
             .collect();
         let rows = reported.pods.iter();
-        let is_silent = reported.code(false) == Code::Silent;
-        let silence = reported.liveness.message().filter(|_| is_silent);
+        let silence = reported.liveness.silence(reported.code(false));
+        let is_silent = silence.is_some();
         Self {
             kind: reported.key.kind,
             namespace: reported.key.namespace.to_string(),

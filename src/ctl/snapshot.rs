@@ -246,8 +246,7 @@ impl RolloutSnapshot {
 
     /// Returns the message that no controller is running; `None` if one is, or if the rollout needs none.
     pub(super) fn silence(&self) -> Option<String> {
-        let is_silent = self.code(false) == Code::Silent;
-        self.liveness.message().filter(|_| is_silent)
+        self.liveness.silence(self.code(false))
     }
 
     /// Returns true if waiting is pointless because nothing changes until an operator acts.

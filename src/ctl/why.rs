@@ -172,8 +172,6 @@ fn answer(
         }
     };
     let silence = snapshot.silence();
-    let mut notes = liveness_notes(snapshot);
-    notes.retain(|note| Some(note) != silence.as_ref());
     let next = match silence {
         Some(_) => format!("No controller is running. Start it first. Then: {next}"),
         None => next,
@@ -191,7 +189,7 @@ fn answer(
         next,
         docs: position.map(|position| page(&snapshot.plan.verdicts[position])),
         unknown: unknown(&snapshot.liveness, snapshot.unread.as_ref()),
-        notes,
+        notes: liveness_notes(snapshot),
     })
 }
 
@@ -261,6 +259,7 @@ fn sentences(answer: &WhyAnswer, colour: bool) -> String {
         }
     );
     let notes = answer.notes.iter();
+    let notes = notes.filter(|note| **note != answer.phase_message);
     let notes = notes.map(|note| format!("{}  {note}\n", label("Note")));
     let lines = |text: &str, lines: usize| cut(text, lines * COLUMNS - LABEL).into_owned();
     let docs = answer
