@@ -66,8 +66,8 @@ impl<'a> NodeView<'a> {
     fn turn(&self) -> String {
         let strategy = self.rollout.strategy;
         let has_window = strategy.window.is_some() || self.node.window.is_some();
-        let wave = strategy.waves.is_some().then_some(", its wave is open");
-        let window = has_window.then_some(", its maintenance window is open");
+        let wave = strategy.waves.is_some().then_some(" and its wave is open");
+        let window = has_window.then_some(" and its maintenance window is open");
         let more: String = wave.into_iter().chain(window).collect();
         format!(", when a slot is free{more}")
     }
