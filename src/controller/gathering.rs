@@ -3,6 +3,9 @@
 //! A rollout consists of thousands of small messages, with six watch events for each pod. Waking up costs more than handling
 //! one message, because all code from the socket to the engine runs with cold CPU caches. No message is urgent, because
 //! replacing a pod takes much longer than the sleep.
+//!
+//! The thread sleeps, and not the event loop, because each connection to the API server also wakes for each of its messages. A
+//! timer in the event loop needed 1.7 times the CPU time per replaced pod (200 nodes, by deletion, at 10 %).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
