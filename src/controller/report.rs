@@ -178,8 +178,9 @@ impl Report {
             warning: true,
             reason: "StateUnreadable",
             note: format!(
-                "condition {ROLLOUT_STATE} cannot be read ({error}). The rollout continues without the saved state, and \
-                 the guard evaluates a stopped revision again. Find the other client that writes to the status of DaemonSet {}",
+                "another client wrote condition {ROLLOUT_STATE}, which cannot be read ({error}). The controller saves its own findings \
+                 again. If it was restarted in the meantime, the guard examines a stopped revision again. Find that client in \
+                 the managedFields of DaemonSet {}",
                 set.key()
             ),
             ..RolloutEvent::default()

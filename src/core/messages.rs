@@ -58,7 +58,6 @@ use super::id::NodeName;
 use super::instant;
 use super::names::{INVALID_SETTINGS, PROGRESSING};
 use super::plan::{Phase, Plan, StaleData, Stall};
-use super::remedy::other_revision;
 use super::settings::Strategy;
 use super::settings::partition::PARTITION;
 use super::verdict::{Guarded, Stopped, Verdict};
@@ -139,14 +138,17 @@ impl RolloutStatus<'_> {
         };
         let paused = matches!(phase, Phase::Stalled(_)) && plan.pause.is_some();
         let paused = paused.then(|| {
-            format!(
-                "the rollout is paused; the next version needs yurt-ds ctl resume {}",
-                self.set
+            NextStep::command(
+                "the rollout is paused; to continue with the next version",
+                format!("yurt-ds ctl resume {}", self.set),
             )
         });
-        let asides = [overdue, refused, paused, self.budgets_aside(phase)];
         let windows = self.windows_asides(phase, status.reason);
-        status.with(asides.into_iter().chain(windows).flatten())
+        let facts = [self.budgets_aside(phase)].into_iter().chain(windows);
+        status
+            .with([overdue, refused].into_iter().flatten())
+            .with_next(paused)
+            .with(facts.flatten())
     }
 
     /// Returns the sentence about the nodes whose holds end next; `None` while anything other than time can change the state.
@@ -187,7 +189,8 @@ impl RolloutStatus<'_> {
             Phase::Stale(data) => stale(data),
             Phase::Stalled(stall) => self.stalled(stall),
             Phase::Paused { until } => {
-                StatusSentence::new("Paused", paused_words(until)).with(self.stopped_asides())
+                let paused = StatusSentence::new("Paused", paused_words(until));
+                self.with_stop(paused)
             }
             // The text of `StatusSentence` comes from the invalid setting.
             Phase::Invalid => StatusSentence::new(INVALID_SETTINGS, ""),
@@ -197,7 +200,7 @@ impl RolloutStatus<'_> {
             ),
             Phase::AwaitingOwners => StatusSentence::new(
                 "AwaitingOwners",
-                "waiting for node owners to upgrade their nodes",
+                "waiting for node owners to install the new version on their nodes",
             ),
         }
     }
@@ -205,11 +208,7 @@ impl RolloutStatus<'_> {
     fn complete(&self, offline: usize, kept: usize) -> StatusSentence {
         let exceptions = self.plan.exceptions(self.fleet, self.strategy);
         let deleted = self.deleted_aside();
-        let of = |reason| {
-            let mut head = COMPLETE.to_owned();
-            exceptions.iter().for_each(|words| append(&mut head, words));
-            StatusSentence::new(reason, head)
-        };
+        let of = |reason| StatusSentence::new(reason, COMPLETE).with(exceptions.clone());
         match (offline, kept) {
             _ if deleted.is_some() => of("CompleteExceptFailed").with(deleted),
             _ if self.plan.counts.lost > 0 => {
@@ -289,11 +288,11 @@ impl RolloutStatus<'_> {
         StatusSentence::new(PROGRESSING, "being rolled out").with(asides.into_iter().flatten())
     }
 
-    /// Returns sentences for a paused rollout whose revision the guard stopped; none if it was not stopped.
-    fn stopped_asides(&self) -> Vec<String> {
+    /// Adds to the sentence of a paused rollout that the guard stopped its revision.
+    fn with_stop(&self, paused: StatusSentence) -> StatusSentence {
         let plan = self.plan;
         if plan.guarded != Some(Guarded::Stopped(Stopped::FailedByRevision)) {
-            return Vec::new();
+            return paused;
         }
         let reverts = plan.pause.as_ref().is_some_and(|stand| stand.reverts);
         let then = if reverts {
@@ -302,11 +301,10 @@ impl RolloutStatus<'_> {
             "a rollback starts after the rollout is resumed"
         };
         let failed = plan.failed_words(self.fleet);
-        vec![
-            format!("the guard stopped this revision: {failed}"),
-            other_revision(self.fleet, &self.set),
-            then.to_owned(),
-        ]
+        paused
+            .with([format!("the guard stopped this revision: {failed}")])
+            .with_next(Some(self.roll_back()))
+            .with([then.to_owned()])
     }
 
     /// Returns a sentence about nodes that disruption budgets block, if no other node makes progress.

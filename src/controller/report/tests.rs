@@ -344,7 +344,7 @@ fn a_rollout_that_waits_in_between_began_once() {
         told = Report::of_plan(index.set(&key).unwrap(), &unknown, &behind, true, at(0));
         assert_eq!(
             said(&told, PROGRESSING),
-            "True NativeControllerBehind after revision abc: waiting: the controller has to look up the revision of a pod"
+            "True NativeControllerBehind after revision abc: waiting: the controller is reading the revision of a pod from the API server"
         );
         assert_eq!(events(&told), []);
     }
@@ -590,7 +590,9 @@ fn what_is_taken_back_is_told_when_it_begins_and_ends_with_the_names_of_nodes() 
         found.map(|notice| (notice.reason, notice.warning, notice.note.clone()))
     };
     let first = report(vec![], &fleet, &begins);
-    assert!(said(&first, STALLED).contains("RevertInPlace rolls pods back in place to old"));
+    assert!(
+        said(&first, STALLED).contains("RevertInPlace rolls pods back in place to revision old")
+    );
     let (reason, warning, note) = of_it(&first).unwrap();
     assert_eq!((reason, warning), ("Reverting", false));
     assert!(note.ends_with(": a, b"), "{note}");

@@ -176,7 +176,7 @@ impl Plan {
             return "the guard is still evaluating failures of the new version".to_owned();
         }
         format!(
-            "the guard has not decided yet if the new version or the network caused the loss of {}",
+            "{} went offline after the update, and the guard has not decided yet if the new version is the cause",
             named(lost, 0)
         )
     }
@@ -192,7 +192,7 @@ impl Plan {
             NodeWindow::Windows(_) => None,
         });
         Some(format!(
-            "the maintenance window of {} never opens{}. Correct or remove the annotation {MAINTENANCE_WINDOW} there",
+            "the maintenance window of {} never opens{}. Correct or remove the annotation {MAINTENANCE_WINDOW} of the Node",
             named(shut.map(|node| node.name.as_str()), 0),
             why.next().unwrap_or_default()
         ))

@@ -15,7 +15,7 @@ use crate::core::remedy::{other_revision, repair_node, resume_anyway};
 use crate::core::settings::Mode;
 use crate::core::settings::max_unavailable::MAX_UNAVAILABLE;
 use crate::core::verdict::{Cause, Guarded, Offline, Revert, Stopped, Verdict, WaveShut};
-use crate::core::words::{joined, nodes};
+use crate::core::words::{joined, nodes, spaced};
 
 /// Reason of the Event about nodes that keep the stopped revision.
 pub const NOT_REVERTED: &str = "NotReverted";
@@ -213,30 +213,35 @@ impl<'a> NodeView<'a> {
         let settles = self.settles();
         match revert {
             Revert::Pending => {
-                let when = match (rollout.pause(), settles) {
-                    (Some(_), _) => "after the pause".to_owned(),
-                    (None, Some(until)) => {
-                        format!("in {}: ready-settle", instant::between(rollout.now, until))
+                let is_forbidden = rollout.plan.counts.allowed == 0;
+                let then = match (rollout.pause(), settles) {
+                    (Some(_), _) => format!("is rolled back in place{to} after the pause"),
+                    (None, _) if is_forbidden => {
+                        let setting = rollout.strategy.name_of(MAX_UNAVAILABLE);
+                        format!("is not rolled back, because {setting} is 0")
                     }
-                    (None, None) => format!("when a slot is free: {}", slots::taken(&self)),
+                    (None, Some(until)) => {
+                        let left = instant::between(rollout.now, until);
+                        format!("is rolled back in place{to} in {left}: ready-settle")
+                    }
+                    (None, None) => {
+                        let taken = slots::taken(&self);
+                        format!("is rolled back in place{to} when a slot is free: {taken}")
+                    }
                 };
-                let because = format!(
-                    "has the revision that the guard stopped; its pod{pod} is rolled back in place{to} {when}"
-                );
+                let because =
+                    format!("has the revision that the guard stopped; its pod{pod} {then}");
                 Answer::new(because, move || match rollout.pause() {
                     Some(pause) => rollout.until_resumed(pause.until),
-                    None if rollout.plan.counts.allowed == 0 => {
-                        let setting = rollout.strategy.name_of(MAX_UNAVAILABLE);
-                        let stays = format!("the pod is not rolled back, because {setting} is 0");
-                        joined([stays, after_guard()])
-                    }
+                    None if is_forbidden => after_guard(),
                     None => "the rollback begins automatically when a slot is free and its maintenance window is open".to_owned(),
                 })
                 .reason("Pending")
             }
             Revert::Done => {
                 let because = format!(
-                    "has its pod{pod} rolled back in place{to}, because the guard stopped the current revision"
+                    "has its pod{pod} rolled back in place{to}, because the guard stopped revision{}",
+                    spaced(rollout.revision())
                 );
                 Answer::new(because, after_guard).reason("Done")
             }
@@ -261,10 +266,15 @@ impl RolloutView<'_> {
     /// Returns the remedy if the guard allows no updates.
     pub(super) fn after_guard(&self, guarded: Guarded) -> String {
         match guarded {
-            Guarded::Stopped(_) => joined([
-                other_revision(self.fleet, &self.key),
-                resume_anyway(&self.key),
-            ]),
+            Guarded::Stopped(stopped) => {
+                let check = (stopped == Stopped::ReplacedTwice)
+                    .then(|| "check which other client changes the pods".to_owned());
+                let steps = [
+                    other_revision(self.fleet, &self.key),
+                    resume_anyway(&self.key),
+                ];
+                joined(check.into_iter().chain(steps))
+            }
             Guarded::Inconclusive { until } => format!(
                 "continues automatically in {}, or earlier when these nodes return",
                 instant::between(self.now, until)
@@ -358,7 +368,11 @@ impl Reversal {
     ///
     /// The message changes when the rollback begins and when it ends, but not with every node.
     pub fn event(&self) -> Option<(&'static str, String, &[NodeName])> {
-        let to = self.to.as_ref().map_or("an earlier one", |to| to.as_str());
+        let to = self.to.as_ref();
+        let to = to.map_or_else(
+            || "an earlier revision".to_owned(),
+            |to| format!("revision {to}"),
+        );
         Some(match self.stage()? {
             ReversalStage::UnderWay => {
                 let words = format!("RevertInPlace rolls pods back in place to {to}");

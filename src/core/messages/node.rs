@@ -11,6 +11,7 @@ use super::rollout::RolloutView;
 use super::status::{behind_remedy, behind_words, unrevised};
 use crate::core::eligibility::Obstacle;
 use crate::core::engine::deadline::stall_of;
+use crate::core::engine::timeouts::HOOK_PATIENCE;
 use crate::core::fleet::write_failures::BACK_OFF;
 use crate::core::fleet::{Leaving, Node, NodeWindow, Pod};
 use crate::core::id::{RevisionState, RevisionUnknown};
@@ -42,45 +43,46 @@ pub fn cause(rollout: &RolloutView<'_>, position: usize, stands: bool) -> String
 fn meaning(rollout: &RolloutView<'_>, verdict: &Verdict, stands: bool) -> &'static str {
     let stands = stands || matches!(rollout.phase, Phase::Stalled(_) | Phase::Complete { .. });
     match verdict {
-        Verdict::Done => "run the current revision",
+        Verdict::Done => "on the current version",
         Verdict::InProgress(Progress::Replacing) if stands => {
-            "still on the old version, next to be updated"
+            "on the old version; next to be updated"
         }
-        Verdict::InProgress(_) if stands => "have no available pod",
-        Verdict::InProgress(_) => "are being updated",
-        Verdict::Budget { .. } if stands => "are still on the old version; the rollout is stopped",
-        Verdict::Budget { .. } => "are outdated and wait for a free slot",
-        Verdict::AwaitingDomain => "are outdated; another failure domain is updated first",
+        Verdict::InProgress(_) if stands => "no pod is available",
+        Verdict::InProgress(_) => "being updated",
+        Verdict::Budget { .. } if stands => "on the old version; the rollout is stopped",
+        Verdict::Budget { .. } => "outdated; waiting for a free slot",
+        Verdict::AwaitingDomain => "outdated; another failure domain is updated first",
         Verdict::Offline(Offline::Settling { .. }) => "reconnected a moment ago",
-        Verdict::Offline(Offline::Updated { .. }) => "are offline with the current revision",
-        Verdict::Offline(_) => "are offline; they do not block the rollout",
-        Verdict::FailedByRevision { .. } => "failed on the new version",
-        Verdict::Paused { .. } => "are still on the old version; the rollout is paused",
-        Verdict::Partition => "stay on the old version: partition",
-        Verdict::NotSelected => "stay on the old version: not matched by the annotation selector",
-        Verdict::Held { .. } => "stay on the old version: annotation hold of the Node",
-        Verdict::Guarded(Guarded::Stopped(_)) => {
-            "are still on the old version; the rollout is stopped"
-        }
+        Verdict::Offline(Offline::Updated { .. }) => "offline, with the current version",
+        Verdict::Offline(_) => "offline; not blocking the rollout",
+        Verdict::FailedByRevision { .. } => "failed with the new version",
+        Verdict::Paused { .. } => "on the old version; the rollout is paused",
+        Verdict::Partition => "kept on the old version by partition",
+        Verdict::NotSelected => "kept on the old version: not matched by the selector",
+        Verdict::Held { .. } => "kept on the old version by the annotation hold of the Node",
+        Verdict::Guarded(Guarded::Stopped(_)) => "on the old version; the rollout is stopped",
         Verdict::Guarded(Guarded::Inconclusive { .. }) => {
-            "are outdated; the guard examines lost nodes first"
+            "outdated; the guard examines lost nodes first"
         }
-        Verdict::Revert(_) => "are rolled back from the revision that the guard stopped",
-        Verdict::WaveNotOpen { .. } => "are outdated; their wave is not open",
-        Verdict::OutOfWindow { .. } => "are outdated; their maintenance window is closed",
-        Verdict::PullPending(_) => "are outdated; they pull the images first",
-        Verdict::HookPending { .. } => "wait for the preDelete hooks of their pods (lifecycle)",
-        Verdict::BlockedByPdb { .. } => "a PodDisruptionBudget blocks the eviction of their pods",
-        Verdict::Refused { .. } => "the API server rejects the change to their pods",
-        Verdict::AwaitingOwner => "are outdated until their owners upgrade them",
-        Verdict::AwaitingDeletion => "are outdated until their pods are deleted (OnDelete)",
+        Verdict::Revert(Revert::Pending) => {
+            "to be rolled back from the revision that the guard stopped"
+        }
+        Verdict::Revert(Revert::Done) => "rolled back from the revision that the guard stopped",
+        Verdict::WaveNotOpen { .. } => "outdated; the wave is not open",
+        Verdict::OutOfWindow { .. } => "outdated; the maintenance window is closed",
+        Verdict::PullPending(_) => "outdated; the images are pulled first",
+        Verdict::HookPending { .. } => "waiting for a preDelete hook of the pod (lifecycle)",
+        Verdict::BlockedByPdb { .. } => "a PodDisruptionBudget blocks the eviction of the pod",
+        Verdict::Refused { .. } => "the API server rejects the change to the pod",
+        Verdict::AwaitingOwner => "outdated until the owner of the node upgrades it",
+        Verdict::AwaitingDeletion => "outdated until the pod is deleted (OnDelete)",
         Verdict::NativeControllerBehind => match rollout.fleet.kind {
-            SetKind::Native => "wait for the native DaemonSet controller",
-            SetKind::Advanced => "wait for the revision that the yurt-ds controller creates",
+            SetKind::Native => "waiting for the native DaemonSet controller",
+            SetKind::Advanced => "waiting for the revision that the yurt-ds controller creates",
         },
-        Verdict::Invalid => "are outdated; the settings cannot be used",
-        Verdict::NotTargeted => "have a pod that the DaemonSet does not target",
-        Verdict::UntoleratedTaint => "keep the old pod: a taint prevents a new one",
+        Verdict::Invalid => "outdated; the settings cannot be used",
+        Verdict::NotTargeted => "not targeted by the DaemonSet, but with a pod",
+        Verdict::UntoleratedTaint => "kept on the old version: a taint prevents a new pod",
     }
 }
 
@@ -189,7 +191,7 @@ impl<'a> NodeView<'a> {
     /// Returns the reason for the verdict and the remedy.
     fn answer(self) -> Answer<'a> {
         let (rollout, node) = (self.rollout, self.node);
-        let (fleet, plan, strategy) = (rollout.fleet, rollout.plan, rollout.strategy);
+        let (fleet, plan) = (rollout.fleet, rollout.plan);
         let namespace = rollout.key.namespace;
         match *self.verdict {
             Verdict::Done => Answer::new(self.done(), move || match self.rejected_write() {
@@ -203,7 +205,7 @@ impl<'a> NodeView<'a> {
                 } else {
                     "PreparingDelete"
                 };
-                self.hook_pending().reason(reason)
+                self.hook_pending(overdue).reason(reason)
             }
             Verdict::BlockedByPdb { obstruction, .. } => {
                 let (reason, because) = self.blocked(obstruction);
@@ -224,65 +226,9 @@ impl<'a> NodeView<'a> {
                 format!("is outdated; the rollout is {}", paused_words(until)),
                 move || rollout.after_pause(until),
             ),
-            Verdict::Partition => Answer::new(
-                format!(
-                    "{}: partition {} keeps {} of {} nodes on the old version",
-                    if node.pods.is_empty() {
-                        "gets no pod yet"
-                    } else {
-                        "keeps its outdated pod"
-                    },
-                    strategy.partition,
-                    strategy.partition.resolve_down(plan.counts.targeted),
-                    plan.counts.targeted
-                ),
-                move || {
-                    let last = match strategy.order {
-                        NodeOrder::Ascending => "last",
-                        NodeOrder::Descending => "first",
-                    };
-                    format!(
-                        "updated when {} is lowered; the {last} nodes by name wait",
-                        strategy.place_of(PARTITION)
-                    )
-                },
-            ),
-            Verdict::NotSelected => {
-                let selector = strategy.selector.as_ref().map(Selector::to_query);
-                Answer::new(
-                    format!(
-                        "keeps its outdated pod: its labels do not match the selector{}",
-                        spaced(selector)
-                    ),
-                    move || {
-                        let place = strategy.place_of(SELECTOR);
-                        format!("updated when {place} matches the node's labels or is removed")
-                    },
-                )
-            }
-            Verdict::Held { until } => {
-                let because = match until {
-                    Some(until) => {
-                        format!(
-                            "keeps its outdated pod: on hold until {}",
-                            instant::words(until)
-                        )
-                    }
-                    None => "keeps its outdated pod: on hold".to_owned(),
-                };
-                let reason = node.hold.as_ref().map_or("", |hold| &*hold.reason);
-                let colon = if reason.is_empty() { "" } else { ": " };
-                Answer::new(format!("{because}{colon}{reason}"), move || {
-                    let end = until.map(|until| {
-                        format!("the hold ends in {}", instant::between(rollout.now, until))
-                    });
-                    let command = format!(
-                        "to end all holds of this node now: kubectl annotate node {} {HOLD}-",
-                        node.name
-                    );
-                    joined(end.into_iter().chain([command]))
-                })
-            }
+            Verdict::Partition => self.kept_by_partition(),
+            Verdict::NotSelected => self.not_selected(),
+            Verdict::Held { until } => self.held(until),
             Verdict::PullPending(stage) => self.pull_pending(stage),
             Verdict::WaveNotOpen { wave, why } => Answer::new(
                 format!(
@@ -292,19 +238,7 @@ impl<'a> NodeView<'a> {
                 ),
                 move || rollout.open_wave(wave, why),
             ),
-            Verdict::OutOfWindow { opens } => {
-                Answer::new(self.window_closed(opens), move || match opens {
-                    Some(opens) => format!(
-                        "updated in {}, when a slot is free. The annotation {MAINTENANCE_WINDOW} of the Node or the DaemonSet sets \
-                     the window",
-                        instant::between(rollout.now, opens)
-                    ),
-                    None => format!(
-                        "correct or remove the annotation: kubectl annotate node {} {MAINTENANCE_WINDOW}-",
-                        node.name
-                    ),
-                })
-            }
+            Verdict::OutOfWindow { opens } => self.out_of_window(opens),
             Verdict::AwaitingOwner => self.awaits_owner(),
             Verdict::AwaitingDeletion => Answer::new(
                 format!(
@@ -314,21 +248,7 @@ impl<'a> NodeView<'a> {
                 move || format!("update it: kubectl -n {namespace} delete pod{}", self.pod()),
             ),
             Verdict::NativeControllerBehind => self.behind(),
-            Verdict::Invalid => {
-                let invalid = rollout.invalid;
-                let because = match invalid {
-                    Some(invalid) if invalid.is_native_update() => {
-                        "is outdated, and Kubernetes' own rolling update may replace its pod at any time, regardless of annotations"
-                            .to_owned()
-                    }
-                    _ => format!(
-                        "is outdated and not updated: {} is invalid",
-                        invalid.map_or("a setting", |invalid| &invalid.key)
-                    ),
-                };
-                let next = move || invalid.map_or_else(String::new, ToString::to_string);
-                Answer::new(because, next)
-            }
+            Verdict::Invalid => self.invalid(),
             Verdict::UntoleratedTaint => Answer::new(repelled(node, None), move || {
                 remedy_repelled(rollout, self.position, None)
             }),
@@ -345,6 +265,94 @@ impl<'a> NodeView<'a> {
         }
     }
 
+    fn kept_by_partition(self) -> Answer<'a> {
+        let (strategy, targeted) = (self.rollout.strategy, self.rollout.plan.counts.targeted);
+        let because = format!(
+            "{}: partition {} keeps {} of {targeted} nodes on the old version",
+            if self.node.pods.is_empty() {
+                "gets no pod yet"
+            } else {
+                "keeps its outdated pod"
+            },
+            strategy.partition,
+            strategy.partition.resolve_down(targeted)
+        );
+        Answer::new(because, move || {
+            let last = match strategy.order {
+                NodeOrder::Ascending => "last",
+                NodeOrder::Descending => "first",
+            };
+            format!(
+                "updated when {} is lowered; the {last} nodes by name wait",
+                strategy.place_of(PARTITION)
+            )
+        })
+    }
+
+    fn not_selected(self) -> Answer<'a> {
+        let strategy = self.rollout.strategy;
+        let selector = strategy.selector.as_ref().map(Selector::to_query);
+        let because = format!(
+            "keeps its outdated pod: its labels do not match the selector{}",
+            spaced(selector)
+        );
+        Answer::new(because, move || {
+            let place = strategy.place_of(SELECTOR);
+            format!("updated when {place} matches the node's labels or is removed")
+        })
+    }
+
+    fn held(self, until: Option<Timestamp>) -> Answer<'a> {
+        let end = until.map_or_else(String::new, |until| {
+            format!(" until {}", instant::words(until))
+        });
+        let reason = self.node.hold.as_ref().map_or("", |hold| &*hold.reason);
+        let colon = if reason.is_empty() { "" } else { ": " };
+        let because = format!("keeps its outdated pod: on hold{end}{colon}{reason}");
+        Answer::new(because, move || {
+            let end = until.map(|until| {
+                let left = instant::between(self.rollout.now, until);
+                format!("the hold ends in {left}")
+            });
+            let command = format!(
+                "to end all holds of this node now: kubectl annotate node {} {HOLD}-",
+                self.node.name
+            );
+            joined(end.into_iter().chain([command]))
+        })
+    }
+
+    fn out_of_window(self, opens: Option<Timestamp>) -> Answer<'a> {
+        Answer::new(self.window_closed(opens), move || match opens {
+            Some(opens) => format!(
+                "updated in {}, when a slot is free. The annotation {MAINTENANCE_WINDOW} of the Node or the DaemonSet sets the \
+                 window",
+                instant::between(self.rollout.now, opens)
+            ),
+            None => format!(
+                "correct or remove the annotation: kubectl annotate node {} {MAINTENANCE_WINDOW}-",
+                self.node.name
+            ),
+        })
+    }
+
+    fn invalid(self) -> Answer<'a> {
+        let invalid = self.rollout.invalid;
+        let because = match invalid {
+            Some(invalid) if invalid.is_native_update() => {
+                "is outdated, and Kubernetes' own rolling update may replace its pod at any time, regardless of annotations"
+                    .to_owned()
+            }
+            _ => format!(
+                "is outdated and not updated: {} is invalid",
+                invalid.map_or("a setting", |invalid| &invalid.key)
+            ),
+        };
+        Answer::new(because, move || {
+            invalid.map_or_else(String::new, ToString::to_string)
+        })
+    }
+
     fn done(&self) -> &'static str {
         let pause = self.rollout.pause();
         let record = self.rollout.plan.record.as_ref();
@@ -358,7 +366,7 @@ impl<'a> NodeView<'a> {
         }
     }
 
-    fn hook_pending(self) -> Answer<'a> {
+    fn hook_pending(self, overdue: bool) -> Answer<'a> {
         let rollout = self.rollout;
         let pod = self.find(|pod| pod.exit.preparing.is_some());
         let pod = pod.map_or_else(|| self.pod(), |pod| format!(" {}", pod.name));
@@ -378,12 +386,24 @@ impl<'a> NodeView<'a> {
             });
         }
         let place = rollout.strategy.place_of(LIFECYCLE);
+        let waits = if overdue {
+            let patience = humantime::format_duration(HOOK_PATIENCE);
+            format!("has waited for more than {patience}")
+        } else {
+            "waits".to_owned()
+        };
         let because =
-            format!("is to be updated; its pod{pod} waits for its preDelete hook: {awaited}");
+            format!("is to be updated; its pod{pod} {waits} for its preDelete hook: {awaited}");
         Answer::new(because, move || {
+            let check = if overdue {
+                "check why it does not do so. "
+            } else {
+                ""
+            };
             format!(
-                "the component that set {awaited} has to remove it; the node holds a slot until then. Hooks are set by {place}. \
+                "the component that set {awaited} has to remove it; the node holds a slot until then. {}Hooks are set by {place}. \
                  See the pod: kubectl -n {} get pod{pod} -o yaml",
+                capitalized(check),
                 rollout.key.namespace
             )
         })
@@ -525,7 +545,10 @@ impl<'a> NodeView<'a> {
     }
 }
 
-/// Returns the urgency of a node for operators: a lower number is more urgent; `None` if no attention is needed.
+/// Urgency of a node that is only offline. The rollout continues without it and updates it later, so operators need not act.
+pub const OFFLINE_URGENCY: u8 = 5;
+
+/// Returns the urgency of a node for operators: a lower number is more urgent; `None` if the node is not worth a look.
 pub fn urgency(rollout: &RolloutView<'_>, position: usize) -> Option<u8> {
     let (node, verdict) = (
         &rollout.fleet.nodes[position],
@@ -554,7 +577,7 @@ pub fn urgency(rollout: &RolloutView<'_>, position: usize) -> Option<u8> {
             .then_some(3),
         Verdict::Offline(Offline::NoNode | Offline::Terminating { .. }) => Some(4),
         Verdict::Offline(_) if NodeView::new(rollout, position).loss().is_some() => Some(4),
-        Verdict::Offline(Offline::NotReady { .. }) => Some(5),
+        Verdict::Offline(Offline::NotReady { .. }) => Some(OFFLINE_URGENCY),
         _ => None,
     }
 }

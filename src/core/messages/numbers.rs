@@ -5,7 +5,7 @@ use super::groups::opening_words;
 use super::guarded::rollback_words;
 use super::rollout::RolloutView;
 use super::slots::about_to_be;
-use super::status::{BLOCKED, COMPLETE, OUT_OF_WINDOW, PULL_PENDING, StatusSentence};
+use super::status::{BLOCKED, OUT_OF_WINDOW, PULL_PENDING, StatusSentence};
 use crate::core::instant;
 use crate::core::names::PROGRESSING;
 use crate::core::plan::Phase;
@@ -71,22 +71,13 @@ pub fn message(rollout: &RolloutView<'_>, status: &StatusSentence) -> String {
     match rollout.phase {
         Phase::Paused { .. } => joined([text, paused_next(rollout).to_string()]),
         Phase::Stalled(_) => joined([text, rollout.slots(" slots")]),
-        Phase::Progressing if status.reason == OUT_OF_WINDOW => joined(
-            [text]
-                .into_iter()
-                .chain(status.next.iter().map(ToString::to_string)),
-        ),
         _ => text,
     }
 }
 
 /// Returns the message about the phase without next steps.
 pub fn fact(rollout: &RolloutView<'_>, status: &StatusSentence) -> String {
-    let status = StatusSentence {
-        head: status.fact.clone(),
-        ..status.clone()
-    };
-    with_numbers(rollout, &status)
+    with_numbers(rollout, &status.without_steps())
 }
 
 /// Returns the next steps for the phase, best first.
@@ -94,9 +85,12 @@ pub fn next_steps(rollout: &RolloutView<'_>, status: &StatusSentence) -> Vec<Nex
     let key = rollout.key;
     let one = |text: &str, command: String| vec![NextStep::command(text, command)];
     match rollout.phase {
+        Phase::Paused { .. } => {
+            let steps = status.next.iter().cloned();
+            steps.chain([paused_next(rollout)]).collect()
+        }
         _ if !status.next.is_empty() => status.next.clone(),
         Phase::Complete { .. } => Vec::new(),
-        Phase::Paused { .. } => vec![paused_next(rollout)],
         Phase::Stalled(_) => one("why a node waits", format!("yurt-ds ctl why {key} NODE")),
         Phase::Invalid => one("what to correct", format!("yurt-ds ctl settings {key}")),
         Phase::AwaitingOwners => one(
@@ -138,18 +132,14 @@ fn with_numbers(rollout: &RolloutView<'_>, status: &StatusSentence) -> String {
     let counts = &rollout.plan.counts;
     // The sentences after the numbers of an active rollout don't repeat that the rollout is progressing.
     let rest = match status.reason {
-        PROGRESSING => joined(&status.asides),
+        PROGRESSING => joined(status.details()),
         _ => status.sentence(),
     };
     match rollout.phase {
         Phase::Complete { .. } => complete(rollout, status),
         Phase::Progressing if status.reason == OUT_OF_WINDOW => {
             let parts = [updated(rollout)].into_iter().chain(opening(rollout));
-            joined(
-                parts
-                    .chain(offline(rollout))
-                    .chain(status.asides.iter().cloned()),
-            )
+            joined(parts.chain(offline(rollout)).chain(status.details()))
         }
         Phase::Progressing => {
             let slots = rollout.slots(" slots") + &about_to_be(rollout);
@@ -177,10 +167,10 @@ fn with_numbers(rollout: &RolloutView<'_>, status: &StatusSentence) -> String {
                 .chain(rollback_words(rollout)),
         ),
         Phase::Paused { until } => {
-            let left = format!("{} left", nodes(counts.outdated));
+            let left = (counts.outdated > 0).then(|| format!("{} left", nodes(counts.outdated)));
             let ends =
                 until.map(|until| format!("ends in {}", instant::between(rollout.now, until)));
-            joined([status.sentence(), left].into_iter().chain(ends))
+            joined([status.sentence()].into_iter().chain(left).chain(ends))
         }
         Phase::Invalid => rollout
             .invalid
@@ -190,10 +180,9 @@ fn with_numbers(rollout: &RolloutView<'_>, status: &StatusSentence) -> String {
 
 /// Returns the sentence about a complete rollout, with the number of updated nodes and the nodes that lack a pod.
 fn complete(rollout: &RolloutView<'_>, status: &StatusSentence) -> String {
-    let targeted = rollout.plan.counts.targeted;
-    let mut text = match status.sentence().strip_prefix(COMPLETE) {
-        Some(rest) if targeted > 0 => format!("{}{rest}", updated(rollout)),
-        _ => status.sentence(),
+    let mut text = match rollout.plan.counts.targeted {
+        0 => status.sentence(),
+        _ => joined([updated(rollout)].into_iter().chain(status.details())),
     };
     let lacking = rollout.unavailable();
     if lacking > 0 {

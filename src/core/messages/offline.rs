@@ -41,7 +41,7 @@ impl<'a> NodeView<'a> {
             Offline::Settling { until } => (
                 "Settling",
                 format!(
-                    "is outdated and returned recently; counts as online in {}",
+                    "is outdated and reconnected recently; it counts as online in {}",
                     instant::between(rollout.now, until)
                 ),
             ),

@@ -1,5 +1,7 @@
 //! Messages about nodes that are being updated: the stage, its cause and the remedy.
 
+use k8s_openapi::jiff::Timestamp;
+
 use super::overdue;
 use super::pods::{Answer, NodeView, problem_word, problem_words};
 use super::rollout::awaits_proof;
@@ -51,12 +53,10 @@ impl NodeView<'_> {
     fn stage(&self, stage: Progress) -> (String, String) {
         let (rollout, node) = (self.rollout, self.node);
         let controller = rollout.fleet.kind.controller();
-        let now = rollout.now;
         if is_between_pods(node, stage) {
             return self.ended_pods();
         }
         let pod = self.pod();
-        let surge = spaced(self.find(|pod| pod.surge).map(|pod| &pod.name));
         let (reason, because) = match stage {
             Progress::Replacing => ("Replacing", self.replacing()),
             Progress::Terminating => (
@@ -84,97 +84,20 @@ impl NodeView<'_> {
             Progress::Reverting { .. } => (
                 "Reverting",
                 format!(
-                    "has its pod{pod} rolled back in place{}, because the guard stopped the current revision; the pod is not available \
-                     yet{}",
+                    "has its pod{pod} rolled back in place{}, because the guard stopped revision{}; the pod is not available yet{}",
                     rollout.to_revision(),
+                    spaced(rollout.revision()),
                     problem_words(node)
                 ),
             ),
-            Progress::Starting => {
-                let reason = problem_word(node).unwrap_or_else(|| "Starting".into());
-                let because = match problem_words(node) {
-                    words if words.is_empty() && self.was_ready() => {
-                        format!("has pod{pod}, which is no longer Ready")
-                    }
-                    words if words.is_empty() => {
-                        format!("has its new pod{pod}, which is not Ready yet")
-                    }
-                    words => format!("has its new pod{pod}, which does not start{words}"),
-                };
-                return (reason, because);
+            Progress::Starting => return self.starting(),
+            Progress::NotYetAvailable { available_at } => {
+                return self.young(available_at, false);
             }
-            Progress::NotYetAvailable { available_at } | Progress::SurgeYoung { available_at } => {
-                let left = instant::between(now, available_at);
-                let is_surge = matches!(stage, Progress::SurgeYoung { .. });
-                let crashed = !is_surge && is_between_crashes(node, now);
-                let proves = !crashed && awaits_proof(rollout, node, available_at);
-                let reason = match (is_surge, proves) {
-                    (false, false) => "NotYetAvailable",
-                    (false, true) => "Proving",
-                    (true, false) => "SurgeYoung",
-                    (true, true) => "SurgeProving",
-                };
-                let (whose, then) = match is_surge {
-                    true => (format!("surge pod{surge}"), "; the old pod is deleted then"),
-                    false => (format!("its new pod{pod}"), ""),
-                };
-                let state = if crashed {
-                    format!(
-                        "restarted after crashes; it counts as available in {left} if it keeps running"
-                    )
-                } else if proves && rollout.is_stopped() {
-                    format!("Ready; its first {}s end in {left}", PROOF.as_secs())
-                } else if proves {
-                    format!(
-                        "Ready; other nodes follow when the first pods of the revision have been Ready for {}s, here in {left}",
-                        PROOF.as_secs()
-                    )
-                } else {
-                    let min_ready = rollout.strategy.min_ready.as_secs();
-                    format!(
-                        "Ready; it counts as available in {left} (minReadySeconds: {min_ready})"
-                    )
-                };
-                (reason, format!("has {whose}, which is {state}{then}"))
-            }
-            Progress::SurgeTakingOver => {
-                let then = match self.find(|pod| !pod.surge && !pod.terminating) {
-                    _ if let Some(why) = rollout.standstill() => {
-                        format!("the old pod stays: {why}")
-                    }
-                    Some(_) if rollout.asks_again => format!("the old pod is {EVICTED_LATER}"),
-                    Some(_) => "the old pod is deleted next".to_owned(),
-                    None => "the DaemonSet adopts it next".to_owned(),
-                };
-                (
-                    "SurgeTakingOver",
-                    format!("has surge pod{surge}, which is available; {then}"),
-                )
-            }
-            Progress::SurgeLeaving => {
-                let then = match rollout.standstill() {
-                    Some(why) => format!("stays: {why}"),
-                    None if self.serves_by_surge() => {
-                        "is deleted when the old pod is available".to_owned()
-                    }
-                    None => "is deleted next".to_owned(),
-                };
-                (
-                    "SurgeLeaving",
-                    format!("has surge pod{surge}, which is no longer needed and {then}"),
-                )
-            }
-            Progress::SurgeStarting if surge.is_empty() => (
-                "SurgeStarting",
-                "is next: a surge pod is created in addition to the old pod".to_owned(),
-            ),
-            Progress::SurgeStarting => (
-                "SurgeStarting",
-                format!(
-                    "has surge pod{surge}, which is not Ready yet{}; the old pod serves until then",
-                    problem_words(node)
-                ),
-            ),
+            Progress::SurgeYoung { available_at } => return self.young(available_at, true),
+            Progress::SurgeTakingOver => ("SurgeTakingOver", self.taking_over()),
+            Progress::SurgeLeaving => ("SurgeLeaving", self.surge_leaving()),
+            Progress::SurgeStarting => ("SurgeStarting", self.surge_starting()),
             Progress::OldTerminating => {
                 let alive = node.pods.iter().filter(|pod| !pod.terminating);
                 let alive = alive.max_by_key(|pod| pod.created);
@@ -197,6 +120,97 @@ impl NodeView<'_> {
             ),
         };
         (reason.to_owned(), because)
+    }
+
+    fn starting(&self) -> (String, String) {
+        let (node, pod) = (self.node, self.pod());
+        let reason = problem_word(node).unwrap_or_else(|| "Starting".into());
+        let because = match problem_words(node) {
+            words if words.is_empty() && self.was_ready() => {
+                format!("has pod{pod}, which is no longer Ready")
+            }
+            words if words.is_empty() => format!("has its new pod{pod}, which is not Ready yet"),
+            words => format!("has its new pod{pod}, which does not start{words}"),
+        };
+        (reason, because)
+    }
+
+    /// Describes a pod that is Ready, but not available yet. `is_surge` is true for a surge pod.
+    fn young(&self, available_at: Timestamp, is_surge: bool) -> (String, String) {
+        let (rollout, node) = (self.rollout, self.node);
+        let left = instant::between(rollout.now, available_at);
+        let crashed = !is_surge && is_between_crashes(node, rollout.now);
+        let proves = !crashed && awaits_proof(rollout, node, available_at);
+        let reason = match (is_surge, proves) {
+            (false, false) => "NotYetAvailable",
+            (false, true) => "Proving",
+            (true, false) => "SurgeYoung",
+            (true, true) => "SurgeProving",
+        };
+        let (whose, then) = if is_surge {
+            let whose = format!("surge pod{}", self.surge_pod());
+            (whose, "; the old pod is deleted then")
+        } else {
+            (format!("its new pod{}", self.pod()), "")
+        };
+        let state = if crashed {
+            format!("restarted after crashes; it counts as available in {left} if it keeps running")
+        } else if proves && rollout.is_stopped() {
+            format!("Ready; its first {}s end in {left}", PROOF.as_secs())
+        } else if proves {
+            format!(
+                "Ready; other nodes follow when the first pods of the revision have been Ready for {}s, here in {left}",
+                PROOF.as_secs()
+            )
+        } else {
+            let min_ready = rollout.strategy.min_ready.as_secs();
+            format!("Ready; it counts as available in {left} (minReadySeconds: {min_ready})")
+        };
+        let because = format!("has {whose}, which is {state}{then}");
+        (reason.to_owned(), because)
+    }
+
+    fn taking_over(&self) -> String {
+        let rollout = self.rollout;
+        let then = match self.find(|pod| !pod.surge && !pod.terminating) {
+            _ if let Some(why) = rollout.standstill() => format!("the old pod stays: {why}"),
+            Some(_) if rollout.asks_again => format!("the old pod is {EVICTED_LATER}"),
+            Some(_) => "the old pod is deleted next".to_owned(),
+            None => "the DaemonSet adopts it next".to_owned(),
+        };
+        format!(
+            "has surge pod{}, which is available; {then}",
+            self.surge_pod()
+        )
+    }
+
+    fn surge_leaving(&self) -> String {
+        let then = match self.rollout.standstill() {
+            Some(why) => format!("stays: {why}"),
+            None if self.serves_by_surge() => "is deleted when the old pod is available".to_owned(),
+            None => "is to be deleted".to_owned(),
+        };
+        format!(
+            "has surge pod{}, which is no longer needed and {then}",
+            self.surge_pod()
+        )
+    }
+
+    fn surge_starting(&self) -> String {
+        match self.surge_pod() {
+            none if none.is_empty() => {
+                "is next: a surge pod is created in addition to the old pod".to_owned()
+            }
+            surge => format!(
+                "has surge pod{surge}, which is not Ready yet{}; the old pod serves until then",
+                problem_words(self.node)
+            ),
+        }
+    }
+
+    /// Returns the name of the surge pod with a leading space; empty if there is none.
+    fn surge_pod(&self) -> String {
+        spaced(self.find(|pod| pod.surge).map(|pod| &pod.name))
     }
 
     /// Describes the next update on the node.
@@ -276,7 +290,9 @@ impl NodeView<'_> {
             ),
             Progress::Terminating => format!(
                 "a new pod is created when the old one has ended. If that takes longer than terminationGracePeriodSeconds, look for \
-                 finalizers: {look}"
+                 finalizers: kubectl -n {} get pod{} -o jsonpath={{.metadata.finalizers}}",
+                key.namespace,
+                self.pod()
             ),
             Progress::Missing { .. } if node.targeting != Targeting::Run => format!(
                 "the node gets a pod when the template tolerates its taints and its labels match: kubectl describe node {}",
@@ -323,6 +339,7 @@ impl NodeView<'_> {
             ]),
             Progress::SurgeStarting => format!("no action needed, unless this lasts: {look}"),
             Progress::SurgeTakingOver | Progress::SurgeLeaving if let Some(then) = rollout.after_standstill() => then,
+            Progress::SurgeTakingOver if stall.is_some() => LOOK_FOR_IT.to_owned(),
             Progress::SurgeTakingOver => format!("no action needed. If this lasts, {LOOK_FOR_IT}"),
             Progress::SurgeLeaving if self.serves_by_surge() => {
                 let own = self.find(|pod| !pod.surge && !pod.terminating);
@@ -331,6 +348,10 @@ impl NodeView<'_> {
                     key.namespace,
                     spaced(own.map(|pod| &pod.name))
                 )
+            }
+            Progress::SurgeLeaving if stall.is_some() => LOOK_FOR_IT.to_owned(),
+            Progress::Surplus if stall.is_some() => {
+                format!("check if {} runs, and its log", fleet.kind.process())
             }
             Progress::NotYetAvailable { .. }
             | Progress::SurgeYoung { .. }

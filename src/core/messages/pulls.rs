@@ -64,8 +64,9 @@ impl<'a> NodeView<'a> {
             PullStage::AwaitingReady => (
                 "AwaitingReady",
                 format!(
-                    "is outdated and waits for nodes that are updated without a pre-pull{}",
-                    self.awaited_pods().unwrap_or_default()
+                    "is outdated; its images are not pulled yet{}",
+                    self.awaited_pods()
+                        .map_or_else(String::new, |awaited| format!(": {awaited}"))
                 ),
             ),
             PullStage::UnderWay { .. } => (
@@ -189,18 +190,18 @@ impl<'a> NodeView<'a> {
                 "; the new images could not be pulled{}",
                 self.pull_failure()
             )),
-            None => self.awaited_pods(),
+            None => self.awaited_pods().map(|awaited| format!("; {awaited}")),
         }
     }
 
-    /// Returns a clause about the Ready pods that are required before nodes pre-pull; `None` if there are enough.
+    /// Says how many Ready pods are required before nodes pre-pull; `None` if there are enough.
     fn awaited_pods(&self) -> Option<String> {
         let strategy = self.rollout.strategy;
         let awaited = self.rollout.plan.pulls_await?;
         let name = strategy.name_of(IMAGE_PREDOWNLOAD_MIN_UPDATED_READY_PODS);
         let share = strategy.image_predownload_min_updated_ready_pods;
         Some(format!(
-            "; {}, {} now ({name}: {share})",
+            "{}, {} now ({name}: {share})",
             awaited.words(),
             awaited.ready
         ))

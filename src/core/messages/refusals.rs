@@ -38,19 +38,23 @@ pub(super) fn headline(refused: &WriteFailures) -> Headline {
     let Some(first) = groups.first() else {
         return Headline::default();
     };
+    let ask = NextStep::plain("ask the owner of the policy, quota or webhook to allow the write");
+    let grant = NextStep::plain("grant the controller this permission");
+    let (next, look) = if first.lacks_permission() {
+        (Some(grant), None)
+    } else {
+        (None, Some(ask))
+    };
     Headline {
         fact: format!("the API server refuses to {}", first.write.words()),
         nodes: first.nodes.iter().map(ToString::to_string).collect(),
         cause: without_binding(first.sentence),
+        next,
         or: Some(NextStep::plain(match groups.len() {
             1 => "retried automatically",
             _ => "other writes are rejected too",
         })),
-        look: Some(NextStep::plain(if first.lacks_permission() {
-            "grant the controller this permission: manifests/base/rbac"
-        } else {
-            "ask the owner of the policy, quota or webhook to allow the write"
-        })),
+        look,
         ..Headline::on_nodes()
     }
 }

@@ -19,7 +19,7 @@ use crate::core::settings::max_unavailable::MAX_UNAVAILABLE;
 use crate::core::settings::min_interval::MIN_INTERVAL;
 use crate::core::settings::waves::WAVES;
 use crate::core::verdict::Verdict;
-use crate::core::words::{joined, named};
+use crate::core::words::{joined, named, nodes};
 
 /// Maximum number of nodes with a slot that a message names. Further nodes are counted.
 const NAMED: usize = 5;
@@ -175,8 +175,14 @@ impl RolloutView<'_> {
     /// Describes the number of slots in use, of `max-unavailable`, `max-surge`, or both. `noun` is the word for a slot.
     pub(super) fn slots(&self, noun: &str) -> String {
         let counts = &self.plan.counts;
+        let (unavailable, allowed) = (self.unavailable(), counts.allowed);
+        let more = if unavailable > allowed && allowed > 0 {
+            format!(" ({} unavailable)", nodes(unavailable))
+        } else {
+            String::new()
+        };
         self.limits(
-            format!("{} of {}{noun} used", self.unavailable(), counts.allowed),
+            format!("{} of {allowed}{noun} used{more}", unavailable.min(allowed)),
             format!(
                 "{} of {}{noun} of max-surge used",
                 self.surge_taken(),

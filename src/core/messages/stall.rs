@@ -14,6 +14,7 @@ use crate::core::fleet::record::FailureRecord;
 use crate::core::id::{RevisionState, RevisionUnknown};
 use crate::core::plan::{ReversalStage, Stall, WaveState};
 use crate::core::remedy::undo_target;
+use crate::core::settings::predownload::PREDOWNLOAD;
 use crate::core::verdict::{Guarded, Verdict, WaveShut};
 
 /// Reasons that kubelets give for images that cannot be pulled.
@@ -67,30 +68,7 @@ impl RolloutStatus<'_> {
                     ..on_begun(fact)
                 }
             }
-            Stall::ImagesNotPulled => {
-                let (nodes, why) = plan.failed_pulls(fleet);
-                let (fact, next) = if is_about_jobs(why) {
-                    (
-                        "Jobs that pull the new images cannot be created",
-                        "change what rejects the Jobs",
-                    )
-                } else {
-                    (
-                        "the new images cannot be pulled",
-                        "correct the image, pull secret or registry",
-                    )
-                };
-                Headline {
-                    fact: fact.to_owned(),
-                    nodes,
-                    cause: why.to_owned(),
-                    next: Some(NextStep::plain(format!(
-                        "{next}, or set predownload: best-effort"
-                    ))),
-                    or: Some(self.roll_back()),
-                    ..Headline::on_nodes()
-                }
-            }
+            Stall::ImagesNotPulled => self.not_pulled(),
             Stall::WindowNeverOpens => Headline {
                 fact: plan.shut_words(fleet).unwrap_or_default(),
                 ..Headline::default()
@@ -112,19 +90,7 @@ impl RolloutStatus<'_> {
                 ))),
                 ..on_begun(&format!("{} creates no pods", fleet.kind.controller()))
             },
-            Stall::PodsKeptAway => {
-                let barred = fleet.nodes.iter().filter(|node| node.is_barred());
-                let mut why = barred.clone().map(barrier);
-                Headline {
-                    fact: "no new pod can be created".to_owned(),
-                    cause: why.next().unwrap_or_default().to_owned(),
-                    nodes: barred.map(|node| node.name.to_string()).collect(),
-                    next: Some(NextStep::plain(
-                        "the rollout continues when that cause is removed",
-                    )),
-                    ..Headline::on_nodes()
-                }
-            }
+            Stall::PodsKeptAway => self.kept_away(),
             Stall::HookPending => self.overdue_hooks(),
             Stall::BlockedByPdb => {
                 let (next, look) = plan.unblocking(fleet, self.set.namespace);
@@ -137,23 +103,7 @@ impl RolloutStatus<'_> {
                     ..Headline::default()
                 }
             }
-            Stall::NativeControllerBehind => {
-                let behind = match fleet.revision {
-                    RevisionState::Unknown(behind) => behind,
-                    RevisionState::Current(_) => RevisionUnknown::UnknownRevision,
-                };
-                let why = fleet.not_created.as_deref().unwrap_or_default();
-                Headline {
-                    fact: format!(
-                        "waiting for more than {}: {}",
-                        humantime::format_duration(BEHIND_PATIENCE),
-                        behind_words(fleet.kind, behind)
-                    ),
-                    cause: why.to_owned(),
-                    next: Some(NextStep::plain(behind_remedy(fleet.kind, behind))),
-                    ..Headline::default()
-                }
-            }
+            Stall::NativeControllerBehind => self.behind(),
             Stall::WritesRefused => refused(&plan.refused),
             Stall::NoProgress if plan.overdue.is_empty() => Headline {
                 next: Some(NextStep::plain("check their readiness")),
@@ -165,6 +115,64 @@ impl RolloutStatus<'_> {
                 next: Some(self.roll_back()),
                 ..self.overdue()
             },
+        }
+    }
+
+    fn not_pulled(&self) -> Headline {
+        let (nodes, why) = self.plan.failed_pulls(self.fleet);
+        let (fact, next) = if is_about_jobs(why) {
+            (
+                "Jobs that pull the new images cannot be created",
+                "change what rejects the Jobs",
+            )
+        } else {
+            (
+                "the new images cannot be pulled",
+                "correct the image, pull secret or registry",
+            )
+        };
+        Headline {
+            fact: fact.to_owned(),
+            nodes,
+            cause: why.to_owned(),
+            next: Some(NextStep::plain(format!(
+                "{next}, or set {PREDOWNLOAD}: best-effort"
+            ))),
+            or: Some(self.roll_back()),
+            ..Headline::on_nodes()
+        }
+    }
+
+    fn kept_away(&self) -> Headline {
+        let barred = self.fleet.nodes.iter().filter(|node| node.is_barred());
+        let mut why = barred.clone().map(barrier);
+        Headline {
+            fact: "no new pod can be created".to_owned(),
+            cause: why.next().unwrap_or_default().to_owned(),
+            nodes: barred.map(|node| node.name.to_string()).collect(),
+            next: Some(NextStep::plain(
+                "the rollout continues when that cause is removed",
+            )),
+            ..Headline::on_nodes()
+        }
+    }
+
+    /// Returns the message about a current revision that stays unknown.
+    fn behind(&self) -> Headline {
+        let fleet = self.fleet;
+        let behind = match fleet.revision {
+            RevisionState::Unknown(behind) => behind,
+            RevisionState::Current(_) => RevisionUnknown::UnknownRevision,
+        };
+        let patience = humantime::format_duration(BEHIND_PATIENCE);
+        Headline {
+            fact: format!(
+                "waiting for more than {patience}: {}",
+                behind_words(fleet.kind, behind)
+            ),
+            cause: fleet.not_created.as_deref().unwrap_or_default().to_owned(),
+            next: Some(NextStep::plain(behind_remedy(fleet.kind, behind))),
+            ..Headline::default()
         }
     }
 
@@ -251,7 +259,7 @@ impl RolloutStatus<'_> {
     }
 
     /// Returns the command that rolls back, or another remedy if no rollback is possible.
-    fn roll_back(&self) -> NextStep {
+    pub(super) fn roll_back(&self) -> NextStep {
         match undo_target(self.fleet) {
             Some(target) => NextStep::command("roll back", target.command(&self.set)),
             None => NextStep::plain("repair the nodes, or roll out another template"),

@@ -10,7 +10,7 @@ use crate::core::id::RevisionUnknown;
 use crate::core::kind::SetKind;
 use crate::core::names::PROGRESSING;
 use crate::core::plan::{Phase, Stall};
-use crate::core::words::append;
+use crate::core::words::{append, joined};
 
 /// Reason for a rollout in which no further update begins before a wave opens.
 pub const WAVE_NOT_OPEN: &str = "WaveNotOpen";
@@ -44,14 +44,38 @@ const LEAST: usize = 32;
 pub struct StatusSentence {
     /// Reason of the condition, from a closed list.
     pub reason: &'static str,
-    /// First part of the sentence, without the revision.
+    /// First part of the sentence, without the revision. If the text is a headline, it includes its next step.
     pub head: String,
-    /// Further sentences.
-    pub asides: Vec<String>,
     /// Fact: [`head`](Self::head) without next steps.
     pub fact: String,
+    /// Further parts of the sentence, in order.
+    pub clauses: Vec<Clause>,
     /// Next steps for the operator, best first.
     pub next: Vec<NextStep>,
+}
+
+/// Part of a status sentence after its head.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Clause {
+    /// Fact. It may be truncated.
+    Fact(String),
+    /// Next step. It is never truncated.
+    Step(NextStep),
+}
+
+impl From<String> for Clause {
+    fn from(fact: String) -> Self {
+        Self::Fact(fact)
+    }
+}
+
+impl fmt::Display for Clause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fact(fact) => f.write_str(fact),
+            Self::Step(step) => step.fmt(f),
+        }
+    }
 }
 
 impl StatusSentence {
@@ -61,36 +85,46 @@ impl StatusSentence {
             reason,
             fact: head.clone(),
             head,
-            asides: Vec::new(),
+            clauses: Vec::new(),
             next: Vec::new(),
         }
     }
 
     /// Adds a next step to the list and to the sentence.
     pub(super) fn with_next(mut self, next: Option<NextStep>) -> Self {
-        if let Some(step) = &next {
-            append(&mut self.head, &step.to_string());
-        }
+        self.clauses.extend(next.clone().map(Clause::Step));
         self.next.extend(next);
         self
     }
 
-    /// Adds further sentences.
-    pub(super) fn with(mut self, asides: impl IntoIterator<Item = String>) -> Self {
-        self.asides.extend(asides);
+    /// Adds facts.
+    pub(super) fn with(mut self, facts: impl IntoIterator<Item = String>) -> Self {
+        self.clauses.extend(facts.into_iter().map(Clause::Fact));
         self
+    }
+
+    /// Returns the sentence without next steps.
+    pub(super) fn without_steps(&self) -> Self {
+        let facts = self.clauses.iter();
+        let facts = facts.filter(|clause| matches!(clause, Clause::Fact(_)));
+        Self {
+            head: self.fact.clone(),
+            clauses: facts.cloned().collect(),
+            ..self.clone()
+        }
+    }
+
+    /// Returns the parts of the sentence after its head.
+    pub(super) fn details(&self) -> impl Iterator<Item = String> {
+        self.clauses.iter().map(ToString::to_string)
     }
 
     /// Returns the full text, without the revision.
     pub fn sentence(&self) -> String {
-        let mut text = self.head.clone();
-        self.asides
-            .iter()
-            .for_each(|aside| append(&mut text, aside));
-        text
+        joined([self.head.clone()].into_iter().chain(self.details()))
     }
 
-    /// Returns the head and as many further sentences as fit into `room` characters. Commands are never truncated.
+    /// Returns the head and as many further parts as fit into `room` characters. Steps are never truncated.
     pub fn short(&self, room: usize) -> String {
         // If the head is too long, use the fact alone. The head may contain a command, and a truncated command is useless.
         let head = if self.head.chars().count() < room {
@@ -99,16 +133,17 @@ impl StatusSentence {
             &self.fact
         };
         let mut text = cut(head, room.saturating_sub(1)).into_owned();
-        for aside in &self.asides {
+        for clause in &self.clauses {
             let left = room.saturating_sub(text.chars().count() + ". ".len());
-            let is_command = aside.contains("yurt-ds ") || aside.contains("kubectl ");
-            if aside.chars().count() <= left {
-                append(&mut text, aside);
-            } else if is_command || left < LEAST {
-                break;
-            } else {
-                append(&mut text, &cut(aside, left - 1));
-                break;
+            match clause {
+                _ if clause.to_string().chars().count() <= left => {
+                    append(&mut text, &clause.to_string());
+                }
+                Clause::Fact(fact) if left >= LEAST => {
+                    append(&mut text, &cut(fact, left - 1));
+                    break;
+                }
+                Clause::Fact(_) | Clause::Step(_) => break,
             }
         }
         text
@@ -189,7 +224,7 @@ pub fn behind_words(kind: SetKind, behind: RevisionUnknown) -> String {
             "the newest ControllerRevision does not contain the current template yet".to_owned()
         }
         RevisionUnknown::UnknownRevision => {
-            "the controller has to look up the revision of a pod".to_owned()
+            "the controller is reading the revision of a pod from the API server".to_owned()
         }
     }
 }

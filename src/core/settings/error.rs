@@ -134,7 +134,7 @@ impl ParseError {
 impl fmt::Display for ParseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Missing(expected) => write!(f, "which is missing; {expected}"),
+            Self::Missing(expected) => write!(f, "because it is not set; {expected}"),
             Self::Empty(expected) => write!(f, "which is empty; {expected}"),
             Self::WhiteSpace(expected) => {
                 write!(

@@ -807,7 +807,7 @@ fn a_wave_that_cannot_be_used_is_named_with_its_place_and_field() {
             "[{selector: {}}]".into(),
             place("[0].name"),
             "",
-            "which is missing; use at most 63",
+            "because it is not set; use at most 63",
         ),
         (
             "[{name: rest, selector: {}}]".into(),
@@ -819,7 +819,7 @@ fn a_wave_that_cannot_be_used_is_named_with_its_place_and_field() {
             "[{name: a}]".into(),
             place("[0].selector"),
             "",
-            "which is missing; use a label selector",
+            "because it is not set; use a label selector",
         ),
         (
             "[{name: a, selector: \"\"}]".into(),

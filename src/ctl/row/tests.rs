@@ -112,6 +112,7 @@ fn snapshot(nodes: Vec<Node>, pause: Option<Pause>) -> RolloutSnapshot {
         liveness: Default::default(),
         is_of_kruise: false,
         unread: None,
+        partition_origin: None,
         first_look: at(NOW),
         now: at(NOW),
     }
@@ -172,7 +173,7 @@ fn every_state_of_a_node_has_words() {
         "InProgress",
         Some("Surplus"),
         "has 2 pods",
-        "No action needed",
+        "kube-controller-manager runs",
     );
 
     let mut none = node("n1");
@@ -502,8 +503,8 @@ fn a_revision_that_is_taken_back_has_words() {
         bad,
         "Revert",
         "Pending",
-        "is rolled back in place to revision 5d4f8 when a slot is free: 0 of 0 used",
-        "max-unavailable is 0",
+        "is not rolled back, because apps.openyurt.io/max-unavailable is 0",
+        "yurt-ds ctl undo default/web",
     );
     assert_eq!(words, "rolled back in place to revision 5d4f8: 0 of 1");
 }

@@ -71,7 +71,7 @@ impl Situation {
             assert!(output.contains(words), "{words}: {text}");
         }
         let is_stopped = matches!(code, Code::Stalled | Code::Silent);
-        for moves in ["wait for a free slot", "are being updated"] {
+        for moves in ["waiting for a free slot", "being updated"] {
             assert!(!is_stopped || !output.contains(moves), "{text}");
         }
         println!("{text}");
