@@ -33,6 +33,7 @@ mod look;
 mod lookup;
 mod migrate;
 pub mod node;
+mod partition_origin;
 mod pause;
 mod suggest;
 mod waves_and_domains;

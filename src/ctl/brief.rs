@@ -17,6 +17,8 @@ const HEADLINE: usize = 4;
 const GROUPS: usize = 5;
 /// Maximum number of node names shown for a group.
 const NAMED: usize = 3;
+/// Maximum length of the reason that a component reports for a group, in characters.
+const LONGEST_REASON: usize = 32;
 /// Maximum number of notes.
 const NOTES: usize = 2;
 /// Maximum number of rows shown in a table of waves or failure domains.
@@ -167,7 +169,7 @@ impl<'a> Group<'a> {
 
     fn text(&self, colour: bool) -> String {
         let word = match self.reason {
-            Some(reason) => format!("{}({reason})", self.verdict),
+            Some(reason) => format!("{}({})", self.verdict, cut(reason, LONGEST_REASON)),
             None => self.verdict.to_owned(),
         };
         let count = self.nodes.len();
@@ -176,8 +178,8 @@ impl<'a> Group<'a> {
         let shown = CellStyle::for_word(self.verdict).on(&word, colour);
         format!(
             "{head}{shown}  {}\n         {}\n",
-            names(&self.nodes, room),
-            cut(self.cause, COLUMNS - 10)
+            cut(&names(&self.nodes, room), room - 1),
+            cut(self.cause, COLUMNS - 10),
         )
     }
 }
@@ -240,17 +242,25 @@ fn next(steps: &[NextStep], colour: bool) -> String {
     text
 }
 
-/// Splits a text into pieces that must not be wrapped: words, and whole commands that fit on one line.
+/// Splits a text into pieces of at most `room` characters that must not be wrapped: words and whole commands. A command may be
+/// longer.
 fn pieces(text: &str, room: usize) -> Vec<String> {
     let mut words = text.split_whitespace().peekable();
     let mut pieces = Vec::new();
     while let Some(word) = words.next() {
+        let is_command = match word.trim_start_matches(['(', '*']) {
+            "kubectl" | "curl" => true,
+            "yurt-ds" => words.peek() == Some(&"ctl"),
+            _ => false,
+        };
+        if !is_command {
+            let letters: Vec<char> = word.chars().collect();
+            pieces.extend(letters.chunks(room).map(String::from_iter));
+            continue;
+        }
         let mut piece = word.to_owned();
-        let is_command = ["yurt-ds", "kubectl"].contains(&word.trim_start_matches(['(', '*']));
-        while is_command
-            && !piece.ends_with([';', ',', '.', ')', ':'])
-            && let Some(next) =
-                words.next_if(|next| piece.chars().count() + 1 + next.chars().count() <= room)
+        while !piece.ends_with([';', ',', '.', ')', ':'])
+            && let Some(next) = words.next()
         {
             piece = format!("{piece} {next}");
         }
@@ -276,7 +286,13 @@ pub(super) fn wrapped(text: &str, indent: usize, lines: usize) -> String {
     if all.len() > lines {
         all.truncate(lines);
         if let Some(last) = all.last_mut() {
-            *last = format!("{}…", cut(last, room - 2).trim_end_matches('…'));
+            let mut kept = last.as_str();
+            while kept.chars().count() >= room
+                && let Some((rest, _)) = kept.rsplit_once(' ')
+            {
+                kept = rest;
+            }
+            *last = format!("{}…", cut(kept, room - 2).trim_end_matches('…'));
         }
     }
     let indent = " ".repeat(indent);

@@ -37,7 +37,7 @@ use crate::task::Task;
 /// Age of the last Lease renewal after which the controller is assumed to have stopped. It is twelve times the interval in which a
 /// leader has to renew the Lease.
 const SILENCE: SignedDuration = SignedDuration::from_mins(3);
-/// Time within which another controller takes over a released Lease: two lease durations.
+/// Time within which another controller takes over a Lease that is released or not renewed: two lease durations.
 const HANDOVER: SignedDuration = SignedDuration::from_secs(30);
 /// Timeout of a read of the Lease. A healthy API server answers sooner.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -57,6 +57,15 @@ pub(super) enum ControllerLiveness {
     Partly(Kinds),
     /// A controller renewed the Lease recently and then released it, so the Lease has no holder.
     Released {
+        /// Time since the last renewal.
+        passed: SignedDuration,
+        /// Namespace of the Lease.
+        namespace: String,
+    },
+    /// A controller holds the Lease, but has not renewed it in time, and no other one has taken over yet.
+    Expired {
+        /// Time of the last renewal.
+        since: Timestamp,
         /// Time since the last renewal.
         passed: SignedDuration,
         /// Namespace of the Lease.
@@ -121,8 +130,14 @@ impl ControllerLiveness {
         conditions: &[Condition],
         is_of_kruise: bool,
     ) -> Self {
+        let since = match &self {
+            Self::Silent { since, .. } | Self::Idle { since, .. } | Self::Expired { since, .. } => {
+                Some(*since)
+            }
+            _ => None,
+        };
         let wrote = |since| wrote_after(conditions, since);
-        if is_of_kruise || self.serves(kind) || self.silent_since().is_some_and(wrote) {
+        if is_of_kruise || self.serves(kind) || since.is_some_and(wrote) {
             Self::Lately
         } else {
             self
@@ -132,7 +147,7 @@ impl ControllerLiveness {
     /// Returns a warning for a rollout that is not complete; `None` if no warning is needed.
     pub(super) fn message(&self) -> Option<String> {
         match self {
-            Self::Silent { namespace, .. } => Some(format!(
+            Self::Silent { namespace, .. } | Self::Expired { namespace, .. } => Some(format!(
                 "{}. Check: kubectl -n {namespace} get pods",
                 self.fact()?
             )),
@@ -164,6 +179,10 @@ impl ControllerLiveness {
         match self {
             Self::Silent { passed, .. } => Some(format!(
                 "the yurt-ds controller has not renewed its Lease for {}: rollouts are stopped",
+                instant::seconds(passed.as_secs().unsigned_abs())
+            )),
+            Self::Expired { passed, .. } => Some(format!(
+                "the yurt-ds controller has not renewed its Lease for {}",
                 instant::seconds(passed.as_secs().unsigned_abs())
             )),
             other => other.message(),
@@ -284,6 +303,11 @@ fn judge(leases: &[Lease], now: Timestamp) -> ControllerLiveness {
         .fold(Kinds::NONE, Kinds::with);
     match passed >= SILENCE {
         true => ControllerLiveness::Silent {
+            since,
+            passed,
+            namespace,
+        },
+        false if is_held && passed >= HANDOVER => ControllerLiveness::Expired {
             since,
             passed,
             namespace,
@@ -437,7 +461,7 @@ mod tests {
     fn a_controller_is_silent_when_no_lease_was_renewed_for_three_minutes() {
         let now: Timestamp = "2026-01-01T00:03:00Z".parse().unwrap();
         let old = lease("a", json!("2026-01-01T00:00:00.000000Z"));
-        let fresh = lease("b", json!("2026-01-01T00:00:01.000000Z"));
+        let fresh = lease("b", json!("2026-01-01T00:02:31.000000Z"));
         assert_eq!(judge(&[], now), ControllerLiveness::NoLease);
         assert_eq!(
             judge(&[lease("a", Value::Null)], now),
@@ -449,6 +473,13 @@ mod tests {
         );
         let silent = judge(&[old], now);
         assert_eq!(silent.silent_since(), "2026-01-01T00:00:00Z".parse().ok());
+        let late = lease("a", json!("2026-01-01T00:02:30.000000Z"));
+        let expired = judge(&[late], now);
+        assert!(
+            matches!(expired, ControllerLiveness::Expired { .. }),
+            "{expired:?}"
+        );
+        assert_eq!(expired.silent_since(), None);
         let text = silent.message().unwrap();
         assert!(
             text.contains("has not renewed its Lease for 3m")

@@ -11,7 +11,7 @@ use super::look::Look;
 use super::reported::{NODES_UNKNOWN, PodCounts, ReportedRollout, UNKNOWN};
 use super::snapshot::RolloutSnapshot;
 use super::waves_and_domains::{self, DomainRow, WaveRow};
-use crate::core::messages::node::{cause, explain, urgency};
+use crate::core::messages::node::{OFFLINE_URGENCY, cause, explain, urgency};
 use crate::core::messages::rollout::RolloutView;
 use crate::core::messages::{
     NextStep, fact, message, newcomers, next_steps, quietly_paused, revision_word,
@@ -513,7 +513,7 @@ impl NodeRow {
             since: explanation.since.map(instant::words),
             message: explanation.because,
             pods: pods.collect(),
-            needs_attention: urgency.is_some(),
+            needs_attention: urgency.is_some_and(|urgency| urgency < OFFLINE_URGENCY),
             cause: cause(rollout, position, false),
             age: explanation
                 .since
@@ -601,6 +601,7 @@ fn notes(snapshot: &RolloutSnapshot) -> Vec<String> {
         .collect();
     notes.extend(quietly_paused(&snapshot.rollout()));
     notes.extend(newcomers(&snapshot.rollout()));
+    notes.extend(snapshot.partition_origin.clone());
     notes.extend(liveness_notes(snapshot));
     notes
 }

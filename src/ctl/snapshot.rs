@@ -43,6 +43,8 @@ pub(super) struct RolloutSnapshot {
     pub(super) is_of_kruise: bool,
     /// Sentence about resources that the caller may not read; `None` if there are none.
     pub(super) unread: Option<String>,
+    /// Note about the client that set `partition`; `None` if it was not read.
+    pub(super) partition_origin: Option<String>,
     /// Time of the first read. A state that `ctl` found at this time may have begun earlier.
     pub(super) first_look: Timestamp,
     pub(super) now: Timestamp,
@@ -115,6 +117,7 @@ impl RolloutSnapshot {
             liveness: ControllerLiveness::default(),
             is_of_kruise: false,
             unread: None,
+            partition_origin: None,
             first_look,
             now,
         })
@@ -182,8 +185,8 @@ impl RolloutSnapshot {
             return StatusSentence {
                 reason: BLOCKED,
                 head: blocked.to_owned(),
-                asides: Vec::new(),
                 fact: blocked.to_owned(),
+                clauses: Vec::new(),
                 next: Vec::new(),
             };
         }

@@ -19,10 +19,10 @@ use super::lookup::TypedName;
 use super::row::SetRow;
 use super::screen::{Closed, Screen};
 use super::view::{ClusterView, ListScope, WatchStep};
-use super::{lookup, print};
+use super::{lookup, partition_origin, print};
 use crate::cli::Output;
 use crate::cli::ctl::StatusArgs;
-use crate::core::Revision;
+use crate::core::{Revision, Verdict};
 use crate::index::{SetKey, Unmanaged};
 
 /// Time in which changes are collected before the output is updated.
@@ -74,7 +74,13 @@ pub(super) async fn status(
         let (view, liveness) = show.load().await;
         let mut view = view?;
         let now = show.now(&view);
-        let snapshots = show.snapshots_at(&mut view, now, &liveness);
+        let mut snapshots = show.snapshots_at(&mut view, now, &liveness);
+        if let (Some(_), [Look::Judged(snapshot)]) = (&show.target, snapshots.as_mut_slice())
+            && snapshot.plan.counts.of_kind(Verdict::Partition) > 0
+        {
+            let key = &snapshot.key;
+            snapshot.partition_origin = partition_origin::note(&context.access, key, now).await;
+        }
         if let (ListScope::Namespace(namespace), None, true) =
             (&show.scope, &show.target, view.present.is_empty())
         {

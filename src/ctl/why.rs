@@ -7,7 +7,7 @@ use kube::api::ListParams;
 use serde::Serialize;
 
 use super::access::Access;
-use super::brief::COLUMNS;
+use super::brief::wrapped;
 use super::code::Code;
 use super::context::Context;
 use super::error::CliError;
@@ -25,7 +25,6 @@ use super::view::ClusterView;
 use super::{lookup, print};
 use crate::cli::Output;
 use crate::cli::ctl::WhyArgs;
-use crate::core::foreign::cut;
 use crate::core::messages::gone;
 use crate::core::messages::node::{not_targeted, refused_aside, remedy, remedy_repelled, repelled};
 use crate::core::messages::pages::page;
@@ -35,8 +34,10 @@ use crate::core::verdict::PullStage;
 use crate::core::words::joined;
 use crate::core::{NodeName, Pod, SetKind, Verdict, instant};
 
-/// Width in columns of the labels, including one space.
-const LABEL: usize = 11;
+/// Width in columns of the labels, including two spaces.
+const LABEL: usize = 10;
+/// Maximum number of lines of the text.
+const LINES: usize = 12;
 
 /// Output of `why`. Field names are stable for scripts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -173,7 +174,7 @@ fn answer(
     };
     let silence = snapshot.silence();
     let next = match silence {
-        Some(_) => format!("No controller is running. Start it first. Then: {next}"),
+        Some(_) => format!("Start the controller first. Then: {next}"),
         None => next,
     };
     Ok(WhyAnswer {
@@ -213,12 +214,13 @@ fn reported_answer(
         node.message += "; it is not known if this node exists";
     }
     let phase = reported.phase();
+    let silence = reported.liveness.silence(reported.code(false));
     Ok(WhyAnswer {
         kind: key.kind,
         namespace: key.namespace.to_string(),
         name: key.name.to_string(),
-        phase: phase.word,
-        phase_message: phase.message,
+        phase: silence.as_ref().map_or(phase.word, |_| NO_CONTROLLER),
+        phase_message: silence.unwrap_or(phase.message),
         reversal: None,
         node,
         next: format!(
@@ -233,11 +235,13 @@ fn reported_answer(
     })
 }
 
-/// Renders the answer in at most 12 lines. The next step is never cut off, because it may be a command. `-o json` has all details.
+/// Renders the answer in at most [`LINES`] lines of 80 columns, if the next step and the notes leave room for the rest.
+///
+/// The next step and the notes are never cut off, because they may contain commands. `-o json` has all details.
 fn sentences(answer: &WhyAnswer, colour: bool) -> String {
     let node = &answer.node;
     let since = match (&node.since, &node.age) {
-        (Some(since), Some(age)) => format!("for {age} (since {since})"),
+        (Some(since), Some(age)) => format!(" for {age} (since {since})"),
         _ => String::new(),
     };
     let pods: Vec<String> = node.pods.iter().map(PodRow::text).collect();
@@ -247,7 +251,6 @@ fn sentences(answer: &WhyAnswer, colour: bool) -> String {
         pods.join(", ")
     };
     let verdict = CellStyle::for_word(node.verdict).on(node.verdict, colour);
-    let label = |name: &str| CellStyle::Bold.on(&format!("{name:<8}"), colour);
     let rollout = format!(
         "{}/{} {}: {}",
         answer.namespace,
@@ -258,24 +261,35 @@ fn sentences(answer: &WhyAnswer, colour: bool) -> String {
             _ => &answer.phase_message,
         }
     );
-    let notes = answer.notes.iter();
-    let notes = notes.filter(|note| **note != answer.phase_message);
-    let notes = notes.map(|note| format!("{}  {note}\n", label("Note")));
-    let lines = |text: &str, lines: usize| cut(text, lines * COLUMNS - LABEL).into_owned();
+    let label =
+        |name: &str| CellStyle::Bold.on(&format!("{name:<width$}", width = LABEL - 2), colour);
+    let labelled = |name: &str, text: &str, lines: usize| {
+        // The label takes the place of the first line's indentation.
+        let wrapped = wrapped(text, LABEL, lines).split_off(LABEL);
+        format!("{}  {wrapped}", label(name))
+    };
+    let next = labelled("Next", &answer.next, usize::MAX);
     let docs = answer
         .docs
-        .map(|page| format!("{}  {page}\n", label("Docs")));
+        .map_or_else(String::new, |page| format!("{}  {page}\n", label("Docs")));
+    let notes = answer.notes.iter();
+    let notes = notes.filter(|note| **note != answer.phase_message);
+    let notes: String = notes
+        .map(|note| labelled("Note", note, usize::MAX))
+        .collect();
+    let end = next + &docs + &notes;
+    // A blank line, the verdict and the pods take three lines.
+    let room = LINES.saturating_sub(end.lines().count() + 3);
+    let rollout = labelled("Rollout", &rollout, room.div_ceil(2).clamp(1, 2));
+    let reason = format!("Node {} {}.", node.node, node.message);
+    let reason = wrapped(
+        &reason,
+        0,
+        room.saturating_sub(rollout.lines().count()).max(1),
+    );
     format!(
-        "{}\n\n{}  {verdict} {since}\n{}  {}\n{}  {}\n{}  {}\n{}{}",
-        lines(&format!("Node {} {}.", node.node, node.message), 3),
+        "{reason}\n{}  {verdict}{since}\n{}{rollout}{end}",
         label("Verdict"),
-        label("Pod"),
-        lines(&pods, 1),
-        label("Rollout"),
-        lines(&rollout, 2),
-        label("Next"),
-        answer.next,
-        docs.unwrap_or_default(),
-        notes.collect::<String>(),
+        labelled("Pod", &pods, 1),
     )
 }
