@@ -460,72 +460,93 @@ impl Engine {
             self.hold(key, &reading, stale, now);
             return;
         }
-        match reading {
+        let done = match reading {
             ParsedSettings::Strategy { strategy, notes } => {
-                let began = Instant::now();
-                let Some((fleet, plan)) = self.decided(key, &strategy, now) else {
-                    return;
-                };
-                self.parts.metrics.reconciled(began.elapsed());
-                if self.state.leading
-                    && let Some(set) = self.index.set(key)
-                {
-                    let phase = plan.reported_phase(set.state.was_complete(&fleet.revision));
-                    let metrics = &self.parts.metrics;
-                    metrics.record_plan(key.clone(), &plan, phase);
-                }
-                let on_revision = strategy.notes_on(&fleet.revision);
-                let notes = notes.into_iter().chain(on_revision);
-                let notes: Vec<Note> = notes.chain(plan.notes_on_nodes(&fleet)).collect();
-                self.publish_notes(key, &notes);
-                self.carry_out(key, &fleet, plan, now);
+                self.roll_out(key, &strategy, notes, now)
             }
             ParsedSettings::Invalid(invalid, strategy) => {
-                let Some(fleet) = self.index.fleet(key, now) else {
-                    return;
-                };
-                if self.state.leading {
-                    self.parts.metrics.record_invalid(key.clone());
-                }
-                let left_ota = invalid.is_native_update();
-                if left_ota {
-                    self.set_desired_pulls(key, Vec::new());
-                }
-                let report = self
-                    .index
-                    .set(key)
-                    .map(|set| Report::of_invalid(set, &invalid));
-                let released = upkeep(&strategy, &invalid, &fleet, now);
-                let (released, _) = without_refused(&fleet, released, now);
-                self.publish_surge_kept(key, &released);
-                let managed = self.managed(key, &fleet, now).map(|(managed, _)| managed);
-                let actions = self.reconcile_pods(key, &fleet, released.actions, managed, now);
-                self.write(key, actions, report, now);
-                self.wake_at(key, released.wake);
+                self.keep_invalid(key, &invalid, &strategy, now)
             }
-            ParsedSettings::NotOurs => {
-                let Some(fleet) = self.index.fleet(key, now) else {
-                    return;
-                };
-                self.parts.metrics.forget(key);
-                let released = release(&fleet, min_ready, now);
-                let is_released = released.actions.is_empty();
-                let (released, refused) = without_refused(&fleet, released, now);
-                self.set_desired_pulls(key, Vec::new());
-                self.publish_surge_kept(key, &released);
-                let set = self.index.set(key);
-                let is_over = is_released
-                    && !released.waits
-                    && !set.is_some_and(SetRecord::has_uncertain_writes);
-                let report = match set.filter(|_| !refused.has_no_failures()) {
-                    Some(set) => Some(Report::of_release(set, &refused)),
-                    None => is_over.then(Report::of_nothing), // last, because it ends management
-                };
-                self.write(key, released.actions, report, now);
-                self.wake_at(key, released.wake);
-            }
+            ParsedSettings::NotOurs => self.release(key, min_ready, now),
+        };
+        if done.is_some() {
+            self.wake_at(key, due);
         }
-        self.wake_at(key, due);
+    }
+
+    /// Decides on a DaemonSet with valid settings, and starts the writes. Returns `None` if it is not ready for a decision.
+    fn roll_out(
+        &mut self,
+        key: &SetKey,
+        strategy: &Strategy,
+        notes: Vec<Note>,
+        now: Timestamp,
+    ) -> Option<()> {
+        let began = Instant::now();
+        let (fleet, plan) = self.decided(key, strategy, now)?;
+        self.parts.metrics.reconciled(began.elapsed());
+        if self.state.leading
+            && let Some(set) = self.index.set(key)
+        {
+            let phase = plan.reported_phase(set.state.was_complete(&fleet.revision));
+            let metrics = &self.parts.metrics;
+            metrics.record_plan(key.clone(), &plan, phase);
+        }
+        let on_revision = strategy.notes_on(&fleet.revision);
+        let notes = notes.into_iter().chain(on_revision);
+        let notes: Vec<Note> = notes.chain(plan.notes_on_nodes(&fleet)).collect();
+        self.publish_notes(key, &notes);
+        self.carry_out(key, &fleet, plan, now);
+        Some(())
+    }
+
+    /// Reports invalid settings. Replaces no pods, but removes surge pods and creates the pods of an Advanced DaemonSet.
+    fn keep_invalid(
+        &mut self,
+        key: &SetKey,
+        invalid: &Invalid,
+        strategy: &Strategy,
+        now: Timestamp,
+    ) -> Option<()> {
+        let fleet = self.index.fleet(key, now)?;
+        if self.state.leading {
+            self.parts.metrics.record_invalid(key.clone());
+        }
+        let left_ota = invalid.is_native_update();
+        if left_ota {
+            self.set_desired_pulls(key, Vec::new());
+        }
+        let set = self.index.set(key);
+        let report = set.map(|set| Report::of_invalid(set, invalid));
+        let released = upkeep(strategy, invalid, &fleet, now);
+        let (released, _) = without_refused(&fleet, released, now);
+        self.publish_surge_kept(key, &released);
+        let managed = self.managed(key, &fleet, now).map(|(managed, _)| managed);
+        let actions = self.reconcile_pods(key, &fleet, released.actions, managed, now);
+        self.write(key, actions, report, now);
+        self.wake_at(key, released.wake);
+        Some(())
+    }
+
+    /// Removes what yurt-ds has written for a DaemonSet without settings.
+    fn release(&mut self, key: &SetKey, min_ready: Duration, now: Timestamp) -> Option<()> {
+        let fleet = self.index.fleet(key, now)?;
+        self.parts.metrics.forget(key);
+        let released = release(&fleet, min_ready, now);
+        let is_released = released.actions.is_empty();
+        let (released, refused) = without_refused(&fleet, released, now);
+        self.set_desired_pulls(key, Vec::new());
+        self.publish_surge_kept(key, &released);
+        let set = self.index.set(key);
+        let is_over =
+            is_released && !released.waits && !set.is_some_and(SetRecord::has_uncertain_writes);
+        let report = match set.filter(|_| !refused.has_no_failures()) {
+            Some(set) => Some(Report::of_release(set, &refused)),
+            None => is_over.then(Report::of_nothing), // last, because it ends management
+        };
+        self.write(key, released.actions, report, now);
+        self.wake_at(key, released.wake);
+        Some(())
     }
 
     /// Stops writes to the pods of a DaemonSet because the cached data is too old. The status reports this if the rollout would

@@ -784,18 +784,13 @@ async fn why_knows_nodes_that_were_lost_and_whose_node_objects_are_gone() {
     assert!(failed.contains("yurt-ds ctl undo default/web"), "{failed}");
     let judged = world.text("why web n7").await;
     assert!(judged.contains("The guard decides in 30s."), "{judged}");
-    let waits = unwrapped(&world.text("why web n1").await);
+    let waits = flat(&world.text("why web n1").await);
     let named = "n7 went offline after the update, and the guard has not decided yet if the new version is the cause";
     assert!(waits.contains(named), "{waits}");
     let said = &world.json("status web").await["message"];
     assert!(text_of(said).contains(named), "{said}");
     let unknown = world.error("why web n9").await;
     assert_eq!(unknown.code, Code::NotFound);
-}
-
-/// Returns the text without line breaks and indentation.
-pub(super) fn unwrapped(text: &str) -> String {
-    Vec::from_iter(text.split_whitespace()).join(" ")
 }
 
 #[tokio::test(start_paused = true)]
@@ -870,7 +865,7 @@ async fn a_rollout_without_a_controller_is_not_waited_for() {
     ] {
         let (text, ended) = world.run(line).await;
         assert_eq!(ended, Ok(Code::Silent), "{line}");
-        let text = unwrapped(&text);
+        let text = flat(&text);
         assert_eq!(text.matches(words).count(), 1, "{line}: {text}");
     }
     let row = world.json("status web").await;

@@ -435,7 +435,7 @@ scenarios! {
                 .until(replaced(1..=4).and(condition("RolloutComplete", "True", "on the old version: partition")))
                 .offline([3, 4, 7, 8])
                 .annotate("partition", "0")
-                .until(condition("RolloutComplete", "False", "has not decided yet if the new version or the network"))
+                .until(condition("RolloutComplete", "False", "has not decided yet if the new version is the cause"))
                 .throughout(untouched(5..=8).and(not_condition("Guard")), pace.pick(20, 5))
         };
         let returns = half()
@@ -463,7 +463,7 @@ scenarios! {
             .until(replaced(1..=3).and(condition("RolloutComplete", "True", "on the old version: partition")))
             .offline(lost)
             .annotate("partition", "0")
-            .until(condition("RolloutComplete", "False", "has not decided yet if the new version or the network"))
+            .until(condition("RolloutComplete", "False", "has not decided yet if the new version is the cause"))
             .throughout(untouched(4..=9).and(not_condition("Guard")), pace.pick(40, 5))
             .online(lost)
             .until(converged().and(is_free()))

@@ -111,60 +111,16 @@ impl FailureAttribution {
         let broken = self.note_broken(window, (fleet, &record.failed), classes, now);
         let room = BROKEN_NAMED.saturating_sub(record.broken_before.len());
         record.broken_before.extend(broken.into_iter().take(room));
-        // Stop a revision only if a stop has an effect: a pod still waits for its update, or can be rolled back.
-        let waits = |class: &Class| match class {
-            Class::Outdated { settling: None, .. } | Class::PreDeleteHook { .. } => true,
-            Class::Surging(pair) => pair.has_way_back,
-            _ => false,
-        };
-        let mut waiting = fleet
-            .nodes
-            .iter()
-            .zip(classes)
-            .filter(|(_, class)| waits(class));
-        let reverts = strategy.on_failure == OnFailure::RevertInPlace;
-        // If no node waits, losses have no control group, so the network may be their cause. Failing pods need no control group as
-        // proof.
-        let is_broken = |class: &&Class| {
-            matches!(class, Class::Failed { cause, .. } if cause.holds_slot())
-                || matches!(class, Class::Surging(pair) if pair.failed.is_some())
-        };
-        let is_proven = classes.iter().filter(is_broken).count() > threshold;
-        let is_away = |class: &Class| {
-            matches!(
-                class,
-                Class::Offline { updated: false, .. }
-                    | Class::Outdated {
-                        settling: Some(_),
-                        ..
-                    }
-            )
-        };
-        let saves_later = || reverts || classes.iter().any(is_away);
-        let loops = |node: &Node| record.replaced_twice.contains(&node.name);
-        let stopped = if record.stopped.is_some() {
-            record.stopped
-        } else if failures > threshold && (waiting.next().is_some() || is_proven && saves_later()) {
-            Some(Stopped::FailedByRevision)
-        } else if !record.replaced_twice.is_empty() && waiting.any(|(node, _)| loops(node)) {
-            Some(Stopped::ReplacedTwice)
-        } else {
-            None
+        let stopped = match record.stopped {
+            None => stop(strategy, fleet, classes, &record, failures, threshold),
+            known => known,
         };
         if record.stopped.is_none() && stopped.is_some() {
-            // Record the names of all failed nodes. They show why the revision was stopped, even after the nodes recover.
-            let failed = fleet.nodes.iter().zip(classes);
-            let failed = failed.filter(|(_, class)| class.is_failed());
-            let room = FAILED_NAMED.saturating_sub(record.failed.len());
-            let names = failed.map(|(node, _)| &node.name);
-            let names = names
-                .filter(|name| !record.failed.contains(*name))
-                .take(room);
-            let names: Vec<NodeName> = names.cloned().collect();
-            record.failed.extend(names);
+            name_failed(&mut record, fleet, classes);
         }
         record.stopped = stopped;
         record.exceeded = stopped.is_none() && failures > threshold;
+        let reverts = strategy.on_failure == OnFailure::RevertInPlace;
         if reverts && stopped == Some(Stopped::FailedByRevision) && record.before.is_none() {
             record.before = revert::before(fleet, &record);
         }
@@ -217,4 +173,62 @@ impl FailureAttribution {
         }
         broken
     }
+}
+
+/// Decides if `failures` stop a revision that has not been stopped. More than `threshold` can stop it.
+///
+/// A stop needs an effect: a pod still waits for its update, or can be rolled back.
+fn stop(
+    strategy: &Strategy,
+    fleet: &Fleet,
+    classes: &[Class],
+    record: &FailureRecord,
+    failures: usize,
+    threshold: usize,
+) -> Option<Stopped> {
+    let waits = |class: &Class| match class {
+        Class::Outdated { settling: None, .. } | Class::PreDeleteHook { .. } => true,
+        Class::Surging(pair) => pair.has_way_back,
+        _ => false,
+    };
+    let nodes = fleet.nodes.iter().zip(classes);
+    let mut waiting = nodes.filter(|(_, class)| waits(class));
+    // If no node waits, losses have no control group, so the network may be their cause. Failing pods need no control group as
+    // proof.
+    let is_broken = |class: &&Class| {
+        matches!(class, Class::Failed { cause, .. } if cause.holds_slot())
+            || matches!(class, Class::Surging(pair) if pair.failed.is_some())
+    };
+    let is_proven = || classes.iter().filter(is_broken).count() > threshold;
+    let is_away = |class: &Class| {
+        matches!(
+            class,
+            Class::Offline { updated: false, .. }
+                | Class::Outdated {
+                    settling: Some(_),
+                    ..
+                }
+        )
+    };
+    let reverts = strategy.on_failure == OnFailure::RevertInPlace;
+    let saves_later = || reverts || classes.iter().any(is_away);
+    let loops = |node: &Node| record.replaced_twice.contains(&node.name);
+    if failures > threshold && (waiting.next().is_some() || is_proven() && saves_later()) {
+        Some(Stopped::FailedByRevision)
+    } else if !record.replaced_twice.is_empty() && waiting.any(|(node, _)| loops(node)) {
+        Some(Stopped::ReplacedTwice)
+    } else {
+        None
+    }
+}
+
+/// Adds the names of all failed nodes to the record. They show why the revision was stopped, even after the nodes recover.
+fn name_failed(record: &mut FailureRecord, fleet: &Fleet, classes: &[Class]) {
+    let failed = fleet.nodes.iter().zip(classes);
+    let failed = failed.filter(|(_, class)| class.is_failed());
+    let room = FAILED_NAMED.saturating_sub(record.failed.len());
+    let names = failed.map(|(node, _)| &node.name);
+    let names = names.filter(|name| !record.failed.contains(*name));
+    let names: Vec<NodeName> = names.take(room).cloned().collect();
+    record.failed.extend(names);
 }

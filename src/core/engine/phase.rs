@@ -100,18 +100,26 @@ pub(super) fn of_rollout(facts: &RolloutFacts<'_>, now: Timestamp) -> (Phase, Op
     let has_two = |(node, verdict): &(&Node, &Verdict)| {
         counts.surging > 0 && verdict.is_kept() && surge::is_followed(node)
     };
-    let crowd = &fleet.crowd;
-    if crowd.moving == 0
+    if fleet.crowd.moving == 0
         && !verdicts.iter().any(waiting)
         && let Some(stall) = no_node_can_begin(verdicts, counts)
     {
         return (Phase::Stalled(stall), None);
     }
-    let holding = fleet
-        .nodes
-        .iter()
-        .zip(verdicts)
-        .filter(|verdict| waiting(verdict.1) || has_two(verdict));
+    let nodes = fleet.nodes.iter().zip(verdicts);
+    let holding = nodes.filter(|verdict| waiting(verdict.1) || has_two(verdict));
+    of_holders(fleet, holding, counts, now)
+}
+
+/// Returns the phase of a rollout whose remaining nodes wait for the nodes in `holding`, which hold slots, and the time at which it
+/// changes without an event.
+fn of_holders<'a>(
+    fleet: &Fleet,
+    holding: impl Iterator<Item = (&'a Node, &'a Verdict)>,
+    counts: &Counts,
+    now: Timestamp,
+) -> (Phase, Option<Timestamp>) {
+    let crowd = &fleet.crowd;
     let grace = missing_grace(fleet);
     let (mut worst, mut deadline) = (None, None);
     // Nodes of the crowd are within their deadline. The rollout is not stalled if the controller replaces a pod on one of them.

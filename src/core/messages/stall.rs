@@ -14,7 +14,6 @@ use crate::core::fleet::record::FailureRecord;
 use crate::core::id::{RevisionState, RevisionUnknown};
 use crate::core::plan::{ReversalStage, Stall, WaveState};
 use crate::core::remedy::undo_target;
-use crate::core::settings::predownload::PREDOWNLOAD;
 use crate::core::verdict::{Guarded, Verdict, WaveShut};
 
 /// Reasons that kubelets give for images that cannot be pulled.
@@ -136,7 +135,7 @@ impl RolloutStatus<'_> {
             nodes,
             cause: why.to_owned(),
             next: Some(NextStep::plain(format!(
-                "{next}, or set {PREDOWNLOAD}: best-effort"
+                "{next}, or set predownload: best-effort"
             ))),
             or: Some(self.roll_back()),
             ..Headline::on_nodes()

@@ -74,22 +74,8 @@ impl PlanDraft<'_> {
             self.evaluation.now,
         );
         overdue.retain(|position| !self.leaves_now(*position));
-        let next_wake = self
-            .turns()
-            .chain(wake)
-            .chain(overdue_at)
-            .chain(self.evaluation.fleet.crowd.wake)
-            .chain(self.evaluation.scope.next_change())
-            .chain(self.opens)
-            .chain(self.pulls_again)
-            .chain(self.evaluation.guard.changes)
-            .chain(self.gate_changes())
-            .chain(self.reverts_again)
-            .chain(self.asked_again())
-            .chain(tried_again)
-            .chain(self.refused_again(&refused))
-            .chain(self.pause.as_ref().map(PauseStand::changes))
-            .min();
+        let due = [wake, overdue_at, tried_again, self.refused_again(&refused)];
+        let next_wake = self.changes().chain(due.into_iter().flatten()).min();
         Plan {
             actions: self.actions,
             recreates: self.recreates,
@@ -112,6 +98,20 @@ impl PlanDraft<'_> {
             refused: self.evaluation.fleet.write_failures.only(&refused),
             next_wake,
         }
+    }
+
+    /// Returns the times at which verdicts change without an event.
+    fn changes(&self) -> impl Iterator<Item = Timestamp> {
+        self.turns()
+            .chain(self.evaluation.fleet.crowd.wake)
+            .chain(self.evaluation.scope.next_change())
+            .chain(self.opens)
+            .chain(self.pulls_again)
+            .chain(self.evaluation.guard.changes)
+            .chain(self.gate_changes())
+            .chain(self.reverts_again)
+            .chain(self.asked_again())
+            .chain(self.pause.as_ref().map(PauseStand::changes))
     }
 
     /// Returns the phase of the rollout, and the time at which it changes without an event.
