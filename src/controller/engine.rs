@@ -42,8 +42,9 @@ use crate::clock::Clock;
 use crate::core::instant::earlier;
 use crate::core::messages::kept_words;
 use crate::core::{
-    Action, Fleet, Note, ParsedSettings, Plan, Pull, Revision, RevisionState, RevisionUnknown,
-    StaleData, Strategy, SurgeRelease, WriteFailures, decide_in_view, release, upkeep,
+    Action, Fleet, Invalid, Note, ParsedSettings, Plan, Pull, Revision, RevisionState,
+    RevisionUnknown, StaleData, Strategy, SurgeRelease, WriteFailures, decide_in_view, release,
+    upkeep,
 };
 use crate::index::{Index, RequeueDelay, SetKey, SetRecord, Unmanaged};
 use crate::k8s::{Condition, Unreadable};
@@ -467,7 +468,7 @@ impl Engine {
             ParsedSettings::Invalid(invalid, strategy) => {
                 self.keep_invalid(key, &invalid, &strategy, now)
             }
-            ParsedSettings::NotOurs => self.release(key, min_ready, now),
+            ParsedSettings::NotOurs => self.hand_back(key, min_ready, now),
         };
         if done.is_some() {
             self.wake_at(key, due);
@@ -529,7 +530,7 @@ impl Engine {
     }
 
     /// Removes what yurt-ds has written for a DaemonSet without settings.
-    fn release(&mut self, key: &SetKey, min_ready: Duration, now: Timestamp) -> Option<()> {
+    fn hand_back(&mut self, key: &SetKey, min_ready: Duration, now: Timestamp) -> Option<()> {
         let fleet = self.index.fleet(key, now)?;
         self.parts.metrics.forget(key);
         let released = release(&fleet, min_ready, now);
