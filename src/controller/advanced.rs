@@ -1,7 +1,7 @@
 //! Writes for Advanced DaemonSets (`apps.kruise.io`): revisions, status, and pod ownership.
 //!
-//! For native DaemonSets, the native controller writes these. [`crate::core::engine::manage`] decides which pods to create and
-//! delete.
+//! For native DaemonSets, Kubernetes' DaemonSet controller makes these writes. [`crate::core::engine::manage`] decides which pods
+//! to create and delete.
 
 mod revisions;
 
@@ -25,7 +25,7 @@ pub(super) use revisions::{RevisionSync, RevisionsRead};
 pub(super) const STATUS: &str = "daemonsets/status.apps.kruise.io";
 
 impl Writer {
-    /// Writes this controller's part of the status. Conditions of other writers are kept (server-side apply).
+    /// Writes the status fields that this controller owns. Fields and conditions of other writers are kept (server-side apply).
     pub(super) async fn apply_status(
         &self,
         key: &SetKey,
@@ -49,9 +49,9 @@ impl Writer {
         self.send_for_version("patch", STATUS, request).await
     }
 
-    /// Makes the DaemonSet the controller of a pod. If a ControllerRevision controls the pod, replaces that owner reference.
+    /// Makes the DaemonSet the controller of a pod. An owner reference to a ControllerRevision (surge pods have one) is replaced.
     ///
-    /// Before that, reads the DaemonSet live. Writes nothing if it no longer exists.
+    /// Reads the DaemonSet live first. Writes nothing if the DaemonSet no longer exists.
     pub(super) async fn adopt(
         &self,
         key: &SetKey,
@@ -129,8 +129,8 @@ impl Writer {
         self.send_briefly("patch", "pods", request).await
     }
 
-    /// Opens or closes the readiness gate `InPlaceUpdateReady` of a pod. The gate must be closed before containers of the pod
-    /// change.
+    /// Opens or closes the readiness gate `InPlaceUpdateReady` of a pod. While the gate is closed, the pod is not Ready. The gate
+    /// must be closed before containers of the pod change.
     ///
     /// Returns the pod as the API server stored it.
     pub(super) async fn set_in_place_gate(
@@ -187,7 +187,7 @@ fn status(conditions: &[Value], numbers: &StatusNumbers) -> Value {
     });
     if let Some(revision) = &numbers.revision {
         status["updateRevision"] = json!(revision.as_str());
-        // v1alpha1 has this field for the same hash.
+        // The API version v1alpha1 stores the hash of the current revision in this field.
         status["daemonSetHash"] = json!(revision.as_str());
     }
     if numbers.collisions > 0 {

@@ -42,7 +42,8 @@ pub(super) const STATUS: &str = "daemonsets/status";
 const BRIEFLY: &str =
     "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 
-/// Maximum number of complete templates in memory. A template can have a megabyte, and comparing and writing it takes several.
+/// Maximum number of complete templates in memory. A template can have a megabyte, and comparing and writing it takes several
+/// megabytes.
 const WHOLE_TEMPLATES: usize = 1;
 
 /// Sender of writes, which sends only while this replica leads.
@@ -85,7 +86,7 @@ impl Writer {
         }
     }
 
-    /// Waits until another complete template may be in memory; `None`: the process is shutting down.
+    /// Waits for the permit to hold a complete template in memory. Returns `None` if the process is shutting down.
     pub(super) async fn whole_template(&self) -> Option<SemaphorePermit<'_>> {
         self.whole_templates.acquire().await.ok()
     }
@@ -129,7 +130,7 @@ impl Writer {
                     None => Ok(()),
                 }
             }
-            // Deletes the old pod of a surge pod. Right afterwards, the caller transfers the surge pod to the DaemonSet.
+            // Only deletes the old pod that a surge pod replaces. The caller then makes the DaemonSet the owner of the surge pod.
             Action::DeleteAfterSurge {
                 pod, evict: true, ..
             } => self.evict(key, pod).await,
@@ -155,7 +156,7 @@ impl Writer {
                 }
                 let image = stale_image.map(|stale| match stale {
                     StaleImage::Drop => removal(POD_IMAGE_READY),
-                    // Keep the transition time, because the status remains `False`.
+                    // The status remains `False`, so the old transition time is kept.
                     StaleImage::AskAgain => image_request(revision.as_str()),
                 });
                 let conditions = [condition].into_iter().chain(image).collect();
@@ -183,7 +184,8 @@ impl Writer {
 
     /// Writes the condition of a readiness gate, if the pod is unchanged since the decision.
     ///
-    /// Other programs store lists in the message of this condition. The check prevents overwriting their changes.
+    /// Other programs store lists in the message of this condition. The precondition on the resource version prevents the write
+    /// from overwriting a list that another program has just changed.
     async fn set_gate(
         &self,
         key: &SetKey,
@@ -205,7 +207,7 @@ impl Writer {
             .map(drop)
     }
 
-    /// Sets or removes the mark `PreparingDelete` of this pod.
+    /// Sets or removes the pod's label `lifecycle.apps.kruise.io/state: PreparingDelete`, which announces the deletion to a hook.
     async fn set_preparing(
         &self,
         key: &SetKey,
@@ -267,7 +269,7 @@ impl Writer {
         }
         let mut pod = pod.clone();
         if patch.gate == Some(true) {
-            // Close the gate first, to stop traffic to the pod while its containers change (Kruise).
+            // Close the gate first: the pod gets no traffic while its containers change. Kruise does the same.
             let at = json!(on_the_wire(now));
             let shut = self.set_in_place_gate(key, &pod, false, at).await?;
             let shut: Option<k8s::Pod> = serde_json::from_str(&shut).ok();
@@ -284,7 +286,7 @@ impl Writer {
             if patch.gate.is_none() || tries == 0 || refusal.failure() != Some(Failure::Conflict) {
                 return answer;
             }
-            // The kubelet has just reacted to the closed gate, so the pod has a new version. Read it and try again.
+            // The kubelet wrote the pod's status when the gate closed, so the resource version changed. Read the pod and try again.
             let path = k8s::Pod::url_path(&(), Some(&key.namespace));
             let now: k8s::Pod = read(&self.client, path, "pods", pod.name.as_str()).await?;
             let meta = &now.metadata;
@@ -389,7 +391,7 @@ impl Writer {
         self.send_for_version("patch", STATUS, request).await
     }
 
-    /// Sends a request. Returns the resulting resource version of the object, if it is a number.
+    /// Sends a request. Returns the resource version of the written object; `None` if it is not a number.
     pub(super) async fn send_for_version(
         &self,
         verb: &'static str,
@@ -441,7 +443,7 @@ impl Writer {
             self.metrics.withheld(SkipReason::NotLeader, 1);
             return Err(WriteError::NotLeader);
         }
-        // Box the call: it takes nearly five kilobytes, and hundreds of calls may wait here.
+        // The call takes nearly five kilobytes, and hundreds of calls may wait here. The box keeps them on the heap.
         let call = Box::pin(async {
             let request = request.map_err(kube::Error::BuildRequest)?;
             self.client.request_text(request).await
@@ -509,7 +511,7 @@ pub(super) fn requests<K: Resource<DynamicType = ()>>(namespace: &str) -> Reques
 }
 
 impl WriteError {
-    /// Returns the rejection by a PodDisruptionBudget, if that was the cause.
+    /// Returns the rejection by a PodDisruptionBudget, if a PodDisruptionBudget caused the failure.
     pub(super) fn of_budget(&self) -> Option<crate::core::Refusal> {
         match self {
             Self::NotLeader => None,

@@ -1,11 +1,11 @@
 //! Watches of API objects. Each watch is a task that passes the API server's events to the engine as [`Input`]s.
 //!
-//! A failed watch is reopened after a pause. The pause grows to ten seconds while the watch reports nothing. Missed changes
-//! arrive as a complete list between `Init` and `InitDone`; objects that the list doesn't contain are gone. The queue of inputs
-//! is bounded: while the engine is busy, watches wait and the API server buffers.
+//! A failed watch is reopened after a pause. The pause grows to ten seconds while the watch reports nothing. Missed changes arrive
+//! as a complete list between `Init` and `InitDone`; objects that the list doesn't contain are gone. The queue of inputs is
+//! bounded: while the engine is busy, watches wait and the API server buffers.
 //!
-//! Watches of nodes and pods begin with a streaming list, where the API server supports that. There are many of these objects.
-//! For each page of an ordinary list, the API server would walk over all remaining objects.
+//! Watches of nodes and pods begin with a streaming list, where the API server supports that. There are many nodes and pods, and
+//! for each page of an ordinary list the API server would walk over all remaining objects.
 
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,9 +36,9 @@ use crate::k8s::{AdvancedDaemonSet, ControllerRevision, DaemonSet, Item, Node, P
 
 /// Pods per page of a list.
 ///
-/// With 50,000 pods, a page costs the API server 20 ms in addition to its contents (Kubernetes 1.28). Since 1.34, a page costs
-/// three times as much, but pods then come in a streaming list. Larger pages don't help the API server, and permanently
-/// increase the memory of this process.
+/// With 50,000 pods, each page costs the API server 20 ms on top of encoding the pods (Kubernetes 1.28). Since 1.34, a page costs
+/// three times as much, but a streaming list replaces the pages there. Larger pages would permanently increase the memory of this
+/// process.
 const PODS_PAGE: u32 = 250;
 
 /// Pause before a new list when the API server no longer has the changes since the last event.
@@ -73,10 +73,11 @@ pub(super) enum Input {
     Revision(u64, Event<Item<ControllerRevision>>),
     /// Event about a pod of a group. The number identifies the watch of the group.
     ///
-    /// The timestamp says when the event arrived. A list shows the state at the time of its first event, and may lack changes
-    /// made while that event waited for the engine.
+    /// The timestamp is the event's time of arrival. The time of a list's first event is the time at which the list was taken.
+    /// Changes that happened while the event waited for the engine may be missing from the list.
     Pod(u64, Timestamp, Event<Item<Pod>>),
-    /// True if the native controller sees changes in order ([`Fleet::in_order`](crate::core::Fleet::in_order)).
+    /// True if the native controller sees changes of pods in the order in which they happened
+    /// ([`Fleet::in_order`](crate::core::Fleet::in_order)).
     Order(bool),
 }
 
@@ -124,7 +125,7 @@ impl CacheWatch {
         Self::spawn(std::future::pending(), None)
     }
 
-    /// Returns the age of the watch's data if the data is too old to act on.
+    /// Returns the age of the watch's data if the data is stale (too old to act on).
     pub(super) fn stale(&self) -> Option<Duration> {
         self.heard.as_ref()?.stale()
     }
@@ -152,7 +153,7 @@ pub(super) struct CacheParts {
 pub(super) struct Watches {
     parts: CacheParts,
     sender: mpsc::Sender<Input>,
-    /// Abilities of the API server; `None`: still unknown.
+    /// Abilities of the API server; `None`: not yet known.
     able: watch::Sender<Option<Abilities>>,
     ages: WatchAges,
     lists: Arc<Semaphore>,
@@ -218,7 +219,8 @@ impl Watches {
                 absent = absence.map(|(why, _)| why);
                 let pause = match absence {
                     Some((_, pause)) => {
-                        // End the watch first: a later event would add DaemonSets again after they are reported as gone.
+                        // End the watch first. A later event of the watch would add DaemonSets again after they are reported as
+                        // gone.
                         drop(watch.take());
                         if caches.hand_on(Input::NoAdvanced(absent)).await.is_err() {
                             return;
@@ -280,7 +282,7 @@ impl Watches {
         )
     }
 
-    /// Returns the age of the data of a cluster-wide watch if the data is too old to act on.
+    /// Returns the age of the data of a cluster-wide watch if the data is stale (too old to act on).
     pub(super) fn stale(&self, resource: &str) -> Option<Duration> {
         let age = self.ages.age(resource)?;
         (age >= STALE_AFTER).then_some(age)
@@ -459,7 +461,7 @@ impl<F> Queue<F> {
 impl<K: Readable, F: Fn(Event<Item<K>>) -> Input + Send + Sync> Sink<K> for Queue<F> {
     async fn take(&self, event: Event<Item<K>>) -> bool {
         match event {
-            // `Init` is reported before the request is sent, so it doesn't prove that the API server responds.
+            // A list reports `Init` before its request is sent. So `Init` doesn't prove that the API server responds.
             Event::Init => {}
             _ => {
                 self.reported.store(true, Ordering::Relaxed);

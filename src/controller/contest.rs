@@ -1,4 +1,6 @@
-//! Handling of a status that another client overwrites: pauses between corrections, and the name of the other client.
+//! Conflicts about a DaemonSet's status: another client overwrites fields that this controller writes.
+//!
+//! The controller corrects the status after growing pauses, and reports the name of the other client.
 
 use std::time::Duration;
 
@@ -16,7 +18,7 @@ use crate::k8s;
 
 /// Shortest and longest pause after a correction. The pause doubles with each correction.
 ///
-/// A single overwrite is corrected at once. If two writers never agree, the controller writes twelve times an hour.
+/// A single overwrite is corrected at once. In a lasting conflict, the controller writes twelve times an hour.
 pub(super) const PAUSES: (Duration, Duration) =
     (Duration::from_secs(1), Duration::from_secs(5 * 60));
 
@@ -34,7 +36,7 @@ pub(super) struct Contest {
 }
 
 impl Contest {
-    /// Returns the end of the pause after the last correction, if it is after `now`.
+    /// Returns the end of the pause after the last correction. `None`: the pause is over.
     pub(super) fn holds(&self, now: Timestamp) -> Option<Timestamp> {
         let pause = backoff::pause(PAUSES.0, self.corrections, PAUSES.1);
         let pause = SignedDuration::try_from(pause).ok()?;
@@ -71,8 +73,9 @@ impl Writer {
     }
 }
 
-/// Returns the other field manager that last wrote the controller's conditions. If `owns_numbers` is true, also considers the
-/// other fields of the status, such as the numbers of pods.
+/// Returns the other field manager that last wrote the conditions that belong to this controller.
+///
+/// If `owns_numbers` is true, the other fields of the status, such as the numbers of pods, are considered too.
 fn other_writer(meta: &ObjectMeta, owns_numbers: bool) -> Option<String> {
     let is_ours = |entry: &ManagedFieldsEntry| {
         let fields = entry

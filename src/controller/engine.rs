@@ -1,11 +1,11 @@
-//! The loop: one task owns the index, applies watch events and answers to writes, decides, and starts writes.
+//! The main loop. One task owns the index, applies watch events and answers to writes, decides, and starts writes.
 //!
 //! ```text
 //! watches ──Input──► EventHandler ──► Index ──dirty──► pass: fleet → decide → report ──► writes (tasks) ──TaskResult──► Index
 //!                                             ▲ after a short pause, so that a burst of events is one pass
 //! ```
 //!
-//! The loop decides about a DaemonSet again only after its pending writes are answered. It reads the time only from `Clock`.
+//! The loop decides about a DaemonSet again only after its pending writes are answered. The loop reads the time only from `Clock`.
 
 mod advanced;
 mod answers;
@@ -51,15 +51,15 @@ use crate::k8s::{Condition, Unreadable};
 use crate::serve::ReadinessHandle;
 use crate::shutdown::Shutdown;
 
-/// Shortest delay between a change and the pass that handles it, so that all events about a replaced pod are handled together.
+/// Shortest delay between a change and the pass that handles it. All events about one replaced pod arrive within this delay.
 const SHORT_DELAY: Duration = Duration::from_millis(5);
 
-/// Delay after a change that frees no slot, such as a created or deleted pod.
+/// Delay after a change that makes no further update possible (frees no slot), such as a created or deleted pod.
 const LONG_DELAY: Duration = Duration::from_millis(200);
 
 /// Length of the pause after a pass, as a multiple of the duration of the pass.
 ///
-/// It limits deciding to two percent of a core, however large the fleet is. Changes during the pause are handled together.
+/// The pause limits the CPU time of decisions to two percent of a core in any fleet. Changes during the pause are handled together.
 const REST: u32 = 50;
 
 /// Maximum pause after a pass. It is short compared with the time that replacing a pod takes.
@@ -68,13 +68,13 @@ const LONGEST_REST: Duration = Duration::from_millis(500);
 /// Time for which the native controller may lag behind before the status reports it.
 const LASTING: SignedDuration = SignedDuration::from_secs(5);
 
-/// Interval between passes over all DaemonSets, in case a change didn't enqueue its DaemonSet. They read only the cache.
+/// Interval between passes over all DaemonSets, in case a change didn't enqueue its DaemonSet. Such a pass reads only the cache.
 const FULL_PASS: Duration = Duration::from_secs(300);
 
 /// Interval between checks for stale watches.
 const FRESHNESS: Duration = Duration::from_secs(5);
 
-/// Maximum time until wake-up times are compared with the clock again, because the wall clock may jump.
+/// Maximum time between comparisons of wake-up times with the wall clock. A wall clock that jumps is noticed within this time.
 const LONGEST_SLEEP: Duration = Duration::from_secs(60);
 
 /// Dependencies of the loop.
@@ -137,19 +137,20 @@ struct SetState {
     behind_since: Option<Timestamp>,
     /// Conditions of the DaemonSet, and the Events that were published while it had them.
     ///
-    /// While the cache still shows these conditions, the same Event is not published again. Expectations can't prevent
-    /// duplicates: they are fulfilled when the cache shows a write, and no watch shows Events.
+    /// An Event is not published again while the cache still shows these conditions. Expectations (pending writes) don't help here:
+    /// they end when the cache shows a write, and no watch shows Events.
     announced: (Vec<Condition>, Vec<RolloutEvent>),
     /// Revision whose pods are recreated although an update in place was requested, as reported in an Event.
     recreated: Option<Revision>,
     /// Notes on the settings that were published.
     noted: Vec<String>,
-    /// True if an Event reported that surge pods remain although the DaemonSet is no longer managed.
+    /// True if the warning about remaining surge pods was published. It concerns a DaemonSet that is no longer managed.
     kept: bool,
     /// Backoff after the API server rejected pods (`creations`) or revisions (`revisions`) of an Advanced DaemonSet.
     creations: WriteBackoff,
     revisions: WriteBackoff,
-    /// Revision for which all pods of the last request were created. The next request for it starts with a larger batch.
+    /// Revision for which the API server accepted all pods of the last request. The next request for the revision starts with a
+    /// larger batch.
     created: Option<Revision>,
     /// Last reported failure that keeps pods of an Advanced DaemonSet from being created.
     not_created: Option<NotCreated>,
@@ -176,7 +177,7 @@ enum TaskResult {
         /// State of the pod before the write; `None`: the pod was gone.
         written: Option<answers::WrittenPod>,
         result: Result<(), WriteError>,
-        /// Result of transferring the surge pod, after the old pod was deleted; `None`: not tried.
+        /// Result of making the DaemonSet the owner of the surge pod, after the old pod was deleted; `None`: not tried.
         handed: Option<Result<(), WriteError>>,
     },
     Surged(
@@ -184,15 +185,17 @@ enum TaskResult {
         Vec<SurgeRequest>,
         Result<Vec<SurgeResult>, WriteError>,
     ),
-    /// Status write, with the resulting version. The last field is set if another client overwrites the status: its field
-    /// manager, or `None` if unknown.
+    /// Status write, with the resulting resource version.
+    ///
+    /// The last field is set if another client overwrites the status. It contains the field manager of that client, or `None` if
+    /// the field manager is unknown.
     Reported(
         SetKey,
         Result<Option<u64>, WriteError>,
         Option<Option<String>>,
     ),
     Created(SetKey, CreatedPods),
-    /// Search for the current template among the revisions, or its write to a new one.
+    /// Result of comparing the revisions with the current template, or of writing a new revision for the template.
     Revised(SetKey, Result<RevisionsRead, WriteError>),
     AdvancedTask(SetKey, AdvancedTask),
     Looked(SetKey, LookupResult),
@@ -232,8 +235,8 @@ impl Engine {
                 }
                 Some(done) = self.state.done.join_next() => self.take_done(done),
                 Some(write) = self.parts.pull_writes.recv() => self.note_pull_write(&write),
-                // The pass has priority over inputs, so that a flood of inputs cannot delay it. The next pass handles inputs that
-                // this one misses.
+                // The pass has priority over inputs, so that a flood of inputs cannot delay it. Inputs that arrive during the pass
+                // are handled by the next pass.
                 () = tokio::time::sleep_until(wake) => self.pass(),
                 _ = full_pass.tick() => self.all_dirty(),
                 _ = freshness.tick() => self.note_freshness(),
@@ -408,10 +411,10 @@ impl Engine {
         self.state.rested = Some(Instant::now() + rest);
     }
 
-    /// Publishes one Event about each DaemonSet that is not managed although its owner may expect it.
+    /// Publishes one Event about each DaemonSet that looks managed but is not, for example because a setting is missing.
     ///
-    /// The Event has the same name on all replicas, so the API server rejects duplicates. No field of the DaemonSet records the
-    /// Event.
+    /// The Event has the same name on all replicas, so the API server rejects duplicates. The controller may not write to such a
+    /// DaemonSet, so no field of the DaemonSet records the Event.
     fn publish_unmanaged(&mut self) {
         let unmanaged = self.index.unmanaged();
         if !self.parts.writer.may_write() || unmanaged.eq(&self.state.unmanaged) {
@@ -550,8 +553,8 @@ impl Engine {
         Some(())
     }
 
-    /// Stops writes to the pods of a DaemonSet because the cached data is too old. The status reports this if the rollout would
-    /// otherwise progress.
+    /// Stops writes to the pods of a DaemonSet because the cached data is stale. The status reports this if the rollout has work
+    /// left.
     fn hold(&mut self, key: &SetKey, reading: &ParsedSettings, stale: StaleWatch, now: Timestamp) {
         let ParsedSettings::Strategy { strategy, .. } = reading else {
             return;
@@ -626,7 +629,8 @@ impl Engine {
         }
     }
 
-    /// Publishes once that surge pods remain next to old pods of a DaemonSet that is no longer managed, and what to do about it.
+    /// Publishes a Warning, once, about surge pods of a DaemonSet that is no longer managed. They remain next to the old pods. The
+    /// Warning says what to do about them.
     fn publish_surge_kept(&mut self, key: &SetKey, released: &SurgeRelease) {
         let state = self.state.sets.entry(key.clone()).or_default();
         let was_published = std::mem::replace(&mut state.kept, !released.kept.is_empty());
@@ -660,7 +664,7 @@ impl Engine {
     fn carry_out(&mut self, key: &SetKey, fleet: &Fleet, mut plan: Plan, now: Timestamp) {
         let behind = plan.phase.is_behind();
         if !behind {
-            // While the current revision is unknown, keep the previous pulls.
+            // While the current revision is unknown, the plan contains no pulls, and the previous pulls continue.
             self.set_desired_pulls(key, std::mem::take(&mut plan.pulls));
         }
         let state = self.state.sets.entry(key.clone()).or_default();

@@ -28,12 +28,13 @@ pub(super) struct EventHandler {
     caches: Watches,
     groups: Vec<GroupWatch>,
     started: u64,
-    /// Watch of nodes. It starts after the other lists, because these determine which images of nodes to keep.
+    /// Watch of nodes. Node events list the images on a node, and only images of DaemonSets are kept. So this watch starts after
+    /// the lists of DaemonSets and revisions.
     nodes_watch: Option<CacheWatch>,
     nodes: Listing<BTreeSet<String>>,
     sets: Listing<BTreeSet<SetKey>>,
     advanced: Listing<BTreeSet<SetKey>>,
-    /// True if the revisions of the DaemonSets in the first list are known.
+    /// True if the revisions of all DaemonSets in the first list have been listed.
     has_revisions: bool,
     unreadable: UnreadableObjects,
 }
@@ -138,7 +139,7 @@ pub(super) struct Enqueue {
 }
 
 impl Enqueue {
-    /// Combines two results of one event: `self` has the unreadable objects, `rest` everything else.
+    /// Combines two results of one event: unreadable objects are taken from `self`, everything else from `rest`.
     fn and(self, rest: Self) -> Self {
         Self {
             unreadable: self.unreadable,
@@ -204,7 +205,8 @@ impl EventHandler {
             && self.groups.iter().all(is_settled)
     }
 
-    /// Lists the pods of all DaemonSets again, because the previous leader may have just deleted some.
+    /// Lists the pods of all DaemonSets again. Called when this replica becomes the leader: the previous leader may have just
+    /// deleted pods.
     pub(super) fn look_again(&mut self, index: &mut Index) {
         if !self.knows_sets() {
             return;
@@ -282,7 +284,7 @@ impl EventHandler {
         self.unreadable.counts()
     }
 
-    /// Tracks the unreadable objects of a watch. `salvaged` returns why an object could be read only in part.
+    /// Tracks the unreadable objects of a watch. `salvaged` returns the reason why an object could be read only in part.
     fn follow_unreadable<K: kube::Resource>(
         &mut self,
         watch: WatchId,
@@ -405,7 +407,7 @@ impl EventHandler {
                 }
             }
             Event::Apply(Ok(set)) => return self.apply_set(index, &set),
-            // The metadata of the DaemonSet is unreadable too, so keep the previous version.
+            // The metadata of the DaemonSet is unreadable too, so the previous version of the DaemonSet stays in the index.
             Event::Apply(Err(_)) => {}
             Event::Delete(item) => {
                 let gone = key_of(kind, &item).filter(|key| self.drop_set(index, key));
@@ -464,7 +466,7 @@ impl EventHandler {
             SetChange::Updated => Enqueue::sets(RequeueDelay::Zero, [key]),
             SetChange::Watch(_) => {
                 self.leave(&key);
-                // During the first list, wait: all its DaemonSets are grouped together when it is complete.
+                // During the first list, wait: when the list is complete, all its DaemonSets are grouped together.
                 if self.knows_sets() {
                     self.join(index, &key);
                 }
@@ -659,8 +661,8 @@ impl GroupWatch {
             let delay = index.apply_pod(&key, pod, now);
             return delay.map(|delay| (key, delay)).into_iter().collect();
         }
-        // No DaemonSet of the group owns the pod. A DaemonSet that counted it as its own must forget it, and one that selects it
-        // may adopt it.
+        // No DaemonSet of the group owns the pod. A former owner has to forget the pod, and a DaemonSet whose selector matches may
+        // adopt the pod.
         let mut requeued = Vec::new();
         for key in self.neighbours(&pod.metadata) {
             let delay = if self.group.selects(key, label) {
@@ -673,9 +675,9 @@ impl GroupWatch {
         requeued
     }
 
-    /// Updates the DaemonSets that may have owned a pod before its current owner.
+    /// Removes a pod from the DaemonSets that may have owned it before its current owner.
     ///
-    /// Not needed for a list: there, each DaemonSet forgets the pods that the list doesn't contain.
+    /// Not needed while a list arrives. When the list ends, each DaemonSet forgets the pods that the list doesn't contain.
     fn take_from_others(
         &self,
         index: &mut Index,
@@ -737,7 +739,8 @@ impl GroupWatch {
             .collect()
     }
 
-    /// Allows decisions about the group's DaemonSets once their pods and revisions are listed.
+    /// Marks the DaemonSets of the group as complete once their pods and revisions are listed. No decision is made about a
+    /// DaemonSet before that.
     fn sync(&self, index: &mut Index) {
         for key in self.group.members.keys() {
             if let Some(set) = index.set_mut(key) {
@@ -750,7 +753,7 @@ impl GroupWatch {
     fn owner_of(&self, index: &Index, pod: &ObjectMeta) -> Option<SetKey> {
         let mut owners = pod.owner_references.iter().flatten();
         let key = owners.find_map(|owner| index.key_of(&owner.uid))?;
-        // An owner reference may contain any UID, so also check the namespace: an owner in another namespace is not valid.
+        // Anyone can write any UID to an owner reference. Owners in another namespace are invalid, so the namespace is checked too.
         let is_at_home = pod.namespace.as_deref() == Some(&*key.namespace);
         (is_at_home && self.group.members.contains_key(key)).then(|| key.clone())
     }
@@ -784,7 +787,8 @@ mod tests {
 
     const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
-    /// Watches these Advanced DaemonSets. Their UIDs equal their names, and they select pods by the label `key`.
+    /// Watches these Advanced DaemonSets. In each pair, the first text is name and UID, and the second the value of the label `key`
+    /// that the DaemonSet selects.
     fn watched(index: &mut Index, sets: &[(&str, &str)]) -> GroupWatch {
         for (name, value) in sets {
             let labels = json!({ "key": value });
@@ -844,12 +848,14 @@ mod tests {
         pod
     }
 
-    /// Cases from the unit tests of Kruise's event handlers: a pod changes, and these DaemonSets are reconciled.
+    /// Cases from the unit tests of Kruise's event handlers. In each case, one pod changes, and the test compares which DaemonSets
+    /// are reconciled.
     #[tokio::test]
     async fn a_pod_wakes_those_whose_it_is_was_or_may_become() {
         const ONE: &str = "ds01";
         const TWO: &str = "ds02";
-        /// DaemonSets with their labels, the pod before the change (if it existed) and after, and the DaemonSets to reconcile.
+        /// Runs one case. `before` (`None`: the pod is new) and `after` are the pod before and after the change. `woken` are the
+        /// DaemonSets to reconcile.
         #[track_caller]
         fn case(sets: &[(&str, &str)], before: Option<Value>, after: Value, woken: &[&str]) {
             let mut index = Index::default();
@@ -895,7 +901,8 @@ mod tests {
         case(&three, Some(of(ONE, "1")), orphan("2"), &[ONE, TWO, "ds03"]);
     }
 
-    /// While objects are listed again, the objects of the previous list remain known, but newer ones may be missing.
+    /// A list that is repeated is complete but not settled: the objects of the previous list are known, and newer ones may be
+    /// missing.
     #[test]
     fn a_list_that_is_made_anew_is_complete_and_not_settled() {
         let state = |listing: &Listing<BTreeSet<String>>| (listing.complete, listing.is_settled());

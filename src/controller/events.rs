@@ -1,8 +1,8 @@
 //! Events about changes of state, sent in the background.
 //!
-//! Each change of state has one Event. Events about single pods are limited, and a lasting state has no repeated Events. Writes
-//! never wait for an Event. Rejected Events are kept, with their original time, and sent again. Events that exceed a limit or
-//! are older than an hour are counted and dropped.
+//! Each change of state has one Event, which is not repeated while the state lasts. Events about single pods are limited. Writes
+//! never wait for an Event. Events that the API server rejects are kept with their original time and sent again. Events that exceed
+//! a limit or are older than an hour are counted and dropped.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -31,7 +31,7 @@ use crate::k8s::client::{Failure, WRITE_DEADLINE, within};
 
 /// Maximum number of Events in the queue. After a start, every DaemonSet of a large cluster may have one.
 const QUEUE: usize = 256;
-/// Maximum number of Events about single pods in their queue.
+/// Maximum number of queued Events about single pods. These Events have a queue of their own.
 const ASIDES: usize = 64;
 /// Maximum number of Events per minute and replica. All DaemonSets of a large cluster can change state within this limit, and
 /// the load on the API server stays low.
@@ -41,7 +41,7 @@ const TRIES: u32 = 3;
 const PAUSE: Duration = Duration::from_secs(2);
 /// Shortest and longest pause before rejected Events are sent again.
 const AGAIN: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(30));
-/// Time after which a note that was not repeated is forgotten. The API server deletes Events after the same time.
+/// Time after which the last note about an object is forgotten. The API server deletes Events after the same time by default.
 const REMEMBERED: SignedDuration = SignedDuration::from_hours(1);
 /// Maximum time for sending queued Events at shutdown.
 const LAST_WORDS: Duration = Duration::from_secs(2);
@@ -105,7 +105,7 @@ impl Subject {
         Self {
             api_version,
             kind,
-            // Events about cluster-scoped objects are created in this namespace.
+            // Events about cluster-scoped objects have to be created in this namespace.
             namespace: meta
                 .namespace
                 .clone()
@@ -136,7 +136,7 @@ pub enum Severity {
     Warning,
 }
 
-/// Last notes, each with its time. The key is the object, and the reason together with the topic.
+/// Last notes, each with its time. The key consists of the object, and the reason with the topic.
 type LastNotes = BTreeMap<(String, String), (String, Timestamp)>;
 
 /// Queue of Events. Cloning is cheap, and no method blocks.
@@ -183,7 +183,7 @@ pub fn start(
 }
 
 impl EventSender {
-    /// Waits briefly until queued Events are sent. All clones of [`Events`] must be dropped before.
+    /// Waits at most [`LAST_WORDS`] until queued Events are sent. All clones of [`Events`] must be dropped before.
     pub async fn finish(self) {
         if timeout(LAST_WORDS, self.0).await.is_err() {
             warn!("Some Events were not sent before the shutdown");
@@ -203,8 +203,8 @@ impl fmt::Debug for Events {
 impl Events {
     /// Publishes an Event about a problem that may be detected repeatedly.
     ///
-    /// The note is skipped if the last note about the same object with the same reason is equal and less than an hour old. For
-    /// changes of state, use [`record`](Self::record).
+    /// Skips a note that equals the last note about the same object with the same reason, if that note is less than an hour old.
+    /// For changes of state, use [`record`](Self::record).
     pub fn publish(&self, about: &Subject, severity: Severity, reason: &str, note: &str) {
         self.publish_on(about, severity, reason, "", note);
     }
@@ -249,7 +249,8 @@ impl Events {
         sent
     }
 
-    /// Queues an Event about a single pod. It is sent when no Event about a rollout is waiting, and dropped if the queue is full.
+    /// Queues an Event about a single pod. The Event is sent when no Event about a rollout is waiting. It is dropped if the queue
+    /// is full.
     pub fn record_low_priority(
         &self,
         about: &Subject,
@@ -265,8 +266,8 @@ impl Events {
 
     /// Sends an Event immediately, without the queue. The future completes when the Event was sent or dropped.
     ///
-    /// `mark` determines the name of the Event. So the API server rejects a repetition as a duplicate, even from another
-    /// replica.
+    /// The name of the Event is derived from `mark`. So the API server rejects a second Event with the same `mark`, even from
+    /// another replica.
     pub fn said_once(
         &self,
         about: &Subject,
@@ -285,7 +286,7 @@ impl Events {
         }
     }
 
-    /// Forgets the last notes about an object that is gone or whose notes are outdated.
+    /// Forgets the last notes about an object, so that the next note is published even if it equals them.
     pub fn forget(&self, about: &Subject) {
         let object = subject_key(about);
         let mut last_notes = self
@@ -435,7 +436,10 @@ impl UnsentEvents {
     }
 }
 
-/// Sends one Event. A second attempt has the same name, so it creates no duplicate. `Err`: rejected, but possibly accepted later.
+/// Sends one Event. A repeated attempt uses the same name, so it creates no duplicate.
+///
+/// # Errors
+/// If the API server rejected the Event, but may accept it later.
 async fn send(client: &Client, event: Event, metrics: &Metrics) -> Result<(), Refused> {
     let namespace = event.metadata.namespace.as_deref().unwrap_or_default();
     let api: Api<Event> = Api::namespaced(client.clone(), namespace);
@@ -565,7 +569,8 @@ mod tests {
         assert_eq!(*notes.lock().unwrap(), ["a", "b", "a", "a"]);
     }
 
-    /// Found on a real cluster: notes about two missing rights alternated, so both were published again and again.
+    /// Regression test: on a real cluster, notes about two missing rights alternated. Each note differed from the last one, so both
+    /// were published again and again.
     #[tokio::test(start_paused = true)]
     async fn notes_on_several_topics_do_not_come_between_each_other() {
         let notes = Notes::default();
@@ -618,7 +623,7 @@ mod tests {
         assert_eq!(*notes.lock().unwrap(), ["x"]);
     }
 
-    /// Found on a real cluster: a policy rejected Events for a minute, and the Event about a stalled rollout was lost.
+    /// Regression test: on a real cluster, a policy rejected Events for a minute, and the Event about a stalled rollout was lost.
     #[tokio::test(start_paused = true)]
     async fn what_is_refused_for_a_while_is_said_then_in_the_same_order() {
         let notes = Notes::default();

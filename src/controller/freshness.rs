@@ -1,8 +1,8 @@
-//! Age of the data of watches. The controller doesn't act on data that is too old.
+//! Age of the data of watches. The controller doesn't act on data that is too old (stale).
 //!
-//! A silent watch may be healthy, or its connection may be stalled although writes still succeed. The API server ends each
-//! watch after [`WATCH_TIMEOUT`]. So a healthy watch receives something at least that often: an event, a bookmark or its
-//! regular end. By then, the watch has reported all earlier changes.
+//! A silent watch may be healthy, or its connection may be stalled although writes still succeed. The API server ends each watch
+//! after [`WATCH_TIMEOUT`]. So a healthy watch receives something at least that often: an event, a bookmark or its regular end.
+//! Each of the three proves that the watch has reported all earlier changes.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -15,8 +15,8 @@ use crate::clock::Clock;
 
 /// Timeout that each watch requests from the API server, in seconds.
 ///
-/// Bookmarks alone are not enough: the API server sends one about every minute, but none for a resource that has not changed
-/// since the API server started.
+/// Bookmarks alone don't prove that a watch is healthy. The API server sends one about every minute, but none for a resource that
+/// has not changed since the API server started.
 pub(super) const WATCH_TIMEOUT: u32 = 60;
 
 /// Age at which the data of a watch is too old for writes to pods.
@@ -28,7 +28,8 @@ pub(super) const STALE_AFTER: Duration = Duration::from_secs(WATCH_TIMEOUT as u6
 #[derive(Clone, Debug)]
 pub(super) struct Heard(Arc<Mutex<Moment>>, Clock);
 
-/// Time on both clocks. The monotonic clock stops while a virtual machine is paused, and the wall clock may be changed.
+/// Time by both clocks. Neither clock is reliable alone: the monotonic clock stops while a virtual machine is paused, and the wall
+/// clock may be changed.
 #[derive(Clone, Copy, Debug)]
 struct Moment {
     instant: Instant,
@@ -60,7 +61,7 @@ impl Heard {
         instant.elapsed().max(by_wall.unwrap_or_default())
     }
 
-    /// Returns the age of the data if the data is too old to act on.
+    /// Returns the age of the data if the data is stale (too old to act on).
     pub(super) fn stale(&self) -> Option<Duration> {
         Some(self.age()).filter(|age| *age >= STALE_AFTER)
     }

@@ -1,4 +1,4 @@
-//! Kinds of DaemonSets (native, Advanced) that the controller rolls out.
+//! Kinds of DaemonSets that the controller rolls out: native (`apps/v1`) and Advanced (`apps.kruise.io`).
 
 use std::fmt;
 
@@ -58,8 +58,7 @@ impl Kinds {
         }
     }
 
-    /// Returns the kinds that the holder of a Lease serves; `None`: an older version holds the Lease, which doesn't record its
-    /// kinds.
+    /// Returns the kinds that the holder of a Lease serves. `None`: the holder is an older version, which doesn't record its kinds.
     pub fn of_lease(lease: &Lease) -> Option<Self> {
         let annotations = lease.metadata.annotations.as_ref()?;
         let kinds: Vec<&str> = annotations.get(LEASE_KINDS)?.split(',').collect();

@@ -63,7 +63,7 @@ const LATE: &str = "the Lease was not renewed in time";
 const LEASES: &str = "leases";
 /// Name of the list of other installations' Leases in `log_throttle`.
 const OTHER_LEASES: &str = "leases of other installations";
-/// Maximum Lease duration that is accepted from another holder. If the duration is longer, the configured one is used instead.
+/// Maximum Lease duration that is accepted from another holder. A longer duration is ignored, and the configured one is used.
 const LONGEST: Duration = Duration::from_secs(3600);
 
 /// Time after which a kind of DaemonSets is reported as not served.
@@ -257,7 +257,7 @@ struct Candidate {
 /// Kinds of DaemonSets that this process is configured for and that the holder of the Lease doesn't serve.
 #[derive(Default)]
 struct Unserved {
-    /// Name of the missing Lease that `/ready` waits for; `None`: no kind is reported as not served.
+    /// Name of the Lease that is missing, as `/ready` shows it; `None`: no kind is reported as not served.
     awaited: Option<String>,
     /// Time since which a kind is not served.
     since: Option<Instant>,
@@ -322,7 +322,7 @@ impl Candidate {
                 self.parts.settings.renew_every,
             );
             let wall = WallDeadline::after(&self.parts.clock, deadline);
-            // Finish the attempt even if shutdown is requested: it is short, and may have acquired the Lease, which must then be
+            // Finish the attempt even if shutdown is requested. The attempt is short and may acquire the Lease, which must then be
             // released.
             next = match self.attempt(held.take()).await {
                 Ok(Attempt::Held(lease)) => {
@@ -424,8 +424,8 @@ impl Candidate {
         }
     }
 
-    /// Returns when the Lease of another holder expires, as far as this replica knows; `None`: the Lease is free, or this replica
-    /// holds it.
+    /// Returns the time at which the Lease of another holder expires, by this replica's clock. `None`: the Lease is free, or this
+    /// replica holds it.
     fn expires(&mut self, lease: &Lease) -> Option<Instant> {
         let spec = lease.spec.clone().unwrap_or_default();
         let lasts = lasts(&spec).unwrap_or(self.parts.settings.duration);
@@ -454,7 +454,8 @@ impl Candidate {
         Some(expires)
     }
 
-    /// Returns when a deleted Lease would have expired. Its last holder doesn't know yet that it is deleted, and may still write.
+    /// Returns the time at which a deleted Lease would have expired. Until then, its last holder may not have noticed the deletion,
+    /// and may still write.
     fn expires_unseen(&self) -> Option<Instant> {
         self.seen.as_ref().map(|seen| seen.expires)
     }
@@ -550,7 +551,7 @@ impl Candidate {
         self.unserved.awaited = Some(awaited);
     }
 
-    /// Reports a problem with the Lease in the log and in a Warning Event.
+    /// Reports a problem with the Lease in the log and in a Warning Event about the Lease.
     fn warn_on_lease(&self, reason: &'static str, message: &str) {
         warn!(message, "{reason}");
         let about = Subject::lease(&self.parts.settings.namespace);
@@ -575,7 +576,7 @@ impl Candidate {
             .failed(LEASES, error.failure(), &text);
     }
 
-    /// Empties the Lease if this replica holds it, so that another replica can take it at once.
+    /// Clears the holder of the Lease if this replica holds it. Another replica can then take the Lease at once.
     async fn release(self) {
         if !self.leads() {
             return;

@@ -1,5 +1,5 @@
-//! Live reads of objects whose state is unclear from the watches. They are rare and limited, and never happen in a steady
-//! state.
+//! Live reads of objects whose state is unclear from the watches. They are rare and limited. If the watches are consistent and no
+//! pod is missing, there are none.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -28,7 +28,7 @@ const PATIENCE: SignedDuration = SignedDuration::from_secs(1);
 /// Pause before the same objects are read again.
 const AGAIN: SignedDuration = SignedDuration::from_secs(10);
 
-/// Interval between checks while the controller waits for the native controller, in case an event was lost.
+/// Interval between checks while the native controller is behind. Its next write also triggers a check, unless that event is lost.
 const SLOWLY: SignedDuration = SignedDuration::from_secs(30);
 
 /// Events per page of a list. An Event can have more than a megabyte, and the API server holds a whole page in memory.
@@ -45,7 +45,7 @@ pub(super) enum LookupResult {
     Whole(Box<(DaemonSet, Vec<ControllerRevision>)>),
     /// Message of the native controller's last Event about a pod that it could not create; `None`: there is no such Event.
     NotCreated(Option<String>),
-    /// Messages about pods that don't become available. A pod without a message is missing here.
+    /// Messages about pods that don't become available. The map has no entry for a pod without a message.
     NotReady(BTreeMap<PodName, String>),
     Failed(CallError),
 }
@@ -56,7 +56,7 @@ pub(super) enum FoundRevision {
     Revision(Box<ControllerRevision>),
     /// No revision has this hash, although the pod still carries it.
     Absent,
-    /// No revision has this hash, and the pod now carries another hash or is gone. So the cache lags behind.
+    /// No revision has this hash, and the pod now carries another hash or is gone. So the cached pod is outdated.
     ///
     /// This happens when the native controller finds a duplicate revision: it relabels the pods, and then deletes the duplicate.
     Late,
@@ -82,12 +82,12 @@ const MOST_WAITING: usize = 8;
 
 /// Limits lists of Events to one at a time per namespace.
 ///
-/// Otherwise a tenant could cause one list per DaemonSet at the same time, and each could return many large Events.
+/// Without the limit, a tenant could cause one list per DaemonSet at the same time. Each list could return many large Events.
 #[derive(Default)]
 struct Turns(BTreeMap<String, Weak<Mutex<()>>>);
 
 impl Turns {
-    /// Queues a lookup behind earlier ones in the same namespace; `None`: too many are waiting.
+    /// Queues a lookup behind earlier ones in the same namespace. Returns `None` if too many are waiting.
     fn queue(
         &mut self,
         namespace: &str,
@@ -120,7 +120,7 @@ impl Lookups {
         }
     }
 
-    /// Returns the time of the next call, and the lookup to start now, if any.
+    /// Returns the time of the next call, and the lookup to start now, if one is due.
     pub(super) fn wanted(
         &mut self,
         key: &SetKey,
@@ -138,8 +138,8 @@ impl Lookups {
         self.doubts.insert(key.clone(), (reason, since));
         let after = |at: Timestamp, pause| at.checked_add(pause).unwrap_or(now);
         let due = match reason {
-            // Wait even if only the hash of a pod is unknown. The new label may arrive in the cache a moment after the old
-            // revision is gone.
+            // Wait even if only the hash of a pod is unknown. The pod's new label may arrive in the cache a moment after the
+            // deletion of the old revision.
             RevisionUnknown::UnknownRevision | RevisionUnknown::Mismatch => after(since, PATIENCE),
             RevisionUnknown::NotObserved | RevisionUnknown::NoRevision | RevisionUnknown::Tie => {
                 return (after(now, SLOWLY), None);
@@ -170,7 +170,8 @@ impl Lookups {
         (after(now, AGAIN), Some(lookup))
     }
 
-    /// Looks up why pods have been missing since `since`. Returns the time of the next call, and the lookup to start now, if any.
+    /// Looks up why pods have been missing since `since`. Returns the time of the next call, and the lookup to start now, if one is
+    /// due.
     ///
     /// The first lookup comes shortly before the rollout reports missing pods. The lookup is repeated, because the reason may
     /// change: after one quota is raised, another may be exceeded.
@@ -198,7 +199,7 @@ impl Lookups {
         self.missing.remove(key).is_some()
     }
 
-    /// Looks up why `pods` don't become available. Returns the time of the next call, and the lookup to start now, if any.
+    /// Looks up why `pods` don't become available. Returns the time of the next call, and the lookup to start now, if one is due.
     ///
     /// Pods that were not in the last lookup are looked up at once. All pods are looked up again at intervals.
     pub(super) fn why_not_ready(
@@ -224,7 +225,7 @@ impl Lookups {
         (after(now, SLOWLY), lookup)
     }
 
-    /// Records that all pods become available in time. Returns true if some didn't before.
+    /// Records that no pod takes too long to become available. Returns true if some pods did before.
     pub(super) fn none_unready(&mut self, key: &SetKey) -> bool {
         self.unready.remove(key).is_some()
     }
@@ -314,8 +315,8 @@ fn take_revision(index: &mut Index, key: &SetKey, hash: Revision, known: FoundRe
     }
 }
 
-/// Accepts the revision with the highest number as current if even a live read shows that its template differs from the
-/// DaemonSet's. Returns an Event about the difference.
+/// Accepts the revision with the highest number as the current one, although its template differs from the DaemonSet's in a live
+/// read. Returns an Event about the difference.
 fn trust(index: &mut Index, key: &SetKey, read: &DaemonSet) -> Option<RolloutEvent> {
     let revisions = index.revisions_of(&index.set(key)?.uid);
     let set = index.set_mut(key)?;
@@ -349,7 +350,7 @@ async fn revisions(client: Client, key: SetKey, asked: Vec<(Revision, PodName)>)
     LookupResult::Revisions(found)
 }
 
-/// Limits a lookup to the deadline of a write.
+/// Runs a lookup with the deadline of a write.
 pub(super) async fn in_time<T>(
     lookup: impl Future<Output = Result<T, CallError>>,
 ) -> Result<T, CallError> {
@@ -370,7 +371,7 @@ async fn known(
     if let Some(revision) = revisions.get_opt(&name).await? {
         return Ok(FoundRevision::Revision(Box::new(revision)));
     }
-    // A revision that was adopted from another DaemonSet is named after that one, so search by label.
+    // A revision that was adopted from another DaemonSet has a name made from the other DaemonSet's name. So search by label.
     let labels = format!("{REVISION_HASH_LABEL}={hash}");
     let mut adopted = None;
     let take = |revision: ControllerRevision| {
@@ -434,7 +435,7 @@ pub(super) async fn last_event(
     Ok(last)
 }
 
-/// Maximum age of an Event to report. It equals the default lifetime of Events: an old message is better than none.
+/// Maximum age of an Event to report. It equals the default lifetime of Events, because an old message is better than none.
 const FRESH: SignedDuration = SignedDuration::from_hours(1);
 
 /// Reads the last message about each of these pods.

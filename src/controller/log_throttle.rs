@@ -1,4 +1,4 @@
-//! Rate-limited log of failed API calls, which remains short while the API server is unavailable.
+//! Rate-limited log of failed API calls. The log remains short while the API server is unavailable.
 //!
 //! A cause is logged at once, then at most every half minute with the number of failures, and once more when it ends. An
 //! unavailable API server is one cause for all callers. Any other failure is one cause per resource.
@@ -104,7 +104,7 @@ impl LogThrottle {
 mod tests {
     use super::*;
 
-    /// Three watches that retry every half second for two minutes, as once seen in the controller's log.
+    /// Three watches retry every half second for two minutes, as once seen in the controller's log.
     #[tokio::test(start_paused = true)]
     async fn an_api_server_that_is_away_is_told_at_once_then_twice_a_minute_and_when_it_is_back() {
         let log_throttle = LogThrottle::default();

@@ -1,7 +1,7 @@
 //! Metrics for `/metrics`.
 //!
 //! All metrics of a rollout come from one [`Plan`], so they always agree with `ctl status`. Other metrics are counted where the
-//! events happen. Only the leader exports metrics of plans: other replicas don't know which writes were rejected, and sums over
+//! events happen. Only the leader exports metrics of plans. Other replicas don't know which writes were rejected, and sums over
 //! replicas would count nodes twice.
 //!
 //! Label values are fixed words or the names of managed DaemonSets. There is no series per node or per pod.
@@ -241,7 +241,7 @@ impl Metrics {
         self.rollouts.set(key, Some(Rollout::new(plan, phase)));
     }
 
-    /// Records a DaemonSet with unusable settings, for which there is no plan.
+    /// Records a DaemonSet with invalid settings, for which there is no plan.
     pub fn record_invalid(&self, key: SetKey) {
         self.rollouts.set(key, None);
     }
@@ -320,7 +320,7 @@ impl Metrics {
         self.image_pulls.set(number(count));
     }
 
-    /// Counts the written result of a pre-pull.
+    /// Counts a pre-pull whose result was written to the pod.
     pub fn image_pulled(&self, pulled: bool) {
         let outcome = if pulled { "pulled" } else { "failed" };
         self.image_pull_results
@@ -333,7 +333,7 @@ impl Metrics {
         self.events_dropped.get_or_create(&Reason { reason }).inc();
     }
 
-    /// Counts a decision about one DaemonSet. `decide`: duration of the decision.
+    /// Counts a decision about one DaemonSet. `decide` is the duration of the decision.
     pub fn reconciled(&self, decide: Duration) {
         self.reconciles.inc();
         self.decide.observe(decide.as_secs_f64());
@@ -485,7 +485,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// Returns the usual plan, but paused, so that the DaemonSet has every series.
+    /// Returns the usual plan of a paused DaemonSet, so that the DaemonSet has every series.
     pub(super) fn paused_plan() -> Plan {
         let record = PauseRecord {
             since: Timestamp::from_second(1_800_000_000).unwrap(),

@@ -66,7 +66,8 @@ pub const NEEDED: [Permission; 20] = [
     cluster("batch", "jobs", "watch"),
     // Events that say why pods cannot be created or don't become Ready.
     cluster("", "events", "list"),
-    // `create` on all Leases of the namespace: a rule with a resource name doesn't apply to an object that doesn't exist yet.
+    // `create` on all Leases of the namespace. A rule with a resource name can't grant `create`, because the object has no name
+    // yet.
     lease(PermissionScope::LeaseNamespace, "create"),
 ];
 
@@ -143,7 +144,7 @@ pub const ADVANCED: [Permission; 11] = [
 impl Component {
     /// Returns true if a DaemonSet with this strategy needs the component.
     ///
-    /// Node owners can request image pulls even if no setting uses them. Such a request fails if the right is missing.
+    /// Node owners can request image pulls without any setting. Such a request fails if the right is missing.
     fn is_for(&self, strategy: &Strategy) -> bool {
         let is_in_place = strategy.rolling_update_type == RollingUpdateType::InPlaceIfPossible;
         match self.folder {
@@ -168,8 +169,8 @@ fn is_among(known: &[Permission], verb: &str, resource: &str) -> bool {
 
 /// Returns the manifests that grant `verb` on `resource` for a DaemonSet of this kind.
 ///
-/// `write` is the rollout step that the request belongs to, if any. It selects the component, because several grant the same
-/// right.
+/// `write` is the rollout step that the request belongs to, if any. The step selects the component, because several components
+/// grant the same right.
 pub fn granted_by(
     verb: &str,
     resource: &str,
@@ -211,7 +212,7 @@ struct MissingComponent {
 }
 
 impl Missing {
-    /// Returns true if a missing right keeps `/ready` false. Then this replica never stands for election.
+    /// Returns true if a missing right keeps `/ready` false. Such a replica never takes part in the leader election.
     pub fn keeps_unready(&self) -> bool {
         let mut lacking = self.always.iter().chain(&self.advanced);
         let is_listed =
@@ -282,7 +283,7 @@ pub async fn missing(
             ungranted.push((component, lacks));
         }
     }
-    // Without `list` on DaemonSets, `native_sets` would wait forever, and no missing right would be reported.
+    // Without `list` on DaemonSets, `native_sets` would wait forever, and the other missing rights would never be reported.
     let may_list = !is_among(&missing.always, "list", "daemonsets");
     if !ungranted.is_empty() && may_list {
         let (keys, index) = native_sets(client).await;
@@ -349,8 +350,8 @@ impl DeniedPermissions {
 
 /// Checks missing permissions again until they are granted. Also checks rights that denied requests report later.
 ///
-/// An API server that has just started denies all requests for a moment, so each report is checked first. Calls `lost` for each
-/// newly missing permission. Sends no requests unless a right is missing or reported.
+/// An API server that has just started denies all requests for a moment. So a reported right is checked before it counts as
+/// missing. Calls `lost` for each newly missing permission. Sends no requests unless a right is missing or reported.
 pub async fn follow(
     client: &Client,
     lease_namespace: &str,
@@ -403,7 +404,7 @@ async fn is_granted(client: &Client, lease_namespace: &str, permission: Permissi
 
 /// Returns the native DaemonSets with their current settings.
 ///
-/// If a DaemonSet gets a setting later, a right that the setting needs is reported missing when a request is denied.
+/// Settings that are added later are not considered. A right that they need is reported when a request is denied.
 async fn native_sets(client: &Client) -> (Vec<SetKey>, Index) {
     let list = || async {
         let mut index = Index::default();

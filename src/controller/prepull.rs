@@ -5,26 +5,26 @@
 //!                                                                          └─► pod condition PodImageReady
 //! ```
 //!
-//! The interface is small, so that other ways to pull (by the node's agent over CRI) and other reasons to pull can be added.
-//! The engine declares which images should be on which node (level-triggered). The puller pulls them and writes the result.
+//! The interface is small, so that other ways to pull (by the node's agent over CRI) and other reasons to pull can be added. The
+//! engine declares which images should be on which node (level-triggered). The puller pulls them and writes the result.
 //!
-//! A pull is no longer desired when the pod's condition no longer requests it, so the condition is the only state. Jobs contain
-//! the pod's UID and the revision, so a restarted controller finds them again.
+//! The pod's condition is the only state: a pull is desired while the condition requests it. Jobs contain the pod's UID and the
+//! revision, so a restarted controller finds its Jobs again.
 //!
-//! # What the Job controller does, and what it can't do
-//! The Job controller ends a pull after its deadline (`activeDeadlineSeconds`), and deletes a finished Job that this controller
-//! left (`ttlSecondsAfterFinished`). The rest needs more than the status of the Job:
+//! # Limits of the Job controller
+//! The Job controller ends a pull after its deadline (`activeDeadlineSeconds`). It also deletes a finished Job that yurt-ds left
+//! (`ttlSecondsAfterFinished`). The rest needs more than the status of the Job:
 //!
 //! - A Job whose image can't be pulled never fails: its container doesn't start. So [`status`] reads the Job's pod.
-//! - A Job of an image without the program `true` fails although the image was pulled. The status of the Job's pod shows this,
-//!   too.
-//! - A Job without a pod has no condition with the reason, so the Events of the Job are read.
-//! - A Job that is no longer desired would run until its deadline. The next pull of the same revision needs the same Job name.
-//!   So this controller deletes a Job after it wrote the result.
+//! - A Job of an image without the program `true` fails although the image was pulled. The status of the Job's pod shows that the
+//!   image is there.
+//! - If the Job controller can't create the pod, no condition of the Job contains the reason. So the Events of the Job are read.
+//! - A Job that is no longer desired would run until its deadline. The next pull of the same revision needs the same Job name. So
+//!   yurt-ds deletes each Job after writing the result.
 //!
 //! # Order
-//! [`slots`] limits concurrent pulls per namespace and DaemonSet. The pulls of one DaemonSet start in the order of their
-//! requests. If two pods of a node need the same image, there are two Jobs, and the container runtime downloads the image once.
+//! [`slots`] limits concurrent pulls per namespace and DaemonSet. The pulls of one DaemonSet start in the order of their requests.
+//! If two pods of a node need the same image, there are two Jobs, and the container runtime downloads the image once.
 
 mod api_calls;
 mod job_store;
@@ -84,8 +84,8 @@ pub(super) struct PullerParts {
     pub(super) written: mpsc::UnboundedSender<PullResultWrite>,
 }
 
-/// Result of writing the outcome of a pull that the rollout requested. The engine records a rejection like that of any other
-/// write.
+/// Result of writing the outcome of a pull to the pod, if the rollout requested the pull. The engine handles a rejection like that
+/// of any other write.
 #[derive(Debug)]
 pub(super) struct PullResultWrite {
     pub(super) key: SetKey,

@@ -31,7 +31,8 @@ const ANSWER_DEADLINE: Duration = Duration::from_secs(30);
 /// Maximum time without data within a page. The API server itself gives up after a minute.
 const PAGE_SILENCE: Duration = Duration::from_secs(75);
 
-/// Time without data after which a streaming list is replaced by a list in pages: the API server may be unable to complete it.
+/// Time without data after which a streaming list is replaced by a list in pages. The API server may be unable to complete a
+/// streaming list.
 const LIST_SILENCE: Duration = Duration::from_secs(15);
 
 /// Shortest timeout that a watch requests from the API server, in seconds.
@@ -91,7 +92,7 @@ pub(super) trait Sink<K> {
     /// Passes on an event. Returns false if the receiver is gone.
     fn take(&self, event: Event<Item<K>>) -> impl Future<Output = bool> + Send;
 
-    /// Records that data arrived from the API server, and that all earlier changes have been passed on.
+    /// Records that data arrived from the API server. The data proves that all earlier changes have been passed on.
     fn heard(&self);
 
     /// Time since [`heard`](Self::heard) was last called.
@@ -290,8 +291,8 @@ fn watch_parameters<'a>(
     ];
     match version {
         Some(version) => parameters.push(("resourceVersion", version)),
-        // `NotOlderThan` without a version makes the list at least as new as the request. A lagging replica of the API server
-        // would otherwise report pods that are gone.
+        // Without a version, `NotOlderThan` makes the list at least as new as the request. Otherwise an API server replica that
+        // lags behind could report pods that are gone.
         None => parameters.extend([
             ("sendInitialEvents", "true"),
             ("resourceVersionMatch", "NotOlderThan"),
@@ -300,7 +301,7 @@ fn watch_parameters<'a>(
     parameters
 }
 
-/// Returns the event for a change, and updates `version`; `None`: a bookmark that doesn't end the list.
+/// Returns the event for a change, and updates `version`. Returns `None` for a bookmark, unless the bookmark ends the list.
 ///
 /// `list` is true while the watch begins with existing objects.
 ///
@@ -455,8 +456,7 @@ struct PageMeta {
     next: Option<String>,
 }
 
-/// Buffer that splits a watch into lines. Once it has more than [`LARGEST`] bytes of a line, it drops the further pieces of the
-/// line.
+/// Buffer that splits a watch into lines. Of a line with more than [`LARGEST`] bytes, only the beginning is kept.
 #[derive(Default)]
 struct Lines(Vec<u8>);
 
@@ -553,7 +553,7 @@ impl<K: Readable> Change<K> {
         }
     }
 
-    /// Reads a change in one pass if the line has exactly the format that the API server writes; `None` otherwise.
+    /// Reads a change in one pass. Returns `None` if the line differs from the exact format that the API server writes.
     fn read_as_written(line: &[u8]) -> Option<Self> {
         let added: fn(Item<K>) -> Self = Self::Added;
         let changes: [(&[u8], _); 3] = [
@@ -701,7 +701,8 @@ mod tests {
             assert!(matches!(ended, Err(Ended::NoStreamingList(_))), "{ended:?}");
             assert_eq!((after, heard), (Duration::ZERO, 0));
         }
-        // An unavailable API server (503) is no reason to list in pages. One that rejects the streaming list (422) is.
+        // 503 means that the API server is unavailable, and the list is not repeated in pages. 422 rejects the streaming list, so
+        // pages follow.
         let (ended, ..) = ending(client(503, &[], Then::End), None).await;
         let unreachable = matches!(&ended, Err(ended @ Ended::Failed { .. }) if ended.failure() == Failure::Unreachable);
         assert!(unreachable, "{ended:?}");

@@ -15,7 +15,7 @@ const ITSELF: &str = "POD";
 /// Class of a failed write to a pod. It decides which writes are delayed, and what is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ErrorClass {
-    /// The write was not sent, or the pod is gone, or a disruption budget blocks the write, which is reported elsewhere.
+    /// The write was not sent, the pod is gone, or a disruption budget blocks the write. Blocking budgets are reported elsewhere.
     Ignored,
     /// The API server doesn't respond, throttles requests, or doesn't accept the credentials yet. All writes slow down.
     Busy,
@@ -53,7 +53,7 @@ pub(super) fn class(error: &WriteError) -> ErrorClass {
     match call.failure() {
         Failure::Gone | Failure::Blocked => ErrorClass::Ignored,
         Failure::Conflict => ErrorClass::Conflict,
-        // The credentials may have just been renewed, so the next attempts may succeed.
+        // 401: the credentials may have just been renewed, so the next attempts may succeed.
         Failure::Forbidden if status.code == 401 => ErrorClass::Busy,
         Failure::Forbidden | Failure::Refused => rejection(),
         Failure::Unreachable if is_by_webhook(error) => rejection(),
@@ -62,8 +62,9 @@ pub(super) fn class(error: &WriteError) -> ErrorClass {
     }
 }
 
-/// Returns the API server's message about a failed write to the pod `pod`. If there was no response, returns the cause. Empty for
-/// [`ErrorClass::Ignored`].
+/// Returns the API server's message about a failed write to the pod `pod`, or the cause if there was no response.
+///
+/// Returns an empty text for [`ErrorClass::Ignored`].
 pub(super) fn message(error: &WriteError, pod: &str) -> String {
     match error {
         _ if class(error) == ErrorClass::Ignored => String::new(),

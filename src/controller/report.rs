@@ -38,7 +38,7 @@ use crate::k8s::Condition;
 use crate::k8s::client::conditions::removal;
 use k8s_openapi::jiff::Timestamp;
 
-/// Prefix of the previous revision in messages while the current revision is unknown.
+/// Prefix in messages for the name of the previous revision, which they show while the current revision is unknown.
 const AFTER: &str = "after ";
 
 /// Message about a DaemonSet that yurt-ds no longer manages.
@@ -80,12 +80,12 @@ impl Report {
             revision: set.state.reported.revision.clone(),
             ..Reported::default()
         };
-        // Keep the condition about a pause: whether the pause continues depends on the settings after they are corrected.
+        // Keep the condition about a pause. The corrected settings will decide if the pause continues.
         let paused = find(&set.conditions, PAUSED_CONDITION);
         let is_paused = report.state.pause.is_some();
         (report.conditions).extend(paused.filter(|_| is_paused).cloned());
-        // Compare only the part about the setting: the rest names nodes and labels, which may change while the mistake is the
-        // same.
+        // Compare only the part about the setting. The rest of the text names nodes and labels, which may change without a new
+        // mistake.
         let (mistake, _) = note.split_at(note.len() - invalid.why.len());
         report.state.invalid = Some(mistake.into());
         let is_known = |known: &str| known.starts_with(mistake);
@@ -126,7 +126,7 @@ impl Report {
         report.with_state(set)
     }
 
-    /// Returns the report on a plan. `lasting`: the native controller has been behind for longer than a moment.
+    /// Returns the report on a plan. `lasting` is true if the native controller has been behind for longer than a moment.
     pub(super) fn of_plan(
         set: &SetRecord,
         fleet: &Fleet,
@@ -298,7 +298,8 @@ fn status_sentence(set: &SetRecord, fleet: &Fleet, plan: &Plan) -> StatusSentenc
     about.describe(plan.phase)
 }
 
-/// Returns true if the previous report is kept, because a short delay of the native controller is not reported.
+/// Returns true if the previous report stays in place. While the native controller is behind for only a moment, nothing new is
+/// reported.
 fn stays(set: &SetRecord, state: &RevisionState, plan: &Plan, lasting: bool) -> bool {
     match plan.phase {
         Phase::RevisionUnknown(_) => {
@@ -356,8 +357,8 @@ impl News<'_> {
                 return None;
             }
             Phase::Progressing if reason == "Inconclusive" => (true, "RolloutInconclusive"),
-            // Only the time at which the rollout continues changed. Replicas calculate different times, and later events change
-            // the time.
+            // Only the expected time of the next step changed. Replicas calculate different times, and later events change the
+            // time.
             Phase::Progressing
                 if reason == WAVE_NOT_OPEN && same_reason && same_revision && same_subject =>
             {
@@ -377,7 +378,7 @@ impl News<'_> {
             Phase::Stale(_) if same_reason => return None,
             Phase::Stale(_) => (true, STALE_DATA),
             Phase::Paused { .. } => (false, "RolloutPaused"),
-            // A stall is reported once: the nodes named in the message change while their pods crash and restart.
+            // A stall is reported once. Its message names nodes, and these change while their pods crash and restart.
             Phase::Stalled(_) if self.stopped || same_stall(known, reported, plan) => return None,
             Phase::Stalled(_) => {
                 news = Some(stall_news(plan, revision, reason));

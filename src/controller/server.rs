@@ -10,10 +10,10 @@ use crate::backoff::Backoff;
 use crate::core::names::{KRUISE_LEASE, KRUISE_VERSION};
 use crate::k8s::client::{CallError, Failure, WRITE_DEADLINE, within};
 
-/// Minimum API server version (major, minor) with which the native controller certainly sees changes of several pods in order.
+/// Minimum API server version (major, minor) at which the native controller certainly sees changes of several pods in order.
 ///
 /// Controller managers see changes in order since 1.33 (client-go's `InOrderInformers`). A controller manager may be one minor
-/// version older than the API server (Kubernetes version skew policy).
+/// version older than the API server (Kubernetes version skew policy), so the API server has to be 1.34.
 const IN_ORDER_SINCE: (u32, u32) = (1, 34);
 
 /// Minimum API server version with which a watch can begin with a list (`sendInitialEvents`, KEP-3157), unless that is
@@ -31,7 +31,7 @@ pub(super) struct Abilities {
 
 /// Reads the version of the API server. Waits until the API server responds.
 ///
-/// If the version is forbidden or unreadable, returns the abilities of an old version, which are always safe.
+/// If the version is forbidden or unreadable, returns the abilities of an old version. They are safe with every API server.
 pub(super) async fn abilities(client: &Client) -> Abilities {
     let mut backoff = Backoff::default();
     loop {
@@ -77,7 +77,7 @@ pub(super) async fn serves_advanced(client: &Client) -> bool {
     }
 }
 
-/// Time between two reads of a Lease. A running holder renews its Lease within that time.
+/// Time between two reads of a Lease. A running holder renews its Lease within that time, so the second read shows a change.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(6);
 
 /// Returns true if the Lease of Kruise's manager is being renewed. Then Kruise itself creates the pods of Advanced DaemonSets.

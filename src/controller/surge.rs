@@ -1,8 +1,7 @@
-//! Creates surge pods next to old pods (`max-surge`), and transfers them to their DaemonSet.
+//! Creates surge pods and makes their DaemonSet the owner. A surge pod starts while the old pod still runs (`max-surge`).
 //!
-//! `core::surge` explains surge pods, and [`manifest()`] builds them. Their template is read live from the ControllerRevision,
-//! once per batch, and used unchanged, so that unknown fields are kept. The native controller creates pods from the same
-//! template.
+//! `core::surge` explains surge pods, and [`manifest()`] builds them. Their template is read live from the ControllerRevision, once
+//! per batch, and used unchanged, so that unknown fields are kept. The native controller creates pods from the same template.
 
 pub(super) mod manifest;
 
@@ -51,10 +50,10 @@ impl SurgeRequest {
 pub(super) type SurgeResult = Result<Option<k8s::Pod>, WriteError>;
 
 impl Writer {
-    /// Creates pods of one revision. `name` is the name of the ControllerRevision. Returns the results in the order of the
+    /// Creates surge pods of one revision. `name` is the name of the ControllerRevision. Returns the results in the order of the
     /// requests.
     ///
-    /// If the ControllerRevision is not the one that the decision saw, creates nothing and returns no results.
+    /// If the ControllerRevision has changed since the decision, creates nothing and returns no results.
     ///
     /// # Errors
     /// If the revision cannot be read.
@@ -78,9 +77,9 @@ impl Writer {
 
     /// Creates pods of one revision of an Advanced DaemonSet on nodes without a pod, in growing batches.
     ///
-    /// After a failure, no further batch starts. The results are in the order of `nodes`, and are fewer if a batch failed. The
-    /// revision is read as in [`surge`](Self::surge). `flows`: all pods of the last request were created, so the first batch is
-    /// larger.
+    /// After a failure, no further batch starts. The results are in the order of `nodes`; after a failure, the last ones are
+    /// missing. The revision is read as in [`surge`](Self::surge). If `flows` is true, the first batch is larger, because the API
+    /// server accepted all pods of the last request.
     pub(super) async fn create_pods(
         &self,
         key: &SetKey,
@@ -109,13 +108,14 @@ impl Writer {
             if is_refused {
                 break;
             }
-            // A batch larger than the maximum number of requests in flight would only wait in memory.
+            // A batch larger than [`PARALLEL`] would only wait in memory.
             batch = (batch * 2).min(PARALLEL);
         }
         Ok(answers)
     }
 
-    /// Creates a pod of an Advanced DaemonSet. `whole`: the response contains the whole pod, not only its metadata.
+    /// Creates a pod of an Advanced DaemonSet. If `whole` is true, the response contains the whole pod, otherwise only its
+    /// metadata.
     async fn make_advanced(
         &self,
         origin: &TemplateOrigin<'_>,
@@ -137,7 +137,8 @@ impl Writer {
         if origin.owns(&pod) {
             return Ok(Some(pod));
         }
-        // A webhook changed the pod so that the DaemonSet no longer selects it. No watch would report the pod, so delete it.
+        // A webhook changed the labels of the pod, and the DaemonSet no longer selects it. No watch would report the pod, so delete
+        // it.
         let meta = &pod.metadata;
         if let (Some(name), Some(uid)) = (&meta.name, &meta.uid) {
             let request = requests::<k8s::Pod>(origin.namespace()).delete(name, &deleted(uid));

@@ -10,18 +10,19 @@ use std::sync::Arc;
 use crate::core::selector::Selector;
 use crate::index::SetKey;
 
-/// Maximum total length of the selectors of one watch, in bytes. They are part of the URL, and proxies accept 8 KB.
+/// Maximum total length of the selectors of one watch, in bytes. The selectors are part of the URL, and proxies accept URLs of 8
+/// KB.
 const LONGEST: usize = 4_000;
 
-/// Maximum number of namespaces with their own watches. Beyond it, watches cover the whole cluster, so that all watches fit on
-/// one connection.
+/// Maximum number of namespaces with their own watches. With more namespaces, watches cover the whole cluster, so that all watches
+/// fit on one connection.
 const NAMESPACES: usize = 16;
 
-/// Maximum number of groups per namespace. Beyond it, one watch covers all pods of the namespace, so that one tenant can't use up
+/// Maximum number of groups per namespace. With more groups, one watch covers all pods of the namespace. So one tenant can't use up
 /// the connections.
 const GROUPS_OF_NAMESPACE: usize = 16;
 
-/// Maximum number of groups in total. Beyond it, one watch covers the whole cluster.
+/// Maximum number of groups in total. With more groups, one watch covers the whole cluster.
 const GROUPS: usize = 256;
 
 /// DaemonSets that share a watch of their pods.
@@ -35,14 +36,14 @@ pub(super) struct Group {
     pub(super) members: BTreeMap<SetKey, Selector>,
 }
 
-/// Common property of the selectors in a group.
+/// Common property of the selectors in a group. DaemonSets with the same property can share a watch.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Asked {
     /// All members select values of these labels.
     Labels(BTreeSet<Box<str>>),
     /// The group has only this member.
     Alone(SetKey),
-    /// Any selectors: there are too many groups, so one watch covers everything.
+    /// The selectors have nothing in common: there are too many groups, so one watch covers everything.
     Everything,
 }
 

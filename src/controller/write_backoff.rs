@@ -1,5 +1,6 @@
-//! Backoff of writes while the API server doesn't respond or throttles requests. A write that is rejected for one pod has a
-//! backoff of its own (`core::refusals`), which delays no other pod.
+//! Backoff of writes while the API server doesn't respond or throttles requests.
+//!
+//! A write that is rejected for one pod has a separate backoff (`core::refusals`), which delays no other pod.
 
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ pub(super) struct WriteBackoff {
     until: Option<Timestamp>,
     /// Deadline of this replica's leadership at the last failure.
     led: Option<Instant>,
-    /// True if this replica renewed its Lease between the last two failures.
+    /// True if this replica renewed its Lease between the last two failures. So the API server accepted other writes meanwhile.
     lasting: bool,
 }
 
@@ -43,8 +44,8 @@ impl WriteBackoff {
         }
     }
 
-    /// Returns true if writes keep failing although the API server works: this replica renewed its Lease since the previous
-    /// failure.
+    /// Returns true if writes keep failing although the API server works. It works if this replica renewed its Lease since the
+    /// previous failure.
     ///
     /// Must be called before each failure is recorded.
     pub(super) fn is_lasting(&mut self, leadership: &Leadership, now: Timestamp) -> bool {
