@@ -36,9 +36,9 @@ use crate::k8s::{AdvancedDaemonSet, ControllerRevision, DaemonSet, Item, Node, P
 
 /// Pods per page of a list.
 ///
-/// With 50,000 pods, each page costs the API server 20 ms on top of encoding the pods (Kubernetes 1.28). Since 1.34, a page costs
-/// three times as much, but a streaming list replaces the pages there. Larger pages would permanently increase the memory of this
-/// process.
+/// With 50,000 pods, each page costs the API server 20 ms in addition to the pods in it (Kubernetes 1.28). Since 1.34, a page costs
+/// three times as much, but a streaming list replaces the pages there. Larger pages don't help the API server, and permanently
+/// increase the memory of this process.
 const PODS_PAGE: u32 = 250;
 
 /// Pause before a new list when the API server no longer has the changes since the last event.

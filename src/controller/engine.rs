@@ -413,8 +413,8 @@ impl Engine {
 
     /// Publishes one Event about each DaemonSet that looks managed but is not, for example because a setting is missing.
     ///
-    /// The Event has the same name on all replicas, so the API server rejects duplicates. The controller may not write to such a
-    /// DaemonSet, so no field of the DaemonSet records the Event.
+    /// The Event has the same name on all replicas, so the API server rejects duplicates. The controller writes nothing to such a
+    /// DaemonSet, so the DaemonSet does not record the Event.
     fn publish_unmanaged(&mut self) {
         let unmanaged = self.index.unmanaged();
         if !self.parts.writer.may_write() || unmanaged.eq(&self.state.unmanaged) {

@@ -257,7 +257,7 @@ struct Candidate {
 /// Kinds of DaemonSets that this process is configured for and that the holder of the Lease doesn't serve.
 #[derive(Default)]
 struct Unserved {
-    /// Name of the Lease that is missing, as `/ready` shows it; `None`: no kind is reported as not served.
+    /// Entry of `/ready` for the missing Lease, such as `a Lease for native DaemonSets`; `None`: no kind is reported.
     awaited: Option<String>,
     /// Time since which a kind is not served.
     since: Option<Instant>,

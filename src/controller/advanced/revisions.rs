@@ -23,14 +23,14 @@ use crate::index::SetKey;
 use crate::k8s;
 use crate::k8s::client::Failure;
 
-/// Maximum number of names tried for a new revision. A name that follows from the template may be taken by another object.
+/// Maximum number of names tried for a new revision. The name follows from the template, and another object may already have it.
 const NAMES: i64 = 8;
 
 /// Advanced DaemonSet whose current template must be in a ControllerRevision.
 pub(in crate::controller) struct RevisionSync {
     pub(in crate::controller) key: SetKey,
     pub(in crate::controller) owner: DaemonSetOwner,
-    /// Template that the decision saw.
+    /// Template at the time of the decision.
     pub(in crate::controller) template: TemplateFingerprint,
     /// Label selector of the pods and revisions, as a query.
     pub(in crate::controller) selector: String,
@@ -52,7 +52,7 @@ pub(in crate::controller) struct RevisionsRead {
 }
 
 impl Writer {
-    /// Ensures that exactly one revision contains the current template, and that it is the newest.
+    /// Ensures that exactly one revision contains the current template, and that this revision has the highest number.
     ///
     /// If the DaemonSet changed after the decision, writes nothing and returns no revisions: the watch is about to report the
     /// change.
@@ -144,7 +144,7 @@ impl Writer {
         Ok(owned)
     }
 
-    /// Gives the highest number to a revision whose template became current again.
+    /// Gives the highest number to an existing revision whose template is the current one again, for example after a rollback.
     async fn raise(
         &self,
         key: &SetKey,
@@ -213,8 +213,8 @@ impl Writer {
     /// Creates a revision with the current template and the annotations of the DaemonSet. Also returns the new
     /// `status.collisionCount`.
     ///
-    /// If a revision of that name exists, has the same template and belongs to the DaemonSet, it is used: another controller has
-    /// just created it (Kubernetes, `snapshot`).
+    /// The name may already be taken by a revision with the same template that belongs to the DaemonSet. Another controller has
+    /// then just created it, and it is returned (Kubernetes, `snapshot`).
     async fn make_revision(
         &self,
         sync: &RevisionSync,
@@ -305,7 +305,7 @@ fn manifest(sync: &RevisionSync, template: Value, annotations: Value, number: i6
         "data": { "spec": {} },
     });
     object["metadata"]["annotations"] = annotations;
-    object["data"]["spec"]["template"] = template; // moved rather than cloned, because a template can have a megabyte
+    object["data"]["spec"]["template"] = template; // moved and not cloned, because a template can have a megabyte
     object
 }
 
@@ -317,7 +317,8 @@ fn name_by(revision: &mut Value, set: &str, hash: &str) {
 
 /// Returns a template in the form in which Kruise stores it in a revision.
 ///
-/// It includes the empty fields that Kruise's Go types add. So Kruise recognizes the revision if it takes over again.
+/// The form includes the empty fields that Kruise's Go types add. So Kruise recognizes the revision if Kruise manages the DaemonSet
+/// again.
 fn payload(template: Value) -> Value {
     let mut payload = match template {
         Value::Object(payload) => payload,
@@ -343,7 +344,9 @@ fn payload(template: Value) -> Value {
     Value::Object(payload)
 }
 
-/// Returns the hash in the name of a revision with this template: at most ten characters that don't form words (Kubernetes,
+/// Returns the hash in the name of a revision with this template.
+///
+/// The hash has at most ten characters, from an alphabet without vowels so that they form no words (Kubernetes,
 /// `SafeEncodeString`).
 fn hash_of(template: &str, collisions: i64) -> String {
     const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
@@ -497,7 +500,8 @@ mod tests {
             gone.unwrap();
             let meta = taken["metadata"].as_object_mut().unwrap();
             meta.retain(|key, _| ["name", "namespace", "ownerReferences"].contains(&key.as_str()));
-            // Remove the labels, so that a list by selector doesn't find the revision, and creating one of this name conflicts.
+            // Remove the labels: a list by selector then doesn't find the revision, and the creation of a revision with this name
+            // conflicts.
             *taken.pointer_mut(path).unwrap() = value;
             let create = request.create(&posted(), taken.to_string().into_bytes());
             let _: Value = client.request(create.unwrap()).await.unwrap();

@@ -1,4 +1,7 @@
-//! Management of Advanced DaemonSets in addition to their rollout: creates and deletes pods, keeps revisions, writes the status.
+//! Management of Advanced DaemonSets (`apps.kruise.io`) in addition to their rollout.
+//!
+//! The controller creates and deletes their pods, keeps their revisions, and writes their status. For native DaemonSets,
+//! Kubernetes' DaemonSet controller does this.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -39,7 +42,7 @@ const POD_EVENTS: EventLimit = EventLimit {
     every: SignedDuration::from_mins(5),
 };
 
-/// Limit for Normal Events about pods of all DaemonSets together. They only repeat what the pods themselves show.
+/// Limit for Normal Events about pods of all DaemonSets together. Such an Event only repeats what the pod itself shows.
 ///
 /// The limit is a quarter of all Events that may be sent, so that Events about rollouts are neither delayed nor dropped.
 const ALL_POD_EVENTS: EventLimit = EventLimit {
@@ -122,8 +125,8 @@ pub(super) enum AdvancedTask {
 }
 
 impl Engine {
-    /// Decides which pods of an Advanced DaemonSet to create and delete now. Also returns the rejected writes that delay other
-    /// writes.
+    /// Decides which pods of an Advanced DaemonSet to create and delete now. Also returns rejected writes: while they last, other
+    /// writes are delayed.
     ///
     /// Returns `None` for a native DaemonSet, and for an Advanced one with unusable fields.
     pub(super) fn managed(
@@ -137,7 +140,8 @@ impl Engine {
         let mut managed = manage(fleet, advanced.terms(&set.reading, now));
         let asked = std::mem::take(&mut managed.actions);
         let (actions, again, _) = fleet.write_failures.without_held(&fleet.nodes, asked, now);
-        // Report these rejected writes as long as the pods exist, even while a repeated deletion is unanswered.
+        // Report these rejected writes as long as the pods exist, including the time in which a repeated deletion has no response
+        // yet.
         let refused = fleet.write_failures.of_pods_on(&fleet.nodes, |node| {
             let goes = |pod: &Pod| pod.in_place.is_over || managed.leaving.contains(&pod.uid);
             node.native == Targeting::No || node.pods.iter().any(goes)
@@ -209,7 +213,7 @@ impl Engine {
         }
         if refused.is_some() {
             self.wake_at(key, refused);
-            // During the backoff after a rejection, nodes that were not tried yet still get their pod.
+            // During the backoff after a rejection, a node gets its pod only if no creation was tried there yet.
             let set = self.index.set(key);
             let advanced = set.and_then(|set| set.advanced.as_ref());
             nodes = advanced.map_or_else(Vec::new, |advanced| advanced.untried(nodes));
@@ -230,7 +234,8 @@ impl Engine {
         let state = self.state.sets.entry(key.clone()).or_default();
         let flows = state.created.as_ref() == Some(revision);
         let (writer, key, revision) = (self.parts.writer.clone(), key.clone(), revision.clone());
-        // Creations don't count as `under_way`: expectations already prevent a second request for the same node.
+        // Creations don't count as `under_way` (unanswered writes, which delay the next decision). Expectations already prevent a
+        // second request for the same node.
         self.spawn(key.clone(), async move {
             let made = writer.create_pods(&key, &owner, &name, &revision, &nodes, flows);
             let made = made.await;
@@ -263,12 +268,13 @@ impl Engine {
         let is_any_made = answers.iter().any(Result::is_ok);
         let mut answers = answers.into_iter();
         for node in &nodes {
-            // Untried and rejected nodes can be tried again at once. For the other nodes, wait until the watch shows the pod, or
-            // the next list doesn't contain it.
+            // Nodes that were not tried, or whose pod was rejected, can be tried again at once. On the other nodes, the request
+            // counts as pending until the watch shows the pod, or the next list of pods ends without it.
             let (ended, refused) = match answers.next() {
                 None => (true, None),
                 Some(Ok(pod)) => {
-                    // Only log the created pod here: the watch reports it, and may already have a newer version.
+                    // Only log the created pod. The watch reports it too, and the index may already have a newer version from the
+                    // watch.
                     if let Some(pod) = &pod {
                         let name = pod.name();
                         debug!(daemonset = %key, %node, pod = name, "Created a pod");
@@ -358,7 +364,7 @@ impl Engine {
         let nodes = crate::core::fleet::by_name(&fleet.nodes, node);
         let pod = nodes.and_then(|node| node.pods.iter().find(|pod| pod.uid == *uid));
         let name = pod.map_or("", |pod| pod.name.as_str());
-        // Publish the Event only before the first attempt: a rejected deletion has an Event of its own.
+        // Publish the Event only before the first attempt. If the deletion is rejected, a separate Event reports that.
         if !fleet.write_failures.is_refused(node, WriteVerb::Delete) {
             let note =
                 format!("Found failed daemon pod {name} on node {node}, will try to kill it");
@@ -370,7 +376,7 @@ impl Engine {
         }
     }
 
-    /// Publishes an Event about a completed write to a pod if Kruise publishes one, with Kruise's text.
+    /// Publishes an Event about a completed write to a pod, with Kruise's text. Does nothing if Kruise has no Event for that write.
     pub(super) fn publish_of_write(
         &mut self,
         key: &SetKey,
@@ -558,7 +564,7 @@ impl Engine {
             }
             AdvancedTask::Adopted(orphan, answer) => answer.err().inspect(|refusal| {
                 self.publish_not_adopted(key, refusal);
-                // Don't retry a pod that has changed or is gone: the watch is about to report it.
+                // Don't retry if the pod has changed or is gone. The watch is about to report that.
                 let set = self.index.set_mut(key);
                 if !matches!(refusal.failure(), Some(Failure::Conflict | Failure::Gone))
                     && let Some(advanced) = set.and_then(|set| set.advanced.as_mut())
@@ -593,7 +599,7 @@ impl Engine {
         }
     }
 
-    /// Publishes in one Event that existing pods cannot be adopted. Until they can, no other pods are created on their nodes.
+    /// Publishes one Event about all pods that cannot be adopted. No pod is created on the node of such a pod.
     fn publish_not_adopted(&mut self, key: &SetKey, refusal: &WriteError) {
         if !class(refusal).is_rejection() {
             return;
@@ -618,8 +624,7 @@ impl Engine {
         self.publish(key, &notice);
     }
 
-    /// Forgets that pods could not be adopted. Called after a successful adoption, because other pods can probably be adopted
-    /// too.
+    /// Forgets the last adoption failure. Called after a successful adoption, because the other pods can probably be adopted too.
     fn forget_not_adopted(&mut self, key: &SetKey) {
         let Some(state) = self.state.sets.get_mut(key) else {
             return;
@@ -685,7 +690,8 @@ impl Engine {
                     self.index.apply_revision(revision);
                 }
                 match read.revisions.is_empty() {
-                    // No revision matches because the cached template is outdated. The watch is about to report the new one.
+                    // The cached template is outdated, so no revision matches it. The watch is about to report the current
+                    // template.
                     true => Err(None),
                     false => Ok(()),
                 }
@@ -774,7 +780,7 @@ impl Engine {
         Some((conditions, numbers))
     }
 
-    /// Returns the time at which the status numbers of an Advanced DaemonSet change even without an event.
+    /// Returns the time at which the numbers in the status of an Advanced DaemonSet change even without an event.
     pub(super) fn counts_again(
         &self,
         key: &SetKey,
@@ -802,7 +808,8 @@ impl Engine {
 mod tests {
     use super::*;
 
-    /// Found on a real cluster: at a start, Events about created pods used up the budget, and eight evictions had no Event.
+    /// Regression test: at a start on a real cluster, Events about created pods used up the budget, and eight evictions had no
+    /// Event.
     #[test]
     fn pods_that_fail_are_told_of_however_many_were_made() {
         let now = Timestamp::from_second(1000).unwrap();

@@ -1,4 +1,4 @@
-//! Handling of the API server's answers to writes, in the loop.
+//! Handling of the API server's responses to writes. It runs in the main loop.
 
 use k8s_openapi::jiff::Timestamp;
 use tracing::{debug, error, info, warn};
@@ -41,7 +41,7 @@ impl<'a> WrittenTo<'a> {
     }
 }
 
-/// Converts the error of a write to the answer that expectations record.
+/// Converts the error of a write to the response that expectations (pending writes) record.
 pub(super) fn answer(refusal: &WriteError) -> WriteAnswer {
     match refusal.failure() {
         Some(Failure::Gone) => WriteAnswer::Gone,
@@ -58,7 +58,7 @@ pub(super) fn answer(refusal: &WriteError) -> WriteAnswer {
     }
 }
 
-/// State of a pod when a write to it began, for the log: the pod may be gone when the write is answered.
+/// State of a pod when a write to it began. It is stored for the log, because the pod may be gone when the response arrives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct WrittenPod {
     node: NodeName,
@@ -177,9 +177,9 @@ impl Engine {
         }
     }
 
-    /// Records created surge pods. They are in the index from now on, even before the watch reports them.
+    /// Records created surge pods. From now on, the index contains them, even before the watch reports them.
     ///
-    /// If it is unknown whether a pod was created, and the watch doesn't report it in time, the creation is requested again.
+    /// If the result of a creation is unknown, and the watch doesn't report the pod in time, the creation is requested again.
     fn note_surged(
         &mut self,
         key: &SetKey,
@@ -205,7 +205,8 @@ impl Engine {
                     let is_known = |pod: &k8s::Pod| {
                         set.is_some_and(|set| set.place_of(&pod.uid().into()).is_some())
                     };
-                    // Ignore the pod in the answer if the watch has already reported it: the version from the watch is newer.
+                    // If the watch has already reported the pod, ignore the pod in the response: the version from the watch is
+                    // newer.
                     if let Some(pod) = pod.filter(|pod| !is_known(pod)) {
                         self.index.apply_pod(key, &pod, now);
                     }
@@ -224,7 +225,7 @@ impl Engine {
         result: Result<(), &WriteError>,
         now: Timestamp,
     ) {
-        // A name conflict is already resolved: the writer checked whether the existing pod is the surge pod.
+        // The writer has already resolved a name conflict: it checked that the existing pod is the surge pod.
         self.end_write(key, &wanted.action(), result, now);
         let beside = wanted.beside.name.as_str();
         let about = WrittenTo::Node(&wanted.node, beside);
@@ -257,7 +258,7 @@ impl Engine {
         }
     }
 
-    /// Records the result of transferring the surge pod to the DaemonSet; `None`: the transfer was not tried.
+    /// Records the result of making the DaemonSet the owner of the surge pod; `None`: the transfer was not tried.
     fn note_handed_over(
         &mut self,
         key: &SetKey,
@@ -276,7 +277,7 @@ impl Engine {
         }
     }
 
-    /// Records the answer to a pending write. After some answers, it remains unknown whether the write took effect.
+    /// Records the response to a pending write. Some responses, such as a timeout, leave open if the write took effect.
     fn end_write(
         &mut self,
         key: &SetKey,
@@ -353,8 +354,8 @@ impl Engine {
                     }
                     ErrorClass::Conflict => write_failures.conflict(place, what, message, now),
                     ErrorClass::Internal => write_failures.meet(place, what, message, now),
-                    // Back off on this pod if it failed before or the failure lasts. Otherwise the pod keeps its slot and is
-                    // tried again at once.
+                    // If the pod failed before, or the API server keeps failing, this pod gets a backoff. Otherwise the pod keeps
+                    // its slot (its place among the pods being updated) and is tried again at once.
                     ErrorClass::Busy if lasting || is_refused => {
                         write_failures.meet(place, what, message, now);
                     }
@@ -366,7 +367,7 @@ impl Engine {
                 WrittenTo::Node(node, _) => set.note_write_on(node, note),
             }
         }
-        // A pod whose write failed before has its own backoff. It must not delay writes to other pods.
+        // A pod whose write failed before has its own backoff, so its next failure must not delay writes to other pods.
         if let (Some(ErrorClass::Busy | ErrorClass::Internal), false, Some(state)) =
             (class, is_refused, self.state.sets.get_mut(key))
         {
@@ -415,7 +416,7 @@ impl Engine {
         }
     }
 
-    /// Publishes once that another client keeps overwriting the status. `rival` is the field manager of that client, if known.
+    /// Publishes once that another client keeps overwriting the status. `rival` is the field manager of the client, if known.
     fn publish_contested(&self, key: &SetKey, rival: Option<&str>) {
         let rival = rival.map_or_else(
             || "An unknown client".to_owned(),
@@ -444,7 +445,8 @@ impl Engine {
         if !matches!(class(error), ErrorClass::Rejected | ErrorClass::Invalid) {
             return; // a missing permission is reported in an Event of its own
         }
-        // Unlike in messages about pods, don't replace the DaemonSet's name: a short name may be part of any word.
+        // The DaemonSet's name is not replaced by a placeholder here, unlike a pod's name elsewhere. A short name may be part of
+        // any word.
         let message = message(error, "");
         // Server-side apply rejects fields that the CustomResourceDefinition lacks.
         let definition = if message.contains("field not declared in schema") {
@@ -499,7 +501,7 @@ impl Engine {
             Failure::Gone | Failure::Conflict => {
                 debug!(daemonset = %key, %error, "The cached object was outdated");
             }
-            // The disruption budget is reported in the status, so don't log it for each attempt.
+            // The status reports the disruption budget, so a blocked eviction is not logged as a warning at each attempt.
             Failure::Blocked => {
                 debug!(daemonset = %key, %error, "A disruption budget blocks the eviction")
             }
@@ -538,7 +540,7 @@ mod tests {
     use super::*;
     use crate::core::testing::{current, old};
 
-    /// Found on a real cluster: the log called evicted pods outdated although they had the current revision.
+    /// Regression test: on a real cluster, the log called evicted pods outdated although they had the current revision.
     #[test]
     fn the_log_says_what_a_pod_was_that_went() {
         let was = |pod: &Pod| WrittenPod::new(&"n1".into(), pod).was;

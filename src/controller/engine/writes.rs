@@ -1,4 +1,4 @@
-//! Requests that the loop sends to the API server.
+//! Writes of the main loop: starts a task for each request, and passes the result back to the loop.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use crate::core::engine::not_ready::UnexplainedPods;
 use crate::core::{Action, Fleet, Plan, Progress, RevisionUnknown, Targeting, Verdict};
 use crate::index::SetKey;
 
-/// Runs `task`, and converts a panic to [`TaskResult::Failed`], so that the loop doesn't wait for the task forever.
+/// Runs `task`, and converts a panic to [`TaskResult::Failed`]. Otherwise the loop would wait for the task forever.
 async fn caught(key: SetKey, task: impl Future<Output = TaskResult>) -> TaskResult {
     let ended = std::panic::AssertUnwindSafe(task).catch_unwind().await;
     ended.unwrap_or(TaskResult::Failed(key))
@@ -126,7 +126,8 @@ impl Engine {
         self.spawn(key.clone(), async move {
             let result = writer.act(&key, &whom, &action, now).await;
             let handed = match (&action, &result) {
-                // Transfer the surge pod at once: when the old pod is gone, the native controller would create another pod.
+                // Transfer the surge pod at once. Until the DaemonSet owns it, the native controller would create another pod on
+                // the node.
                 (Action::DeleteAfterSurge { successor, .. }, Ok(())) => {
                     Some(writer.transfer_ownership(&key, &whom, successor).await)
                 }
@@ -194,7 +195,7 @@ impl Engine {
             self.record(key, &unmarked);
         }
         if let Some(set) = self.index.set_mut(key) {
-            // Use the reported pause for decisions from now on, before the watch shows it.
+            // Use the pause from the report for decisions from now on, even before the watch shows it.
             set.set_last_pause(report.state.pause.as_ref().map(|pause| pause.record));
             set.begin_report(report.conditions, now);
             if let (Some(advanced), Some((_, numbers))) = (&mut set.advanced, &whole) {
@@ -204,11 +205,11 @@ impl Engine {
         self.state.sets.entry(key.clone()).or_default().under_way += 1;
         let (writer, key) = (self.parts.writer.clone(), key.clone());
         self.spawn(key.clone(), async move {
-            // Send these Events before the status, which records them as sent. If the process dies in between, the next leader
+            // Send these Events before the status. The status records them as sent. If the process dies in between, the next leader
             // sends the same Events again.
             futures::future::join_all(first).await;
-            // Look for the other writer before the status is written, because the write makes this controller the manager of the
-            // fields.
+            // Look for the other client before the status is written. After the write, this controller is the manager of the
+            // fields, and the other client's name is lost.
             let rival = if is_contested {
                 Some(writer.other_status_writer(&key).await)
             } else {
@@ -222,7 +223,7 @@ impl Engine {
         });
     }
 
-    /// Reads the native controller's Events if pods have been missing for a while.
+    /// Reads the native controller's Events if pods have been missing for a while. An Event says why a pod could not be created.
     pub(super) fn ask_why_missing(
         &mut self,
         key: &SetKey,
@@ -240,7 +241,7 @@ impl Engine {
             _ => None,
         });
         let lookups = &mut self.parts.lookups;
-        // The first pods of a new DaemonSet take a while, so look only at a rollout that replaces an earlier revision.
+        // The first pods of a new DaemonSet take a while, so Events are read only if the rollout replaces an earlier revision.
         let Some(since) = since.min().filter(|_| fleet.replaces) else {
             if lookups.none_missing(key)
                 && let Some(set) = self.index.set_mut(key)
@@ -265,7 +266,7 @@ impl Engine {
         }
     }
 
-    /// Reads the Events and conditions of pods that have been unavailable almost long enough to be reported.
+    /// Reads the Events and conditions of pods that don't become available. Each pod is read shortly before the report names it.
     pub(super) fn ask_why_not_ready(
         &mut self,
         key: &SetKey,
@@ -296,7 +297,7 @@ impl Engine {
         }
     }
 
-    /// Reads the objects live if the watches leave the current revision, or the revision of a pod, unclear.
+    /// Reads objects live if the watches leave the current revision unclear, or the revision of a pod.
     pub(super) fn look_up(
         &mut self,
         key: &SetKey,

@@ -1,4 +1,4 @@
-//! Unreadable objects, by watch. Each is reported once, and counted as long as it is unreadable.
+//! Unreadable objects, by watch. Each object is reported once, and counted as long as it is unreadable.
 
 use std::collections::BTreeMap;
 

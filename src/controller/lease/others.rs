@@ -1,10 +1,10 @@
-//! Detection of other installations by their Leases. Two installations that serve the same kinds would both replace pods,
-//! without coordination.
+//! Detection of other installations by their Leases. Two installations that serve the same kinds would both replace pods, without
+//! coordination.
 //!
 //! Every [`CHECK`], the leader lists the Leases of the controller's name in all namespaces, and reports the Leases that are being
-//! renewed. It only reports them: if it stopped, a user who can create a Lease in one namespace could stop all rollouts.
+//! renewed. The leader doesn't stop. Otherwise, any user who can create a Lease in one namespace could stop all rollouts.
 //!
-//! Unreadable Leases are skipped. Otherwise a tenant could make every check fail by creating one.
+//! Unreadable Leases are skipped. Otherwise a tenant could make every check fail by creating an unreadable Lease.
 //!
 //! If the leader lacks the permission to list Leases, it skips the check. The permission check reports the missing right.
 

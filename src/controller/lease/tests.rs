@@ -1,4 +1,4 @@
-//! Tests of elections in paused time, with a Lease in memory.
+//! Tests of leader elections, in paused time and with a Lease in memory.
 
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -346,7 +346,7 @@ async fn a_kind_that_the_holder_of_the_lease_does_not_serve_is_reported() {
     pass(6).await;
     let readiness = ReadinessHandle::default();
     let advanced = alone(SetKind::Advanced, "advanced", readiness.clone());
-    // A rolling update of the controller may take this long, so a kind that is not served yet must not be reported.
+    // A rolling update of the controller may take this long. So a kind that is not served yet must not be reported.
     pass(110).await;
     assert!(readiness.is_ready());
     pass(300).await;
@@ -356,7 +356,7 @@ async fn a_kind_that_the_holder_of_the_lease_does_not_serve_is_reported() {
     native.release().await;
     pass(6).await;
     assert!(writes(&advanced) && readiness.is_ready());
-    // If the holder serves both kinds, or is an older version that doesn't record its kinds, no kind is reported.
+    // No kind is reported if the holder serves both kinds, or is an older version that doesn't record its kinds.
     for kinds in [Some("native,advanced"), None] {
         let server = Arc::new(Server::default());
         let start =

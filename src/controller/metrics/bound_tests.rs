@@ -1,4 +1,4 @@
-//! Tests of the maximum number of metric series per DaemonSet, for all possible contents of DaemonSet and nodes.
+//! Tests of the maximum number of metric series per DaemonSet, with extreme contents of DaemonSet and nodes.
 
 use std::collections::BTreeMap;
 

@@ -12,7 +12,7 @@ use super::number;
 use crate::core::{Counts, Phase, Plan, Verdict};
 use crate::index::SetKey;
 
-/// Exported numbers of every managed DaemonSet.
+/// Exported numbers of every managed DaemonSet; `None`: the settings are unusable, so there are no numbers.
 #[derive(Debug, Default)]
 pub(super) struct Rollouts(Mutex<BTreeMap<SetKey, Option<Box<Rollout>>>>);
 
@@ -38,7 +38,7 @@ impl Rollout {
     }
 }
 
-/// Gauge that has one series for each DaemonSet with a plan; a value of `None` omits the series.
+/// Gauge with at most one series for each DaemonSet. If its value for a DaemonSet is `None`, the series is omitted.
 struct Single {
     name: &'static str,
     help: &'static str,
@@ -105,7 +105,7 @@ const SINGLE: [Single; 11] = [
 
 /// Maximum number of series per DaemonSet.
 ///
-/// Labels contain the DaemonSet's name and fixed words, never content of its annotations, status, nodes or pods.
+/// Labels contain the DaemonSet's name and fixed words. Annotations, status, nodes and pods can't add labels.
 /// `docs/reference/metrics.md` documents the number.
 #[cfg(test)]
 pub(super) const SERIES: usize = Verdict::WORDS.len() + SINGLE.len() + LACKING + 1;

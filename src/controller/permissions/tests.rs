@@ -1,4 +1,4 @@
-//! Tests of the permission lists: they match the manifests, and they suffice on a server that denies all other requests.
+//! Tests of the permission lists. They must match the manifests, and suffice on a server that denies all other requests.
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -116,7 +116,7 @@ fn a_refused_write_names_the_component_of_its_feature() {
     ] {
         case(patch, native, Some(write), expected);
         case(patch, advanced, Some(write), ADVANCED_RBAC);
-        // A mark or an in-place update begins with a write to a condition in the pod's status, which the base rights allow.
+        // Marks and in-place updates begin with a write to a condition in the pod's status. The base rights allow this write.
         case(status, native, Some(write), BASE_RBAC);
     }
     let create = Some(WriteVerb::Create);
@@ -383,7 +383,7 @@ async fn what_is_missing_is_asked_for_until_it_is_granted() {
     following.await.expect("it ends with those who tell it");
 }
 
-/// A replica that cannot list objects must not decide. It reports the reason although it doesn't lead.
+/// A replica that cannot list objects must never lead. Although it doesn't lead, it reports the reason.
 #[tokio::test(start_paused = true)]
 async fn a_replica_that_may_not_list_says_so_and_never_takes_the_lease() {
     let clock = Clock::starting_at("2026-01-01T00:00:00Z".parse().unwrap());

@@ -1,4 +1,5 @@
-//! API requests of each step of an image pull: few, each with a deadline. All writes go through [`Writer`](crate::controller::apply::Writer).
+//! API requests of each step of an image pull: few, each with a deadline. All writes go through
+//! [`Writer`](crate::controller::apply::Writer).
 
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::Pod;
@@ -50,7 +51,8 @@ impl PullerParts {
         }
     }
 
-    /// Creates the Job from the current template, if that is still the template of the request and the pod still requests it.
+    /// Creates the Job from the current template. Creates nothing if the template changed since the request, or the pod no longer
+    /// requests the pull.
     async fn create(&self, request: &PullRequest) -> PullStepResult {
         let (set, pod) = match self.read_set_and_pod(request).await {
             Ok(objects) => objects,
@@ -83,7 +85,7 @@ impl PullerParts {
         }
     }
 
-    /// Reports a rejected Job as a failed pull, because another attempt would be rejected too.
+    /// Reports a rejected Job as a failed pull. Another attempt to create the Job would be rejected too.
     async fn not_created(&self, request: &PullRequest, error: &WriteError) -> PullStepResult {
         let WriteError::Failed { error, .. } = error else {
             return PullStepResult::Retry;
@@ -114,8 +116,8 @@ impl PullerParts {
         self.events.publish(&about, Severity::Warning, reason, note);
     }
 
-    /// Passes the result of a status write on to the engine if the rollout requested the pull. If a node owner requested it,
-    /// the result is reported in an Event instead.
+    /// Reports the result of a status write: to the engine if the rollout requested the pull, or in an Event if a node owner
+    /// requested it.
     fn pass_on(&self, request: &PullRequest, result: Result<(), WriteError>) {
         if request.pull.initiator == PullInitiator::Rollout {
             let (key, pod) = (request.key.clone(), request.pull.pod.clone());
@@ -124,7 +126,7 @@ impl PullerParts {
         }
     }
 
-    /// Reads from the Events of the Job controller why a Job has no pod, and reports it.
+    /// Reads the Events of the Job controller to find out why a Job has no pod, and writes the reason to the requesting pod.
     async fn explain_missing_pod(&self, request: &PullRequest, job: &JobRef) -> PullStepResult {
         let failed = format!("involvedObject.uid={},reason=FailedCreate", job.uid);
         let last = match last_event(&self.client, &request.key.namespace, &failed).await {
@@ -141,7 +143,7 @@ impl PullerParts {
         self.report(request, &PullOutcome::Failed(why)).await
     }
 
-    /// Writes the result of a pull if the pod still requests the pull of this revision.
+    /// Writes the result of a pull to the pod, if the pod still requests the pull of this revision.
     async fn report(&self, request: &PullRequest, outcome: &PullOutcome) -> PullStepResult {
         for _ in 0..ATTEMPTS {
             let pod = match self
@@ -188,7 +190,8 @@ impl PullerParts {
         PullStepResult::Retry
     }
 
-    /// Publishes that the result of a pull can't be written, if an operator has to act or a node owner waits for it.
+    /// Publishes that the result of a pull can't be written. Does so only if an operator has to act or a node owner waits for the
+    /// result.
     fn not_reported(&self, request: &PullRequest, error: &CallError) -> PullStepResult {
         warn!(daemonset = %request.key, pod = %request.pull.pod.name, %error, "Cannot tell how a pull ended yet");
         let why = error.to_string();
@@ -277,8 +280,7 @@ fn condition(request: &PullRequest, outcome: &PullOutcome, clock: &Clock) -> Val
             "message": message_of(request.pull.revision.as_str()),
             "lastTransitionTime": clock.time(),
         }),
-        // The transition time is kept: the status remains `False`. The probe time of a failure determines when the next attempt
-        // starts.
+        // The status remains `False`, so the transition time is kept. The next attempt starts a fixed time after the probe time.
         PullOutcome::Failed(why) => json!({
             "type": POD_IMAGE_READY,
             "status": "False",

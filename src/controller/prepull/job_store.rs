@@ -35,7 +35,7 @@ impl PullRequest {
 pub(super) struct JobStore {
     jobs: Listing<Job>,
     pods: Listing<Pod>,
-    /// UIDs of Jobs whose result was written or that were deleted, while the watch still shows them.
+    /// UIDs of Jobs that the watch still shows although their result was written or they were deleted.
     reported: BTreeSet<String>,
 }
 
@@ -226,7 +226,9 @@ fn slim_meta(meta: ObjectMeta) -> ObjectMeta {
     }
 }
 
-/// Returns the pod and revision of a Job; `None`: it is not a pre-pull Job. The pod that the label names must also own the Job.
+/// Returns the pod and revision of a Job. `None`: the Job is not a pre-pull Job.
+///
+/// The label names the pod, and the pod must also own the Job.
 fn pull_key(job: &Job) -> Option<PullKey> {
     let pod = job.metadata.labels.as_ref()?.get(PRE_PULL_POD)?;
     let revision = job.metadata.annotations.as_ref()?.get(PRE_PULL_REVISION)?;

@@ -1,4 +1,4 @@
-//! Manifest of a pre-pull Job: the images to pull, and a pod whose only purpose is that one node pulls them.
+//! Manifest of a pre-pull Job: the images to pull, and a pod that makes the kubelet of one node pull them.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ const LONGEST_NAME: usize = 63;
 /// Number of hexadecimal digits in the digest that replaces the end of a long name.
 const DIGEST_DIGITS: usize = 16;
 
-/// Time after which Kubernetes deletes a finished Job. Usually the controller deletes it within a second after its result.
+/// Time after which Kubernetes deletes a finished Job. Usually the controller deletes the Job within a second after the result.
 const TIME_TO_LIVE_SECONDS: u32 = 3600;
 
 /// User ID for images that would run as root. Namespaces with the Pod Security Standard `restricted` reject root.
@@ -34,7 +34,7 @@ pub(super) struct Image {
     pub(super) policy: Policy,
 }
 
-/// `imagePullPolicy`. If a template has one image with several policies, the greatest one in this order is used.
+/// `imagePullPolicy`, in ascending order. If a template lists one image with several policies, the greatest policy is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Policy {
     Never,
@@ -93,7 +93,7 @@ fn containers(spec: &Value) -> impl Iterator<Item = &Value> {
     lists.filter_map(|list| spec[list].as_array()).flatten()
 }
 
-/// References of the images that a pod runs or ran, and that therefore are on its node.
+/// References of the images that a pod runs or ran. These images are on the pod's node.
 fn images_of(pod: &Value) -> Vec<&str> {
     let statuses = ["initContainerStatuses", "containerStatuses"]
         .into_iter()
@@ -115,18 +115,17 @@ fn images_of(pod: &Value) -> Vec<&str> {
 
 /// Returns the Job that pulls `images` on the node of the requesting pod.
 ///
-/// - The owner of the Job is the pod, so the Job is deleted with the pod. `blockOwnerDeletion` is not set, because it would
-///   require a permission for finalizers.
+/// - The owner of the Job is the pod, so the Job is deleted with the pod. `blockOwnerDeletion` is not set, because it would require
+///   a permission for finalizers.
 /// - `nodeName` bypasses the scheduler, so a cordoned or full node pulls too. The Job's pod tolerates every `NoExecute` taint, so
 ///   that it is not evicted.
-/// - The Job's pod requests no resources and has minimal limits, so a full node starts it, and it satisfies a quota that requires
-///   both. It has no priority, so it never preempts another pod.
-/// - The containers run `true`. If an image lacks that program, starting the container fails, but by then the image is on the
-///   node.
+/// - The Job's pod requests no resources, so a full node starts it. It has minimal limits, so it satisfies a quota that requires
+///   requests and limits. It has no priority, so it never preempts another pod.
+/// - The containers run `true`. If an image lacks that program, starting the container fails, but by then the image is on the node.
 /// - Pull secrets come from the template or, through admission, from the template's service account. The token of that account is
 ///   not mounted.
-/// - The Job's pod uses the host network only if the DaemonSet does. In that case the namespace allows it, and the DaemonSet may
-///   be the network plug-in without which other pods can't start.
+/// - The Job's pod uses the host network only if the DaemonSet does. In that case the namespace allows it, and the DaemonSet may be
+///   the network plug-in without which other pods can't start.
 pub(super) fn job(request: &PullRequest, template: &Value, images: &[Image]) -> Value {
     let pull = &request.pull;
     let labels = json!({ PRE_PULL_POD: pull.pod.uid.to_string() });
@@ -159,7 +158,8 @@ pub(super) fn job(request: &PullRequest, template: &Value, images: &[Image]) -> 
             "template": {
                 "metadata": {
                     "labels": labels,
-                    // Prevent the injection of a side-car: it would never end, and its image need not be pulled.
+                    // Prevent the injection of a side-car. It would never end, so the Job would never complete, and its image need
+                    // not be pulled.
                     "annotations": { "sidecar.istio.io/inject": "false" },
                 },
                 "spec": pod_spec(pull, &template["spec"], images),

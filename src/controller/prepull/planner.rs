@@ -1,4 +1,4 @@
-//! Next steps for all desired pulls. They are a pure function of desired pulls, Jobs and time.
+//! Next steps for all desired pulls. The steps are a pure function of desired pulls, Jobs and time.
 //!
 //! ```text
 //! desired pull without Job ─► Create ─► Job ─► status ─┬─► in progress, or a problem for a while
@@ -34,7 +34,7 @@ const READ_EVENTS: (Duration, Duration) = (Duration::from_secs(5), Duration::fro
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PullStep {
     Create(PullRequest),
-    /// Reads why a Job has no pod, and writes that as the result of the pull.
+    /// Reads the reason why a Job has no pod, and writes the reason as the result of the pull.
     ExplainMissingPod(PullRequest, JobRef),
     Report(PullRequest, PullOutcome),
     Delete(JobRef),
@@ -68,7 +68,7 @@ pub(super) enum PullStepResult {
 #[derive(Debug)]
 struct PullState {
     request: PullRequest,
-    /// False if the pull is no longer desired and only a step in progress is awaited.
+    /// True if the pull is desired. False if only a step in progress keeps it here.
     desired: bool,
     /// Position in the queue.
     number: u64,
@@ -77,8 +77,8 @@ struct PullState {
     failures: u32,
     /// Time before which no step starts.
     not_before: Option<Timestamp>,
-    /// Current problem, with its start. It is stored here because the time while the node was offline doesn't count, and the
-    /// statuses of Job and pod don't contain that time.
+    /// Current problem, with its start. The start has to be stored here. The time in which the node was offline doesn't count, and
+    /// the statuses of Job and pod don't contain that time.
     problem: Option<(Problem, Timestamp)>,
 }
 
@@ -106,7 +106,8 @@ impl PullState {
         self.failures = 0;
         self.not_before = match result {
             PullStepResult::Unexplained => Some(later(now, READ_EVENTS.1)),
-            // Usually the cache shows the result before this pause ends. Otherwise, the step `Create` finds the result.
+            // Usually the cache shows the result before this pause ends. If it doesn't, the step `Create` finds the result by a
+            // live read.
             PullStepResult::Done => Some(later(now, RETRY.0)),
             PullStepResult::Created(_) | PullStepResult::Retry => None,
         };
@@ -128,7 +129,7 @@ impl PullState {
 #[derive(Debug, Default)]
 pub(super) struct Planner {
     pulls: BTreeMap<PullKey, PullState>,
-    /// DaemonSets whose desired pulls are known. After a restart of the controller, the Jobs of other DaemonSets are kept.
+    /// DaemonSets whose desired pulls are known. After a restart of the controller, Jobs of unknown DaemonSets are kept.
     known: BTreeSet<SetKey>,
     count: u64,
     /// UIDs of Jobs whose deletion is in progress.
@@ -275,7 +276,8 @@ impl PlanningPass<'_> {
             PullStatus::Pulled => self.steps.push(report(pull, PullOutcome::Pulled)),
             PullStatus::Failed(why) => self.steps.push(report(pull, PullOutcome::Failed(why))),
             PullStatus::Pulling => pull.problem = None,
-            // The node is offline, so the last reported problem may be outdated. Its duration is counted from the node's return.
+            // The node is offline, so the last reported problem may be outdated. The problem's duration is counted from the node's
+            // return.
             PullStatus::BackingOff
             | PullStatus::Problem(
                 Problem::AttemptFailed | Problem::NotStarting | Problem::NoPod,

@@ -1,7 +1,7 @@
-//! Loop that pulls images by Jobs: receives desired pulls and watch events, and sends requests. One task owns all state.
+//! Loop that pulls images by Jobs. It receives desired pulls and watch events, and sends requests. One task owns all state.
 //!
-//! Jobs and their pods are watched while there is a desired pull or a Job. A new leader also watches them once, to find Jobs of
-//! the previous leader. Otherwise nothing is requested from the API server.
+//! Jobs and their pods are watched while there is a desired pull or a Job. A new leader also watches them once, to find Jobs of the
+//! previous leader. Otherwise nothing is requested from the API server.
 
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
@@ -25,7 +25,7 @@ use crate::core::names::PRE_PULL_POD;
 use crate::k8s::client::WATCH_TIMEOUT_SECONDS;
 use crate::k8s::{Listed, Readable};
 
-/// Time for which changes are collected and then handled together.
+/// Time for which changes are collected before all of them are handled together.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Time for which watches stay open after the last Job, because another pull may be desired soon.
@@ -86,7 +86,7 @@ struct PullerTask {
     watching: bool,
     failing: bool,
     leading: bool,
-    /// Time since which there is nothing to watch.
+    /// Time since which there is no desired pull and no Job, so nothing to watch.
     idle_since: Option<Instant>,
     wake: Instant,
     done: JoinSet<(PullStep, PullStepResult)>,
@@ -253,8 +253,8 @@ impl PullerTask {
 
 /// Jobs or pods per page of a list.
 ///
-/// A whole page is in memory at once, several times while it is decoded. A tenant can set the label on Jobs of more than a
-/// megabyte, so pages must be small.
+/// A whole page is in memory at once, several times while it is decoded. A tenant can create Jobs with the label of pre-pulls and
+/// more than a megabyte each, so pages must be small.
 const JOBS_PER_PAGE: u32 = 2;
 
 fn watch_jobs_and_pods(client: Client) -> Watches {
@@ -299,7 +299,7 @@ fn readable<K: Readable>(event: Event<Listed<K>>) -> Option<Event<K>> {
     })
 }
 
-/// Returns true if the event proves that the API server responded. `Init` is reported before the request is sent.
+/// Returns true if the event proves that the API server responded. A list reports `Init` before its request is sent.
 fn is_answer<K>(event: &Event<K>) -> bool {
     !matches!(event, Event::Init)
 }
@@ -348,7 +348,8 @@ mod tests {
         Err(watcher::Error::WatchError(Box::new(status)))
     }
 
-    /// Each attempt to list begins with an `Init` event, which doesn't prove that the API server responded.
+    /// Each attempt to list begins with an `Init` event. `Init` doesn't prove that the API server responded, so it doesn't reset
+    /// the pause.
     #[tokio::test(start_paused = true)]
     async fn pauses_grow_while_lists_begin_and_fail_and_start_anew_once_something_is_told() {
         let attempt = || [Ok(Event::Init), refused()];

@@ -1,8 +1,8 @@
-//! Limits on concurrent image pulls, per namespace and per DaemonSet.
+//! Limits on concurrent image pulls, per namespace and per DaemonSet. A running pull takes a slot.
 //!
-//! A pull can hang for an hour, and running pulls are never aborted. Therefore a namespace may use only three quarters of the
-//! slots that others leave, so that other namespaces can start pulls later. In the same way, a DaemonSet may use three quarters
-//! of its namespace's share.
+//! A pull can hang for an hour, and running pulls are never aborted. So a namespace may use only three quarters of the slots that
+//! other namespaces leave. Then other namespaces can still start pulls. In the same way, a DaemonSet may use three quarters of its
+//! namespace's share.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -39,8 +39,8 @@ impl Slots {
         }
         let mut begun = Vec::new();
         loop {
-            // Drop the queues of DaemonSets that may not start another pull: no pull that starts later in this loop frees a slot
-            // for them.
+            // Drop the queues of DaemonSets that may not start another pull. This loop only takes slots, so they can't start later
+            // either.
             queues.retain(|key, queue| !queue.is_empty() && self.has_room(key));
             let next = queues
                 .iter_mut()

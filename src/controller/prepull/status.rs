@@ -1,4 +1,5 @@
-//! Status of a pull, derived from its Job and the Job's pod. It doesn't depend on time; [`super::planner`] handles durations.
+//! Status of a pull, derived from its Job and the Job's pod. The status doesn't depend on time; [`super::planner`] handles
+//! durations.
 //!
 //! The exit code of a container is irrelevant, because an image without the program `true` is pulled too. What matters is the
 //! progress of the kubelet: if a container was created, ran, ended or could not be started, its image is on the node.
@@ -37,7 +38,7 @@ const REPEATED: [&str; 4] = [
 ];
 const BACK_OFF: &str = "ImagePullBackOff";
 
-/// Parts of error messages, in lower case, that mean that another attempt would fail too.
+/// Parts of error messages, in lower case. A message with such a part means that another attempt would fail too.
 const PERMANENT: [&str; 10] = [
     "not found",
     "manifest unknown",
@@ -59,7 +60,7 @@ const NEVER_SEEN: &str = "ContainerStatusUnknown";
 pub(super) enum PullStatus {
     /// The pull is in progress.
     Pulling,
-    /// An attempt failed and the kubelet waits before the next one, or the next one is in progress.
+    /// An attempt failed. The kubelet waits before the next attempt, or the next attempt is in progress.
     BackingOff,
     /// All images are on the node.
     Pulled,
@@ -78,7 +79,7 @@ pub(super) enum Problem {
     NotStarting,
     /// The Job has no pod, because of a quota, an admission rule, or a slow Job controller.
     NoPod,
-    /// The Job failed, but it is not known how its pod ended: Job and pod are reported by different watches.
+    /// The Job failed, but the end of its pod is not known yet: Job and pod are reported by different watches.
     PodLost,
 }
 
@@ -164,7 +165,7 @@ fn of_pod(pod: &Pod) -> PullStatus {
         return worst;
     }
     if phase == "Failed" {
-        // When a Job exceeds its deadline, its pod is deleted before the Job gets its condition.
+        // The Job exceeded its deadline, and its pod is being deleted. The Job gets its condition only afterwards.
         if pod.metadata.deletion_timestamp.is_some() && status.reason.is_none() {
             return PullStatus::Pulling;
         }

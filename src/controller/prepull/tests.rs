@@ -29,7 +29,7 @@ use crate::sim::world::{World, WorldSetup};
 const OLD: &str = "nginx:1.19.4";
 const NEW: &str = "nginx:1.19.5";
 
-/// Cluster with nodes n1, n2, …, one DaemonSet in OTA mode, and the controller.
+/// Setup of a test: a cluster with nodes n1, n2, …, one DaemonSet in OTA mode, and the controller.
 struct Story {
     world: World,
     client: Client,
@@ -47,7 +47,7 @@ impl Story {
         Self::with(nodes, "nginx-daemonset", |_| {}).await
     }
 
-    /// Creates a story like [`Self::begin`], but with a DaemonSet of this name that `change` modifies.
+    /// Starts like [`Self::begin`], but the DaemonSet has this name and is modified by `change`.
     async fn with(nodes: usize, name: &str, change: impl FnOnce(&mut Value)) -> Self {
         let world = World::start(WorldSetup {
             clock: Clock::starting_at("2026-01-01T00:00:00Z".parse().unwrap()),
@@ -173,7 +173,7 @@ impl Story {
         ])
     }
 
-    /// Acts as the node's agent: requests a pull of the images for the pod's next revision. Returns the message of the condition.
+    /// Requests a pull of the images for the pod's next revision, as the node's agent does. Returns the message of the condition.
     async fn imagepull(&self, node: &str) -> String {
         let [needed, _, message] = self.condition(node, "PodNeedUpgrade").await.unwrap();
         assert_eq!(needed, "True");
@@ -262,7 +262,8 @@ async fn pass(seconds: u32) {
     }
 }
 
-/// Waits up to a minute until `is_met`. Checks often enough that nothing else happens before the test continues.
+/// Waits up to a minute until `is_met` returns true. The checks follow each other so closely that nothing else happens before the
+/// test continues.
 async fn until(is_met: impl AsyncFn() -> bool) {
     let waiting = async {
         while !is_met().await {
@@ -307,7 +308,7 @@ async fn what_was_asked_for_is_pulled_told_and_cleared_away() {
     assert_eq!(ready, "True");
 }
 
-/// The cache may show a request after its result was written and its Job was deleted.
+/// After a result was written and its Job was deleted, the cache may still show the request. No second Job may be created then.
 #[tokio::test(start_paused = true)]
 async fn a_request_that_only_the_cache_shows_creates_no_job() {
     let mut story = Story::begin(1).await;
@@ -460,7 +461,8 @@ async fn a_registry_that_is_down_for_a_moment_fails_nothing_and_one_that_stays_d
     pass(8).await;
     story.behaviour(NEW, slow(300)).await;
     pass(290).await;
-    // The second attempt downloads slowly. Meanwhile the pod's status still shows the failure of the first attempt.
+    // The second attempt downloads slowly. Meanwhile the pod's status still shows the failure of the first attempt, which is no
+    // result yet.
     assert_eq!(story.ready("n1").await[1], "WaitPullImage");
     pass(30).await;
     story.assert_pulled("n1", &message).await;
@@ -593,7 +595,7 @@ async fn taints_standards_and_quotas_are_met_or_named() {
     let message = story.imagepull("n1").await;
     pass(10).await;
     story.assert_pulled("n1", &message).await;
-    // An exceeded quota is reported early, not only at the deadline of the pull.
+    // An exceeded quota is reported soon, instead of only at the deadline of the pull.
     story.quota(json!({ "pods": "1" })).await;
     story.image("nginx:1.19.6").await;
     story.imagepull("n1").await;

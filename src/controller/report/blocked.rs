@@ -3,10 +3,10 @@
 use crate::core::messages::BLOCKED;
 use crate::core::{Action, Plan, Progress, RevisionState, RolloutState, Verdict};
 
-/// Returns true if a rollout that was reported as blocked is probably still blocked.
+/// Returns true if a rollout that was reported as blocked is probably still blocked by disruption budgets.
 ///
-/// A rollout that only requests evictions is probably still blocked. The requests repeat earlier ones, or are the first ones
-/// after a restart of the controller.
+/// A rollout that does nothing except requesting evictions is probably still blocked. The requests repeat earlier ones, or are the
+/// first ones after a restart of the controller.
 pub(super) fn stays_blocked(known: &RolloutState, state: &RevisionState, plan: &Plan) -> bool {
     let asks =
         |action: &Action| matches!(action, Action::Evict(_) | Action::DeleteAfterSurge { .. });

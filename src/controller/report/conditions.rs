@@ -1,9 +1,8 @@
-//! Helpers for current and desired conditions.
+//! Functions that find, compare and build conditions.
 
 use crate::core::foreign::{cut, shown};
 use crate::k8s::Condition;
 
-/// Returns the condition of that type.
 pub(super) fn find<'a>(conditions: &'a [Condition], kind: &str) -> Option<&'a Condition> {
     conditions.iter().find(|condition| condition.kind == kind)
 }
@@ -13,7 +12,7 @@ pub(super) fn says_the_same(a: &Condition, b: &Condition) -> bool {
     (&a.status, &a.reason, &a.message) == (&b.status, &b.reason, &b.message)
 }
 
-/// Returns a condition with status `holds`. Its message is empty unless the status is true.
+/// Returns a condition with status `holds`. If `holds` is false, the reason is `not` and the message is empty.
 pub(super) fn or_not(kind: &str, holds: bool, reason: &str, not: &str, message: &str) -> Condition {
     if holds {
         condition(kind, true, reason, message)

@@ -1,4 +1,4 @@
-//! Messages about a rollout that the guard stopped.
+//! Messages about a rollout that the guard stopped. The guard stops a revision when too many nodes fail with it.
 
 use super::conditions::{condition, short};
 use crate::core::names::GUARD;
@@ -6,7 +6,8 @@ use crate::core::rollout_state::Reported;
 use crate::core::{FailureRecord, Guarded, Plan};
 use crate::k8s::Condition;
 
-/// Returns true if `known`, the record reported before, says that the guard stopped the revision of `plan`.
+/// Returns true if the guard had already stopped the revision of `plan` at the previous report. `known` is the record in that
+/// report.
 pub(super) fn is_stopped(known: Option<&FailureRecord>, plan: &Plan) -> bool {
     known.is_some_and(|known| {
         let same =
@@ -15,7 +16,8 @@ pub(super) fn is_stopped(known: Option<&FailureRecord>, plan: &Plan) -> bool {
     })
 }
 
-/// Returns true if the same stall of the same revision was already reported. Always false if the guard stopped the revision.
+/// Returns true if the same stall of the same revision was already reported. Always false if the guard stopped the revision,
+/// because [`is_stopped`] covers that case.
 pub(super) fn same_stall(known: Option<&Reported>, reported: &Reported, plan: &Plan) -> bool {
     let is_same = |known: &Reported| {
         known.stalled_since.is_some()
@@ -25,7 +27,7 @@ pub(super) fn same_stall(known: Option<&Reported>, reported: &Reported, plan: &P
     !stops(plan) && reported.revision.is_some() && known.is_some_and(is_same)
 }
 
-/// Returns a key that is the same for all reports of one stall, even if they name different nodes.
+/// Returns the `news` key of a stall. The key is the same for all reports of one stall, even if they name different nodes.
 pub(super) fn stall_news(plan: &Plan, revision: &str, reason: &str) -> String {
     let stop = if stops(plan) { "stopped" } else { "stalled" };
     format!("{revision} {stop} {reason}")

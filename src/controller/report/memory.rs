@@ -32,7 +32,7 @@ pub(super) fn kept(set: &SetRecord) -> RolloutState {
     }
 }
 
-/// Returns the state to save with a report that has this reason. Guard, pause and rejected writes are not included.
+/// Returns the state to save with a report that has this reason. The caller adds guard, pause and rejected writes.
 pub(super) fn next_state(
     known: &RolloutState,
     fleet: &Fleet,
@@ -81,7 +81,8 @@ pub(super) fn next_state(
     }
 }
 
-/// Returns the condition that saves `state`. If a later release wrote the current condition, returns that one unchanged.
+/// Returns the condition that saves `state`. If a later release of yurt-ds wrote the current condition, returns the current one
+/// unchanged.
 pub(super) fn to_condition(set: &SetRecord, state: &RolloutState) -> Condition {
     let known = find(&set.conditions, ROLLOUT_STATE).filter(|_| set.state.is_newer());
     match known {

@@ -41,7 +41,7 @@ pub(super) fn memory(
     }
 }
 
-/// Returns the condition about a pause. `known` is the current condition, which is kept while the current revision is unknown.
+/// Returns the condition about a pause. `known` is the current condition. While the current revision is unknown, `known` is kept.
 pub(super) fn to_condition(
     plan: &Plan,
     state: &RevisionState,
@@ -83,7 +83,7 @@ pub(super) fn reminder(plan: &Plan, revision: &str) -> Option<RolloutEvent> {
     let days = stand.record.reminded;
     let note = format!("{revision}: {}", still_paused(plan, stand));
     Some(RolloutEvent {
-        // A pause with an end needs no action, so the Event is not a Warning.
+        // A pause with an end needs no action by an operator, so its Event is not a Warning.
         warning: stand.until.is_none(),
         reason: REMINDER,
         note,

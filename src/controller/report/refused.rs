@@ -11,8 +11,8 @@ use crate::k8s::Condition;
 /// Reason of the Event and of the condition about rejected writes.
 pub(in crate::controller) const WRITE_REFUSED: &str = "WriteRefused";
 
-/// Returns the condition about rejected writes, if there are any. `known` is the current condition, which is kept while the
-/// current revision is unknown.
+/// Returns the condition about rejected writes, if there are any. `known` is the current condition. While the current revision is
+/// unknown, `known` is kept.
 pub(super) fn to_condition(
     plan: &Plan,
     revision: &str,
@@ -56,7 +56,7 @@ pub(super) fn news(
     Some(RolloutEvent {
         warning: true,
         reason: WRITE_REFUSED,
-        // Name only the first node: if more nodes fail for the same reason, no other Event is published.
+        // Only the first node is named. If the same failure occurs on other nodes, no other Event follows.
         note: format!(
             "{about}: the API server refuses to {}, first on {}: {}. Other nodes continue. Retried automatically",
             group.write.words(),

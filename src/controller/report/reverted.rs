@@ -9,7 +9,8 @@ use crate::core::rollout_state::Reported;
 use crate::core::words::{joined, named};
 use crate::core::{Fleet, NodeName, Phase, Plan, ReversalStage};
 
-/// Returns the Event about a stage of the rollback that the report `known` doesn't contain yet. The Event names the nodes.
+/// Returns the Event about the current stage of the rollback, if the report `known` doesn't contain that stage. The Event names the
+/// nodes.
 pub(super) fn reversal(
     known: &Reported,
     fleet: &Fleet,

@@ -7,11 +7,11 @@ pub(in crate::controller) struct RolloutEvent {
     pub(in crate::controller) warning: bool,
     pub(in crate::controller) reason: &'static str,
     pub(in crate::controller) note: String,
-    /// Suffix of the Event's name. With it, a repetition by any replica is rejected as a duplicate; `None`: the Event may be
-    /// repeated.
+    /// Suffix of the Event's name. The API server then rejects the same Event from another replica as a duplicate. `None`: the
+    /// Event may be repeated.
     pub(in crate::controller) mark: Option<String>,
-    /// Key that identifies a repeated Event even if its note has changed. It applies until the DaemonSet's conditions show the
-    /// report.
+    /// Key of the Event's news. Two Events with the same key repeat each other even if their notes differ, until the DaemonSet's
+    /// conditions show the report.
     pub(in crate::controller) news: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Tests of the messages for users and tools.
+//! Tests of the messages: conditions and Events.
 
 use serde_json::json;
 
@@ -310,7 +310,7 @@ fn another_revision_in_the_middle_of_a_rollout_is_a_new_start() {
     );
 }
 
-/// The rollout waits for images, and then for the native controller. When it continues, it must not be reported as started
+/// The rollout waits for images, and then for the native controller. When the rollout continues, it must not be reported as started
 /// again.
 #[test]
 fn a_rollout_that_waits_in_between_began_once() {
@@ -354,7 +354,7 @@ fn a_rollout_that_waits_in_between_began_once() {
     assert_eq!(events(&next), [("RolloutStarted", false)]);
 }
 
-/// Two replicas calculate the opening time of the same wave with different clocks.
+/// Two replicas with different clocks calculate the opening time of the same wave.
 #[test]
 fn a_closed_wave_is_reported_once_also_by_a_new_leader_and_in_whole_seconds() {
     let fleet = fleet(&["n1"], None);
@@ -544,7 +544,7 @@ fn a_daemonset_that_left_keeps_nothing_of_ours() {
     assert_eq!(Report::of_nothing().difference(&before, at(0)).len(), 2);
 }
 
-/// Checks the reasons of Events and the last words of their notes. Each Event is published once.
+/// Checks the reasons of Events and the last words of their notes, and that each Event is published once.
 #[test]
 fn what_is_taken_back_is_told_when_it_begins_and_ends_with_the_names_of_nodes() {
     let fleet = fleet(&["a", "b"], None);
@@ -613,7 +613,8 @@ fn what_is_taken_back_is_told_when_it_begins_and_ends_with_the_names_of_nodes() 
     );
 }
 
-/// Returns the plan of a paused rollout with one outdated node. `newcomers` got the new revision during the pause.
+/// Returns the plan of a paused rollout with one outdated node. `newcomers` are the nodes that got the new revision during the
+/// pause.
 fn paused(record: PauseRecord, reminds: bool, newcomers: &[&str]) -> Plan {
     let stand = PauseStand {
         record,
@@ -692,7 +693,7 @@ fn who_came_during_a_pause_stays_named_while_its_pod_is_away_for_a_moment() {
     let none_is_left = after(&two, &[]);
     assert_eq!(changes(&two, &none_is_left), 0);
     let another = after(&two, &names[1..3]);
-    // The condition about the pause changed, and the condition with the saved state.
+    // Two conditions changed: the one about the pause, and the one with the saved state.
     assert_eq!(changes(&two, &another), 2);
     let many = after(&two, &names[..11]);
     assert!(said(&many, PAUSED_CONDITION).ends_with("n18, n19 and others"));
@@ -732,7 +733,7 @@ fn a_pause_outlasts_settings_that_cannot_be_read_and_a_native_controller_that_is
     );
 }
 
-/// A repeated eviction request is not reported again, nor is the first one after a restart.
+/// Neither a repeated eviction request nor the first one after a restart is reported again.
 #[test]
 fn a_rollout_that_budgets_hold_up_says_so_once_and_keeps_saying_it_while_it_asks() {
     let mut fleet = fleet(&["n1", "n2"], None);
@@ -779,7 +780,7 @@ fn a_rollout_that_budgets_hold_up_says_so_once_and_keeps_saying_it_while_it_asks
         same.difference(&told.conditions, at(20)),
         Vec::<Value>::new()
     );
-    // A terminating pod shows that the rollout continues, so the report changes.
+    // A terminating pod shows that the rollout is not blocked, so the report changes.
     let goes = Verdict::InProgress(Progress::Terminating);
     let moving = plan(Phase::Progressing, vec![goes, waits], 1);
     let moved = report(told.conditions.clone(), &fleet, &moving);
@@ -815,6 +816,6 @@ fn a_state_of_a_later_release_is_used_and_stays_as_it_is() {
         find(&told.conditions, ROLLOUT_STATE).unwrap().message,
         later
     );
-    // The running controller still uses its own parsed copy of the newer state.
+    // The condition is unchanged, but the running controller uses its own parsed copy of the state.
     assert_eq!(told.state.pause.unwrap().record, record);
 }

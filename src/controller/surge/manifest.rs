@@ -1,13 +1,12 @@
 //! Manifest of a surge pod. It equals a pod of the native controller, except for its owners and its name.
 //!
-//! - Owners: the ControllerRevision controls the pod, so the native controller ignores it. The DaemonSet is a second owner that
-//!   doesn't control the pod. The revision may be deleted early (`revisionHistoryLimit: 0`, a second change of the template).
+//! - Owners: the ControllerRevision controls the pod, so the native controller ignores the pod. The DaemonSet is a second owner
+//!   that doesn't control the pod. The revision may be deleted early (`revisionHistoryLimit: 0`, a second change of the template).
 //!   Then the garbage collector removes only the reference to the revision, and the native controller adopts the pod. When the
 //!   DaemonSet is deleted, both owners are gone, so the pod is deleted too.
 //! - Name: derived from the old pod and the revision, so that repeated requests never create two successors of the same revision.
-//!   If a user detached the pod with the first name from the DaemonSet, another name is used. The name sorts before every
-//!   generated name. Of two pods created in the same second, the native controller keeps the first by name, which must be the
-//!   surge pod.
+//!   If a user detached the pod with the first name from the DaemonSet, another name is used. The name sorts before every generated
+//!   name. Of two pods created in the same second, the native controller keeps the one whose name sorts first: the surge pod.
 
 use serde_json::{Map, Value, json};
 
@@ -18,7 +17,7 @@ use crate::core::{NodeName, PodUid, Revision};
 use crate::index::SetKey;
 use crate::k8s;
 
-/// Maximum length of a pod name. The name is also a DNS label: the host name of the pod.
+/// Maximum length of a pod name. The pod name is also the host name of the pod, so it has to be a DNS label.
 const LONGEST: usize = 63;
 /// Character that sorts before every character of a generated suffix (`bcdfghjklmnpqrstvwxz2456789`).
 const FIRST: char = '0';
@@ -36,7 +35,7 @@ pub(super) struct TemplateOrigin<'a> {
 }
 
 impl<'a> TemplateOrigin<'a> {
-    /// Reads a ControllerRevision; `None`: it is not the one that the decision saw.
+    /// Reads a ControllerRevision. Returns `None` if the revision has changed since the decision.
     pub(super) fn read(
         object: &'a Value,
         set: &'a DaemonSetOwner,
@@ -66,7 +65,7 @@ impl<'a> TemplateOrigin<'a> {
         self.set.owns(pod)
     }
 
-    /// Returns the name of the surge pod next to the pod with that UID. `taken`: number of names that are taken already.
+    /// Returns the name of the surge pod next to the old pod with this UID. `taken` is the number of names that are already taken.
     pub(super) fn name(&self, beside: &PodUid, taken: usize) -> String {
         name(&self.key.name, self.revision, beside, taken)
     }
@@ -164,12 +163,12 @@ fn object(value: &Value) -> Map<String, Value> {
     value.as_object().cloned().unwrap_or_default()
 }
 
-/// Returns the name of a surge pod. `taken`: number of names that are taken already.
+/// Returns the name of a surge pod. `taken` is the number of names that are already taken.
 fn name(daemonset: &str, revision: &Revision, beside: &PodUid, taken: usize) -> String {
     let room = LONGEST - DIGITS - 2;
     let mut head: String = daemonset.chars().take_while(char::is_ascii).collect();
     head.truncate(room);
-    // A hyphen follows, and in a DNS-1123 name no hyphen may come after a dot.
+    // The name continues with a hyphen. In a DNS-1123 name, no hyphen may come after a dot.
     let head = head.trim_end_matches('.');
     let mut text = format!("{beside}/{revision}");
     if taken > 0 {
@@ -179,9 +178,10 @@ fn name(daemonset: &str, revision: &Revision, beside: &PodUid, taken: usize) -> 
     format!("{head}-{FIRST}{digest:0DIGITS$x}")
 }
 
-/// FNV-1a hash with 64 bits, of which a name contains 36.
+/// FNV-1a hash with 64 bits. A name contains 36 bits of it.
 ///
-/// With a thousand old pods, two names collide once in a hundred thousand rollouts. Then one pod waits for the other.
+/// With a thousand old pods, two names collide once in a hundred thousand rollouts. In that case, one pod waits until the other is
+/// transferred.
 fn fnv(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
@@ -214,7 +214,7 @@ const TOLERATED: [(&str, &str); 6] = [
 /// Additional toleration of pods that use the host network.
 const TOLERATED_ON_HOST_NETWORK: (&str, &str) = ("network-unavailable", "NoSchedule");
 
-/// Adds [`TOLERATED`]. Equal tolerations of the template are replaced, because their `tolerationSeconds` would end the pod.
+/// Adds [`TOLERATED`]. An equal toleration of the template is replaced, because its `tolerationSeconds` would end the pod.
 fn tolerate(spec: &mut Value) {
     let host_network = (spec["hostNetwork"] == true).then_some(TOLERATED_ON_HOST_NETWORK);
     let mut tolerations = spec["tolerations"].as_array().cloned().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Tests of which images a Job pulls, and of the Job's pod.
+//! Tests of the images that a Job pulls, and of the Job's pod.
 
 use std::time::Duration;
 
@@ -85,8 +85,8 @@ fn only_what_the_node_lacks_is_pulled_each_image_once() {
         &[("web:2", "Always"), ("log:2", "Never")],
     );
     case(&twice, &old, &[("web:2", Always), ("log:2", Never)]);
-    // An image with a moving tag is pulled even if an image of that name already runs on the node. The registry may have a
-    // newer one.
+    // The pull policy `Always` pulls an image even if an image of that name already runs on the node. The registry may have a newer
+    // one.
     let moving = template(&[], &[("web:latest", "Always"), ("log:1", "IfNotPresent")]);
     case(&moving, &moving, &[("web:latest", Always)]);
     let pinned = template(

@@ -181,7 +181,7 @@ fn a_failed_attempt_is_followed_by_others_until_one_fails_after_a_minute() {
     assert_eq!(look("ImagePullBackOff", 15).0, []);
     assert_eq!(look("ErrImagePull", 26).0, []);
     assert_eq!(look("ImagePullBackOff", 40).0, []);
-    // The kubelet doesn't report another failure, so the attempt may be a slow download.
+    // The kubelet has reported no other failure. The attempt in progress may be a slow download, so the pull is not failed yet.
     assert_eq!(look("ImagePullBackOff", 500), (vec![], None));
     let (steps, _) = look("ErrImagePull", 501);
     let [PullStep::Report(_, PullOutcome::Failed(why))] = &steps[..] else {
@@ -224,7 +224,8 @@ fn a_result_is_written_once_and_then_the_job_is_deleted() {
     };
     planner.on_result(report, &PullStepResult::Done, at(1));
     job_store.note_reported(&request.pull_key());
-    // The result is written, but the cache still shows the pod without it. Only the Job is deleted.
+    // The result is written, but the cache still shows the pod without the result. So the Job is deleted, and no new Job is
+    // created.
     let (steps, _) = planner.next(&job_store, at(1));
     let [delete @ PullStep::Delete(deleted)] = &steps[..] else {
         panic!("{steps:?}")
@@ -233,7 +234,7 @@ fn a_result_is_written_once_and_then_the_job_is_deleted() {
     job_store.note_deleted(deleted);
     job_store.put(job("a", &pull)); // a late event about the deleted Job
     assert_eq!(planner.next(&job_store, at(1)), (vec![], Some(at(2))));
-    // According to the cache, the pod still or again requests the pull. Before the step creates a Job, it reads the pod live.
+    // According to the cache, the pod requests the pull, so the step begins. It reads the pod live before it creates a Job.
     assert_eq!(begun(&planner.next(&job_store, at(2)).0), ["a"]);
 }
 

@@ -1,4 +1,4 @@
-//! Tests that pulls that never end don't block the pulls of other namespaces and DaemonSets.
+//! Tests that pulls which never end don't block the pulls of other namespaces and DaemonSets.
 
 use proptest::prelude::*;
 
@@ -11,7 +11,7 @@ fn keys(of: &[(&str, &str, usize)]) -> Vec<SetKey> {
     keys.collect()
 }
 
-/// Queues these numbers of pulls. Returns how many pulls start for each entry.
+/// Queues pulls. Each entry has namespace, DaemonSet and number of pulls. Returns how many pulls start for each entry.
 fn fill(slots: &mut Slots, of: &[(&str, &str, usize)]) -> Vec<usize> {
     let keys = keys(of);
     let begun = slots.fill(&keys.iter().collect::<Vec<_>>());
@@ -81,7 +81,7 @@ fn any_key() -> impl Strategy<Value = SetKey> {
         .prop_map(|(namespace, name)| SetKey::new(&format!("n{namespace}"), &format!("a{name}")))
 }
 
-/// Generates rounds of new pulls. Each round also selects running pulls that end afterwards.
+/// Generates rounds of a test. In each round, new pulls are queued, and then the selected running pulls end.
 fn rounds() -> impl Strategy<Value = Vec<(Vec<SetKey>, Vec<prop::sample::Index>)>> {
     let coming = prop::collection::vec((any_key(), 1..60usize), 0..4).prop_map(|coming| {
         let keys = coming.into_iter();

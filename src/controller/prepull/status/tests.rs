@@ -132,7 +132,7 @@ fn every_image_has_to_be_there_and_one_that_cannot_be_had_is_enough_to_fail() {
         status_of("Pending", [running(), backs_off]),
         PullStatus::BackingOff
     );
-    // The pod was evicted before the second image was pulled. `ContainerStatusUnknown` says that the kubelet never ran that
+    // The pod was evicted before the second image was pulled. `ContainerStatusUnknown` means that the kubelet never ran the second
     // container.
     let lost = ended(NEVER_SEEN);
     assert_failed(
@@ -154,7 +154,7 @@ fn a_job_that_ended_speaks_for_itself_where_its_pod_does_not() {
     assert_eq!(status(&ended("Complete", ""), None), PullStatus::Pulled);
     let late = status(&ended("Failed", "DeadlineExceeded"), None);
     assert_failed(late, "not done within 1m 30s");
-    // The pod was deleted because of the Job's deadline. The watch may report that before the end of the Job.
+    // The Job's deadline has passed, so its pod was deleted. The watch may report the deletion before the end of the Job.
     let mut killed = pod("Failed", [json!({}), json!({})]);
     killed.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
     let unclear = status(&Job::default(), Some(&killed));
