@@ -1,4 +1,4 @@
-//! Actions of a node owner on a pod: replace it, or pull its new images in advance.
+//! Actions of a node owner on a pod: replace the pod, or pull its new images in advance.
 //!
 //! ```text
 //! request ─► admit (cache: checks 1-9, no API request) ─► lock (one call per pod) ─► live (checks 1-9 again, the
@@ -71,7 +71,7 @@ pub(super) struct Actions {
     pod_lookups: PodLookups,
     revisions: Revisions,
     guarded: GuardedManifest,
-    /// Lock of the call that checks if the API server answers again after an outage.
+    /// Lock of the call that checks if the API server answers again after an outage. Other calls wait for the result of that check.
     probe: Arc<AsyncMutex<()>>,
 }
 
@@ -93,7 +93,7 @@ impl Actions {
         }
     }
 
-    /// Replaces a pod. With `force`, does so even if requested images are missing or taints would repel the new pod.
+    /// Replaces a pod. `force` overrides two checks: requested images may be missing, and taints may repel the new pod.
     pub(super) async fn upgrade(&self, key: &PodKey, force: bool) -> Answer {
         self.replace(ActionVerb::Upgrade { force }, key)
             .await
@@ -178,8 +178,8 @@ impl Actions {
         Err(verb.not_upgradable(key, Reason::NativeControllerBehind))
     }
 
-    /// Deletes exactly this pod. The only precondition is the UID: with a resourceVersion, each status write of the kubelet would
-    /// make the deletion fail.
+    /// Deletes exactly this pod. The only precondition is the UID. A precondition on the resourceVersion would fail after each
+    /// status write of the kubelet.
     async fn delete(
         &self,
         verb: ActionVerb,
@@ -237,8 +237,8 @@ impl Actions {
     ) -> Result<Answer, Answer> {
         let (key, facts) = (pod.key(), pod.facts());
         let announced = facts.need_upgrade.as_ref();
-        // `PodImageReady` must name the same revision as `PodNeedUpgrade`. If an old `PodNeedUpgrade` names none, use the current
-        // revision.
+        // `PodImageReady` must name the same revision as `PodNeedUpgrade`. An old `PodNeedUpgrade` may name no revision. In that
+        // case, use the current revision.
         let hash = announced
             .and_then(|condition| condition.hash())
             .unwrap_or(target.as_str());

@@ -41,7 +41,7 @@ pub struct AgentConfig {
     pub manifest_dir: PathBuf,
     /// Names that are allowed in the header `Host` in addition to loopback names.
     pub allowed_hosts: Vec<String>,
-    /// Address of the TCP listener; `None` without one. `Host` may have its IP address too.
+    /// Address of the TCP listener; `None` without one. The header `Host` may also contain the IP address of this listener.
     pub listen: Option<std::net::SocketAddr>,
 }
 
@@ -192,7 +192,7 @@ impl Agent {
         let actions = &self.0.actions;
         match route {
             Route::Pods => self.pods(head),
-            // Box the future. It is the largest one, and every connection would otherwise reserve 20 KB for it.
+            // Box the future, because it is by far the largest. Every connection would otherwise reserve 20 KB for it.
             Route::Upgrade { key, force } => {
                 reply::words(&Box::pin(actions.upgrade(&key, force)).await)
             }

@@ -5,7 +5,7 @@
 
 use http::StatusCode;
 
-/// Answer that is a text. `GET /pods` has another type of answer.
+/// Answer that consists of a text. Lists of pods have another type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Answer {
     pub(super) status: StatusCode,

@@ -1,8 +1,8 @@
 //! State of the connection to the API server. Each caller of the API server reports its results here, and checks the state before
 //! it sends a request.
 //!
-//! There is no separate probe. After an outage, the first response to the watch or to a node owner's call shows that the API server
-//! answers again.
+//! No request only checks the connection. After an outage, the watch or a node owner's call gets the first response, and that
+//! response shows that the API server answers again.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -12,12 +12,13 @@ use tokio::time::Instant;
 
 use crate::k8s::client::{CallError, Failure};
 
-/// Pause after the API server asked for fewer requests without a time.
+/// Pause after the API server asked for fewer requests without naming a pause.
 const THROTTLED: Duration = Duration::from_secs(1);
 /// Maximum pause after the API server asked for fewer requests.
 const THROTTLED_AT_MOST: Duration = Duration::from_secs(30);
 
-/// Minimum time between two requests that check if the API server answers: lists, watches, and node owners' calls during an outage.
+/// Minimum time between two requests that show if the API server answers: lists, watches, and node owners' calls during an outage.
+///
 /// Programs may send such calls on all nodes of a fleet at the same time.
 pub(super) const SPACING: Duration = Duration::from_secs(5);
 
@@ -35,7 +36,7 @@ struct Shared {
 struct CloudState {
     lost: bool,
     throttled: Option<Instant>,
-    /// Time of the last check if the API server answers again.
+    /// Time of the last request that checked if the API server answers again.
     sought: Option<Instant>,
 }
 
@@ -52,7 +53,8 @@ impl Cloud {
         self.0.returned.notified().await;
     }
 
-    /// Returns true if a check is due during an outage, and counts it as done. The limit applies to all callers together.
+    /// Returns true if a request may check the connection during an outage, and counts that check. The limit applies to all callers
+    /// together.
     pub(super) fn may_be_sought(&self) -> bool {
         let (now, mut state) = (Instant::now(), self.state());
         let may = state.sought.is_none_or(|last| now >= last + SPACING);

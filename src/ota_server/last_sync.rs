@@ -7,9 +7,9 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::clock::Clock;
 
-/// Time of the last confirmation. Cheap to clone: all clones share it.
+/// Time of the last confirmation. Cheap to clone: all clones share the time.
 ///
-/// A list, the start of a watch, an event and a bookmark confirm that the cache is complete. Other responses don't confirm it: an
+/// A list, the start of a watch, an event and a bookmark confirm that the cache is complete. Other responses don't. For example, an
 /// API server that forbids the watch still responds, but the cached pods may be old.
 #[derive(Clone, Debug)]
 pub(super) struct LastSync {

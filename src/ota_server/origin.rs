@@ -46,7 +46,7 @@ impl RequestOrigin {
     /// Checks that a request is allowed.
     ///
     /// `Host` is checked only on the TCP port: browsers cannot reach the socket, and the probe port serves no data. Headers that
-    /// only browsers send are checked on all listeners, because a proxy may forward requests to the socket.
+    /// only browsers send are checked on all listeners, because a proxy may forward a browser's requests to the socket.
     ///
     /// # Errors
     /// Returns the answer that rejects the request. Its text says what to change.

@@ -1,4 +1,4 @@
-//! Permissions of the agent. A test checks that the manifests grant exactly these.
+//! Permissions of the agent. A test checks that the manifests grant exactly these permissions.
 
 use crate::core::names::KRUISE_GROUP;
 use crate::k8s::permission::{Permission, cluster};
@@ -18,10 +18,10 @@ pub const NEEDED: [Permission; 7] = [
     cluster("apps", "controllerrevisions", "list"),
 ];
 
-/// Additional permission for Advanced DaemonSets: reads one to determine if its pods are outdated.
+/// Additional permission for Advanced DaemonSets: `get`, to find out if their pods are outdated.
 pub const NEEDED_FOR_ADVANCED: [Permission; 1] = [cluster(KRUISE_GROUP, "daemonsets", "get")];
 
-/// Additional permission for static pods, in their namespaces: reads the ConfigMaps with their manifests.
+/// Additional permission for static pods: `get` on the ConfigMaps with their manifests, in the namespaces of the static pods.
 pub const NEEDED_FOR_STATIC_PODS: [Permission; 1] = [cluster("", "configmaps", "get")];
 
 #[cfg(test)]

@@ -27,7 +27,7 @@ impl PodKey {
         }
     }
 
-    /// Returns the bytes by which the API server sorts the items of a list.
+    /// Returns the bytes by which the API server sorts the items of a list: `namespace/name`.
     pub(super) fn in_list(&self) -> impl Iterator<Item = u8> {
         let namespace = self.namespace.bytes().chain([b'/']);
         namespace.chain(self.name.bytes())

@@ -76,7 +76,7 @@ impl PodCache {
         Some(state.lenders.lend(pods))
     }
 
-    /// Returns the cached pod if it equals `pod`, so that the same pod is not in memory twice.
+    /// Returns the cached pod if it equals `pod`, and `pod` otherwise. So equal pods are in memory only once.
     pub(super) fn shared(&self, pod: NodePod) -> NodePod {
         let kept = self.pod(pod.key());
         kept.filter(|kept| kept.is_equal(&pod)).unwrap_or(pod)
@@ -97,8 +97,8 @@ impl PodCache {
         self.state().live
     }
 
-    /// Waits until `is_met` returns true for the cached pod, or for `None` if the pod is not in the cache. Returns false if that
-    /// takes longer than `within`.
+    /// Waits until `is_met` returns true for the cached pod, or for `None` if the pod is not in the cache. Returns false if the
+    /// wait takes longer than `within`.
     pub(super) async fn until(
         &self,
         key: &PodKey,

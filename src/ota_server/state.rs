@@ -31,7 +31,7 @@ const FILE: &str = "pods.json";
 const TEMPORARY: (&str, &str) = (".pods-", ".tmp");
 /// Version of the file format. A file of another version is ignored, and remains until new data is written.
 const FORM: u32 = 1;
-/// Maximum size of the state file in bytes. A larger file was not written by this program, and is ignored.
+/// Maximum size of the state file in bytes. The agent never writes a larger file, so a larger one is ignored.
 const LONGEST: u64 = 256 << 20;
 /// Minimum time between two writes. Flash memory wears out.
 const PAUSE: Duration = Duration::from_secs(10);
@@ -79,7 +79,7 @@ struct StateFile {
 }
 
 impl StateStore {
-    /// Loads the state of an earlier process if it is of this node. Creates the directory if it is missing.
+    /// Loads the state that an earlier process saved, if the state is of this node. Creates the directory if it is missing.
     pub(super) fn load(&self) {
         let path = self.directory.join(FILE);
         if let Err(error) = prepare(&self.directory) {

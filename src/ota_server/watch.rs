@@ -1,7 +1,7 @@
 //! Watch of the pods of this node. It updates the cache, and reports if the watch is live.
 //!
-//! It lists once and then watches. A watch that ends is resumed from the last version, without a list. Pods are kept as the bytes
-//! that were received, and a list is parsed pod by pod, because one pod can have a megabyte.
+//! The agent lists once and then watches. A watch that ends is resumed from the last version, without a list. Pods are kept as the
+//! bytes that were received, and a list is parsed pod by pod, because one pod can have a megabyte.
 //!
 //! The watcher of `kube` is not used, because it reports a live watch only after the first event. On a quiet node, the first event
 //! may come hours later.
@@ -42,7 +42,7 @@ const SILENCE: Duration = Duration::from_secs(WATCH_TIMEOUT_SECONDS as u64 + 10)
 /// Duration after which a watch counts as working, and resets the number of failures. A shorter watch may come from a proxy that
 /// accepts connections and closes them.
 ///
-/// It is longer than the minimum time between two requests, and much shorter than a usual watch.
+/// The duration is longer than the minimum time between two requests, and much shorter than a usual watch.
 const LASTING: Duration = Duration::from_secs(10);
 /// URL path of all pods.
 const PATH: &str = "/api/v1/pods";
@@ -106,7 +106,8 @@ impl WatchError {
 struct Position {
     /// Last seen resourceVersion; `None` if the pods have to be listed.
     version: Option<String>,
-    /// True if the API server reported missed events after the last watch that worked.
+    /// True if the last watch ended because the API server no longer has the missed events (410 Gone), and no watch has worked
+    /// since.
     gone: bool,
     /// Maximum number of pods per page of the next list.
     page: usize,
@@ -139,8 +140,8 @@ impl NodeWatch {
         match lost {
             WatchError::Gone => {
                 position.version = None;
-                // A list follows without a backoff. If the watch after that list misses events again, it counts as a failure, and
-                // the next list is delayed.
+                // A list follows without a backoff. If the watch after that list ends in the same way, this counts as a failure,
+                // and the next list is delayed.
                 if std::mem::replace(&mut position.gone, true) {
                     turns.note_failure(Duration::ZERO);
                 }

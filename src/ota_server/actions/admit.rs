@@ -1,4 +1,4 @@
-//! Checks of cached pods before a request reaches the API server. They reject nearly all requests that cannot succeed.
+//! Checks of the cached pod before a request reaches the API server. They reject nearly all requests that cannot succeed.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::ota_server::answer::Answer;
 use crate::ota_server::cloud::is_silent;
 use crate::ota_server::pod::{NodePod, PodKey};
 
-/// Maximum delay of the cache after a change that the caller has already seen.
+/// Time to wait until the cache shows a change that the caller may already have seen.
 const LAG: Duration = Duration::from_millis(100);
 
 /// A pod that passed checks 3 to 9, and its owner.
@@ -23,7 +23,8 @@ pub(super) struct Admitted {
 }
 
 impl Actions {
-    /// Runs checks 1 to 9 on the cached pod and returns it. If the cache doesn't suffice, reads the pod once from the API server.
+    /// Runs checks 1 to 9 on the cached pod, and returns the pod with its owner. If the cache doesn't suffice, reads the pod once
+    /// from the API server.
     pub(super) async fn admit(&self, verb: ActionVerb, key: &PodKey) -> Result<Admitted, Answer> {
         let known = self.setup.pod_cache.pod(key);
         if self.setup.cloud.is_throttled() {
@@ -61,8 +62,8 @@ impl Actions {
             Ok(owner) => return Ok(Admitted { pod, owner }),
             Err(refusal) => refusal,
         };
-        // The pod's condition may have changed just now, so wait briefly for the cache. Don't wait if the pod is being deleted or
-        // its owner is no DaemonSet: that cannot change.
+        // The pod's condition may have changed just now, so wait briefly for the cache. If the pod is being deleted, or its owner
+        // is no DaemonSet, waiting would not change the answer.
         let has_daemonset = pod
             .controller()
             .is_some_and(|owner| owner.kind == "DaemonSet");
@@ -98,7 +99,7 @@ impl Actions {
         {
             PodLookup::Found(pod) => self.admit_read(verb, pod),
             // The limit of look-ups is reached. With a live watch, a pod that is not cached is not on this node. Without a live
-            // watch, it may be.
+            // watch, the pod may be on this node.
             PodLookup::Refused if self.setup.pod_cache.is_live() && !self.setup.cloud.is_lost() => {
                 Err(text::not_found(key))
             }
@@ -113,7 +114,7 @@ impl Actions {
     }
 
     /// Checks if the API server answers again after an outage. One call sends a request, at most every five seconds. Concurrent
-    /// calls wait for its result.
+    /// calls wait for the result of that request.
     async fn seek_cloud(&self, key: &PodKey) -> Result<(), Answer> {
         let result = match self.probe.try_lock() {
             Ok(_turn) if self.setup.cloud.may_be_sought() => self.live.pod(key).await.map(drop),

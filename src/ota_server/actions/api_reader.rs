@@ -1,8 +1,8 @@
 //! Reads of a pod, its DaemonSet and the revisions from the API server before a write.
 //!
-//! `PodNeedUpgrade` may be stale if no controller is running, and the cache may be stale too. So the DaemonSet and its revisions
-//! are evaluated with the controller's own code. A write is sent only after all reads have succeeded: an API server that hangs
-//! could otherwise apply it much later.
+//! If no controller is running, `PodNeedUpgrade` may be stale. The cache may be stale too. So the DaemonSet and its revisions are
+//! evaluated with the controller's own code. A write is sent only after all reads have succeeded. An API server that hangs might
+//! apply the write much later.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -63,7 +63,7 @@ pub(super) struct JudgedPod {
     pub(super) set: Result<(DaemonSet, Vec<ControllerRevision>), CallError>,
 }
 
-/// Result of evaluating a pod's revision.
+/// Result of comparing a pod with the revisions of its DaemonSet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum LiveJudgement {
     /// The pod is outdated. The value is the revision that replaces it.
@@ -131,7 +131,7 @@ impl ApiReader {
     /// Reads the pod, its DaemonSet and the revisions, concurrently if possible.
     ///
     /// Pod and DaemonSet are always the newest versions. The revisions may come from the API server's cache: since Kubernetes 1.31,
-    /// a list of the newest revisions waits up to 100 ms after any write. If they contradict the pod, [`evaluate`] returns
+    /// a list of the newest revisions waits up to 100 ms after any write. If the revisions contradict the pod, [`evaluate`] returns
     /// `InDoubt`.
     pub(super) async fn look(&self, key: &PodKey, owner: &OwnerReference) -> JudgedPod {
         let set = self.set(&key.namespace, owner, ListParams::default().match_any());
@@ -141,7 +141,7 @@ impl ApiReader {
 
     /// Reads the newest pod, and then its DaemonSet and revisions.
     ///
-    /// In this order, the list has the revision of the pod, unless that revision was deleted.
+    /// Because the revisions are read last, they include the pod's revision, unless that revision was deleted.
     pub(super) async fn look_again(&self, key: &PodKey, owner: &OwnerReference) -> JudgedPod {
         let pod = self.pod(key).await;
         let set = self.set(&key.namespace, owner, ListParams::default());
@@ -248,7 +248,7 @@ impl ApiReader {
         if let Err(error) = &result
             && error.lacks_permission()
         {
-            // The error has the text `in API group "apps.kruise.io"` only if the permission for Advanced DaemonSets is missing.
+            // The text `in API group "apps.kruise.io"` is in the error only if the permission for Advanced DaemonSets is missing.
             let apply = if error.to_string().contains(KRUISE_GROUP) {
                 ADVANCED_RBAC
             } else {
@@ -280,8 +280,9 @@ pub(super) fn requests<K: Resource<DynamicType = ()>>(namespace: &str) -> Reques
     Request::new(K::url_path(&(), Some(namespace)))
 }
 
-/// Evaluates a pod by its DaemonSet and the revisions. If `last` is true, the objects are not read again, so contradictions are
-/// resolved.
+/// Compares a pod with its DaemonSet and the revisions.
+///
+/// If `last` is true, the objects are not read again. Contradictions between them are then resolved by [`settle`].
 pub(super) fn evaluate(
     pod: &NodePod,
     owner: &OwnerReference,
@@ -325,7 +326,7 @@ pub(super) fn evaluate(
     match pods.next().map(|pod| pod.revision) {
         Some(PodRevision::Outdated) => Outdated(target),
         Some(PodRevision::Current) => Refused(Reason::NotOutdated),
-        // The index has no such pod or does not know its revision: the pod's owner has changed since the cache was updated.
+        // The index has no such pod, or does not know the pod's revision: the pod's owner has changed since the cache was updated.
         Some(PodRevision::Unknown) | None => Refused(Reason::NativeControllerBehind),
     }
 }

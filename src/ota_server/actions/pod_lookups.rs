@@ -1,8 +1,8 @@
-//! Look-ups of pods that run on other nodes, within a rate limit. The answer can then name the pod's node.
+//! Look-ups of pods that run on other nodes, within a rate limit. With a look-up, the answer can name the pod's node.
 //!
 //! A request for a pod that is not in the cache is rejected, because the pod is not on this node. The agent looks the pod up only
-//! if a DaemonSet of this node could have generated its name. Invented names of that form can use up the limit. After that,
-//! requests for them are rejected without a look-up.
+//! if a DaemonSet of this node could have generated the pod's name. A caller may invent such names and use up the limit. After
+//! that, requests for names that are not cached are rejected without a look-up.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,7 +18,8 @@ use crate::ota_server::route::is_subdomain;
 const BURST: u32 = 3;
 /// Time after which one more look-up is allowed.
 const REFILL: Duration = Duration::from_secs(5);
-/// Lifetime of a cached result. Pods don't move to other nodes, and the API server is unlikely to generate an unused name so soon.
+/// Lifetime of a cached result. Pods don't move to other nodes, and a name without a pod is unlikely to be generated within this
+/// time.
 const BELIEVED: Duration = Duration::from_secs(30);
 /// Maximum number of cached results. The rate limit normally keeps their number below it.
 const REMEMBERED: usize = 16;
@@ -41,7 +42,7 @@ struct Inner {
 
 #[derive(Debug, Default)]
 struct LookupState {
-    /// Time at which the token bucket is full again. Each look-up takes a token, so this time becomes later.
+    /// Time at which the token bucket will be full. Each look-up takes a token, and postpones this time by [`REFILL`].
     full_at: Option<Instant>,
     /// Results with the times when they expire.
     answers: BTreeMap<PodKey, (Option<NodePod>, Instant)>,
@@ -112,7 +113,8 @@ impl From<Option<NodePod>> for PodLookup {
     }
 }
 
-/// Returns true if a DaemonSet with a pod in `pods` could have a pod with this name on another node.
+/// Returns true if the name fits a DaemonSet that has a pod in `pods`. Then a pod of the DaemonSet on another node may have this
+/// name.
 pub(super) fn could_be_named(key: &PodKey, pods: &[NodePod]) -> bool {
     let same_namespace = pods
         .iter()
@@ -131,7 +133,7 @@ fn is_generated(name: &str, daemonset: &str) -> bool {
     random.len() == RANDOM && random.chars().all(|letter| ALPHABET.contains(letter))
 }
 
-/// Returns true if the text can be the name of a pod or a namespace. No object has an invalid name, so a request for one is useless.
+/// Returns true if the text is a valid name of a pod or namespace. A request for an invalid name cannot succeed.
 pub(super) fn is_name(name: &str) -> bool {
     name.len() <= 253 && is_subdomain(name)
 }

@@ -69,7 +69,7 @@ pub(super) fn is_failed(image: &Condition) -> bool {
     !image.is_true() && image.reason == PULL_IMAGE_FAIL
 }
 
-/// Rejects an upgrade if the node's taints would repel the new pod: an old pod is better than no pod.
+/// Rejects an upgrade if the node's taints would repel the new pod. The old pod keeps running, which is better than no pod.
 fn check_node(key: &PodKey, facts: &PodDetails) -> Result<(), Answer> {
     if is_repelled(facts) {
         Err(text::repelled(key))

@@ -95,7 +95,7 @@ impl Actions {
     }
 }
 
-/// Returns the answer for a ConfigMap that could not be read: that of check 10 or 11, or of a failed read.
+/// Returns the answer for a ConfigMap that could not be read. The status is that of check 10, check 11 or a failed read.
 fn not_given(verb: ActionVerb, key: &PodKey, config_map: &str, error: &CallError) -> Answer {
     match error.failure() {
         Failure::Gone => {

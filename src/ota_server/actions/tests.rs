@@ -80,7 +80,7 @@ impl World {
         self.refresh().await;
     }
 
-    /// Updates the agent's cache with the pods of n1, like its watch.
+    /// Updates the agent's cache with the pods of n1. In production, the watch does this.
     async fn refresh(&self) {
         let params = ListParams::default().fields("spec.nodeName=n1");
         let request = kube::core::Request::new("/api/v1/pods").list(&params);
@@ -249,7 +249,7 @@ fn told(answer: &Answer, status: u16, reason: Reason, text: &str) {
     );
 }
 
-/// Text of check 5 in the answer to an upgrade.
+/// Text of check 5 (no newer revision) in the answer to an upgrade.
 fn row_5(key: &PodKey) -> String {
     format!(
         "Pre check update pod failed, Failed to check pod {key} status, error: Pod: {key} update status is False, can \
@@ -257,12 +257,12 @@ fn row_5(key: &PodKey) -> String {
     )
 }
 
-/// Text of check 3 in the answer to an upgrade.
+/// Text of check 3 (the pod is being deleted) in the answer to an upgrade.
 fn row_3(key: &PodKey) -> String {
     format!(
         "Pre check update pod failed, Failed to check pod {key} status, error: Pod {key} is deleting, can not be updated"
     )
 }
 
-/// Text of check 1 in the answer to both actions.
+/// Text of check 1 (no connection to the API server) in the answer to both actions.
 const ROW_1: &str = "OTA upgrade is not allowed when node is disconnected to cloud";

@@ -67,8 +67,8 @@ impl ActionVerb {
         answer(StatusCode::INTERNAL_SERVER_ERROR, reason, self.failed())
     }
 
-    /// Returns the answer of check 11 for a write that admission rejected. The admission message follows OpenYurt's text, which
-    /// existing programs parse.
+    /// Returns the answer of check 11 for a write that admission rejected. The admission message is appended to OpenYurt's text,
+    /// because existing programs parse that text.
     pub(super) fn refused_by_admission(self, message: &str) -> Answer {
         let words: Vec<&str> = message.split_whitespace().collect();
         let message: String = words.join(" ").chars().take(LONGEST).collect();
@@ -115,8 +115,8 @@ pub(super) fn not_read(error: &CallError) -> Answer {
     }
 }
 
-/// Returns the answer of check 6: the images are missing. After a failed pull, the next step follows OpenYurt's text, which
-/// existing programs parse.
+/// Returns the answer of check 6: the images are missing. After a failed pull, the next step is appended to OpenYurt's text,
+/// because existing programs parse that text.
 pub(super) fn image_not_ready(key: &PodKey, image: &Condition, failed: bool) -> Answer {
     let (reason, cure) = if failed {
         (

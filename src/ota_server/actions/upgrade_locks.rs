@@ -20,7 +20,7 @@ struct LockState {
     deleted: AtomicBool,
 }
 
-/// Lock of one call for a pod. The next call for the pod waits until it is dropped.
+/// Lock of one call for a pod. The next call for the pod waits until this lock is dropped.
 #[derive(Debug)]
 pub(super) struct UpgradeLock {
     slot: Arc<LockState>,

@@ -1,4 +1,4 @@
-//! One connection. `hyper` implements HTTP, and the permit determines when the connection has to end. This module sends the error
+//! One connection. `hyper` implements HTTP. The permit determines when the connection has to end. This module sends the error
 //! responses that `hyper` cannot send.
 
 use std::convert::Infallible;
@@ -27,7 +27,7 @@ use crate::serve::permits::{ConnectionPermit, ConnectionState, PermitSignal};
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum time without progress while an answer is sent.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Maximum size of a request head in bytes. Browsers send the cookies of all programs on localhost, so it is not smaller.
+/// Maximum size of a request head in bytes. Browsers send the cookies of all programs on localhost, so the limit is generous.
 const HEAD_LIMIT: usize = 16 << 10;
 /// Maximum time to send the last answer and read the rest of the request. If a socket is closed with unread bytes, the client loses
 /// the answer.
@@ -80,7 +80,7 @@ pub(super) async fn serve<IO>(
         match signal {
             PermitSignal::Stay => {}
             PermitSignal::Leave if is_unheard(permit.current()) => break,
-            // Accept no further requests, but answer a request that was received completely.
+            // Accept no further requests. A request that was received completely still gets its answer.
             PermitSignal::Leave | PermitSignal::End => {
                 is_ending = true;
                 Pin::new(&mut connection).graceful_shutdown();

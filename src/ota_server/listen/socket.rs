@@ -98,7 +98,7 @@ impl Socket {
             })?;
         }
         fs::set_permissions(path, fs::Permissions::from_mode(*mode))?;
-        // Listen only now. Before that, the kernel rejects all connections, so no process connects before the mode is set.
+        // Listen only after mode and group are set. Before that, the kernel rejects all connections.
         listen(&socket, BACKLOG)?;
         Ok(Self {
             _file: file,
@@ -256,7 +256,7 @@ mod tests {
         assert!(text.contains("another process listens there"), "{text}");
         assert!(StdStream::connect(&config.path).is_ok());
         drop(first);
-        // A process counts as a listener even if it is too busy to accept connections.
+        // A process that is too busy to accept connections still listens, so its socket must not be replaced.
         let _busy = StdListener::bind(&config.path).unwrap();
         let mut waiting = Vec::new();
         while let Ok(Ok(stream)) =

@@ -1,5 +1,5 @@
-//! Snapshots of the pods for answers in progress. They share the newest version of each pod with the cache. The memory of older
-//! versions is limited.
+//! Snapshots of the pods for answers in progress. A snapshot shares the newest version of each pod with the cache. The memory of
+//! older versions is limited.
 //!
 //! A client can read slowly while the pods change. Without a limit, each slow client could keep old versions of all pods in memory.
 
@@ -12,7 +12,7 @@ use crate::ota_server::pod::NodePod;
 /// changes of typical pods.
 const OLD_AT_MOST: usize = 4 << 20;
 
-/// Pods that one answer still has to send. If outdated pods use too much memory, the pods of the oldest answers are reclaimed.
+/// Pods that one answer still has to send. If outdated pods use too much memory, the oldest answers lose their pods (reclaimed).
 #[derive(Debug)]
 pub(in crate::ota_server) struct LentPods(Arc<Mutex<Lent>>);
 

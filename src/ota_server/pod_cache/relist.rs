@@ -8,7 +8,8 @@ use crate::ota_server::pod::{NodePod, PodKey};
 /// List in progress. If it fails, the cache keeps the newest received version of each pod.
 pub(in crate::ota_server) struct Relist<'a> {
     cache: &'a PodCache,
-    /// Pods listed so far. They are in the cache too, except during the first list: clients must not see an incomplete list.
+    /// Pods listed so far. They are in the cache too, except during the first list, because clients must not see an incomplete
+    /// list.
     listed: BTreeMap<PodKey, NodePod>,
 }
 
@@ -31,7 +32,8 @@ impl<'a> Relist<'a> {
 
     /// Adds a pod to the cache, and removes the cached pods that the list has skipped.
     ///
-    /// The list is sorted, so a cached pod that the list has skipped was deleted. If it was created again, the watch adds it.
+    /// The list is sorted, so a cached pod that the list has skipped was deleted. If such a pod was created again, the watch adds
+    /// it.
     fn pass(&self, pod: &NodePod) {
         let is_passed =
             |key: &PodKey| key.in_list().lt(pod.key().in_list()) && !self.listed.contains_key(key);

@@ -136,7 +136,7 @@ async fn bad_requests_are_answered_with_a_sentence_and_without_the_api_server() 
             format!("POST {pod}/upgrade HTTP/1.1\r\nreferer: http://evil.example/\r\n{close}\r\n"),
             403,
         ),
-        // These requests are rejected before their body is read, even if the body was only announced.
+        // These requests are rejected before their body is read. Some of them announce a body and never send it.
         (
             format!(
                 "POST {pod}/upgrade HTTP/1.1\r\norigin: null\r\ncontent-length: 9\r\n{own}\r\n"

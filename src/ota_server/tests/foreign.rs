@@ -1,4 +1,4 @@
-//! Test that hostile text in pods is escaped in the agent's answers.
+//! Test of hostile text in pods. The agent has to escape the text in its answers.
 
 use super::*;
 use crate::core::testing::{HOSTILE, assert_safe};

@@ -99,8 +99,9 @@ async fn asked_in(
         .collect()
 }
 
-/// Asserts that at least five seconds lie between two requests, except before the second one. Also asserts about one attempt per
-/// minute, each with `requests` requests.
+/// Asserts that at least five seconds lie between two requests. Only the second request may follow the first one immediately.
+///
+/// Also asserts that there is about one attempt per minute, and that each attempt consists of `requests` requests.
 #[track_caller]
 fn is_patient(asked: &[(f64, String)], minutes: u64, requests: usize) {
     for (number, pair) in asked.windows(2).enumerate() {
@@ -212,8 +213,8 @@ async fn a_watch_that_is_always_gone_costs_a_list_and_a_watch_a_minute() {
     is_patient(&asked, 60, 1);
 }
 
-/// A list follows after five seconds without a backoff: missed events are no failure, and the agents of a fleet are already spread
-/// over time.
+/// A list follows after five seconds without a backoff. Missed events are no failure, and the agents of a fleet miss them at
+/// different times.
 #[tokio::test(start_paused = true)]
 async fn a_watch_that_cannot_be_resumed_is_followed_by_a_list_after_five_seconds() {
     let (client, asked) = server(|uri, number| match (is_watch(uri), number) {

@@ -35,7 +35,7 @@ pub(super) struct Turns {
     number: u64,
     /// Time at which the last request was sent.
     last: Option<Instant>,
-    /// Planned time of the next request. It is sent earlier if the API server answers a node owner's call.
+    /// Planned time of the next request. If the API server answers a node owner's call, the request is sent earlier.
     due: Instant,
     /// Earliest time at which the API server allows the next request.
     asked: Instant,
@@ -73,8 +73,8 @@ impl Turns {
     pub(super) async fn next(&mut self) {
         tokio::select! {
             () = sleep_until(self.due) => {}
-            // A node owner's call was answered, so the API server has returned. Such calls are few and come at different times, so
-            // they need not be spread.
+            // A node owner's call was answered, so the API server has returned. Calls are few and come at different times, so the
+            // requests that follow them need not be spread.
             () = self.cloud.returned() => {}
         }
         sleep_until(self.earliest()).await;
@@ -97,8 +97,9 @@ impl Turns {
         std::mem::take(&mut self.failures) > 0
     }
 
-    /// Records that the last request failed, and the pause that the API server asked for. If the request was a watch that has
-    /// worked, this is not a failure: the watch is resumed without a backoff.
+    /// Records that the last request failed, and the pause that the API server asked for.
+    ///
+    /// A watch that worked before it ended is no failure: it is resumed without a backoff.
     pub(super) fn note_failure(&mut self, asked: Duration) {
         let now = Instant::now();
         self.first = false;
@@ -126,7 +127,7 @@ fn pause(node: &str, number: u64, failures: u32) -> Duration {
     }
 }
 
-/// Returns a part of `whole` that depends only on `node` and `number`, so that it is the same in every run.
+/// Returns a part of `whole` that depends only on `node` and `number`. The result is the same in every run.
 fn part(whole: Duration, node: &str, number: u64) -> Duration {
     let mut hasher = DefaultHasher::new();
     (node, number).hash(&mut hasher);

@@ -1,4 +1,4 @@
-//! Tests of checks 3 to 9, in order. Each pod also fails all later checks, so the answer shows which check comes first.
+//! Tests of checks 3 to 9. Each pod also fails all later checks, so the answer shows that the checks run in order.
 
 use serde_json::{Value, json};
 
@@ -224,7 +224,7 @@ fn row_8_a_pod_of_another_kind_of_owner() {
         let advanced = pod(|pod| owned_by(pod, &format!("apps.kruise.io/{version}"), "DaemonSet"));
         assert!(precheck(UPGRADE, "n1", &advanced).is_ok());
     }
-    // The owner with `controller: true` decides, at any position in the list.
+    // The owner with `controller: true` counts, at any position in the list.
     let several = pod(|pod| {
         let owners = pod["metadata"]["ownerReferences"].as_array_mut().unwrap();
         owners.insert(

@@ -23,7 +23,7 @@ use super::manifest::Manifest;
 const FILES: usize = 512;
 /// Maximum size of a manifest in bytes, the same as for a ConfigMap.
 const LONGEST: u64 = 1 << 20;
-/// Maximum size of a `.pending` note in bytes. It has a manifest as a JSON string, in which a byte may need six bytes.
+/// Maximum size of a `.pending` note in bytes. The note contains a manifest as a JSON string, in which one byte may become six.
 const LONGEST_NOTE: u64 = 8 * LONGEST;
 /// Permission bits of a new manifest. Other users must not read it, because it may have secrets.
 const MODE: u32 = 0o600;
@@ -78,7 +78,7 @@ impl ManifestFolder {
             None => self.unused(&format!("{}.yaml", manifest.name))?,
         };
         let earlier = self.read_pending(&file);
-        // If the pod of the present manifest is not Ready yet, keep the backup, which is the last manifest that worked.
+        // If the pod of the present manifest never became Ready, keep the existing backup: it is the last manifest that worked.
         let text = present.map(|(_, text)| text);
         let unproven = earlier.filter(|earlier| Some(&earlier.written) == text.as_ref());
         if let (Some(text), None) = (&text, &unproven) {

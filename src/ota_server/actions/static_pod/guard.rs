@@ -1,7 +1,7 @@
 //! Restores the previous manifest of a static pod if the new pod doesn't become Ready in time.
 //!
 //! The expected pods are stored in the folder, so they survive a restart of the agent. Without a live watch, the agent cannot know
-//! if a pod is Ready, so it restores nothing.
+//! if a pod is Ready. In that case, it restores nothing.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub(super) const PATIENCE: SignedDuration = SignedDuration::from_mins(5);
 /// Interval between checks while at least one pod is expected.
 const LOOK: Duration = Duration::from_secs(5);
 /// Time for which the watch has to be live before a pod counts as not Ready. After an outage, the kubelet needs this time to report
-/// the pod as Ready.
+/// that the pod is Ready.
 const SETTLE: Duration = Duration::from_secs(30);
 
 /// Folder of manifests with a lock. Cheap to clone: all clones share the lock.
@@ -154,8 +154,8 @@ fn is_ready(pod_cache: &PodCache, pending: &Pending) -> bool {
     })
 }
 
-/// Returns the remaining time, at least [`SETTLE`] and at most [`PATIENCE`]. A clock jump must not end the wait immediately or
-/// prolong it.
+/// Returns the remaining time, at least [`SETTLE`] and at most [`PATIENCE`]. The limits apply after a clock jump, which could
+/// otherwise end the wait immediately or prolong it.
 fn left(pending: &Pending, now: Timestamp) -> Duration {
     let until = pending.until.parse().unwrap_or(now);
     let left = Duration::try_from(until.duration_since(now)).unwrap_or(Duration::ZERO);

@@ -1,4 +1,4 @@
-//! Manifest of a static pod. It is chosen from a ConfigMap, and has to describe the pod.
+//! Manifest of a static pod. The manifest is chosen from a ConfigMap, and has to describe the pod.
 
 use std::collections::BTreeMap;
 

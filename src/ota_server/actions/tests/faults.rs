@@ -78,7 +78,7 @@ async fn while_the_cloud_is_lost_one_read_finds_out_when_it_is_back() {
     }
     assert_eq!(world.asked().len(), before);
     world.sim.cluster.start();
-    // The watch has not resumed yet, but the call itself shows that the API server answers again.
+    // The watch has not resumed yet. The call succeeds, because its own read shows that the API server answers again.
     assert_eq!(world.actions.upgrade(&key, false).await.status, 200);
 }
 
@@ -262,7 +262,7 @@ async fn before_anything_was_heard_a_frozen_server_costs_the_first_caller_two_se
     assert_eq!(start.elapsed(), api_reader::DEADLINE);
 }
 
-/// Delays the agent's requests with this verb by one second. All timeouts are longer.
+/// Delays the agent's requests with this verb by one second, which is less than every timeout.
 fn slow(world: &World, verb: &'static str) -> FaultGuard {
     let faults = world.sim.cluster.faults();
     faults.add(move |request| {

@@ -57,7 +57,7 @@ async fn names_that_imitate_those_of_a_daemonset_cost_three_reads() {
         told(&answer, 500, Reason::NotFound, &text);
     }
     assert_eq!(world.asked(), ["get pods"; 3]);
-    // The invented names don't block a valid call.
+    // The invented names have used up the limit of look-ups. A valid call needs no look-up.
     let key = world.key_on("n1").await;
     assert_eq!(world.actions.upgrade(&key, false).await.status, 200);
 }
@@ -69,7 +69,7 @@ async fn pods_without_a_supported_owner_are_rejected_at_once() {
     let owner = json!({
         "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "r1", "controller": true,
     });
-    // Stop the garbage collector: the owner of the pod doesn't exist, so it would delete the pod.
+    // Stop the garbage collector. It would delete the pod, because the owner of the pod doesn't exist.
     let _still = world.without("kube-controller-manager");
     let replica = json!({ "metadata": { "ownerReferences": [owner] } });
     let replica = world.create_pod("replica", replica).await;

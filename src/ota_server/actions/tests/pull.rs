@@ -1,4 +1,4 @@
-//! Tests of requests for image pulls. The condition is written once per revision.
+//! Tests of requests for image pulls. The agent writes the condition that requests a pull once per revision.
 
 use super::*;
 

@@ -1,5 +1,5 @@
-//! Tests of static pods. A manifest from a ConfigMap is written to its file, and the old one is restored if the pod doesn't become
-//! Ready.
+//! Tests of static pods. The agent writes a manifest from a ConfigMap to its file. If the pod doesn't become Ready, the agent
+//! restores the old manifest.
 
 use std::path::Path;
 

@@ -45,7 +45,7 @@ async fn ten_calls_at_once_delete_once() {
     }
     assert_eq!(world.writes(), ["delete pods"]);
     assert_eq!(world.asked().len(), 4);
-    // The cache still shows the deleted pod as running. The agent remembers the deletion, so it sends no request.
+    // The cache still shows the deleted pod as running. The agent remembers the deletion, so it sends no second request.
     told(
         &world.actions.upgrade(&key, false).await,
         403,
@@ -120,7 +120,7 @@ async fn a_daemonset_that_is_paused_gone_or_rolled_by_others_refuses() {
     let strategy = json!({ "spec": { "updateStrategy": { "type": "RollingUpdate" } } });
     {
         let _frozen = world.sim.cluster.faults().add(|request| {
-            // Hang the requests of all other components: only the node owner's request may see the change.
+            // Hang the requests of all other components, so that only the node owner's request sees the change.
             match request.user_agent.as_str() {
                 AGENT | "test" => Fault::Pass,
                 _ => Fault::Hang,
@@ -145,7 +145,8 @@ async fn a_daemonset_that_is_paused_gone_or_rolled_by_others_refuses() {
 async fn an_unobserved_rollback_restarts_no_pod() {
     let world = World::outdated().await;
     let key = world.key_on("n1").await;
-    // The native controller makes the old revision current again. Without the yurt-ds controller, the condition stays `True`.
+    // The native controller makes the old revision current again. Nothing updates the condition without the yurt-ds controller, so
+    // the condition stays `True`.
     let _away = world.without_controller();
     world.set_image("web", "nginx:1").await;
     sleep(A_MOMENT).await;
@@ -181,7 +182,8 @@ async fn a_revision_that_was_deleted_by_hand_is_an_old_one() {
         .unwrap();
     let answer = world.actions.upgrade(&key, false).await;
     assert_eq!(answer.status, 200, "{answer:?}");
-    // A revision counts as missing only after a second read: the first reads are concurrent, and the second ones are in order.
+    // A revision counts as missing only after a second read. The first reads are concurrent, so they may contradict each other. The
+    // second reads follow one another.
     assert_eq!(world.asked().len(), 7, "{:?}", world.asked());
 }
 
