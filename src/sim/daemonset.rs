@@ -1,5 +1,5 @@
-//! Simulated DaemonSet controller of Kubernetes, an ordinary API client: one pod per eligible node, revisions, rolling update and
-//! status.
+//! Simulated DaemonSet controller of Kubernetes, an ordinary API client. It handles pods (one per eligible node), revisions,
+//! rolling updates and status.
 //!
 //! ```text
 //! watches (DaemonSets, ControllerRevisions, Pods, Nodes) ─► caches ─► sync a DaemonSet: decide the next step

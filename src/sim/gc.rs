@@ -1,8 +1,8 @@
 //! Garbage collector for owner references, with background, foreground and orphan deletion.
 //!
-//! It watches the kinds that this project uses and assumes that owners of other kinds exist. Like the native collector, it checks
-//! periodically which kinds the cluster serves, but only for Advanced DaemonSets. Until they are served, it assumes that such
-//! owners exist, too.
+//! The collector watches the kinds that this project uses, and assumes that owners of other kinds exist. It checks periodically if
+//! the cluster serves Advanced DaemonSets. Before that, it assumes that owners of this kind exist. The native collector checks all
+//! kinds.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -172,7 +172,7 @@ impl Collector {
 
     /// Removes the old version of a deleted or changed object from the indexes.
     ///
-    /// Its dependents and owners are checked again, because it may have been the last owner or the last dependent.
+    /// The object's dependents and owners are checked again, because it may have been the last owner or the last dependent.
     fn unlink(&mut self, id: &Id, before: &Meta) {
         self.known.remove(&uid(before));
         for owner in owners(before) {
@@ -236,7 +236,7 @@ impl Collector {
         }
     }
 
-    /// Returns the API, name and UID of an owner, to read it; `None` if its kind is not watched.
+    /// Returns the API, name and UID that are needed to read an owner; `None` if the owner's kind is not watched.
     fn api_of(&self, owner: &OwnerReference, namespace: &str) -> Option<UnresolvedOwner> {
         let mut served = self.kinds[..self.served].iter();
         let kind = served.find(|kind| is_of(owner, kind))?;
@@ -247,7 +247,7 @@ impl Collector {
         Some((api, owner.name.clone(), owner.uid.clone()))
     }
 
-    /// Returns the policy for deleting an object whose owners are gone. The object's own finalizers determine it.
+    /// Returns the policy for deleting an object whose owners are gone. The finalizers of the object determine the policy.
     fn policy(&self, object: &Meta) -> PropagationPolicy {
         match (
             has_finalizer(object, ORPHAN),
@@ -313,7 +313,7 @@ impl Collector {
         self.write(id.clone(), Write::Patch(patch), Vec::new());
     }
 
-    /// Sends a write, unless the API server has one of the owners in `doubted`.
+    /// Sends a write. First reads the owners in `doubted`, and sends nothing if one of them exists.
     fn write(&mut self, id: Id, write: Write, doubted: Vec<UnresolvedOwner>) {
         let Some(object) = self.get(&id).filter(|_| !self.busy.contains(&id)) else {
             return;

@@ -1,7 +1,7 @@
 //! Simulated controller for Jobs whose pods run to completion, with the features that image pre-pulls need.
 //!
 //! Parallelism, completions, back-off limit, deadline, suspension and time to live work as in Kubernetes. Unlike in Kubernetes,
-//! pods get no finalizer, so a pod that is deleted before the controller has counted it is not counted.
+//! pods get no finalizer. So a pod that is deleted before the controller has seen its end is never counted.
 
 mod state;
 

@@ -12,7 +12,7 @@ use crate::task::Task;
 /// Starts the controllers of kube-controller-manager and kube-scheduler. They stop when the tasks are dropped.
 ///
 /// `client` creates a client with the given user agent. `pulse` contains the silent nodes and is shared with the fake kubelets. A
-/// node may be silent for `grace` before it counts as unreachable.
+/// node that is silent for longer than `grace` counts as unreachable.
 pub fn start(
     client: impl Fn(&str) -> Client,
     clock: &Clock,

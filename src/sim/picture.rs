@@ -1,5 +1,5 @@
-//! States of nodes for the live view of `yurt-ds sim`. The engine's `decide` computes them, as in the controller, but from separate
-//! watches.
+//! States of nodes for the live view of `yurt-ds sim`. `decide` of the core computes them, as in the controller, but on data from
+//! separate watches.
 
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -87,7 +87,7 @@ impl ClusterPicture {
 }
 
 impl ClusterLook {
-    /// Returns true if a node that returned a moment ago is waiting for its update.
+    /// Returns true if a node came back a moment ago and an outdated pod on it waits until the node has settled.
     pub(crate) fn is_settling(&self) -> bool {
         let settling =
             |verdict: &Verdict| matches!(verdict, Verdict::Offline(Offline::Settling { .. }));
@@ -131,7 +131,7 @@ async fn follow(
 
 /// Returns the events of all DaemonSets of a kind in the namespace.
 ///
-/// Reads the observed DaemonSet before any event, because pods can be assigned only to a known DaemonSet.
+/// Reads the observed DaemonSet before any event, because a pod can be assigned only to a DaemonSet that is already known.
 async fn sets<K>(client: Client, key: &SetKey, index: &Mutex<Index>) -> PictureEvents
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,

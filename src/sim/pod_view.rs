@@ -12,8 +12,8 @@ pub(super) const NO_EXECUTE: &str = "NoExecute";
 
 /// Fields of a Pod that are needed to run its containers and to evict it.
 ///
-/// The controller's [`k8s::Pod`] omits these fields. With them, it would parse data in each event that no decision needs: commands,
-/// pull secrets, tolerations and conditions of all types.
+/// The controller's [`k8s::Pod`] omits these fields: commands, pull secrets, tolerations and conditions of all types. No decision
+/// needs them, and parsing them in each event would take time.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct PodView {
@@ -136,9 +136,9 @@ impl PodView {
     }
 }
 
-/// Returns true if the container runs the image that the pod's spec names `image`.
+/// Returns true if the container runs the image that the pod's spec calls `image`.
 ///
-/// Container runtimes report full image names. They report some images only by digest, which is then assumed to match.
+/// Container runtimes report full image names. They report some images only by digest. Such an image is assumed to match.
 pub(super) fn runs(container: &ContainerStatus, image: &str) -> bool {
     container.image.starts_with("sha256:")
         || ImageKey::from_reference(&container.image) == ImageKey::from_reference(image)

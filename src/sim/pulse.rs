@@ -1,7 +1,7 @@
-//! Heartbeats without requests: a shared set of silent nodes. The fake kubelets write it, and the simulator's node lifecycle
+//! Heartbeats without requests: a shared set of silent nodes. The fake kubelets write the set, and the simulator's node lifecycle
 //! controller reads it.
 //!
-//! This set replaces Lease renewals on the embedded cluster. With thousands of nodes, renewals would be nearly all of its requests.
+//! The set replaces Lease renewals on the embedded cluster. With thousands of nodes, nearly all requests would be renewals.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

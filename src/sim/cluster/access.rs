@@ -15,7 +15,7 @@ pub(crate) struct AccessRules {
 }
 
 impl AccessRules {
-    /// Returns an empty set of rules; `user` is the user name in error messages.
+    /// Returns an empty set of rules. `user` is the user name in error messages.
     pub(crate) fn new(user: String) -> Self {
         Self {
             rules: Faults::default(),

@@ -1,8 +1,8 @@
 //! Fields, defaults and validation of Advanced DaemonSets (`apps.kruise.io`), as a real API server derives them from the CRD.
 //!
-//! Each error message describes the valid values. Both versions have the same fields, so objects are not converted between them.
-//! The schema of the template contains only fields that are checked. All other fields of the template are kept as written, without
-//! defaults.
+//! Each error message describes the valid values. Both API versions have the same fields, so objects are not converted between
+//! them. The schema of the template contains only fields that are checked. All other fields of the template are kept as written,
+//! without defaults.
 
 use serde_json::{Value, json};
 
@@ -295,7 +295,7 @@ fn rules(spec: &Value, old: Option<&Value>, causes: &mut Vec<StatusCause>) {
             "its labels must match the selector: change template.metadata.labels so that they meet all requirements of the \
              selector",
         ),
-        // A selector that matches the template is valid. One that cannot be parsed was reported above.
+        // A selector that matches the template is valid. An unreadable selector was reported above.
         Ok(_) | Err(_) => {}
     }
     pods(&spec["template"]["spec"], &mut refuse);
@@ -347,7 +347,7 @@ fn expressions(path: &str, selector: Option<&Value>, refuse: &mut impl FnMut(&st
     }
 }
 
-/// Checks the pod template. Pods of a DaemonSet must restart always, because they must never end.
+/// Checks the pod template. The restart policy has to be `Always`, because pods of a DaemonSet must never end.
 fn pods(pod: &Value, refuse: &mut impl FnMut(&str, &Value, &str)) {
     if !matches!(pod.text("/restartPolicy"), "" | "Always") {
         refuse(

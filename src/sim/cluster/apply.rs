@@ -1,8 +1,8 @@
-//! Server-side apply: a manager declares the fields that it wants and becomes their manager.
+//! Server-side apply: a manager sends the fields that it wants, and owns these fields from then on.
 //!
 //! An apply that changes a field of another manager is a conflict (409) unless it is forced. The server removes fields that the
-//! manager no longer declares, unless another manager also manages them. As in Kubernetes, managers are tracked from the first
-//! apply on; all earlier fields belong to `before-first-apply`.
+//! manager no longer sends, unless another manager also owns them. As in Kubernetes, managers are tracked from the first apply on;
+//! all earlier fields belong to `before-first-apply`.
 
 use serde_json::{Value, json};
 
@@ -184,7 +184,7 @@ fn drop_abandoned(object: &mut Value, me: &FieldOwner, wanted: &Paths, owners: &
         .find(|(owner, _)| owner == me)
         .map(|(_, paths)| paths.clone())
         .unwrap_or_default();
-    // Paths are sorted, so a list entry is removed before the fields in it.
+    // Paths are sorted, so a list entry is removed before its own fields.
     for path in named.difference(wanted) {
         let shared = owners
             .iter()

@@ -53,7 +53,10 @@ fn failed(budget: &Value, why: &str, now: Timestamp) -> Value {
     status
 }
 
-/// Computes the status of a budget from the pods that it selects.
+/// Computes the status of a budget from its pods.
+///
+/// # Errors
+/// If the desired number of pods is unknown.
 fn tally(store: &Store, budget: &Value, now: Timestamp) -> Result<Value, String> {
     let filter = Filter {
         namespace: budget.namespace().to_owned(),

@@ -143,7 +143,8 @@ fn subresource_kind(resource: &Resource, name: &str) -> (&'static str, &'static 
     }
 }
 
-/// Returns discovery in the format `apidiscovery.k8s.io/v2`. Clients need two requests for it, instead of one request per group.
+/// Returns discovery in the format `apidiscovery.k8s.io/v2`. With this format, clients need two requests in total. Otherwise they
+/// need one request per group.
 fn aggregated_groups(core: bool, custom: bool) -> Value {
     let of_version = |group: &str, version: &str| {
         let resources = of_group(group, version, custom).map(aggregated_resource);

@@ -32,7 +32,7 @@ pub(crate) fn evict(
     let phase = pod.text("/status/phase");
     let goes = matches!(phase, "Failed" | "Succeeded" | "Pending") || pod.is_terminating();
     if !goes {
-        // Update the budgets first: evicted pods that still exist after the timeout no longer count as disrupted.
+        // Update the budgets first. An evicted pod that still exists after the timeout no longer counts as disrupted.
         count(store, pod.namespace(), writing.now);
         spend(store, pod, writing)?;
     }

@@ -27,13 +27,13 @@ pub struct RequestInfo {
 /// Fault that is injected into a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// No fault from this rule. Later rules may still return one.
+    /// This rule injects no fault. Later rules may still return one.
     Pass,
     /// Delays the request by this duration.
     Delay(Duration),
     /// Rejects the request with this status. The number is the value of `Retry-After` in seconds.
     Status(u16, Option<u32>),
-    /// Rejects the request like an admission policy. The message follows the name of the object.
+    /// Rejects the request like an admission policy. The text is the end of the error message, after the name of the object.
     Denied(Arc<str>),
     /// Breaks the connection before the request is executed.
     ResetBefore,

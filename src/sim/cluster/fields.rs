@@ -15,7 +15,7 @@ pub(crate) type Path = Vec<String>;
 
 pub(crate) type Paths = BTreeSet<Path>;
 
-/// Last step of a path that stands for a list entry without its contents.
+/// Last step of a path that stands for a list entry itself, without its contents.
 const SELF: &str = ".";
 
 /// Function that returns the step to an entry of a list; `None` if the entry lacks its key.
@@ -30,10 +30,10 @@ enum Shape<'a> {
 
 /// Placeholder for the names of a field and its parent if no schema defines how lists are merged.
 ///
-/// Such lists are atomic, and maps are merged field by field.
+/// Without a schema, lists are atomic (replaced as a whole), and maps are merged field by field.
 const UNTYPED: &str = "*";
 
-/// Name of a field and of its parent. They determine how the field is merged.
+/// Name of a field, and name of its parent. Together they determine how the field is merged.
 #[derive(Clone, Copy)]
 struct Names<'a> {
     parent: &'a str,
@@ -286,7 +286,7 @@ pub(crate) fn overlay(object: &mut Value, config: &Value) {
 
 fn overlay_at(place: &mut Value, config: &Value, names: Names<'_>) {
     match shape(names, config) {
-        // An empty list or map removes nothing: entries that other managers own are kept.
+        // An empty list or map removes nothing, so entries that other managers own are kept.
         Shape::Whole if is_empty(config) && has_owners_inside(names, place) => {}
         Shape::Whole => *place = config.clone(),
         Shape::Fields(map) => {

@@ -131,7 +131,7 @@ impl ApiServer {
         Ok(())
     }
 
-    /// Returns the error for a missing subresource. For subresources that need a real kubelet, the message says so.
+    /// Returns the error for a missing subresource. If the subresource needs a real kubelet, such as `log`, the message says that.
     fn missing_subresource(&self, target: &Target) -> ApiFailure {
         const OF_KUBELETS: &[&str] = &[
             "log",
@@ -252,7 +252,7 @@ impl ApiServer {
         Ok(answer(200, Body::new(body)))
     }
 
-    /// Parses the parameter `sendInitialEvents`. Rejects it, as an older server does, if streaming lists are disabled.
+    /// Parses the parameter `sendInitialEvents`. If streaming lists are disabled, rejects the parameter like an older server.
     fn initial_events(&self, query: &Query) -> Result<Option<bool>, ApiFailure> {
         let asked = query.optional_flag("sendInitialEvents");
         if asked.is_none() {
@@ -636,7 +636,7 @@ fn patch_object(
     })
 }
 
-/// Converts a 400 that the patched object caused to a 422, which Kubernetes returns for patches.
+/// Converts a 400 to a 422 if the patched object caused the error. Kubernetes returns a 422 for such patches.
 fn as_invalid_patch(failure: ApiFailure) -> ApiFailure {
     if failure.code != 400 {
         return failure;
@@ -653,7 +653,7 @@ fn too_old(asked: u64, floor: u64) -> ApiFailure {
     ApiFailure::expired(format!("too old resource version: {asked} ({floor})"))
 }
 
-/// Returns a 200 whose stream contains the 410 as an event, like a real API server.
+/// Returns a 200 whose stream contains the 410 as an event. A real API server reports an expired watch in the same way.
 fn expired_watch(asked: u64, floor: u64) -> Response<Body> {
     let line = json!({ "type": "ERROR", "object": too_old(asked, floor).to_json() });
     json_answer(200, format!("{line}\n").into())

@@ -7,7 +7,7 @@ use super::object::Object;
 use super::request::Target;
 use super::write::{WriteContext, seconds};
 
-/// Manager of fields: the client, its operation, and the subresource and version that it wrote.
+/// Manager of fields: the client, its operation (apply or update), and the subresource and API version that the client wrote.
 #[derive(Clone, Debug)]
 pub(super) struct FieldOwner {
     pub(super) manager: String,
@@ -18,7 +18,8 @@ pub(super) struct FieldOwner {
 
 /// Compares managers.
 ///
-/// A manager that applies is the same in all versions of a resource. For other writes, each version has a separate manager.
+/// A client that applies is one manager for all API versions of a resource. A client that updates is a separate manager for each
+/// API version.
 impl PartialEq for FieldOwner {
     fn eq(&self, other: &Self) -> bool {
         self.manager == other.manager
@@ -134,7 +135,7 @@ pub(crate) fn track(target: &Target, old: &Value, object: &Value, writing: &Writ
             !gone && !changed.contains(path)
         });
     }
-    // A write of new values updates the entry's time, even if the writer already managed the fields.
+    // A write of new values updates the entry's time, even if the writer already owned the fields.
     let changes = (!changed.is_empty()).then(|| me.clone());
     match owners.iter_mut().find(|(owner, _)| *owner == me) {
         Some((_, paths)) => paths.extend(changed),

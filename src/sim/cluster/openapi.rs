@@ -1,7 +1,7 @@
 //! OpenAPI v3, limited to the parts that kubectl needs: PATCH exists and supports `fieldValidation`.
 //!
 //! The schemas describe no fields, and `kubectl explain` shows a note about that. Strategic merge patch is supported but not
-//! listed. So kubectl uses the merge keys of its own types, which are the same, and doesn't look for them in the schema.
+//! listed. So kubectl uses the merge keys of its own types, and doesn't look for merge keys in the schema. Both are the same.
 
 use serde_json::{Map, Value, json};
 

@@ -34,7 +34,7 @@ pub(crate) fn json(object: &Value, patch: Value) -> Result<Value, ApiFailure> {
     Ok(patched)
 }
 
-/// Converts `replace` of a missing field to `add`, because kube-apiserver accepts such a `replace`.
+/// Converts `replace` of a missing field to `add`. kube-apiserver accepts such a `replace`, although RFC 6902 does not.
 fn lenient(object: &Value, operation: PatchOperation) -> PatchOperation {
     let PatchOperation::Replace(ReplaceOperation { path, value }) = operation else {
         return operation;
@@ -193,7 +193,7 @@ fn merge_key(parent: &str, field: &str) -> Option<&'static str> {
         ("status", "conditions" | "addresses") => "type",
         ("status", "podIPs" | "hostIPs") => "ip",
         ("status", "resourceClaimStatuses") => "name",
-        // An empty parent stands for the object itself. These are top-level fields of a ServiceAccount.
+        // An empty parent stands for the object itself: `secrets` is a top-level field of a ServiceAccount.
         ("", "secrets") => "name",
         _ => return None,
     })
@@ -326,7 +326,7 @@ fn identity(kind: ListKind) -> impl Fn(&Value) -> Value {
 /// Orders a merged list as kube-apiserver does (`mergeSortedSlice`).
 ///
 /// Elements in the patch have the order of `wanted`, and all other elements have their order in `before`. An element that is not in
-/// the patch precedes the next element of the patch only if it also did so in `before`.
+/// the patch precedes the next element of the patch only if it preceded that element in `before`.
 fn reorder(
     list: &mut Vec<Value>,
     wanted: &[Value],

@@ -1,7 +1,6 @@
 //! Pod Security standard `restricted`, for namespaces that enforce it.
 //!
-//! Contains the rules that a pod can violate without special volumes, ports or system settings. The messages are those of
-//! Kubernetes.
+//! The module contains only the rules about host namespaces and security contexts. The messages are those of Kubernetes.
 
 use serde_json::Value;
 

@@ -23,7 +23,7 @@ pub(crate) enum Form {
 impl Form {
     /// Parses `Accept` and returns the first supported representation.
     ///
-    /// `included` is the requested object data in table rows. Clients that prefer protobuf get JSON.
+    /// `included` is the request's parameter `includeObject`. Clients that prefer protobuf get JSON.
     pub(crate) fn new(accept: &str, included: &str, clock: &Clock) -> Result<Self, ApiFailure> {
         if accept.trim().is_empty() {
             return Ok(Self::Object);
@@ -76,7 +76,7 @@ impl Form {
         }
     }
 
-    /// Returns the representation of a list. `metadata` is that of the list.
+    /// Returns the representation of a list. `metadata` is the metadata of the list.
     pub(crate) fn list(&self, resource: &Resource, items: &[&Stored], metadata: &Value) -> Bytes {
         if let Self::Table(clock, included) = self {
             let objects: Vec<&Value> = items.iter().map(|stored| &stored.value).collect();
@@ -112,7 +112,7 @@ impl Form {
         watch_line(change.word(), &self.one(resource, stored))
     }
 
-    /// Returns the line of a watch for an event. All watchers that get complete objects share the same bytes.
+    /// Returns the line of a watch for an event. All watchers that get complete objects share one copy of the bytes.
     pub(crate) fn event_line(
         &self,
         resource: &Resource,

@@ -210,7 +210,7 @@ impl Query {
     }
 }
 
-/// Returns a 422 for an option of a request, such as `CreateOptions`.
+/// Returns a 422 for an invalid request option. `options` is its kind, such as `CreateOptions`.
 pub(crate) fn option_failure(options: &str, cause: StatusCause) -> ApiFailure {
     ApiFailure::invalid("meta.k8s.io", options, "", &[cause])
 }

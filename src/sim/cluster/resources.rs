@@ -27,9 +27,11 @@ pub struct Resource {
     pub create_on_update: bool,
     /// True if a PUT without a resourceVersion is allowed.
     pub unconditional_update: bool,
-    /// Collection that contains the objects. It is named after the plural and group of the resource in which they are stored.
+    /// Collection that contains the objects. If several resources share a collection, it is named after the one in whose form the
+    /// objects are stored.
     pub storage: Storage,
-    /// True if objects are stored in this group and version. It is true for exactly one of the resources that share a collection.
+    /// True if objects are stored in this group and version. Of the resources that share a collection, exactly one has this
+    /// property.
     pub as_stored: bool,
     /// True for a custom resource. It is served only after its CRD was installed.
     pub custom: bool,
@@ -323,7 +325,7 @@ pub fn find(group: &str, version: &str, plural: &str, custom: bool) -> Option<&'
     })
 }
 
-/// Returns the resource that determines the stored form of a collection's objects. For Events, it is the one of the core group.
+/// Returns the resource in whose form a collection's objects are stored. Events are stored in the form of the core group.
 pub fn stored(storage: Storage) -> &'static Resource {
     RESOURCES
         .iter()

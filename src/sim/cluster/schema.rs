@@ -66,8 +66,8 @@ pub(crate) fn decode(resource: &Resource, mut object: Value) -> Result<Decoded, 
     })
 }
 
-/// Returns those fields of `canonical` that `given` also has. For a partial object, this removes required fields that the Rust type
-/// added.
+/// Returns the fields of `canonical` that `given` also has. If `given` is incomplete, the Rust type added required fields. They are
+/// removed.
 pub(crate) fn restrict(canonical: Value, given: &Value) -> Value {
     match (canonical, given) {
         (Value::Object(canonical), Value::Object(given)) => canonical
@@ -103,7 +103,7 @@ fn custom(object: &Value, prune: impl Fn(&mut Value)) -> Result<Value, serde_jso
     Ok(canonical)
 }
 
-/// Removes empty lists and maps. Kubernetes omits them when it encodes an object, but the Rust types keep `Some` of an empty value.
+/// Removes empty lists and maps, as Kubernetes does when it encodes an object. The Rust types would keep them.
 fn without_empty(value: &mut Value) {
     if let Value::Object(fields) = value {
         for list in [

@@ -103,8 +103,8 @@ impl FieldSelector {
     }
 }
 
-/// Returns the name under which a field is stored. Events are stored in the form of the core group; `events.k8s.io` has newer field
-/// names, such as `regarding`.
+/// Returns the name under which a field is stored. Events are stored in the form of the core group, but `events.k8s.io` has other
+/// names for the same fields, such as `regarding` for `involvedObject`.
 fn stored_name(key: &str) -> String {
     match key.strip_prefix("regarding.") {
         Some(rest) => format!("involvedObject.{rest}"),

@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 use super::Cluster;
 use crate::serve::Connections;
 
-/// Time limit for receiving request headers. It is generous, because local clients are much faster.
+/// Time limit for receiving request headers. Clients on the same machine need far less.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Time limit for requests in progress at shutdown.

@@ -15,8 +15,8 @@ use super::resources::Storage;
 use super::selector::{FieldSelector, selects};
 use crate::core::selector::Selector;
 
-/// Maximum number of events that are queued for a slow watcher. The server ends the watch if more arrive. kube-apiserver does the
-/// same with a shorter queue.
+/// Maximum number of events that are queued for a slow watcher. If more events arrive, the server ends the watch. kube-apiserver
+/// does the same with a shorter queue.
 const WATCHER_QUEUE: usize = 10_000;
 
 /// Key of an object within its collection.
@@ -87,7 +87,8 @@ impl Text {
     }
 }
 
-/// Kind of a change. For a watcher with a selector, it can differ from the change in the store.
+/// Kind of a change. For a watcher with a selector, the kind may differ from the kind in the store: a modified object may appear or
+/// disappear.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StoreChange {
     /// The object was created, or a selector now selects it.
@@ -109,7 +110,7 @@ impl StoreChange {
     }
 }
 
-/// Entry of the log: an event with its objects as JSON text. They are parsed again when a watch resumes from an earlier version.
+/// Entry of the log: an event with its objects as JSON text. The text is parsed again when a watch resumes from an earlier version.
 #[derive(Debug)]
 struct Entry {
     change: StoreChange,
@@ -170,8 +171,9 @@ impl Event {
         }
     }
 
-    /// Returns the object to send to a watcher for which the change is `seen`. If the watcher's selector no longer selects the
-    /// object, it gets the previous state with the new resourceVersion.
+    /// Returns the object to send to a watcher. `seen` is the kind of the change for this watcher.
+    ///
+    /// If the watcher's selector no longer selects the object, the watcher gets the previous state with the new resourceVersion.
     pub(crate) fn shown(&self, seen: StoreChange) -> &Arc<Stored> {
         match (&self.previous, seen, self.change) {
             (Some(previous), StoreChange::Deleted, StoreChange::Modified) => self
@@ -455,7 +457,7 @@ impl Store {
         collection.forget_events(self.history);
     }
 
-    /// Opens a watch of the events after `since`. With `None`, the watch starts with the current objects.
+    /// Opens a watch of the events after `since`. If `since` is `None`, the watch starts with the current objects.
     ///
     /// # Errors
     ///
@@ -512,7 +514,7 @@ impl Store {
         })
     }
 
-    /// Adds a bookmark to the queue of a watch. It is sent after the events that are queued.
+    /// Adds a bookmark to the queue of a watch. The bookmark is sent after the events in the queue.
     pub(crate) fn bookmark(&mut self, storage: Storage, id: u64) {
         let version = self.version;
         if let Some(watcher) = self
@@ -536,14 +538,14 @@ impl Store {
     pub(crate) fn disconnect_watches(&mut self) {
         for collection in self.collections.values_mut() {
             for watcher in std::mem::take(&mut collection.watchers).into_values() {
-                // If the queue is full, the message is lost, but dropping the sender also ends the watch.
+                // If the queue is full, this message is lost. The watch ends anyway, because its sender is dropped.
                 let _ = watcher.queue.try_send(StoreSignal::Disconnect);
             }
             collection.on_route.clear();
         }
     }
 
-    /// Drops all events from the log. Starting a watch from an earlier version then gets a 410.
+    /// Drops all events from the log. A watch that starts from an earlier version then gets a 410.
     pub(crate) fn compact(&mut self) {
         let version = self.version;
         let storages: Vec<Storage> = self.collections.keys().copied().collect();

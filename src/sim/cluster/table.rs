@@ -93,7 +93,8 @@ const DAEMON_SETS: &[Column] = &[
     }),
 ];
 
-/// Columns from the CRD of the Advanced DaemonSet. If a field is a list, a real API server shows only its first entry.
+/// Columns from the CRD of the Advanced DaemonSet. If a field is a list, the column shows only the first entry, as on a real API
+/// server.
 const ADVANCED_DAEMON_SETS: &[Column] = &[
     NAME,
     number("DESIRED", |ds| {
@@ -267,8 +268,8 @@ fn columns(resource: &Resource) -> &'static [Column] {
 
 /// Returns a Table object with a row for each object.
 ///
-/// `metadata` is that of the list, if the objects are from a list. Ages are relative to `now`. `included` determines the object
-/// data in each row.
+/// `metadata` is the metadata of the list, if the objects are from a list. Ages are relative to `now`. `included` determines the
+/// object data in each row.
 pub(crate) fn render(
     resource: &Resource,
     objects: &[&Value],
@@ -406,7 +407,7 @@ fn pod_restarts(pod: &Value) -> Value {
         .into()
 }
 
-/// Returns the status of a pod that `kubectl get` shows, which is the most specific one of its phase, reason and container states.
+/// Returns the status that `kubectl get` shows for a pod: the most specific one of its phase, its reason and its container states.
 fn pod_status(pod: &Value) -> Value {
     let mut reason = match pod.text("/status/reason") {
         "" => pod.text("/status/phase"),

@@ -54,7 +54,7 @@ pub(crate) fn check(
     ))
 }
 
-/// Returns true for kinds whose names must be DNS labels: shorter than other names, and without dots.
+/// Returns true for kinds whose names must be DNS labels. Such names are shorter than other names and have no dots.
 fn is_label_name(storage: Storage) -> bool {
     matches!(storage, Storage::Namespaces | Storage::Services)
 }

@@ -58,8 +58,8 @@ pub(crate) fn decode(
     Ok((decoded.object, warnings))
 }
 
-/// Returns the `apiVersion` that a body must have. Events in the body have the form of the core group, whatever group the path
-/// names.
+/// Returns the `apiVersion` that a body must have. Bodies of Events were already converted to the core group, even if the path
+/// names `events.k8s.io`.
 fn stored_form_version(target: &Target) -> String {
     match target.resource.storage {
         Storage::Events => "v1".to_owned(),
@@ -111,8 +111,8 @@ pub(crate) fn create(
     if let Some(managed) = &writing.managed {
         metadata.insert("managedFields".to_owned(), managed.clone());
     }
-    // These kinds get managedFields when they are created. The controller reads in them when a revision became the newest and which
-    // client wrote a template. Other objects get managedFields at their first server-side apply.
+    // Only these kinds get managedFields when they are created, because the controller reads them. They tell when a revision became
+    // the newest, and which client wrote a template. Other objects get managedFields at their first server-side apply.
     let is_counted = matches!(
         resource.storage,
         Storage::ControllerRevisions | Storage::DaemonSets | Storage::AdvancedDaemonSets
@@ -178,7 +178,7 @@ fn name_object(store: &mut Store, target: &Target, object: &mut Value) -> Result
             "name or generateName is required",
         )]));
     }
-    // As in Kubernetes, names have up to 63 characters including the suffix.
+    // As in Kubernetes, generated names have at most 63 characters including the suffix.
     let kept: String = prefix.chars().take(58).collect();
     let name = loop {
         let name = format!("{kept}{}", store.suffix());
@@ -340,7 +340,7 @@ pub(crate) fn update(
     Ok(commit(store, target, object, writing))
 }
 
-/// Returns true if the deletion of a terminating object waits for nothing, so that it can be completed.
+/// Returns true if a terminating object can be removed: its deletion waits for no finalizer, no kubelet and no other objects.
 fn is_finished(storage: Storage, object: &Value) -> bool {
     let waits_for_kubelet = storage == Storage::Pods
         && object["metadata"]["deletionGracePeriodSeconds"]
@@ -441,7 +441,7 @@ pub(crate) fn delete(
     Ok(WriteOutcome::new(200, body))
 }
 
-/// Returns the response to a deletion. For pods and service accounts, it is the last state of the object; for others, a Status.
+/// Returns the response to a deletion: the last state of the object for pods and service accounts, otherwise a Status.
 fn deleted(target: &Target, last: &Value) -> Value {
     if matches!(
         target.resource.storage,
@@ -514,7 +514,7 @@ fn mark(
         .get("deletionGracePeriodSeconds")
         .and_then(Value::as_i64);
     match have {
-        // The object is already terminating. A new grace period is used only if it is shorter.
+        // The object is already terminating. A second deletion can only shorten the grace period.
         Some(have) if grace >= have => {}
         Some(have) => {
             let asked = object

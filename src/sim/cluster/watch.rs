@@ -136,7 +136,7 @@ impl Watch {
         })
     }
 
-    /// Adds a bookmark to the watcher's queue, so that it is sent after all earlier events.
+    /// Adds a bookmark to the watcher's queue. So the bookmark is sent after all earlier events.
     fn ask_for_bookmark(&self) {
         let registered = &self.registered;
         registered

@@ -33,11 +33,11 @@ use crate::sim::watched::{Cache, WatchedChange, WatchedKey, backlog, events, key
 
 /// Maximum number of pods that one sync creates or deletes, as in the native controller.
 const BURST: usize = 250;
-/// First back-off after a failed write. It doubles up to `RETRY_MAX`.
+/// First back-off after a failed write. The back-off doubles up to `RETRY_MAX`.
 const RETRY: Duration = Duration::from_millis(100);
 const RETRY_MAX: Duration = Duration::from_secs(15);
-/// First back-off before a failed pod on the same node is deleted again. It doubles up to `FAILED_POD_MAX`, as in the native
-/// controller.
+/// First back-off before a failed pod on the same node is deleted again. The back-off doubles up to `FAILED_POD_MAX`, as in the
+/// native controller.
 const FAILED_POD: Duration = Duration::from_secs(1);
 const FAILED_POD_MAX: Duration = Duration::from_secs(15 * 60);
 
@@ -150,7 +150,7 @@ impl DaemonSetsController {
             && self.node_objects.is_synced()
     }
 
-    /// Syncs all DaemonSets after the first lists are complete. No DaemonSet is synced before that.
+    /// Syncs all DaemonSets once the first lists are complete. Before that, no DaemonSet is synced.
     fn look_at_all_once_synced(&mut self) {
         if self.is_synced() && self.progress.is_empty() {
             self.look_at_all();
@@ -325,7 +325,7 @@ impl DaemonSetsController {
         }));
     }
 
-    /// Returns the next step of a sync, in the native order: revisions, pods, old revisions, status.
+    /// Returns the next step of a sync. The order is that of the native controller: revisions, pods, old revisions, status.
     fn next(&self, set: &Set, held: bool) -> Next {
         let mut next = Next {
             generation: set.generation,

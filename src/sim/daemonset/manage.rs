@@ -25,7 +25,7 @@ pub(super) struct ManagePlan<'a> {
     /// Nodes on which a pod is created.
     pub(super) create: Vec<&'a str>,
     pub(super) delete: Vec<&'a Pod>,
-    /// Nodes whose failed pods are deleted. If a node's pods fail repeatedly, it waits for a back-off.
+    /// Nodes whose failed pods are deleted. If pods fail repeatedly on a node, a back-off precedes the next deletion there.
     pub(super) failed: Vec<&'a str>,
 }
 
@@ -149,8 +149,8 @@ impl<'a> ManagedView<'a> {
             0 if surge == 0 => 1,
             limit => limit,
         };
-        // The limit is a share of the nodes that should get a pod. Nodes that keep an existing pod but would get no new one, such
-        // as unreachable nodes, also use up the limit (observed on Kubernetes 1.36).
+        // The limit is a share of the nodes that should get a pod. Other nodes use up the limit too if they keep an existing pod
+        // but would get no new one. Unreachable nodes are an example (observed on Kubernetes 1.36).
         nodes.retain(|node, targeting| match targeting {
             Targeting::Run => true,
             Targeting::Keep => self.pods.contains_key(node),
@@ -187,7 +187,8 @@ impl<'a> ManagedView<'a> {
         }
     }
 
-    /// Creates new pods next to old ones on at most `limit` nodes at a time. Deletes an old pod once the new one is available.
+    /// Creates new pods next to old ones on at most `limit` nodes at a time. When the new pod of a node is available, deletes the
+    /// old one.
     fn surge(&self, nodes: &[&'a str], limit: usize) -> ManagePlan<'a> {
         let mut todo = ManagePlan::default();
         let mut candidates = Vec::new();
@@ -206,8 +207,8 @@ impl<'a> ManagedView<'a> {
         todo
     }
 
-    /// Returns the old and the new pod of a node, ignoring deleted pods. Returns `None` if there are several old or several new
-    /// ones.
+    /// Returns the old and the new pod of a node, ignoring deleted pods. Returns `None` if the node has several old or several new
+    /// pods.
     fn old_and_new(&self, node: &str) -> Option<(Option<&'a Pod>, Option<&'a Pod>)> {
         let (mut old, mut new) = (None, None);
         let pods = self.pods.get(node).into_iter().flatten().copied();

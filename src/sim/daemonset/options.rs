@@ -7,7 +7,7 @@ use std::time::Duration;
 pub struct DaemonSetsOptions {
     /// Time for which changes are collected before a DaemonSet is synced.
     pub gather: Duration,
-    /// Interval at which changed pods are processed one by one and out of order, as a busy controller did before Kubernetes 1.33.
+    /// Interval at which changed pods are processed one by one and out of order. A busy controller did so before Kubernetes 1.33.
     ///
     /// With `None`, changes are processed immediately and in order.
     pub backlog: Option<Duration>,

@@ -42,7 +42,7 @@ pub(super) fn is_updated(pod: &Pod, set: &Set, hash: &str) -> bool {
         || generation.is_some() && pod.label(TEMPLATE_GENERATION_LABEL) == generation
 }
 
-/// Groups pods by the node on which they run or for which they were created. Pods that were deleted and have ended are ignored.
+/// Groups pods by the node on which they run or for which they were created. A deleted pod whose containers have ended is ignored.
 pub(super) fn by_node<'a>(pods: impl Iterator<Item = &'a Pod>) -> ByNode<'a> {
     let mut nodes = ByNode::new();
     for pod in pods.filter(|pod| !(pod.is_deleting() && pod.is_over())) {
@@ -56,7 +56,7 @@ pub(super) fn by_node<'a>(pods: impl Iterator<Item = &'a Pod>) -> ByNode<'a> {
     nodes
 }
 
-/// Returns the sort key of a pod: bound pods first, then older ones, then by name.
+/// Returns the sort key of a pod: first pods that are bound to a node, then older pods, then by name.
 fn age(pod: &Pod) -> (bool, Option<Timestamp>, Option<&str>) {
     let bound = pod.spec.node_name.as_deref().unwrap_or_default();
     let created = pod.metadata.creation_timestamp.as_ref();

@@ -38,7 +38,7 @@ pub(super) enum NativeWriteAnswer {
     Revision(Box<DynamicObject>),
     RevisionGone(String),
     Set(Box<DynamicObject>),
-    /// The object is gone or was replaced. The watch will report that change.
+    /// The object is gone or was replaced. The watch is about to report this.
     Stale,
 }
 

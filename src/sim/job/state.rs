@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::backoff;
 use crate::k8s::Pod;
 
-/// First back-off after a failed pod. It doubles up to `BACK_OFF_MAX`, as in the native controller.
+/// First back-off after a failed pod. The back-off doubles up to `BACK_OFF_MAX`, as in the native controller.
 const BACK_OFF: Duration = Duration::from_secs(10);
 const BACK_OFF_MAX: Duration = Duration::from_secs(600);
 

@@ -15,7 +15,7 @@ pub struct Behaviour {
     pub crash_after: Option<Duration>,
     /// Time after each start at which the container ends with exit code 0.
     ///
-    /// With `None`, it runs forever. In a pod that doesn't always restart its containers, such as that of a Job, it ends
+    /// With `None`, the container runs forever. Exception: if the pod's restart policy is not `Always`, as for a Job, it ends
     /// immediately.
     pub completes_after: Option<Duration>,
     /// True if the registry does not have the image.
@@ -24,8 +24,7 @@ pub struct Behaviour {
     pub registry_down: bool,
     /// Name of the pull secret that the registry requires.
     pub needs_secret: Option<String>,
-    /// True if the image contains only its own program, and not even `true`. A container that runs any other command then fails to
-    /// start.
+    /// True if the image contains only its own program, without a shell or `true`. Any other command then fails to start.
     pub no_shell: bool,
     /// True if the container runs but never becomes ready.
     pub never_ready: bool,
@@ -33,7 +32,7 @@ pub struct Behaviour {
     pub kills_node_after: Option<Duration>,
     /// True if the node goes offline when the container is stopped, as with software that connects the node (CNI, VPN, tunnel).
     pub kills_node_when_stopped: bool,
-    /// True if the kubelet immediately evicts each pod with such a container, as if the node's disk were full.
+    /// True if the kubelet immediately evicts the pod of such a container, as if the node's disk were full.
     pub evicted: bool,
 }
 

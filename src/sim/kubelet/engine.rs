@@ -59,9 +59,9 @@ pub(super) struct KubeletEngine {
     due: Queue<Due>,
     waiting: VecDeque<Request>,
     under_way: FuturesUnordered<Request>,
-    /// UIDs of known pods that the relist in progress has not contained so far. They are removed when the relist ends.
+    /// UIDs of known pods that the list in progress has not contained so far. They are removed when the list ends.
     relist: Option<BTreeSet<String>>,
-    /// Counter from which addresses, life numbers and random delays are derived.
+    /// Counter that numbers addresses and lives of nodes. Random delays are derived from it too.
     count: u32,
 }
 

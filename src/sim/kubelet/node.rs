@@ -52,7 +52,7 @@ impl FakeNodeSpec {
 /// Effects of a node's outage, in addition to a silent kubelet.
 ///
 /// Normally, the node lifecycle controller causes these effects after its grace period. The fake kubelets can cause them
-/// immediately, so that tests don't have to wait for the grace period.
+/// immediately, so that a test doesn't have to wait for the grace period.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outage {
     /// True if the node's Ready condition becomes `Unknown`.
@@ -67,7 +67,7 @@ impl Outage {
         mark_node: true,
         mark_pods: true,
     };
-    /// Outage of a node with autonomy, whose pods stay Ready: only the node is marked.
+    /// Outage of an autonomous node. Only the node is marked, and its pods stay Ready.
     pub const AUTONOMOUS: Self = Self {
         mark_node: true,
         mark_pods: false,
@@ -80,7 +80,7 @@ pub(super) struct KubeletNode {
     pub(super) online: bool,
     /// True if the node crashed. When it comes back, its containers restart.
     pub(super) crashed: bool,
-    /// Number that changes each time the node comes online. Timers that were started before are ignored.
+    /// Number of the node's present life. It grows each time the node comes online, and timers of an earlier life are ignored.
     pub(super) life: u32,
     pub(super) images: BTreeSet<String>,
     pub(super) ip: String,

@@ -54,7 +54,7 @@ pub enum StatusWrite {
     /// Strategic merge patch with only the kubelet's own conditions. Real kubelets write like this.
     #[default]
     Patch,
-    /// Complete status, based on a version of the pod that was read `age` earlier. Other components may have written since then.
+    /// Complete status, based on a version of the pod that was read `age` earlier. Other components may have written in between.
     Put {
         /// Time between reading and writing the pod.
         age: Duration,

@@ -15,12 +15,12 @@ use crate::k8s::ContainerStatus;
 use crate::sim::pod_view::{PodView, runs};
 use crate::sim::watched::version;
 
-/// First back-off of a failing pull or container. It doubles up to [`BACK_OFF_MAX`], as in the kubelet.
+/// First back-off of a failing pull or container. The back-off doubles up to [`BACK_OFF_MAX`], as in the kubelet.
 const BACK_OFF: Duration = Duration::from_secs(10);
 const BACK_OFF_MAX: Duration = Duration::from_secs(300);
 /// Running time after which a container's back-off is reset, as in the kubelet.
 const BACK_OFF_RESET: Duration = Duration::from_secs(600);
-/// Time for which the status contains a failure before it changes to the back-off.
+/// Time for which the status shows a failure before it shows the back-off.
 const FAILURE_SHOWN: Duration = Duration::from_secs(1);
 
 /// Pod as its fake kubelet knows it.
@@ -86,11 +86,11 @@ pub(super) struct KubeletContainer {
     pub(super) image: String,
     /// Image that the container runs or ran last; `None` before the first start.
     ///
-    /// It differs from `image` while a container whose image was changed has not been replaced yet.
+    /// After the image of a container was changed in place, this field differs from `image` until the container is replaced.
     pub(super) ran_image: Option<String>,
-    /// `imageID` that an earlier kubelet reported for `ran_image`, before this one took over the pod.
+    /// `imageID` for `ran_image` that an earlier kubelet reported, before this kubelet took over the pod.
     ///
-    /// This kubelet reports it as long as the image stays the same.
+    /// This kubelet reports the same ID as long as the image stays the same.
     pub(super) reported_id: Option<String>,
     pub(super) state: PodState,
     pub(super) last: Option<PodExit>,
@@ -133,7 +133,8 @@ pub(super) struct PodExit {
 /// Step of a pod that is planned for a later time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum PodStep {
-    /// Action of the container with this index. It is ignored if the container's life number has changed since it was planned.
+    /// Action of the container with this index. The second number is the container's life for which the action was planned. In a
+    /// later life, the action is ignored.
     Container(usize, u32, PodAct),
     /// End of all containers after the pod was deleted.
     End,
@@ -516,7 +517,7 @@ impl KubeletPod {
         let behaviour = host.behaviour(&self.containers[index].image);
         let container = &mut self.containers[index];
         let ran = container.ran_image.as_deref();
-        // Compare normalized names: the same image may be written differently, and its reported ID must then be kept.
+        // Compare normalized names. The same image may be written differently, and its reported ID must then be kept.
         if ran.is_none_or(|ran| {
             ImageKey::from_reference(ran) != ImageKey::from_reference(&container.image)
         }) {
@@ -556,7 +557,7 @@ impl KubeletPod {
             (None, None) if !always => Some(plan(Duration::ZERO, PodAct::Complete)),
             (None, None) => None,
         };
-        // The crash belongs to this run of the container. It doesn't happen if the image changes before the delay ends.
+        // The crash belongs to this run of the container. If the image changes before the delay ends, the crash doesn't happen.
         let kills = behaviour.kills_node_after;
         let kills = kills.map(|delay| plan(delay, PodAct::KillNode));
         host.next.steps.extend(end.into_iter().chain(kills));

@@ -148,7 +148,7 @@ async fn write_status(
     Ok(version(&pod))
 }
 
-/// Replaces the status of a pod that was read, but keeps conditions of types that `status` doesn't contain.
+/// Replaces the status of a pod that was read. Conditions of types that `status` doesn't contain are kept.
 fn put_into(pod: &mut Pod, status: Value) {
     let Ok(mut ours) = serde_json::from_value::<k8s_openapi::api::core::v1::PodStatus>(status)
     else {
@@ -271,7 +271,7 @@ pub(super) fn delete_node(client: Client, name: String, ack: Ack) -> Request {
         let params = DeleteParams::default();
         let result = within(async { gone(nodes.delete(&name, &params).await.map(drop)) }).await;
         settle(&ack, &format!("delete node {name}"), &result);
-        // The node may have no Lease. In a real cluster, the garbage collector deletes the Lease by its owner reference.
+        // Ignore the result, because the node may have no Lease. In a real cluster, the garbage collector deletes the Lease.
         let _ = within(async { gone(leases.delete(&name, &params).await.map(drop)) }).await;
         (WriteSubject::Other, outcome(result))
     })

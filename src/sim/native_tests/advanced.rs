@@ -137,7 +137,7 @@ async fn what_it_owned_in_either_version_goes_with_it_in_the_background() {
 async fn objects_of_an_owner_with_an_unserved_version_are_kept() {
     let world = World::with_nodes(1).await;
     world.cluster.install_advanced();
-    // The API version in the owner reference is not served, so the garbage collector assumes that the owner exists.
+    // The cluster does not serve the API version in the owner reference, so the garbage collector assumes that the owner exists.
     world.make_advanced("web", "v1", plain(), &["n1"]).await;
     world
         .advanced()
@@ -311,7 +311,8 @@ async fn an_image_is_changed_in_place_behind_a_closed_gate() {
         let status = statuses.unwrap()[0].clone();
         (status.image_id, status.image, status.restart_count)
     };
-    // Like the controller of Advanced DaemonSets, first mark the pod as not ready (gate and Ready), then change image and label.
+    // Like the controller of Advanced DaemonSets: first mark the pod as not ready (gate and Ready), and then change image and
+    // label.
     let conditions = json!([
         { "type": "InPlaceUpdateReady", "status": "False", "reason": "StartInPlaceUpdate" },
         { "type": "Ready", "status": "False", "reason": "ReadinessGatesNotReady" },

@@ -41,7 +41,7 @@ pub(super) fn wanted(node: &DynamicObject, now: Timestamp) -> Option<Vec<Value>>
     };
     if let Some(key) = unready {
         add(key, "NoSchedule");
-        // A node without a Ready condition has never been Ready. It gets no new pods, but no pods are evicted.
+        // A node without a Ready condition has never been Ready. Such a node gets no new pods, but its pods are not evicted.
         if readiness(node).is_some() {
             add(key, NO_EXECUTE);
         }

@@ -49,7 +49,7 @@ fn counts() -> Value {
     })
 }
 
-/// Returns a cluster that contains an Advanced DaemonSet, and this DaemonSet.
+/// Returns a cluster with one Advanced DaemonSet, and the DaemonSet as the server stored it.
 async fn with_set() -> (Cluster, Value) {
     let cluster = served();
     let body = set("v1beta1", |_| {}).to_string();

@@ -62,7 +62,7 @@ async fn another_value_for_a_field_of_another_manager_is_a_conflict_unless_force
     );
     let taken = apply(&api, "two", true, json!({ "x": "2" })).await.unwrap();
     assert_eq!(data(&taken), [("x", "2")]);
-    // The first manager no longer owns the field, so its empty apply does not remove the field.
+    // The second manager has taken over the field. So the empty apply of the first manager does not remove the field.
     let left = apply(&api, "one", false, json!({})).await.unwrap();
     assert_eq!(data(&left), [("x", "2")]);
 }
