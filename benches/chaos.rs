@@ -119,7 +119,7 @@ fn number(name: &str, usual: usize) -> Result<usize> {
     }
 }
 
-/// Shortens a story. Removes halves, then quarters, of its steps as long as the story still breaks a promise.
+/// Shortens a story that breaks a promise. Removes halves of its steps, and then quarters, while the story still breaks a promise.
 async fn shortest(
     stage: &mut Stage,
     mut story: Story,

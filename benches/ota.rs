@@ -205,8 +205,8 @@ impl Bench {
         Ok(())
     }
 
-    /// Measures valid requests that follow junk requests. The junk requests first have names that no pod can have, then names that
-    /// a pod could have.
+    /// Measures valid requests that follow junk requests. The first junk requests have names that no pod can have, the next ones
+    /// names that a pod could have.
     async fn junk(&self, fleet: &Fleet) -> Result<()> {
         fleet.announce(&self.plane, "v4").await?;
         let names = fleet.names().await?;
@@ -230,7 +230,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Sends junk requests for names with this prefix, then a valid request. Returns the response time of the valid one in
+    /// Sends junk requests for pods with this name prefix, then a valid request. Returns the response time of the valid request in
     /// milliseconds.
     async fn behind(&self, prefix: &str, honest: String) -> Result<f64> {
         let (address, prefix) = (self.address, prefix.to_owned());

@@ -1,16 +1,16 @@
 //! Finds broken promises in the recorded changes of objects and in the controller's writes from the audit log.
 //!
-//! Only a write of the controller can break a promise. The controller decides on data that it has received, so a pause or a smaller
-//! budget limits its writes only after [`LAG`]. The controller knows its own writes immediately, so the checks count them without
-//! delay.
+//! Only a write of the controller can break a promise. The controller decides on data that it has received. So a new pause or a
+//! smaller budget has to limit its writes only after [`LAG`]. The controller knows its own writes immediately, so the checks count
+//! them without delay.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::monitor::{Entry, Fact, PodFact, Said};
 
-/// Longest time for which the controller may still write without regard to a change. It covers a slow watch on a busy machine and
-/// the timeout of the write (four seconds).
+/// Longest time after a change in which the controller may still write as if the change had not happened. It covers a slow watch on
+/// a busy machine and the timeout of the write (four seconds).
 const LAG: Duration = Duration::from_secs(8);
 
 /// Names of the pods that the controller deleted, patched or created.
@@ -36,11 +36,11 @@ struct Set {
     pods: BTreeMap<String, PodFact>,
     /// Number and hash of the newest revision.
     newest: Option<(i64, String)>,
-    /// `known`: hashes of all revisions that have ever been the newest. `undone`: the revision from which the last change rolled
-    /// back; `None` if that change was no rollback.
+    /// `known`: hashes of all revisions that have ever been the newest. `undone`: the revision that the last change rolled back;
+    /// `None` if that change was no rollback.
     known: BTreeSet<String>,
     undone: Option<String>,
-    /// Nodes whose pod the controller ended and that have not had an available pod since then.
+    /// Nodes whose pod the controller ended, as long as they have no available pod again.
     taken: BTreeSet<String>,
     conditions: Vec<Said>,
 }
@@ -84,7 +84,7 @@ impl<'a> Judge<'a> {
         self.broken.clone()
     }
 
-    /// Returns the DaemonSets that are neither complete nor stopped, and that have no condition that names what they wait for.
+    /// Returns the DaemonSets that are neither complete nor stopped, unless a condition names what the rollout waits for.
     pub(crate) fn unsettled(&self) -> Vec<String> {
         let unsettled = self.sets.iter().filter(|(_, set)| !set.is_settled());
         unsettled
@@ -224,8 +224,8 @@ impl<'a> Judge<'a> {
         let nodes = self.nodes.len();
         let newest = set.newest.as_ref().map(|(_, hash)| hash.as_str());
         let is_old = |pod: &&PodFact| !pod.terminating && Some(pod.hash.as_str()) != newest;
-        // `partition` keeps pods on old revisions. The exception is the revision from which the last change rolled back: all of its
-        // pods may be replaced.
+        // `partition` keeps pods on old revisions. One exception: if the last change rolled a revision back, all pods of that
+        // revision may be replaced.
         if is_old(&pod) && set.undone.as_ref() != Some(&pod.hash) {
             let old: BTreeSet<&str> = set
                 .pods

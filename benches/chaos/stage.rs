@@ -24,7 +24,7 @@ use super::plane::{Plane, Requests, now, wait};
 use super::process::Process;
 use super::story::{Settings, Step, Story, set_name};
 
-/// Number of controller replicas. Their Lease is short, so that another replica soon takes over from a killed leader.
+/// Number of controller replicas. Their Lease has a short duration, so another replica soon takes over from a killed leader.
 const REPLICAS: usize = 2;
 const CONTROLLER: [&str; 6] = [
     "controller",
@@ -40,7 +40,7 @@ const CONTROLLER: [&str; 6] = [
 /// A rollout of 200 nodes, one at a time, takes seven minutes on a quiet machine.
 const REST: Duration = Duration::from_secs(900);
 
-/// Time without any change of a pod after which a story has ended. It is longer than the duration of a Lease and than any pause
+/// Time without any change of a pod after which a story has ended. It is longer than a Lease lasts, and longer than any pause
 /// between the steps of a story.
 const STILL: Duration = Duration::from_secs(60);
 
@@ -164,7 +164,7 @@ impl Stage {
     }
 
     fn kill(&mut self, replica: usize) -> Result<()> {
-        // Dropping a replica kills its process. Start the next replica only after that.
+        // Dropping a replica kills its process. The next replica must start after that.
         drop(self.replicas.remove(replica % REPLICAS));
         let next = Process::start(&CONTROLLER, &self.plane.kubeconfig())?;
         self.replicas.push(next);
@@ -369,8 +369,8 @@ impl Scene {
                 let name = pod.name_any();
                 let _patched = pods.patch(&name, &parameters, &patch).await;
                 if online {
-                    // Kubernetes set the pod's Ready condition to `False` during the outage. The fake kubelet doesn't check the pod
-                    // again, so set Ready here.
+                    // Kubernetes set the pod's Ready condition to `False` during the outage. The fake kubelet does not check
+                    // existing pods again, so set Ready here.
                     let ready = Patch::Strategic(json!({ "status": { "conditions": [
                         { "type": "Ready", "status": "True", "reason": "", "message": "" },
                     ] } }));

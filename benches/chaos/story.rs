@@ -110,7 +110,7 @@ impl Story {
         let first = dice.index(STRATEGIES.len());
         let strategies = (0..sets).map(|at| STRATEGIES[(first + at) % STRATEGIES.len()]);
         let mut at = Duration::ZERO;
-        // Roll out a new image of every DaemonSet at the start, because faults can break promises only during a rollout.
+        // Every DaemonSet gets a new image at the start, because faults can break promises only during a rollout.
         let mut told: Vec<(Duration, Step)> = (0..sets)
             .map(|set| (Duration::ZERO, Step::Image(set, 1)))
             .collect();

@@ -31,7 +31,7 @@ const PAUSE: Duration = Duration::from_millis(40);
 /// Distance between the numbers of two nodes that leave in sequence. It is a prime number, which reaches all nodes in an irregular
 /// order.
 const STRIDE: usize = 379;
-/// Number of departures after which a node leaves that has just joined, instead of an old one.
+/// One in this number of departures is that of a node that has just joined. The others are departures of old nodes.
 const SHORT_LIVED: usize = 5;
 /// Interval between checks that all nodes and pods are in their final state.
 const LOOK: Duration = Duration::from_secs(1);
@@ -195,8 +195,8 @@ fn watch(client: &Client, app: String) -> History<Fact> {
 struct Judge {
     nodes: BTreeSet<String>,
     pods: BTreeMap<String, PodFact>,
-    /// Nodes that lack a Ready pod because of the controller: their Ready pod was ended while the Node existed. Only the controller
-    /// deletes pods of existing nodes.
+    /// Nodes that lack a Ready pod because of the controller. Their Ready pod was ended while the Node existed, and only the
+    /// controller deletes pods of existing nodes.
     taken: BTreeSet<String>,
     /// Time at which the change under check was received.
     at: Duration,

@@ -89,7 +89,7 @@ impl Sets {
         Ok(())
     }
 
-    /// Removes all conditions of the DaemonSets, so that only new conditions can be found later.
+    /// Removes all conditions of the DaemonSets, so that later checks can find only new conditions.
     pub(crate) async fn forget_reports(&self) -> Result<()> {
         let patch = json!({"status": {"conditions": null}});
         let results = stream::iter(0..self.count).map(|number| {

@@ -1,6 +1,6 @@
 //! Changes from several watches, in the order of the API.
 //!
-//! The API server numbers the changes of all objects in one sequence, which determines the real order of changes from several
+//! The API server numbers the changes of all objects in one sequence. The numbers show the real order of changes from several
 //! watches. Each change also has the time at which this process received it. A controller can't have known the change earlier.
 
 use std::fmt::Debug;

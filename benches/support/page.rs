@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Returns a loopback address that was free a moment ago.
+/// Returns a loopback address whose port was free a moment ago. Another process may have taken the port since.
 pub(crate) fn free_address() -> Result<SocketAddr> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
 }

@@ -78,8 +78,8 @@ pub(super) fn is_agent(count: &Count) -> bool {
     count.user_agent.starts_with(&Role::OtaServer.user_agent())
 }
 
-/// Disconnects a node's agent from the API server until the guard is dropped. All watches break, and every client except the agent
-/// resumes them.
+/// Disconnects a node's agent from the API server until the guard is dropped. All watches break. Every client except the agent
+/// resumes its watches.
 pub fn cut(cluster: &Cluster, node: &str) -> FaultGuard {
     let agent = user_agent(node);
     let faults = cluster.faults();

@@ -1,6 +1,6 @@
 //! Live view of a fleet: a cell per node, a legend with counts, a progress bar, the budget, and a sentence about the state.
 //!
-//! It has no I/O, and only renders data as lines that fit the terminal.
+//! The module has no I/O. It only renders data as lines that fit the terminal.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -46,7 +46,7 @@ pub(super) struct Frame {
     pub(super) narration: String,
     /// True after the image was changed.
     pub(super) changed: bool,
-    /// True if the native controller performs the rollout, which has no verdicts of `decide`.
+    /// True if the native controller performs the rollout. Such a rollout has no verdicts (states of nodes from `decide`).
     pub(super) is_native: bool,
     /// Images before and after the change.
     pub(super) images: (String, String),
@@ -87,7 +87,8 @@ impl Cell {
         Self::Failed,
     ];
 
-    /// Returns the cell for a verdict. Before the change (`updated` is false), `Done` means that the node runs the old image.
+    /// Returns the cell for a verdict, the state of a node in the rollout. Before the change (`updated` is false), `Done` means
+    /// that the node runs the old image.
     fn new(verdict: &Verdict, updated: bool) -> Self {
         match verdict {
             Verdict::Offline(Offline::Settling { .. }) => Self::Settling,
@@ -100,7 +101,7 @@ impl Cell {
         }
     }
 
-    /// Returns the cell for a node in the monitor's record. It is used without verdicts.
+    /// Returns the cell for a node in the monitor's record. Used for a rollout by the native controller, which has no verdicts.
     fn seen(node: &MonitoredNode) -> Self {
         match node {
             _ if !node.ready => Self::Offline,
@@ -328,7 +329,7 @@ impl Frame {
         let rows = canvas.rows.saturating_sub(OTHER_LINES).max(3);
         let airy = self.cells.len() * 2 <= columns * rows;
         let per_row = if airy { columns / 2 } else { columns };
-        // If a mark stands for several nodes, reserve one row for the note about that.
+        // If a mark stands for several nodes, a note says so. Reserve one row for the note.
         let per_cell = if self.cells.len().div_ceil(per_row) <= rows {
             1
         } else {
@@ -358,8 +359,8 @@ impl Frame {
         lines
     }
 
-    /// Returns the legend: all marks in the frame with their numbers of nodes. It always has two lines, so that the height of the
-    /// frame does not change.
+    /// Returns the legend: each mark in the frame with its number of nodes. The legend always has two lines, so that the height of
+    /// the frame does not change.
     fn legend(&self, canvas: Canvas) -> [String; 2] {
         let mut lines = [String::from("  "), String::from("  ")];
         let (mut line, mut width) = (0, 0);

@@ -1,7 +1,7 @@
-//! Monitor that watches nodes and pods with its own client, and records their changes independently of the controller.
+//! Monitor of nodes and pods, with its own client. It records their changes independently of the controller.
 //!
-//! It can check the controller because it uses neither the controller's caches nor `core`. It counts like a person with a stopwatch
-//! who reads `kubectl get pods --watch`.
+//! The monitor can check the controller, because it uses neither the controller's caches nor `core`. It counts like a person with a
+//! stopwatch who reads `kubectl get pods --watch`.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -349,7 +349,8 @@ impl MonitorRecord {
         }
     }
 
-    /// Returns the time until the next Ready pod becomes available; `None` if there is no such pod. No event reports that moment.
+    /// Returns the time until the next Ready pod becomes available; `None` if there is no such pod. The monitor needs a timer,
+    /// because no event reports that a pod became available.
     fn next_available(&self, now: Duration, min_ready: Duration) -> Option<Duration> {
         let since = self.pods.values().filter_map(|pod| pod.ready_since);
         let at = since.map(|since| since + min_ready).filter(|at| *at > now);

@@ -20,7 +20,7 @@ use crate::sim::kubelet::Behaviour;
 const OWNED: &str = "edge-1";
 /// Node whose owner types no commands.
 const OTHER: &str = "edge-2";
-/// Time that a node needs to pull the new image. During it, the node should not be without a pod, so it pulls in advance.
+/// Time that a node needs to pull the new image. The owner pulls in advance, so that the node has a pod during this time.
 const PULL: Duration = seconds(12);
 
 /// Returns the OTA play: a new image is released, and one of three node owners confirms the upgrade.

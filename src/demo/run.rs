@@ -56,7 +56,7 @@ pub(super) struct DemoRun {
     pub(super) narration: String,
     /// Lines of the timeline so far.
     pub(super) timeline: Vec<Line>,
-    /// Numbers of requests to the API server before the play. Later numbers are counted from them.
+    /// Numbers of requests to the API server before the play. They are subtracted from later numbers.
     pub(super) before: Vec<Count>,
     /// Time at which the image was changed; `None` before that.
     pub(super) changed: Option<Duration>,
@@ -354,7 +354,7 @@ impl DemoRun {
 fn settled(look: &ClusterLook) -> Option<RunEnd> {
     let (complete, message) = look.complete.as_ref()?;
     match look.plan.phase {
-        // Wait for nodes that have just returned: they are updated soon.
+        // Wait for nodes that have just returned, because they will be updated soon.
         _ if look.is_settling() => None,
         Phase::Complete { offline, .. } if *complete => Some(RunEnd::Complete(offline)),
         Phase::Stalled(_) | Phase::Invalid => Some(RunEnd::Stopped(message.clone())),

@@ -85,7 +85,7 @@ pub(super) enum ScenarioEvent {
     Flap(Vec<String>, Duration, Duration),
     /// The DaemonSet gets the new image.
     SetImage,
-    /// The agent of this node is disconnected from the API server. The outage is too short for Kubernetes to mark the node as
+    /// The agent of this node is disconnected from the API server. The outage is so short that Kubernetes doesn't mark the node as
     /// offline.
     Cut(String),
     /// The agent is connected to the API server again.
@@ -345,7 +345,7 @@ fn returns(back: &[String], seed: u64) -> Vec<ScenarioStep> {
         .zip(at)
         .map(|(name, at)| {
             returned += 1;
-            // Narrate at most one return in ten seconds, so that users can read it.
+            // Narrate at most one return in ten seconds, so that users can read the narration.
             let say = if announced.insert(at / 10) {
                 format!("{name} is back ({returned} of {}).", back.len())
             } else {

@@ -186,7 +186,7 @@ impl io::Write for OutputLog {
                 b'\n' => {
                     let line = std::mem::take(&mut self.line);
                     let text = String::from_utf8_lossy(&line);
-                    // Pass a line break for an empty line: an empty text has no lines.
+                    // `print` ignores an empty text. For an empty line, pass a line break.
                     self.print(if text.is_empty() { "\n" } else { &text });
                 }
                 byte => self.line.push(*byte),

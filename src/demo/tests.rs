@@ -27,7 +27,7 @@ fn assert_held(report: &DemoReport) {
     assert!(report.held(), "{}", report.text(true));
 }
 
-/// Returns the parts of a report that do not depend on the seed.
+/// Returns the parts of a report that must be equal for all seeds.
 fn without_chance(report: &DemoReport) -> (usize, usize, usize, usize, String) {
     (
         report.updated,
@@ -208,8 +208,9 @@ async fn young_pods_and_flapping_nodes_do_not_overspend_the_budget() {
 
 #[tokio::test(start_paused = true)]
 async fn a_bad_revision_stops_by_itself_within_the_budget() {
-    // With `kills-nodes`, Kubernetes marks a crashed node as NotReady after 40s. Its pod is not available before that (`--min-ready
-    // 60s`), and failed nodes use no slots. So two more nodes are being updated when the rollout stops after two failures.
+    // With `kills-nodes`, the pod of a crashed node is not available before Kubernetes marks the node as NotReady, because
+    // `--min-ready 60s` is longer than 40s. Failed nodes use no slots (nodes that may be down at once). So two more nodes are being
+    // updated when the rollout stops after two failures.
     for (how, most) in [
         ("crash", 2),
         ("never-ready", 2),

@@ -1,4 +1,4 @@
-//! Simple scheduler. It binds a pod to the node in its affinity, or to the next node that fits.
+//! Simple scheduler. It binds a pod to the node that the pod's affinity names, or to the next node that fits.
 //!
 //! A node fits if the pod's node selector, required node affinity and tolerations allow it, as in the native scheduler. Resources
 //! and priorities are ignored. A pod that fits no node waits until a node changes.
@@ -123,7 +123,8 @@ impl Scheduler {
         }
     }
 
-    /// Returns the node for a pod: the one that its affinity names, or else the next node in turn that fits.
+    /// Returns the node for a pod: the node that its affinity names. Without such an affinity, returns the next node in turn that
+    /// fits.
     fn fitting(&self, spec: &Value) -> Option<String> {
         let scheduling = Scheduling::from_template(&json!({ "spec": spec }));
         let fits = |node: &DynamicObject| {

@@ -140,11 +140,12 @@ pub(crate) struct Cache<K> {
     unseen: Option<BTreeSet<WatchedKey>>,
     /// True once the first list is complete.
     synced: bool,
-    /// UIDs of deleted objects. Responses of pending writes with these UIDs are outdated and ignored.
+    /// UIDs of deleted objects. A pending write may still return such an object, and this response is ignored.
     gone: BTreeSet<String>,
 }
 
-/// Change of the cache: the key of an object and its old version. The cache contains the new version, if the object still exists.
+/// Change of the cache: the key of an object and the object's old version. The new version is in the cache, if the object still
+/// exists.
 #[derive(Debug)]
 pub(crate) struct WatchedChange<K> {
     pub(crate) key: WatchedKey,
@@ -206,7 +207,8 @@ impl<K: Resource + Clone> Cache<K> {
         }
     }
 
-    /// Clears the UIDs of deleted objects. Call this when no write is in flight, because no outdated response can arrive then.
+    /// Clears the UIDs of deleted objects. Must be called only while no write is in flight, because then no outdated response can
+    /// arrive.
     pub(crate) fn quiet(&mut self) {
         self.gone.clear();
     }
