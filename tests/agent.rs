@@ -31,13 +31,13 @@ const DISCONNECTED: &str = "OTA upgrade is not allowed when node is disconnected
 /// Limit for the median response time of valid requests: 50 ms on a quiet machine.
 const HONEST: Duration = Duration::from_millis(50 * BUSY as u64);
 
-/// Time within which a request that can't succeed must get an error: five seconds on a quiet machine.
+/// Time within which the agent must respond with an error to a request that can't succeed: five seconds on a quiet machine.
 const SOON: Duration = Duration::from_secs(5 * BUSY as u64);
 
 /// Time that an agent waits for the response to a list of pods before it retries.
 const GIVEN_UP: Duration = Duration::from_secs(30);
 
-/// Longest time until an agent connects to an API server that is available again. The agent retries once a minute.
+/// Longest time until an agent connects to an API server that is available again. The agent tries once a minute.
 const RETURNED: Duration = Duration::from_secs(70);
 
 /// Longest time until an agent that has loaded its pods from disk also requests them from the API server.
@@ -85,7 +85,7 @@ async fn until_within(
     }
 }
 
-/// Checks that reads succeed and that the agent refuses actions in time, between `begin` and `end` of a fault.
+/// Checks the agent between `begin` and `end` of a fault: reads succeed, and the agent refuses actions in time.
 ///
 /// After `end`, everything must work as before, and the agent must not carry out an action that it has refused.
 async fn holds_out<G>(
@@ -440,7 +440,7 @@ fn three_hundred_junk_requests_delay_no_other_client_and_cost_no_api_request() {
                 answer.status
             );
         }
-        // The valid request needs a few API requests. Junk requests must not cause any.
+        // The valid request needs a few API requests. The junk requests must not cause any API request.
         let asked = served.asked() - before;
         assert!(asked <= 4, "{asked} API requests");
         Ok(())
@@ -752,7 +752,8 @@ fn the_mode_of_a_socket_keeps_other_users_out() {
         if std::fs::metadata(directory)?.uid() != 0 {
             return Ok(()); // only root can run a program as another user, so skip the test
         }
-        // Copy socket and program into a directory that the other user can enter. Then only the mode of the socket can deny access.
+        // Copy socket and program into a directory that the other user can enter. Then the mode of the socket is the only thing
+        // that can deny access.
         let open = tempfile::tempdir()?;
         std::fs::set_permissions(open.path(), Permissions::from_mode(0o755))?;
         let program = open.path().join("yurt-ds");

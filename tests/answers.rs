@@ -48,7 +48,7 @@ struct Asked {
     method: &'static str,
     path: String,
     kind: &'static str,
-    /// Body of the request. `"UID"` in it is replaced by the UID of the object that the request named `pod` created.
+    /// Body of the request. In it, `"UID"` stands for the UID of the pod that the request named `pod` created.
     body: Value,
 }
 

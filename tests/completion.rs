@@ -75,7 +75,8 @@ impl Shell {
     }
 }
 
-/// Checks that every installed shell offers at least these words. A word that ends with `-` stands for any word with that prefix.
+/// Checks that every installed shell offers at least these words. A word that ends with `-` matches any offered word with that
+/// prefix.
 #[track_caller]
 fn case(kubeconfig: &Path, line: &str, expected: &[&str]) {
     let is_meant = |offer: &str, word: &str| {

@@ -129,7 +129,8 @@ impl Crowd {
     }
 }
 
-/// Sends requests on one connection until it is closed. If `is_silent` is true, the client only keeps the connection open.
+/// Sends requests on one connection until it is closed. If `is_silent` is true, the client sends nothing and only keeps the
+/// connection open.
 fn ask(address: SocketAddr, path: &str, is_silent: bool, ends: &AtomicBool) {
     let Ok(mut stream) = TcpStream::connect(address) else {
         return;

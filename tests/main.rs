@@ -15,13 +15,15 @@
 //! - `recording`: the picture of `yurt-ds sim` in the README, drawn from its output.
 //! - `tutorials`: the commands of `docs/tutorials`, run in a shell against `yurt-ds sim serve`.
 //! - `model`: a model checker that explores every interleaving on small fleets.
-//! - `support`: the building blocks of scenarios. A `story` is a test case as data, and `player` runs it in a `world` (embedded or
-//!   real). `monitor` watches the world, keeps a `picture` of it and checks every deletion. `checks` contains the expectations.
-//!   `agents` are the clients of the node agents, which reach the API server over a `link` that can be cut. `said` contains the
-//!   expected responses of agents, and `asking` the steps that send requests to them. `forged` creates pods that only look
-//!   upgradable. `typed` runs `yurt-ds ctl` in the middle of a story. `agreement` compares conditions, Events, metrics and `ctl`
-//!   after every step that waits. `golden` compares the controller's writes in each story with `tests/golden/writes.txt`. `machine`
-//!   defines how much the tests search (`YURT_DS_DEEP`) and how long they may take on a busy machine.
+//! - `support`: the building blocks of scenarios:
+//!   - `story` defines a test case as data, `player` runs it, and `world` is the cluster (embedded or real) on which it runs.
+//!   - `monitor` watches the cluster, keeps a `picture` of it and checks every deletion. `checks` contains the expectations.
+//!   - `agents` are the clients of the node agents. `link` is the connection between an agent and the API server. It can be cut.
+//!   - `asking` contains the steps that send requests to agents, and `said` the expected responses.
+//!   - `forged` creates pods that look upgradable but are not. `typed` runs `yurt-ds ctl` in the middle of a story.
+//!   - `agreement` compares conditions, Events, metrics and `ctl` after every step that waits.
+//!   - `golden` compares the controller's writes in each story with `tests/golden/writes.txt`.
+//!   - `machine` defines how much the tests search (`YURT_DS_DEEP`) and how long they may take on a busy machine.
 
 mod support {
     pub(crate) mod agents;

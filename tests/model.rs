@@ -14,7 +14,7 @@
 //! - `steps`: possible steps; `view`: the controller's view of the cluster; `judge`: its decisions and the checks on them;
 //!   `writes`: the effects of its writes; `search`: the exploration.
 //! - `upkeep`: the pods that the controller creates for an Advanced DaemonSet. Nodes join, leave and change their labels. Pods fail
-//!   or are adopted. The API server rejects creations of pods, doesn't respond, or delays their result.
+//!   or are adopted. The API server may reject a creation, not respond to it, or show its result late.
 //! - `evictions`: a disruption budget that rejects evictions; `denials`: a policy that rejects writes; `reversal`: reverts of pods.
 //! - `plain`, `surge`, `place`, `order`, `guard`, `evict`, `refuse`, `revert`, `advanced`: the tests.
 

@@ -24,7 +24,8 @@ const LONGEST: Duration = Duration::from_secs(120 * BUSY as u64);
 /// Environment variable that limits the run to scenarios whose outcome may depend on the Kubernetes version.
 const VARYING: &str = "YURT_DS_SUITE_VARYING";
 
-/// Environment variable that limits the run: `alone` selects scenarios that need the cluster for themselves, `together` the others.
+/// Environment variable that limits the run to a part. `alone` selects scenarios that need the cluster for themselves, and
+/// `together` selects all others.
 const PART: &str = "YURT_DS_SUITE_PART";
 
 fn all() -> impl Iterator<Item = &'static Entry> {

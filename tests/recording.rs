@@ -1,7 +1,7 @@
 //! `docs/sim.svg`: a recording of `yurt-ds sim`, drawn from its real output.
 //!
-//! The recorded story has three nodes, two of which are offline. Each line appears at the virtual time with which it begins, sped
-//! up by [`PACE`]. `YURT_DS_GOLDEN=1` draws the file again.
+//! The recorded story has three nodes, two of which are offline. A line that begins with a virtual time appears at that time, sped
+//! up by [`PACE`]. Any other line follows the line before it. `YURT_DS_GOLDEN=1` draws the file again.
 
 use std::fmt::Write as _;
 use std::path::Path;

@@ -210,7 +210,8 @@ fn templates() -> Vec<Case> {
         ok(pod(
             json!({ "hostNetwork": true, "nodeSelector": { "edge": "true" }, "tomorrow": { "a": [1, null] } }),
         )),
-        // An invalid node selector must be rejected. With a wrong value, the controller would delete pods from their nodes.
+        // The schema must reject an invalid node selector. With a wrong value, the controller would delete the pods of nodes that
+        // the selector no longer matches.
         err(
             pod(json!({ "nodeSelector": { "edge": true } })),
             "spec.template.spec.nodeSelector.edge: Invalid value",

@@ -272,8 +272,8 @@ async fn changes(server: &Server, judge: &mut Judge, from: &str, to: &str) {
     judge.same(&name, &after["metadata"]["generation"], &before);
 }
 
-/// Checks that two field managers don't affect each other's fields, whichever version each of them uses. Applying the same object
-/// again must change nothing.
+/// Checks that two field managers don't affect each other's fields, in whichever API version each of them writes. Also checks that
+/// applying the same object again changes nothing.
 async fn apply_on_the_server(server: &Server, judge: &mut Judge, from: &str, to: &str) {
     let name = format!("applied-{from}");
     let whole = web(&json!({ "metadata": { "name": name } }));
@@ -307,7 +307,7 @@ async fn apply_on_the_server(server: &Server, judge: &mut Judge, from: &str, to:
     judge.refused(&name, server.apply(to, "second", &other).await, "conflict");
 }
 
-/// Checks that an object that was stored before the defaults existed gets them when it is read.
+/// Checks that the API server fills in defaults when it reads an object that was stored before the defaults existed.
 ///
 /// Neither a read nor a later unrelated write may increase the generation.
 async fn defaults_are_no_change(server: &Server, judge: &mut Judge) {
@@ -321,7 +321,7 @@ async fn defaults_are_no_change(server: &Server, judge: &mut Judge) {
     let set = web(
         &json!({ "metadata": { "name": name }, "spec": { "updateStrategy": { "rollingUpdate": {} } } }),
     );
-    // Retry: the API server uses a changed CRD only after a moment.
+    // Retry, because the API server uses a changed CRD only after a moment.
     let mut bare = false;
     for _ in 0..100 {
         let tried = server

@@ -92,8 +92,8 @@ impl Stage {
         let made = stage.daemons.create(&PostParams::default(), &daemon).await;
         made.context("create the DaemonSet")?;
         stage.until("every pod is available", all_available).await?;
-        // Wait until the controller has seen that the pods are available. Otherwise its first decision would be based on fewer
-        // available pods.
+        // Wait until the controller has seen that the pods are available. Otherwise it would count too few available pods in its
+        // first decision.
         tokio::time::sleep(Duration::from_secs(1)).await;
         Ok(stage)
     }

@@ -252,9 +252,9 @@ impl<'a> Fleet<'a> {
         Ok(items(&list))
     }
 
-    /// Waits until an outdated node is updated, or until a condition names it.
+    /// Waits until an outdated node is updated, or until a condition names the node.
     ///
-    /// The controller may leave the pod of a node that it can't decode, but then it must report the node.
+    /// The controller may be unable to decode the node's objects. Then it may leave the pod, but it must report the node.
     pub(super) async fn until_updated_or_named(&self, number: usize) -> anyhow::Result<()> {
         let wanted = self.node(number);
         let what = format!("{wanted} is updated, or a condition names it");

@@ -1,5 +1,5 @@
-//! Large objects that the controller doesn't manage. They must not noticeably increase the memory that the controller needs to
-//! start.
+//! Large objects that the controller doesn't manage. At its start, the controller must not need noticeably more memory because of
+//! them.
 
 use std::time::Duration;
 
@@ -127,8 +127,8 @@ pub(super) async fn large_revisions_of_no_daemonset(plane: &Plane) -> anyhow::Re
     .await
 }
 
-/// The controller manages every Advanced DaemonSet and creates pods and a revision from its template. So the test allows memory for
-/// two copies of each template.
+/// The controller manages every Advanced DaemonSet, and creates pods and a revision from its template. So the allowed increase
+/// includes two copies of each template.
 pub(super) async fn large_advanced_daemonsets(plane: &Plane) -> anyhow::Result<()> {
     let (objects, kilobytes) = (20, 1000);
     let templates = 2 * 20 * 1000;

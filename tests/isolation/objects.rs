@@ -1,4 +1,4 @@
-//! Objects that a client library can't decode. Each can be created with the permissions of a single tenant or kubelet.
+//! Objects that a client library can't decode. The permissions of a single tenant or kubelet suffice to create them.
 
 use std::time::Duration;
 
@@ -186,13 +186,13 @@ pub(super) async fn a_time_in_a_lease(plane: &Plane) -> anyhow::Result<()> {
     .await
 }
 
-/// Time limit for the rollout on the other nodes while one node flaps. The flapping node delays the rollout once, for 30 s.
+/// Time limit for the rollout on the other nodes while one node flaps. The controller waits once, for 30 s, for the flapping node.
 const BESIDE_FLAPPING: Duration = Duration::from_secs(75);
 
 /// Time for which the flapping node is NotReady. A slightly longer outage would count as a failure of the revision.
 const DOWN: Duration = Duration::from_secs(28);
 
-/// Time for which the flapping node is Ready in between. It suffices for at most one replacement.
+/// Time for which the flapping node is Ready in between. In this time, at most one pod can be replaced.
 const UP: Duration = Duration::from_millis(300);
 
 pub(super) async fn a_node_that_flaps(plane: &Plane) -> anyhow::Result<()> {

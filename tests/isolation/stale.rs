@@ -1,4 +1,4 @@
-//! Watches that stall while writes succeed. The controller must not write to pods on the basis of stale data.
+//! Watches that stall while writes succeed. The controller must not write to pods while its data is stale (too old).
 
 use std::time::Duration;
 

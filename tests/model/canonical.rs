@@ -1,7 +1,7 @@
 //! Canonical form of states. Equivalent states become equal values, so that the search visits only one of them.
 //!
-//! Times are stored as ticks before now. The engine treats all times beyond a certain age alike, so older times are set to that
-//! age. This keeps the number of states finite. Pods are numbered in the order of nodes, because their real UIDs make no
+//! Times are stored as ticks before now. Beyond a certain age, all times have the same effect on the engine, so older times are set
+//! to that age. This keeps the number of states finite. Pods are numbered in the order of nodes, because their real UIDs make no
 //! difference.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,11 +20,11 @@ impl State {
         self
     }
 
-    /// Resets the times that the engine never reads under these settings.
+    /// Resets the times that the engine never reads with the settings of this test.
     fn forget_times(&mut self, rules: &Rules) {
         let (settles, ripens) = (
             !rules.strategy.ready_settle.is_zero(),
-            // Keep these times if surge pods are possible, because the engine then reads them even without `minReadySeconds`.
+            // With surge pods, the engine reads these times even without `minReadySeconds`, so they are kept.
             !rules.strategy.min_ready.is_zero() || !rules.strategy.max_surge.is_zero(),
         );
         let may_be_lost = self.faults.losses > 0 || rules.killer.is_some();
@@ -97,11 +97,11 @@ impl State {
         self.view.overlay.dedup();
     }
 
-    /// Limits times beyond which the engine makes no distinction.
+    /// Limits times to the ages that the engine distinguishes.
     ///
-    /// On an online node the engine compares times with now, so [`FAR`] ticks are the maximum. On an offline node it compares them
-    /// with the start of the outage, and outages with each other. There, the order of times is kept, and the distances between
-    /// neighboring times are limited to [`FAR`].
+    /// On an online node, the engine compares times with now. So [`FAR`] ticks are the maximum. On an offline node, the engine
+    /// compares times with the start of the outage, and outages with each other. So the order of these times is kept, and the
+    /// distance between neighboring times is limited to [`FAR`].
     fn shorten_times(&mut self) {
         let mut instants = BTreeSet::from([0]);
         for n in 0..self.nodes.len() {

@@ -6,9 +6,9 @@
 //! WriteFailure: deferred ──policy removed, time passes──► due ──► retried ──accepted──► forgotten
 //! ```
 //!
-//! As with evictions, a retry that fails again gives no new information. So a rejected write is retried only after the policy is
-//! removed, and under a permanent policy the fleet becomes idle. Convergence then requires that the controller has scheduled a
-//! wake-up for the retry.
+//! A retry that fails again reaches no new state, so the model retries a rejected write only after the policy is removed. Under a
+//! permanent policy, the fleet becomes idle. To count as converged, the controller must then have scheduled a wake-up for the
+//! retry.
 
 use yurt_ds::core::{NodeName, PodUid, WriteFailures, WriteVerb};
 
@@ -80,8 +80,8 @@ impl State {
         });
     }
 
-    /// Records an accepted write. If the API server rejected it before, the controller may now retry all rejected writes of its
-    /// kind.
+    /// Records an accepted write. If the API server rejected the same write before, the controller may now retry all rejected
+    /// writes of this kind.
     pub(crate) fn note_accepted(&mut self, write: &Pending) {
         if self.take_denial(write).is_some() {
             let alike = self.denials.iter_mut();
@@ -90,7 +90,7 @@ impl State {
         }
     }
 
-    /// Lets time pass for rejected writes. The controller may retry the writes that the policy no longer rejects.
+    /// Lets time pass for rejected writes. The controller may then retry the writes that the policy no longer rejects.
     pub(crate) fn wait_for_policy(&mut self) {
         for denial in &mut self.denials {
             denial.lasts = true;
@@ -99,7 +99,7 @@ impl State {
         }
     }
 
-    /// Removes records about pods and templates that neither exist nor appear in the controller's view.
+    /// Removes records about pods and templates that no longer exist, neither in the API server nor in the controller's view.
     pub(crate) fn forget_denials(&mut self) {
         let wanted = [self.set.wanted, self.seen_set().wanted];
         let known = self.nodes.iter().map(|node| &node.pods);

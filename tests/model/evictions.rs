@@ -4,9 +4,9 @@
 //! Silent ──rejected──► Refused ──time passes, and the budget allows it──► Due ──► next request ──► Refused or Accepted
 //! ```
 //!
-//! A retry that fails again gives no new information. So an eviction is retried only after the budget allows it, and under a budget
-//! that never allows it the fleet becomes idle. Convergence then requires that the controller has scheduled a wake-up for the
-//! retry.
+//! A retry that fails again reaches no new state, so the model retries an eviction only after the budget allows it. Under a budget
+//! that never allows the eviction, the fleet becomes idle. To count as converged, the controller must then have scheduled a wake-up
+//! for the retry.
 
 use yurt_ds::core::{Evictions, Obstruction, Plan, Refusal};
 
@@ -85,7 +85,7 @@ impl State {
         self.healthy() >= rules.min_ready_pods + usize::from(ready)
     }
 
-    /// Returns true if the API server accepts the eviction of this pod. It always accepts one of a terminating pod.
+    /// Returns true if the API server accepts the eviction of this pod. The eviction of a terminating pod is always accepted.
     pub(crate) fn allows_eviction(&self, n: usize, p: usize, rules: &Rules) -> bool {
         let pod = &self.nodes[n].pods[p];
         pod.terminating || self.allows(pod.ready_since.is_some(), rules)
@@ -133,7 +133,8 @@ impl State {
         }
     }
 
-    /// Checks a deletion that replaces an eviction. While the budget is exhausted, it must not end the last Ready pod of a node.
+    /// Checks a deletion that replaces an eviction. While the budget is exhausted, such a deletion must not end the last Ready pod
+    /// of a node.
     pub(crate) fn judge_deletion(&mut self, n: usize, p: usize, rules: &Rules) {
         let serves = |pod: &&Pod| !pod.terminating && pod.ready_since.is_some();
         let is_last = self.nodes[n].pods.iter().filter(serves).count() == 1
@@ -143,7 +144,8 @@ impl State {
         }
     }
 
-    /// Checks that nodes with a rejected eviction use no slot of `max-unavailable`.
+    /// Checks that nodes whose eviction was rejected use no slot of `max-unavailable`. A slot is one of the nodes that may be down
+    /// at once.
     pub(crate) fn judge_refusals(&mut self, plan: &Plan, rules: &Rules) {
         if !rules.evicts() || self.view != View::default() {
             return;

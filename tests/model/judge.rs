@@ -65,7 +65,7 @@ impl State {
         self.violation.get_or_insert(violation);
     }
 
-    /// Returns true if the guard has stopped the wanted revision and the controller has seen it.
+    /// Returns true if the guard has stopped the wanted revision and the controller has seen this.
     pub(crate) fn is_stopped(&self) -> bool {
         let set = self.set;
         self.sheet.stopped.is_some()
@@ -157,7 +157,7 @@ impl State {
             seen.map_or(self.nodes[n].ready, |nodes| nodes[n].ready)
         };
         let is_spare = |pod: &Pod| pod.spare && !pod.terminating;
-        // A tainted node with a single pod can't get a second one: no new pod can start there.
+        // No new pod can start on a tainted node, so a tainted node with a single pod can't get a second one.
         let may_be_two = |node: &state::Node| !node.tainted || node.pods.len() > 1;
         let is_doubled = |node: &state::Node| {
             if rules.is_advanced {
@@ -215,10 +215,10 @@ impl State {
             && first.all(|(_, node)| is_done(node))
     }
 
-    /// Clears `down` on nodes whose pod is no longer missing because of the controller.
+    /// Clears `down` on nodes that no longer count as down because of the controller.
     ///
-    /// Such a node has an available pod, is lost, or can't get a pod. With waves, a pod that takes too long to start also clears
-    /// the mark, because the node's wave may be closed.
+    /// Such a node has an available pod, is lost, or can't get a pod. With waves, `down` is also cleared if the new pod takes too
+    /// long to start, because the node's wave may be closed by then.
     pub(crate) fn forgive(&mut self, rules: &Rules) {
         let waits = rules.strategy.waves.is_some();
         for (n, node) in self.nodes.iter_mut().enumerate() {
@@ -228,8 +228,8 @@ impl State {
                 && !node.unfit
                 && !node.pods.iter().any(|pod| rules.is_available(pod));
             node.down &= !node.pods.iter().any(is_stuck);
-            // Clear the mark while the controller still sees the node as unfit, because it doesn't know yet that a pod belongs
-            // there.
+            // The controller may still see the node as unfit. Clear `down` then, because the controller doesn't know that a pod
+            // belongs on the node.
             let seen = self.view.nodes.as_ref();
             node.down &= seen.is_none_or(|nodes| !nodes[n].unfit);
             node.raced &= node.alive() > 1;

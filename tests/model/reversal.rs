@@ -17,8 +17,9 @@ pub(crate) fn reverts(action: &Action) -> Option<Template> {
 
 /// Returns true if nodes that were lost after an update use all slots, so that no available pod can be reverted.
 ///
-/// An available pod is reverted only when a slot is free. A lost node keeps its slot (docs/guard.md) until it returns or its Node
-/// is deleted, and neither happens automatically. Until then, available pods on other nodes keep the stopped revision.
+/// A slot is one of the nodes that may be down at once, and the revert of an available pod needs a free slot. A lost node keeps its
+/// slot (docs/guard.md) until it returns or its Node is deleted. Neither happens automatically. Until then, available pods on other
+/// nodes keep the stopped revision.
 pub(crate) fn are_slots_lost(plan: &Plan, rules: &Rules) -> bool {
     let is_lost = |verdict: &&Verdict| {
         matches!(
@@ -69,8 +70,9 @@ impl State {
             && it.all(|pod| pod.rolled_back != Some(from))
     }
 
-    /// Returns true if no online node runs the stopped revision, except where an in-place revert is impossible. If lost nodes use
-    /// all slots, available pods may keep the revision.
+    /// Returns true if no online node runs the stopped revision. Nodes where an in-place revert is impossible don't count.
+    ///
+    /// If `is_spent` is true, lost nodes use all slots, and available pods may keep the stopped revision.
     pub(crate) fn is_rolled_back(&self, is_spent: bool, rules: &Rules) -> bool {
         let bad = self.set.wanted;
         let can_be = |before: Template| {

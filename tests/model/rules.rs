@@ -33,7 +33,7 @@ pub(crate) struct Rules {
     pub(crate) deadly: Option<Template>,
     /// True if policies are never removed and hung pods never end.
     pub(crate) lasting: bool,
-    /// True if every node has just been updated from template 0 to template 1.
+    /// True if the test begins after a rollout: every node has just been updated from template 0 to template 1.
     pub(crate) rolled_out: bool,
     /// True if pods of a lost node stay Ready.
     pub(crate) autonomous: bool,
@@ -43,7 +43,7 @@ pub(crate) struct Rules {
     pub(crate) min_ready_pods: usize,
     /// True if the native controller learns as late as possible that another client ended a pod: when it creates the next pod.
     ///
-    /// Until then, it treats the ended pod as alive, even after it has seen younger pods of the node.
+    /// Until then, the native controller treats the ended pod as alive, even after it has seen younger pods of the node.
     pub(crate) disordered: bool,
     /// True if yurt-ds assumes a native controller that sees all changes in order.
     pub(crate) trusted: bool,
@@ -55,7 +55,7 @@ pub(crate) struct Rules {
     pub(crate) joining: usize,
     /// True if the test begins without pods.
     pub(crate) is_empty: bool,
-    /// Number of unavailable nodes that the checks allow, if it differs from `max-unavailable`. A smaller number lets a test show
+    /// Number of unavailable nodes that the checks allow, if it differs from `max-unavailable`. With a smaller number, a test shows
     /// that the checks can fail.
     pub(crate) judged_by: Option<usize>,
 }

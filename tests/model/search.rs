@@ -16,7 +16,7 @@ use crate::support::{golden, machine};
 const STATES: [usize; 2] = [5_000, 100_000];
 /// Number of states in which the decisions are compared with the golden corpus.
 const GOLDEN: usize = 300;
-/// Sampling interval: in one of this many states, the test checks that the fleet becomes idle.
+/// Sampling interval. The test checks in one of this many states that the fleet becomes idle.
 const SAMPLE: u64 = 256;
 /// Number of steps within which a fleet without further faults must become idle.
 const PATIENCE: usize = 200;
@@ -30,7 +30,7 @@ impl Model for Rules {
     }
 
     fn actions(&self, state: &State, steps: &mut Vec<Step>) {
-        // Don't explore beyond a state that violates an invariant: it is already a counterexample.
+        // A state that violates an invariant is already a counterexample, so the search doesn't explore beyond it.
         if state.violation.is_none() {
             steps.extend(state.progress(self));
             steps.extend(state.faults(self));
@@ -76,8 +76,8 @@ impl State {
         hasher.finish()
     }
 
-    /// Performs all possible steps in turn, without faults, until the fleet is idle. Returns the final state; `None` if the fleet
-    /// does not become idle.
+    /// Performs all possible steps in turn, without faults, until the fleet is idle. Returns the final state, or `None` if the
+    /// fleet does not become idle.
     pub(crate) fn end(&self, rules: &Rules) -> Option<Self> {
         let mut state = self.clone();
         for turn in 0..PATIENCE {
@@ -92,7 +92,7 @@ impl State {
         None
     }
 
-    /// Returns true if every node has reached its goal, or can't reach it in this state.
+    /// Returns true if every node has reached its goal. A node that can't reach its goal in this state doesn't count.
     pub(crate) fn has_converged(&self, rules: &Rules) -> bool {
         let plan = self.plan(rules);
         let is_spent = are_slots_lost(&plan, rules);
@@ -108,13 +108,14 @@ impl State {
             Verdict::NotSelected => rules.strategy.selector.is_some(),
             Verdict::Paused { .. } => self.set.paused,
             Verdict::InProgress(_) | Verdict::HookPending { .. } if self.set.paused => true,
-            // The first wave lost a node with its new pod. Later waves stay closed until another revision is rolled out.
+            // The first wave lost a node after its update. Later waves stay closed until another revision is rolled out.
             Verdict::WaveNotOpen { why, .. } => matches!(why, WaveShut::Charged { .. }),
             Verdict::BlockedByPdb { .. } => plan.next_wake.is_some() && self.is_exhausted(rules),
             Verdict::Revert(Revert::Done) => self.is_stopped(),
             Verdict::Revert(Revert::Pending) => self.is_stopped() && is_spent,
             Verdict::AwaitingOwner => rules.strategy.mode == Mode::Ota,
-            // These nodes may wait forever only if the rollout is stalled: failures that stop a rollout also use up its budget.
+            // Nodes may wait forever only if the rollout is stalled. Failures that stop a rollout also use up its budget, so these
+            // nodes get no slot.
             Verdict::InProgress(_)
             | Verdict::HookPending { .. }
             | Verdict::Budget { .. }
@@ -132,8 +133,8 @@ impl State {
         let nodes = self.nodes.iter().enumerate();
         let mut online = nodes.filter(|(_, node)| node.ready);
         let waits = matches!(plan.phase, Phase::Stalled(_)) || self.set.paused;
-        // The model doesn't measure how long a budget rejects evictions. So a rollout that waits for a budget may stay in phase
-        // Progressing.
+        // The model doesn't measure how long a budget has rejected evictions. So a rollout that waits for the budget may stay in
+        // the phase Progressing and never count as stalled.
         let is_blocked = |verdict: &Verdict| matches!(verdict, Verdict::BlockedByPdb { .. });
         let waits_for_budget = plan.verdicts.iter().any(is_blocked);
         let there = (0..self.nodes.len()).filter(|n| !self.nodes[*n].gone);

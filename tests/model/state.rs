@@ -15,8 +15,8 @@ pub(crate) type Ago = i16;
 /// Number of a version of the pod template: 0, 1 or 2.
 pub(crate) type Template = u8;
 
-/// Age in ticks beyond which all times are equivalent. It exceeds every duration in the settings, the longest of which is the
-/// guard's window of five minutes (two ticks).
+/// Age in ticks beyond which all times are equivalent. It exceeds every duration in the settings. The longest is the guard's
+/// failure window of five minutes (two ticks).
 pub(crate) const FAR: Ago = 3;
 
 /// Age in ticks (five minutes) up to which a starting pod uses a slot even if its wave is closed.
@@ -61,8 +61,8 @@ pub(crate) struct Node {
     pub(crate) pods: Vec<Pod>,
     /// True if the controller ended the node's available pod and the node has not had an available pod since.
     pub(crate) down: bool,
-    /// True if the node changed between the controller's view and its write, so that the native controller now removes one of its
-    /// two pods.
+    /// True if the node changed between the controller's decision and its write. The native controller now removes one of the
+    /// node's two pods.
     pub(crate) raced: bool,
     /// True if the Node object was deleted.
     pub(crate) gone: bool,
@@ -79,7 +79,7 @@ pub(crate) struct Node {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Pod {
     pub(crate) uid: u8,
-    /// True if this is a copy in the controller's view and the real pod has changed since then.
+    /// True if this is the controller's copy of a pod and the real pod has changed since the copy was made.
     pub(crate) changed: bool,
     pub(crate) template: Template,
     pub(crate) created: Ago,
@@ -105,7 +105,7 @@ pub(crate) struct Pod {
     pub(crate) hooked: bool,
     /// True if the pod is marked `PreparingDelete`.
     pub(crate) marked: bool,
-    /// True if the native controller still treats an older, ended pod of the node as alive.
+    /// True if the native controller still treats an older pod of the node as alive, although that pod has ended.
     pub(crate) haunted: bool,
     /// True if the pod has failed permanently.
     pub(crate) over: bool,
@@ -408,7 +408,7 @@ impl State {
         }
     }
 
-    /// Marks pending writes on a node as older than a change. `changed` is the changed pod; `None` means that a pod was added or
+    /// Marks pending writes on a node as older than a change. `changed` is the changed pod, or `None` if a pod was added or
     /// removed.
     pub(crate) fn overtake(&mut self, n: usize, changed: Option<u8>) {
         let here = self.pending.iter_mut().filter(|write| write.node == n);
@@ -460,7 +460,7 @@ impl Set {
         self.numbers[usize::from(template)] > 0
     }
 
-    /// Lets the native controller observe the wanted template, whose revision then becomes the newest one.
+    /// Lets the native controller observe the wanted template. The revision of the template then becomes the newest one.
     pub(crate) fn observe(&mut self) {
         let others = (0..3).filter(|template| *template != self.wanted && self.knows(*template));
         let mut others: Vec<Template> = others.collect();

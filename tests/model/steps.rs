@@ -1,8 +1,8 @@
 //! Possible steps and their effects.
 //!
 //! Kubelets work on nodes that are Ready. The native controller behaves as under `OnDelete` and ignores pods of other owners. The
-//! yurt-ds controller is `core::decide`. As in the index, its input includes the expected results of its writes. The API server
-//! rejects writes whose preconditions fail.
+//! yurt-ds controller is `core::decide`. Like the index of the real controller, the model adds the expected results of pending
+//! writes to the input. The API server rejects writes whose preconditions fail.
 
 use super::denials::Policy;
 use super::evictions::Answers;
@@ -175,7 +175,7 @@ impl State {
         }
         if faults.templates > 0 {
             let others = (0..3).filter(|template| *template != self.set.wanted);
-            // Templates without a revision are interchangeable. Changing only to the one with the lowest number saves states.
+            // All templates without a revision are equivalent. Changing only to the one with the lowest number saves states.
             let first_new = (0..3).find(|template| !self.set.knows(*template));
             let of_use = |t: &Template| self.set.knows(*t) || Some(*t) == first_new;
             steps.extend(others.filter(of_use).map(Step::Change));
@@ -217,7 +217,7 @@ impl State {
                 self.tick();
                 self.wait_for_budget(rules);
                 self.wait_for_policy();
-                // If the controller does not see the result of a write for some time, it reads the pods again (`Doubt::patience`).
+                // A controller that doesn't see the result of a write for some time lists the pods again (`Doubt::patience`).
                 if !self.view.overlay.is_empty() || self.upkeep.is_waiting() {
                     self.thaw(Watch::Pods);
                 }
@@ -367,7 +367,7 @@ impl State {
         }
     }
 
-    /// Sets `raced` because a pod of the node has changed, if the node has more than one pod.
+    /// Sets `raced` after a change of one of the node's pods, if the node has more than one pod.
     fn sort_out(&mut self, n: usize) {
         self.nodes[n].raced |= self.nodes[n].alive() > 1;
     }

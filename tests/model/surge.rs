@@ -140,8 +140,8 @@ fn watches_that_stand_still_beside_a_native_controller_that_learns_late() {
     explore("surge, out of order, frozen watches", rules);
 }
 
-/// Shows that the tests above detect an error. In this test, the controller wrongly assumes that the native controller sees changes
-/// in order.
+/// Shows that the tests above can fail. Here, the controller wrongly assumes that the native controller sees changes in order, and
+/// the search must find the violation.
 #[test]
 fn handing_over_at_once_to_a_native_controller_that_learns_late_is_found_out() {
     let rules = Rules {

@@ -7,8 +7,8 @@
 //!                 └──Die──► lost
 //! ```
 //!
-//! Unlike in the controller's loop, a pending request doesn't block decisions here. So the record of expected pods alone must
-//! prevent a second request for the same pod.
+//! In the real controller's loop, a pending request also delays the next decision. Here it doesn't. So the record of expected pods
+//! alone must prevent a second request for the same pod.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -157,7 +157,7 @@ impl State {
         managed
     }
 
-    /// Returns true if the controller sees a pod without an owner on the node, which it is about to adopt.
+    /// Returns true if the controller sees a pod without an owner on the node. The controller is about to adopt such a pod.
     fn is_claimable(&self, n: usize) -> bool {
         let seen = self.view.pods.as_ref().map(|nodes| &nodes[n]);
         let mut pods = seen.unwrap_or(&self.nodes[n].pods).iter();
@@ -235,7 +235,7 @@ impl State {
         }
     }
 
-    /// Checks that no pod is created on a node that has one. Without surge, a terminating pod counts, too.
+    /// Checks that no pod is created on a node that has one. Without surge, a terminating pod counts as a pod of the node.
     fn judge_creation(&mut self, n: usize, rules: &Rules) {
         let node = &self.nodes[n];
         let is_there = |pod: &Pod| match rules.surge() {
@@ -316,7 +316,7 @@ impl State {
 
     /// Returns true if every online node has the pods that belong there and the controller expects no further pods.
     ///
-    /// With `waits`, the rollout is stopped, so nodes that have a surge pod may keep two pods.
+    /// If `waits` is true, the rollout is stopped, and a node that has a surge pod may keep two pods.
     pub(crate) fn is_manned(&self, waits: bool, rules: &Rules) -> bool {
         let at_most = 1 + usize::from(waits && rules.surge() > 0);
         let has_its_pods = |node: &&Node| match (node.unfit, node.tainted) {

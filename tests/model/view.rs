@@ -1,4 +1,4 @@
-//! Conversion of the controller's view to the [`Fleet`] that the engine evaluates, as the index does it.
+//! Conversion of the controller's view to the [`Fleet`] that the engine evaluates. In the real controller, the index does this.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

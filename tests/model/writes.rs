@@ -90,14 +90,15 @@ impl Pending {
         (self.is() != WriteVerb::Create).then_some(self.uid)
     }
 
-    /// Records a change since the decision: of a pod of the node or, with `None`, the addition or removal of a pod.
+    /// Records a change that happened after the decision. `changed` is the changed pod, or `None` if a pod was added or removed.
     pub(crate) fn overtake(&mut self, changed: Option<u8>) {
         let is_it = changed == Some(self.uid);
         self.stale |= is_it;
         self.raced |= !is_it;
     }
 
-    /// Returns true if the API server rejects the write when the pod has changed in the meantime.
+    /// Returns true if the write has the pod's version as a precondition. The API server rejects it if the pod has changed
+    /// meanwhile.
     fn rests_on_version(&self) -> bool {
         matches!(
             self.deed,
@@ -107,7 +108,7 @@ impl Pending {
 }
 
 impl State {
-    /// Adds the controller's actions to the pending writes. With `is_upkeep`, deletions apply regardless of the pods' revision.
+    /// Adds the controller's actions to the pending writes. If `is_upkeep` is true, pods are deleted regardless of their revision.
     pub(crate) fn intend(&mut self, actions: &[Action], is_upkeep: bool) {
         for action in actions {
             let uid = number(action.pod());
@@ -264,8 +265,8 @@ impl State {
         }
     }
 
-    /// Creates a surge pod, unless one with the same name exists. The response tells the controller about the pod even if its watch
-    /// is frozen.
+    /// Creates a surge pod, unless one with the same name exists. The controller learns about the pod from the response, even if
+    /// its watch is frozen.
     fn make(&mut self, n: usize, beside: u8, template: Template, rules: &Rules) {
         let mut pods = self.nodes[n].pods.iter();
         if pods.any(|pod| pod.beside == Some(beside) && pod.template == template) {
@@ -288,7 +289,7 @@ impl State {
     /// Records that the controller's write makes a node unavailable.
     ///
     /// Deleting a pod that is not available repairs the node, so it doesn't count. A race between two pods of the node doesn't
-    /// count either, because one pod may fail while the controller deletes the other.
+    /// count either: the other pod may fail while the controller deletes this one.
     pub(crate) fn take_down(&mut self, n: usize, p: usize, is_race: bool, rules: &Rules) {
         let pod = &self.nodes[n].pods[p];
         self.nodes[n].down |= self.nodes[n].ready && rules.is_available(pod) && !is_race;

@@ -2,8 +2,9 @@
 //! for native DaemonSets.
 //!
 //! For Advanced DaemonSets, yurt-ds creates, replaces and deletes pods, keeps revisions, and writes the status. Rollouts go from
-//! the highest node name to the lowest. Kruise sometimes exceeds a budget that yurt-ds always respects. The name or comment of such
-//! a scenario says "strict". "Case N" is a number in the specification's list of Kruise's tests.
+//! the highest node name to the lowest. Kruise sometimes exceeds the budget (the number of nodes that may be down), and yurt-ds
+//! never does. The name or comment of a scenario about this difference says "strict". "Case N" is a number in the specification's
+//! list of Kruise's tests.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -98,8 +99,8 @@ fn break_pods(story: Story, nodes: usize) -> Story {
     }))
 }
 
-/// Returns a story in which only the node `updated` has the new image. The selector that limits the rollout to that node is still
-/// set.
+/// Returns a story in the middle of a rollout: only the node `updated` has the new image, because a selector limits the rollout to
+/// it.
 fn mixed(nodes: usize, updated: usize) -> Story {
     let selector =
         json!({ "matchExpressions": [{ "key": "pool", "operator": "In", "values": ["first"] }] });
@@ -172,7 +173,7 @@ fn is_complete() -> Check {
     condition("RolloutComplete", "True", ": complete")
 }
 
-/// Overwrites the status with wrong values, as another client might. Returns false if the status already had these values.
+/// Overwrites the status with wrong values, as another client might. Returns false if the status already had these wrong values.
 async fn overwrite_status(stage: &Stage) -> anyhow::Result<bool> {
     let daemons = stage.daemons();
     let before = daemons.get(DAEMON).await?;
@@ -199,7 +200,7 @@ async fn overwrite_status(stage: &Stage) -> anyhow::Result<bool> {
     Ok(before.metadata.resource_version != after.metadata.resource_version)
 }
 
-/// Overwrites the status again after each correction by the controller, for this time.
+/// Overwrites the status again after each correction by the controller, until `time` has passed.
 async fn fight_for_status(stage: &Stage, time: Duration) -> anyhow::Result<()> {
     let mut corrections = 0;
     let end = tokio::time::Instant::now() + time;
@@ -207,7 +208,7 @@ async fn fight_for_status(stage: &Stage, time: Duration) -> anyhow::Result<()> {
         corrections += u32::from(overwrite_status(stage).await?);
         tokio::time::sleep(Duration::from_millis(300)).await;
     }
-    // The backoff between corrections doubles, so the number of corrections grows only with the logarithm of the time.
+    // The pause between corrections doubles, so the number of corrections grows only with the logarithm of the time.
     let most = time.as_secs().ilog2() + 4;
     anyhow::ensure!(
         (3..=most).contains(&corrections),
@@ -429,8 +430,8 @@ const HASHES: [&str; 3] = ["b7c9f5d8", "5d8f9c7b6f", "7c9b8d6f54"];
 
 /// Replaces the story's pods and revisions with the objects that Kruise would have created.
 ///
-/// Node 1 has an outdated pod that can be updated in place. Node 2 has an outdated pod that can't be, and that waits for its hook.
-/// Node 3 has a new pod. Node 4 has a pod that was updated in place.
+/// Node 1 has an outdated pod that can be updated in place. Node 2 has an outdated pod that can't be updated in place, and that
+/// waits for its hook. Node 3 has a new pod. Node 4 has a pod that was updated in place.
 async fn is_left_by_kruise(stage: Stage) -> anyhow::Result<()> {
     let all = ListParams::default();
     stage.delete_daemon(&DeleteParams::orphan()).await?;
@@ -574,7 +575,7 @@ scenarios! {
             .until(occupied([2]).and(counted(1)))
     }
 
-    /// Also tests a pod that has succeeded.
+    /// Also covers a pod that has succeeded. A pod of a DaemonSet must never end, so it is replaced.
     fn advanced03_given_a_pod_that_is_over_then_its_object_goes_and_the_node_has_an_available_one_again(pace) {
         let failed = fails(fleet(3, 1), 2)
             .until(replaced([2]).and(counted(3)))
@@ -648,7 +649,7 @@ scenarios! {
             // The controller updates the numbers in the status within two seconds.
             .until(replaced([3]).and(preparing([2])).and(numbers([("updatedNumberScheduled", 1)])))
             .expect(untouched(1..=2))
-            // Without `lifecycle`, no hook protects the waiting pods, so they are deleted.
+            // Without `lifecycle`, the waiting pods have no hook to wait for, so they are deleted.
             .patch(json!({ "spec": { "lifecycle": null } }))
             .until(converged().and(preparing([])))
             .expect(deletions(3))
@@ -685,7 +686,7 @@ scenarios! {
         vec![excluded(2), excluded(1)]
     }
 
-    /// Kruise's cases 8 and 32. In yurt-ds, an offline node uses no slot. Its pod is replaced when the node is back.
+    /// Kruise's cases 8 and 32. In yurt-ds, an offline node uses no slot of the budget. Its pod is replaced when the node is back.
     fn advanced08_given_nodes_that_are_away_then_the_others_roll_out_and_they_follow(pace) {
         fleet(5, 2)
             .offline([1, 2, 3])
@@ -731,8 +732,9 @@ scenarios! {
             .expect(deletions(5))
     }
 
-    /// Kruise's case 13 with a strict budget: Kruise would create five new pods at once. Case 14: the image changes again within
-    /// minReadySeconds, while the pod of another node is not Ready.
+    /// Kruise's case 13 with a strict budget: Kruise would create five new pods at once.
+    ///
+    /// Case 14: the image changes again within minReadySeconds, while the pod of another node is not Ready.
     fn advanced13_given_max_surge_3_and_old_pods_that_are_not_ready_then_three_new_ones_at_once(pace) {
         let story = Story { always_served: false, ..surging(5, 3) };
         let broken = break_pods(story, 5)
@@ -969,7 +971,8 @@ scenarios! {
             .until(converged().and(counted(4)))
     }
 
-    /// A pause or an invalid setting stops only the rolling update. Other work continues, such as opening readiness gates.
+    /// A pause or an invalid setting stops only the rolling update. Other work continues, such as opening the readiness gates of
+    /// new pods.
     fn advanced113_given_a_pause_or_an_invalid_setting_then_gates_of_new_pods_open(pace) {
         let hook = json!({ "preDelete": { "labelsHandler": { DRAIN: "true" }, "markPodNotReady": true } });
         let hooked = || Daemon::advanced().field("lifecycle", hook.clone());
@@ -1073,7 +1076,7 @@ scenarios! {
         fleet(2, 1)
             .does("it fails again and again", move |stage: Stage| fails_again_and_again(stage, 2, times))
             .expect(untouched([1]))
-            // The failed pod comes back after its backoff. The new image below then ends the backoff of the node.
+            // The node gets another pod after the backoff. The new image below then ends the backoff of the node.
             .until(all_available(2))
             .image(NEW)
             .until(converged().and(counted(2)))
@@ -1203,7 +1206,7 @@ scenarios! {
         Scenario::from(recreated.chain(beside).chain(kept).collect::<Vec<_>>()).alone()
     }
 
-    /// The controller must create the deleted pod exactly once, whether or not it got the response before it was killed.
+    /// The controller must create the deleted pod exactly once. It may be killed before or after it gets the response.
     fn advanced110_given_a_controller_that_is_killed_while_it_makes_a_pod_then_it_is_made_once(pace) {
         let moments = [Moment::Before, Moment::After];
         let each = (1..=pace.pick(6, 2)).flat_map(|number| moments.map(|moment| (number, moment)));
@@ -1255,7 +1258,7 @@ scenarios! {
         vec![fought(advanced).until(counted(3)), fought(native)]
     }
 
-    /// In total, as many nodes leave and join as the fleet has. They leave with an old pod, with a new pod, or during an update.
+    /// As many nodes leave and join as the fleet has. They leave with an old pod, with a new pod, or during an update.
     fn advanced111_given_nodes_that_come_and_go_all_the_time_then_the_rollout_ends_with_one_new_pod_on_each(pace) {
         let nodes = pace.pick(if is_deep() { 1_000 } else { 100 }, 60);
         let daemon = Daemon::advanced().rolling("maxUnavailable", "10%");

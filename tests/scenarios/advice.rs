@@ -1,7 +1,7 @@
-//! Advice of `ctl why`. Each story runs the command that the advice contains, and the rollout must then continue.
+//! Advice of `ctl why`. Each story runs the command that the advice contains. The rollout must then continue.
 //!
-//! There is one story for each cause for which `ctl why` names a command. Other stories cover the guard's `undo` (w02) and
-//! approvals (waves).
+//! There is one story for each cause for which `ctl why` names a command. Two causes are tested elsewhere: `undo` after the guard
+//! stopped a rollout (w02), and approvals (waves).
 
 use anyhow::{Context as _, bail, ensure};
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -121,7 +121,7 @@ fn not_stalled() -> Check {
     condition("Stalled", "False", "")
 }
 
-/// Returns resource requests for more than half of a fake node's 32 CPUs, so that a node has room for only one such pod.
+/// Returns requests for more than half of a fake node's 32 CPUs. So a node has room for only one such pod.
 fn most_of_a_node() -> Value {
     json!({ "requests": { "cpu": "20" } })
 }

@@ -38,7 +38,7 @@ fn pooled(pools: &[&str], waves: &str) -> Story {
 }
 
 scenarios! {
-    /// In openyurtio/openyurt#1222, other nodes of the pool send heartbeats for a disconnected node, so its Node stays Ready.
+    /// openyurtio/openyurt#1222: other nodes of the pool send heartbeats for a disconnected node, so the Node stays Ready.
     fn x06_given_a_node_that_is_cut_off_and_stays_ready_then_it_counts_as_offline(pace) {
         let cut_off = json!({ "spec": { "taints": [{ "key": "node.openyurt.io/unschedulable", "effect": "NoSchedule" }] } });
         Story::on(3)

@@ -1,4 +1,5 @@
-//! The guard stops revisions that make nodes fail, and ignores nodes that fail for other reasons (kubernetes/kubernetes#117658).
+//! The guard stops a revision when too many nodes fail with it. Nodes that fail for other reasons don't count
+//! (kubernetes/kubernetes#117658).
 
 use anyhow::Context as _;
 use k8s_openapi::api::apps::v1::ControllerRevision;
@@ -63,7 +64,7 @@ pub(crate) fn is_free() -> Check {
     not_condition("Stalled").and(not_condition("Guard"))
 }
 
-/// Sets the annotation `resume` to the current revision, so that the guard no longer stops it.
+/// Sets the annotation `resume` to the current revision. The guard then ignores failures of this revision.
 pub(crate) async fn resume(stage: Stage) -> anyhow::Result<()> {
     let revision = stage.see(|picture| picture.current().cloned()).await;
     let revision = revision.context("a revision")?;
@@ -186,8 +187,8 @@ scenarios! {
         let lives = |seconds: u64| Behaviour { crash_after: Some(secs(seconds)), ..Behaviour::default() };
         let batch = |allowed: usize, seconds: u64| {
             Story::on(10)
-                // The threshold allows all ten nodes to fail. The rollout must still stop after the first batch, because no pod
-                // stays available long enough to prove that the image works.
+                // The threshold allows all ten nodes to fail. The rollout must still stop after the first batch: no pod stays
+                // available long enough to prove that the image works.
                 .with(guarded(allowed, 10))
                 .allowed(allowed)
                 .behave(NEW, lives(seconds))
@@ -208,8 +209,8 @@ scenarios! {
             .image(NEW)
             .until(converged())
             .image(OLD)
-            // The time limit covers three batches, but not the ten seconds that a new revision needs to prove that it works. A
-            // rollback must not wait for that proof.
+            // The time limit suffices for three batches. It doesn't suffice for the ten seconds in which a new revision proves that
+            // it works. A rollback must not wait for that proof.
             .until_within(converged(), pace.pick(11, 60))
     }
 
@@ -244,8 +245,8 @@ scenarios! {
     }
 
     fn w02_given_a_stopped_rollout_then_only_the_hash_of_its_revision_resumes_it(pace) {
-        // When the first two nodes fail, the pod on the third node is still waiting for `minReadySeconds`. So no fourth node is
-        // updated.
+        // When the first two nodes fail, the pod on the third node is still waiting for `minReadySeconds`, and takes the last slot.
+        // So no fourth node is updated before the rollout stops.
         Story::on(6)
             .with(guarded(3, 1).min_ready(pace.pick(60, 15)))
             .allowed(3)
@@ -273,8 +274,8 @@ scenarios! {
             .controller(false)
             .wait(2)
             .controller(true)
-            // The deletion of Node 1 freed its slot, so node 2 is updated. The failure of node 1 must still count, even after a
-            // restart of the controller.
+            // The deletion of Node 1 freed its slot, so node 2 is updated. Node 1 must still count as failed, even after a restart
+            // of the controller.
             .until(is_stopped())
             .expect(deletions(2).and(untouched(3..=5)))
             .controller(false)
@@ -321,7 +322,7 @@ scenarios! {
             .until(is_stopped().and(condition("Guard", "True", "-0001")).and(condition("Guard", "True", "-0002")))
             .throughout(deletions(2).and(untouched(3..=6)), pace.pick(3600, 8))
             .online([6])
-            // A node that returns online must not get the stopped revision.
+            // A node that comes back online must not get the stopped revision.
             .throughout(deletions(2).and(untouched(3..=6)), pace.pick(600, 8))
             .image(OLD)
             .throughout(untouched(3..=6).and(deletions(2)), 3)
@@ -335,7 +336,8 @@ scenarios! {
                 .behave(OLD, takes_down())
                 .image(NEW)
         };
-        // After the first node counts as failed, it no longer uses the only slot. The second failure exceeds the threshold of one.
+        // A node that counts as failed no longer uses the only slot, so a second node is updated. The second failure exceeds the
+        // threshold of one.
         let bounded = story(1)
             .until(is_stopped().and(condition("Guard", "True", "-0001")).and(condition("Guard", "True", "-0002")))
             .throughout(deletions(2).and(untouched(3..=6)), pace.pick(3600, 8));
@@ -346,8 +348,8 @@ scenarios! {
             .controller(true)
             .until(is_stopped().and(condition("Guard", "True", "-0001")))
             .throughout(deletions(1).and(untouched(2..=6)), pace.pick(3600, 8))
-            // The image NEWER takes no node offline. The loss of node 1 must not count against it, even after a restart of the
-            // controller.
+            // The image NEWER takes no node offline. The loss of node 1 must not count as a failure of NEWER, even after a restart
+            // of the controller.
             .behave(OLD, Behaviour::default())
             .image(NEWER)
             .until(replaced([2]))
@@ -444,7 +446,7 @@ scenarios! {
         let lasts = half()
             .until(replaced([5, 6]))
             .expect(untouched([7, 8]).and(is_free()));
-        // Nodes 7 and 8, whose pods are still old, return before nodes 3 and 4, which have the new revision.
+        // Nodes 7 and 8 (old pods) return before nodes 3 and 4 (new revision).
         let node_by_node = half()
             .online([7, 8])
             .until(replaced(5..=8))

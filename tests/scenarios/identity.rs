@@ -101,8 +101,8 @@ async fn adopt(stage: Stage) -> anyhow::Result<()> {
     let is_orphan = |pod: &Pod| pod.owner_references().is_empty();
     ensure!(pods.iter().all(is_orphan), "a pod still has an owner");
     tokio::time::sleep(Duration::from_secs(5)).await;
-    // The new DaemonSet would also adopt the orphaned revisions, and so it would know the hash of the pods. This test needs an
-    // unknown hash.
+    // The new DaemonSet would also adopt the orphaned revisions, and with them the hash of the pods would be known. This test needs
+    // an unknown hash, so the revisions are deleted.
     stage
         .api::<ControllerRevision>()
         .delete_collection(&DeleteParams::default(), &Default::default())

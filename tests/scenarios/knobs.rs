@@ -66,7 +66,7 @@ scenarios! {
             .until(condition("RolloutComplete", "True", "3 nodes stay on the old version"))
             .throughout(untouched(1..=3), pace.pick(3600, 5))
             .pod_writes(0);
-        // The nodes that keep the old version are always the last ones by name, whichever nodes are online.
+        // `partition` always keeps the last nodes by name, whichever nodes are online.
         let offline = Story::on(4)
             .with(Daemon::new().annotate("partition", "2"))
             .offline([1])
@@ -149,7 +149,7 @@ scenarios! {
             .until(replaced([1]).and(condition("RolloutComplete", "True", "2 nodes stay on the old version")))
     }
 
-    /// Covers the use case of strimzi/proposals#229.
+    /// Covers the use case of strimzi/proposals#229: a node owner puts a node on hold.
     fn w11_given_a_node_on_hold_then_it_keeps_its_version_until_the_hold_ends_and_nobody_waits_for_it(pace) {
         let end = |stage: Stage| async move {
             let none = json!({ "metadata": { "annotations": { format!("{FAMILY}/hold"): null } } });
@@ -183,7 +183,7 @@ scenarios! {
         vec![by_hand, by_itself, unreadable]
     }
 
-    /// Covers the use case of rancher/system-upgrade-controller#63.
+    /// Covers the use case of rancher/system-upgrade-controller#63: updates only within a maintenance window.
     fn w10_given_a_maintenance_window_then_replacements_begin_only_while_it_is_open(pace) {
         let opens_later = Story::on(3)
             .does("close the window", |stage: Stage| async move {
@@ -210,7 +210,7 @@ scenarios! {
         vec![opens_later, unreadable]
     }
 
-    /// Covers the use case of kubernetes/kubernetes#111073.
+    /// Covers the use case of kubernetes/kubernetes#111073: a minimum time between two updates.
     fn w05_given_a_min_interval_then_one_node_at_a_time_and_no_sooner_than_that(_pace) {
         Story::on(4)
             .with(Daemon::new().max_unavailable("100%").annotate("min-interval", "8s"))

@@ -1,8 +1,8 @@
 //! Rollouts from Kruise's own end-to-end and unit tests for its Advanced DaemonSet, run with annotations on a native DaemonSet.
 //!
 //! In-place updates, hooks and surge have separate files. yurt-ds differs from Kruise on purpose for offline nodes and for pods
-//! that were broken before the rollout. The name or comment of such a scenario says "strict". "Case N" is a number in the
-//! specification's list of Kruise's tests.
+//! that were broken before the rollout. The name or comment of a scenario about such a difference says "strict". "Case N" is a
+//! number in the specification's list of Kruise's tests.
 
 use serde_json::{Value, json};
 use yurt_ds::sim::kubelet::{Behaviour, Outage};
@@ -60,8 +60,8 @@ fn image_without_pool_out() -> Value {
     patch
 }
 
-/// Returns a story in which only the node `updated` has the new image. The selector that limits the rollout to that node is still
-/// set.
+/// Returns a story in the middle of a rollout: only the node `updated` has the new image, because a selector limits the rollout to
+/// it.
 fn mixed(nodes: usize, updated: usize) -> Story {
     Story::on(nodes)
         .patch_node(updated, pool("first"))
@@ -146,8 +146,9 @@ scenarios! {
             .expect(deletions(5))
     }
 
-    /// Kruise's case 13 with a strict budget: Kruise would create five new pods at once. Case 14: the image changes again within
-    /// minReadySeconds, while the pod of another node is not Ready.
+    /// Kruise's case 13 with a strict budget: Kruise would create five new pods at once.
+    ///
+    /// Case 14: the image changes again within minReadySeconds, while the pod of another node is not Ready.
     fn a13_given_max_surge_3_and_old_pods_that_are_not_ready_then_three_new_ones_at_once_also_for_the_next_image(pace) {
         let broken = break_pods(surging(5, "3"), 1..=5)
             .image(NEW)
@@ -200,7 +201,7 @@ scenarios! {
             .image(NEW)
             .until(converged())
             .expect(deletions(nodes).and(most_spares(most)).and(peak(0)));
-        // A node without a pod is unavailable. It uses the only slot until its pod can be created.
+        // A node without a pod is unavailable. It uses the only slot of the budget until its pod can be created.
         let empty = |share: &str| Story::on(2)
             .with(Daemon::new().max_unavailable(share))
             .step(Step::RefusePods(true))

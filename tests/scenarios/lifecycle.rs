@@ -1,4 +1,4 @@
-//! The preDelete hook: `lifecycle`, as in Kruise's Advanced DaemonSet.
+//! The preDelete hook: another program removes a label or finalizer before a pod may be deleted (`lifecycle`, as in Kruise).
 
 use serde_json::{Value, json};
 
@@ -54,7 +54,7 @@ scenarios! {
         let by_label = release(by_label, 1)
             .until(replaced([1]).and(preparing([2])))
             .expect(untouched(2..=3))
-            // Without `lifecycle`, no hook protects the waiting pods, so they are deleted.
+            // Without `lifecycle`, the waiting pods have no hook to wait for, so they are deleted.
             .unannotate("lifecycle")
             .until(converged())
             .expect(deletions(3).and(preparing([])));
@@ -85,7 +85,7 @@ scenarios! {
         vec![by_label, by_finalizer, not_hooked, two]
     }
 
-    /// Covers Kruise's function `IsPodHooked`.
+    /// Covers the cases of Kruise's function `IsPodHooked`, which decides if a hook keeps a pod.
     fn a186_given_a_hook_by_label_and_by_finalizer_then_either_keeps_the_pod_and_an_empty_hook_none(pace) {
         use crate::support::story::Step;
         let both = r#"{"preDelete": {"labelsHandler": {"example.io/drain": "true"}, "finalizersHandler": ["example.io/drain"]}}"#;
@@ -207,8 +207,8 @@ scenarios! {
         Scenario::from(story).alone()
     }
 
-    /// As in Kruise, a released pod is replaced even if it could now be updated in place, because the program behind the hook
-    /// expects a new pod.
+    /// A pod whose hook has been removed is replaced, even if it could now be updated in place. As in Kruise, the program behind
+    /// the hook expects a new pod.
     fn hook_given_a_marked_pod_that_could_be_updated_in_place_by_now_then_it_waits_and_goes_all_the_same(pace) {
         let story = waiting(2)
             .annotate("image-predownload-parallelism", "0")

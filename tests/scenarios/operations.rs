@@ -72,7 +72,7 @@ async fn cut_from_the_lease(stage: Stage) -> anyhow::Result<()> {
     stage.world.backend.fault(Box::new(lease))
 }
 
-/// Makes random requests fail in every possible way until faults are removed. The seed determines the failures.
+/// Makes random requests fail in every possible way until the test removes the faults. The seed determines which requests fail.
 async fn storm(stage: Stage, seed: u64) -> anyhow::Result<()> {
     let count = Mutex::new(0);
     stage

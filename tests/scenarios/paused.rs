@@ -1,5 +1,5 @@
-//! `paused`: yurt-ds replaces no pod and reminds the operator of the pause. It names nodes that get the new revision anyway, for
-//! example because they have joined.
+//! `paused`: yurt-ds replaces no pod and reminds the operator of the pause. A condition names the nodes that get the new revision
+//! anyway, for example because they have just joined.
 
 use anyhow::Context as _;
 use k8s_openapi::api::apps::v1::DaemonSet;
@@ -172,7 +172,8 @@ scenarios! {
         Scenario::from(story).only_embedded("days pass")
     }
 
-    /// Covers the use case of kubernetes/kubernetes#86619, the pause of a DaemonSet rollout.
+    /// Covers the use case of kubernetes/kubernetes#86619, the pause of a DaemonSet rollout, for a DaemonSet without outdated
+    /// nodes.
     fn w06_given_nobody_outdated_then_the_pause_is_told_and_remembered_all_the_same(pace) {
         Story::on(2)
             .annotate("paused", "true")

@@ -37,7 +37,7 @@ fn canary(story: Story, node: usize) -> Story {
     )
 }
 
-/// Writes to the status of these nodes that they have the image.
+/// Adds the image to the list of images in the status of these nodes.
 fn lists(story: Story, nodes: &'static [usize], image: &'static str) -> Story {
     story.does("list an image", move |stage: Stage| async move {
         let images = json!([{ "names": [format!("docker.io/library/{image}")], "sizeBytes": 1 }]);
@@ -121,7 +121,7 @@ scenarios! {
             .expect(untouched([1]).and(jobs(1, 1)))
             .until(converged())
             .expect(deletions(3));
-        // The nodes still list the old image, so the rollback pulls nothing.
+        // The status of the nodes still lists the old image, so the rollback pulls nothing.
         let back = lists(pulling(2, "2", "required"), &[1, 2], OLD)
             .image(NEW)
             .until(converged())

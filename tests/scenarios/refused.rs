@@ -55,8 +55,8 @@ fn complete() -> Check {
         .and(not_condition("Refused"))
 }
 
-/// Changes the status of the pod on a node every 20 ms until the pod is gone. A write that depends on the pod's version then always
-/// conflicts.
+/// Changes the status of the pod on a node every 20 ms until the pod is gone. A write with the pod's version as a precondition then
+/// always conflicts.
 async fn changes_all_the_time(stage: Stage, node: usize) -> anyhow::Result<()> {
     let (pods, pod) = (stage.api::<Pod>(), stage.pod_on(node).await?.name_any());
     tokio::spawn(async move {
@@ -75,7 +75,7 @@ async fn changes_all_the_time(stage: Stage, node: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Makes deletions of one pod fail as if the API server were overloaded. It is the pod that the controller deletes first.
+/// Makes deletions of one pod fail as if the API server were overloaded. The pod is the first one that the controller deletes.
 async fn turn_first_away(stage: Stage) -> anyhow::Result<()> {
     let first = OnceLock::new();
     stage

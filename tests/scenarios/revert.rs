@@ -10,8 +10,8 @@ use crate::support::objects::*;
 use crate::support::story::{Pace, Scenario, Story, Writes, secs};
 use crate::support::suite::scenarios;
 
-/// Returns a DaemonSet with this `max-unavailable` and this `failure-threshold`. If more nodes fail, the controller reverts all
-/// pods of the revision.
+/// Returns a DaemonSet with this `max-unavailable` and this `failure-threshold`. If more nodes fail than the threshold allows, the
+/// controller reverts all pods of the revision.
 fn reverting(max_unavailable: usize, threshold: usize) -> Daemon {
     guarded(max_unavailable, threshold).annotate("on-failure", "RevertInPlace")
 }
@@ -128,7 +128,7 @@ scenarios! {
     }
 
     fn w03_given_a_second_revision_that_crashes_then_the_pods_are_not_taken_back_to_the_first_one_that_did(pace) {
-        // All four pods crash at the same time, so no Ready pod shows which revision was good.
+        // All four pods crash at the same time, so no Ready pod is left to show which revision was good.
         Story::on(4)
             .with(reverting(4, 1))
             .allowed(4)

@@ -158,9 +158,8 @@ scenarios! {
             .expect(deletions(4).and(untouched(3..=5)))
     }
 
-    /// The first two failed nodes are within the threshold, so the rollout continues. Two more updates are in progress when the
-    /// rollout stops.
-    /// stops.
+    /// The first two failed nodes are within the threshold, so the rollout continues. When the rollout stops, two more updates are
+    /// in progress.
     fn s28_given_a_revision_that_makes_its_node_notready_then_the_nodes_lost_never_exceed_the_threshold_and_what_was_in_flight(pace) {
         let panics = Behaviour { kills_node_after: Some(secs(1)), ..Behaviour::default() };
         Story::on(6)

@@ -114,7 +114,7 @@ pub(crate) const HUNG: Outage = Outage {
     mark_pods: false,
 };
 
-/// Returns a story on two nodes. Node 1 has a new pod and an old pod, which waits for its hook and is therefore not Ready.
+/// Returns a story on two nodes. Node 1 has an old and a new pod. The old pod waits for its hook and is therefore not Ready.
 fn asked_and_not_ready(throughout: u64) -> Story {
     const HOOK: &str = r#"{"preDelete": {"labelsHandler": {"example.io/drain": "true"}, "markPodNotReady": true}}"#;
     let daemon = surging("1").annotate("lifecycle", HOOK);
@@ -317,7 +317,7 @@ scenarios! {
             ends_well(story.until(deletions(4).and(spares(0))))
         };
         // The kubelet hangs, but the controller never sees the node NotReady. When the kubelet is back, the node has just become
-        // Ready. The node has two pods and must still use the only slot.
+        // Ready. The node has two pods, and must still use the only slot of `max-surge`.
         let anew = Story { always_served: false, ..fleet(3, "1") }
             .behave_on(1, NEW, slow(pace.pick(60, 8)))
             .image(NEW)
@@ -327,8 +327,8 @@ scenarios! {
             .online([1])
             .until(converged())
             .expect(spares(0).and(deletions(3)).and(most_spares(1)));
-        // With a `failure-window` of 1 s, the outage doesn't count as a failure of the revision and uses no slot. With 5 m, it
-        // counts and uses one of two slots.
+        // With a `failure-window` of 1 s, the outage doesn't count as a failure of the revision and uses no slot. With a window of
+        // 5 m, it counts and uses one of two slots.
         vec![case("1", "1s"), case("2", "5m"), anew]
     }
 
@@ -391,8 +391,8 @@ scenarios! {
             .expect(spares(0).and(peak(1)).and(most_spares(1)))
     }
 
-    /// Without history, the ControllerRevision that owns surge pods is deleted early. The garbage collector must not delete these
-    /// pods together with it.
+    /// Without history, the ControllerRevision that owns surge pods is deleted early. The garbage collector must not delete the
+    /// surge pods with it.
     fn su10_given_a_history_of_no_revisions_and_fast_changes_then_nobody_is_without_a_pod(pace) {
         let story = Story { daemon: surging("2").history_limit(0), ..fleet(4, "2") }
             .behave(NEW, slow(pace.pick(20, 4)))
@@ -538,8 +538,8 @@ scenarios! {
         Scenario::from(story).only_embedded(NO_FAULT_POINTS)
     }
 
-    /// The hook has made the old pod not Ready, so only the new pod is available. It must be kept until the old pod is available
-    /// again.
+    /// The hook has made the old pod not Ready, so only the new pod is available. The new pod must be kept until the old pod is
+    /// available again.
     fn su21_given_it_is_abandoned_while_only_the_new_pod_serves_then_that_one_goes_after_the_old_one_serves_again(pace) {
         let abandoned = |abandon: fn(Story) -> Story| {
             let story = abandon(asked_and_not_ready(pace.pick(60, 4)))
@@ -549,8 +549,7 @@ scenarios! {
         vec![
             abandoned(|story| story.unannotate("update-strategy")),
             abandoned(|story| story.annotate("update-strategy", "OTA")),
-            // In this story, the rollout is paused before it is abandoned, so that the controller has written nothing in the
-            // meantime.
+            // In this story, the rollout is paused before it is abandoned. So the controller writes nothing in between.
             abandoned(|story| {
                 let story = story.annotate("paused", "true").until(condition("Paused", "True", ""));
                 story.unannotate("update-strategy")

@@ -1,4 +1,5 @@
-//! Order of updates: first nodes with a superseded revision, then the waves, then one failure domain after another.
+//! Order of updates. First come nodes with a superseded revision, then the waves (pools of nodes, one after another), then one
+//! failure domain after another.
 
 use anyhow::Context as _;
 use serde_json::json;
@@ -63,7 +64,7 @@ fn pooled(pools: &[&str], waves: &str) -> Story {
 }
 
 scenarios! {
-    /// Covers the use case of zone-aware-controllers#6.
+    /// Covers the use case of zone-aware-controllers#6: nodes with an abandoned revision are updated first.
     fn w09_given_a_revision_that_is_overtaken_then_its_nodes_go_first_and_the_last_updated_before_all(_pace) {
         let overtaken = half_way()
             .patch(without_partition(NEWER))
@@ -97,7 +98,7 @@ scenarios! {
         Scenario::from(story).alone()
     }
 
-    /// Covers the use case of kubernetes/kubernetes#114010.
+    /// Covers the use case of kubernetes/kubernetes#114010: zones are updated one after another.
     fn w08_given_a_topology_key_then_one_zone_after_the_other_in_alphabetical_order(pace) {
         let plain = zoned(&["b", "a", "b", "a"])
             .image(NEW)
@@ -161,7 +162,8 @@ scenarios! {
         Scenario::from(story).alone()
     }
 
-    /// Covers the use case of openyurtio/openyurt#2008.
+    /// Covers the use case of openyurtio/openyurt#2008: pools are updated one after another, with a soak time (a healthy wait) in
+    /// between.
     fn w07_given_waves_then_a_pool_follows_when_the_one_before_is_done_and_has_soaked(pace) {
         let soak = pace.pick(120, 8);
         let plain = pooled(&["field", "canary", "field", "canary"], &canary_first(soak))
@@ -187,7 +189,7 @@ scenarios! {
     }
 
     fn w07_given_a_late_returner_then_it_is_served_while_a_later_wave_goes_on(pace) {
-        // The field wave updates its slow nodes one at a time. Canary 2 returns in the middle of that.
+        // The field wave updates its slow nodes one at a time. Canary 2 returns while that wave is in progress.
         let slow = Behaviour { ready_after: secs(pace.pick(60, 6)), ..Behaviour::default() };
         pooled(&["canary", "canary", "field", "field", "field"], &canary_first(0))
             .behave_on(3, NEW, slow.clone())
@@ -300,8 +302,8 @@ scenarios! {
             .throughout(untouched(1..=3).and(preparing([2])), pace.pick(600, 5))
             .step(free(2))
             .until(replaced([2]).and(preparing([1, 3])))
-            // After a rollback, pods 1 and 3 lose their marks and stay. The canaries are marked, because they run the revision that
-            // is rolled back.
+            // After a rollback, pods 1 and 3 lose their marks and stay. The canaries run the revision that is rolled back, so they
+            // are marked.
             .image(OLD)
             .until(preparing([2, 4]))
             .throughout(untouched([1, 3]), pace.pick(60, 3))
@@ -311,7 +313,7 @@ scenarios! {
             .expect(untouched([1, 3]).and(deletions(4)))
     }
 
-    /// A failed node of the first wave keeps all later waves closed, although the guard's threshold allows one failure.
+    /// A failed node of the first wave keeps all later waves closed, even though the guard's threshold allows one failure.
     fn w07_given_waves_and_a_charged_node_then_no_later_wave_opens_until_another_revision_comes(pace) {
         let crashing = Behaviour { crash_after: Some(secs(1)), never_ready: true, ..Behaviour::default() };
         let panics = Behaviour { kills_node_after: Some(secs(1)), ..Behaviour::default() };

@@ -23,7 +23,7 @@ use super::machine::BUSY;
 /// `Host` header with the usual port of agents. Agents accept it even if they listen on another port in a test.
 pub(crate) const HOST: &str = "127.0.0.1:10267";
 
-/// Time limit for a response of an agent. Agents are much faster, so the limit only matters on busy machines.
+/// Time limit for a response of an agent. An agent usually responds much faster, so the limit only matters on busy machines.
 const DEADLINE: Duration = Duration::from_secs(10 * BUSY as u64);
 
 /// Connection to an agent over TCP or a Unix socket.

@@ -1,7 +1,7 @@
 //! Checks that conditions, Events, metrics and `ctl` report the same state of a story's DaemonSet.
 //!
 //! The check runs after every step that waits, if the rollout is idle then. The four sources are not updated at exactly the same
-//! time, so the check is repeated until they agree. It is skipped if no controller runs, if several run, or if a fault affects the
+//! time, so the check is repeated until they agree. It is skipped if no controller or more than one runs, or if a fault affects the
 //! controller's requests ([`Backend::metrics`]).
 //!
 //! [`Backend::metrics`]: super::world::Backend::metrics
@@ -23,7 +23,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Pause between two checks.
 const AGAIN: Duration = Duration::from_millis(200);
 
-/// Fields of `ctl status -o json`, each with its metric and the value of the metric's last label; empty if there is no such label.
+/// Fields of `ctl status -o json`. For each field: the name of its metric, and the value of the metric's last label (empty: no
+/// label).
 const NUMBERS: [(&str, &str, &str); 8] = [
     ("targeted", "targeted", ""),
     ("updated", "updated", ""),
@@ -239,8 +240,8 @@ impl Said {
             revision.is_empty() || about == format!("revision {revision}"),
             || format!("the condition is about {about}, ctl about {revision}"),
         )?;
-        // "complete" and "being rolled out" only name the phase, for which `ctl` reports numbers of nodes. A clause that ends with
-        // "…" was cut off at the length limit of a condition. Skip both.
+        // Skip two kinds of clauses. "complete" and "being rolled out" only name the phase, for which `ctl` reports numbers of
+        // nodes. A clause that ends with "…" was cut off at the length limit of a condition.
         let is_phase = |clause: &&str| !["complete", "being rolled out"].contains(clause);
         let is_whole = |clause: &&str| is_phase(clause) && !clause.ends_with('…');
         // Compare in lower case, because the first word of a clause is capitalized in one message and not in the other.
@@ -254,8 +255,8 @@ impl Said {
         self.compare_nodes(phase, sentence)
     }
 
-    /// Checks that the message about a stall names a blocked or failed node. While the native controller is behind, the controller
-    /// doesn't know such a node.
+    /// Checks that the message about a stall names a blocked or failed node. A stall because the native controller is behind names
+    /// no node.
     fn compare_nodes(&self, phase: &str, sentence: &str) -> Result<(), String> {
         if phase != "Stalled" || sentence.contains("if kube-controller-manager runs") {
             return Ok(());

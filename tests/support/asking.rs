@@ -55,7 +55,7 @@ pub(crate) enum Ask {
         said: Said,
     },
     /// Sends a node's agent the same POST request for its pod several times in parallel. The values are the node, the action, the
-    /// number of requests and the allowed responses.
+    /// number of requests, and the allowed responses.
     Parallel(usize, &'static str, usize, Vec<Said>),
     /// Stores the number of requests that each agent has sent to the API server so far.
     CountCalls,

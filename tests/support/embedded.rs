@@ -52,10 +52,10 @@ const IN_ORDER: u32 = 33;
 /// Time that a slow native controller takes to process each changed pod.
 const BACKLOG: Duration = Duration::from_millis(700);
 
-/// Largest random delay of a kubelet step in a setting with uneven nodes.
+/// Largest random delay of a kubelet step in a setting with uneven nodes (nodes of different speeds).
 const UNEVEN: Duration = Duration::from_millis(700);
 
-/// Largest number of nodes for stories with uneven nodes. In larger stories, kubelets have no random delays.
+/// Largest number of nodes for which kubelets have random delays. In larger stories, all nodes have the same speed.
 const MANY: usize = 100;
 
 /// Variant of the cluster on which a story runs.
@@ -108,8 +108,8 @@ impl fmt::Display for Setting {
 
 /// Returns the settings on which a story with this many nodes runs.
 ///
-/// By default, a story runs once per Kubernetes version, with uneven nodes unless it has too many. A deep run uses every
-/// combination of version and nodes.
+/// By default, a story runs once per Kubernetes version, with nodes of different speeds unless there are too many nodes. A deep run
+/// uses every combination of version and nodes.
 fn settings(name: &str, nodes: usize, older: Option<u32>) -> Vec<Setting> {
     let versions = || [KUBERNETES].into_iter().chain(older);
     let in_step = versions().map(Setting::in_step);
@@ -133,8 +133,8 @@ pub(crate) fn run(all: &[Entry], name: &str, older: Option<u32>) {
         return;
     }
     let played = play_all(entry, &scenario, older);
-    // Run the scenario again if its writes differ. Connection timers detect a frozen API server, and they may fire late on a busy
-    // machine.
+    // Run the scenario again if its writes differ. The controller detects a frozen API server by timers, which may fire late on a
+    // busy machine.
     let again = || play_all(entry, &scenario, older);
     let failures = match played {
         Ok(writes) => match golden::check(entry.name, &writes) {

@@ -50,8 +50,8 @@ async fn adopt(stage: &Stage, labels: &Value) -> anyhow::Result<()> {
             "selector": { "matchLabels": labels },
             "template": {
                 "metadata": { "labels": labels },
-                // The service account doesn't exist, so the ReplicaSet can't create a pod before it adopts this one. Otherwise it
-                // would have two pods and delete one.
+                // The service account doesn't exist, so the ReplicaSet can't create a pod. Otherwise it might create one before it
+                // adopts this pod, and then delete one of the two.
                 "spec": { "serviceAccountName": "nobody", "containers": [{ "name": "c", "image": OLD }] },
             },
         },

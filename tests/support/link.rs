@@ -1,7 +1,7 @@
 //! Connection between a node's agent and its API server. Tests can cut or freeze it.
 //!
-//! On the embedded cluster, it is a gate before the API server, in virtual time. On a real cluster, it is a byte proxy that uses a
-//! separate source address for each node. The audit log contains this address, so requests can be attributed to agents.
+//! On the embedded cluster, the connection is a gate before the API server, in virtual time. On a real cluster, it is a byte proxy
+//! with a separate source address for each node. The audit log contains this address, so requests can be attributed to agents.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -123,7 +123,7 @@ impl<B: Body<Data = Bytes, Error = io::Error>> Body for Gated<B> {
     ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
         loop {
             if self.open {
-                // This future completes when the link is no longer open, and then wakes the task.
+                // This future completes when the link is no longer open. It then wakes the task.
                 let link = self.link.clone();
                 if link.way() == Way::Open {
                     let mut changed = Box::pin(closed(link));

@@ -123,8 +123,8 @@ impl Monitor {
             self.changed.mark_unchanged();
             let found = self.look(check)?;
             let Err(missing) = found else { return Ok(()) };
-            // Check again after a second even without an event. A pod becomes available after minReadySeconds without any change of
-            // an object.
+            // Check again after a second even without an event. When a pod becomes available after minReadySeconds, no object
+            // changes.
             let next = deadline.min(Instant::now() + Duration::from_secs(1));
             if timeout_at(next, self.changed.changed()).await.is_err() && next == deadline {
                 let picture = self.picture().describe();

@@ -377,8 +377,10 @@ impl Picture {
         self.look_at_service();
     }
 
-    /// Returns the number of surge pods. An Advanced DaemonSet owns its surge pods from the start, so its nodes with two pods are
-    /// counted instead.
+    /// Returns the number of surge pods.
+    ///
+    /// An Advanced DaemonSet owns its surge pods from the start, so they can't be told apart by their owner. Its nodes with two
+    /// pods are counted instead.
     pub(crate) fn spares(&self) -> usize {
         if self.is_advanced {
             let nodes = self.on_node.keys();
@@ -458,9 +460,9 @@ impl Picture {
             .any(|mark| self.excused.contains(mark))
             || has_ended
         {
-            // Count pods that yurt-ds may have deleted for another reason than a rollout: pods of an Advanced DaemonSet, and pods
-            // that had ended. The native controller deletes the latter after a pause, or yurt-ds deletes them if their node is
-            // updated before that.
+            // Count pods that disappeared for another reason than a rollout. yurt-ds may have deleted them: pods of an Advanced
+            // DaemonSet, and pods that had ended. The native controller deletes ended pods after a pause. If their node is updated
+            // before that, yurt-ds deletes them.
             let is_orphaned = owner.is_some_and(|owner| self.excused.contains(&owner.uid));
             self.orphans_gone += usize::from(is_orphaned || self.is_advanced || has_ended);
             self.spares_gone += usize::from(is_spare(pod));
@@ -524,7 +526,7 @@ impl Picture {
         })
     }
 
-    /// Checks an in-place update. If it makes an available pod unavailable, it uses the budget like a deletion.
+    /// Checks an in-place update. If the update makes an available pod unavailable, it uses the budget like a deletion.
     fn judge_renewal(&mut self, pod: &Pod, node: &str, was_available: bool, at: Timestamp) {
         let name = pod.metadata.name.clone().unwrap_or_default();
         self.renewals.push(Deletion {
@@ -557,8 +559,8 @@ impl Picture {
         }
     }
 
-    /// Checks `max-unavailable` after a deletion. A node that still has an available pod doesn't count, because `max-surge` limits
-    /// such nodes.
+    /// Checks `max-unavailable` after a deletion. A node that still has an available pod doesn't count, because its second pod is
+    /// limited by `max-surge`.
     fn judge_budget(&mut self, pod: &str, node: &str, available: bool, at: Timestamp) {
         if self.has_available(node, at) {
             return;
@@ -587,7 +589,8 @@ impl Picture {
 
     /// Returns the Ready, targeted nodes without an available pod.
     ///
-    /// Nodes that have just changed or returned are included only if the controller has ended their pod.
+    /// The controller may not have seen a recent change or return of a node yet. Such a node is included only if the controller has
+    /// ended its pod.
     fn lacking(&self, at: Timestamp) -> impl Iterator<Item = &String> {
         let known = self.clock.now() - self.slack;
         let settled = known - self.settle();

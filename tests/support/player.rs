@@ -105,7 +105,7 @@ impl Stage {
                     seen += self.see(Picture::changes).await;
                     self.monitor.lock().await.picture().remember();
                     // Wait, because a real API server writes its audit log after it has responded. The monitor may see the effect
-                    // of a request before that.
+                    // of a request before the request is in the log.
                     self.until_settled().await.map_err(told)?;
                     since = self.pod_writes().await?;
                 }
@@ -139,7 +139,7 @@ impl Stage {
 
     /// Waits until the controller has certainly seen what the monitor has seen, for example that pods became available.
     ///
-    /// The controller has its own watches, and it selects nodes by the data from these watches.
+    /// The controller has its own watches, and decides by their data.
     async fn until_seen(&self) -> Result<(), String> {
         self.perform(&Step::Wait(self.lag())).await
     }
@@ -176,7 +176,7 @@ impl Stage {
             ));
         }
         // On a busy machine, a pod may change while a request for it is in flight. The API server then reports a conflict, and the
-        // controller retries. A story that kills the controller also aborts requests for stories that run in parallel. The next
+        // controller retries. A story that kills the controller also aborts requests of stories that run in parallel. The next
         // controller repeats these requests.
         let in_vain = match self.world.pace {
             Pace::Virtual => written.conflicts + written.unanswered,
@@ -409,7 +409,7 @@ impl Stage {
     /// Waits for a short time until the monitor has seen these nodes Ready. Otherwise the next check might succeed only because the
     /// nodes still look offline.
     ///
-    /// If the story has frozen the API server, the monitor can't see the nodes, so a timeout is no error.
+    /// A timeout is no error: if the story has frozen the API server, the monitor can't see the nodes.
     async fn await_return(&self, nodes: &[usize]) {
         let names: Vec<String> = nodes.iter().map(|node| self.node(*node)).collect();
         for _ in 0..self.world.pace.pick(100, 30 * BUSY) {

@@ -41,7 +41,7 @@ pub(crate) const KUBECONFIG: &str = "YURT_DS_SUITE_KUBECONFIG";
 /// Environment variable that enables `agreement`, the comparison of conditions, Events, metrics and `ctl`. The comparison is always
 /// enabled on the embedded cluster.
 ///
-/// On a real cluster it takes time between the steps of a story, so it needs a quiet machine.
+/// On a real cluster, the comparison takes time between the steps of a story, so it needs a quiet machine.
 const AGREE: &str = "YURT_DS_SUITE_AGREE";
 
 /// Returns the path in [`KUBECONFIG`], if it is set.

@@ -19,8 +19,10 @@ use super::player::Stage;
 /// Reason why scenarios with faults in single requests don't run on a real cluster.
 pub(crate) const NO_FAULT_POINTS: &str = "there is nothing between a real API server and the controller that could delay or break single requests";
 
-/// Number of seconds after which the controller has certainly seen a change. The controller watches pods and DaemonSets separately.
-/// So a story must wait this long between a change of a pod and a change of the DaemonSet that must arrive in this order.
+/// Number of seconds after which the controller has certainly seen a change.
+///
+/// The controller watches pods and DaemonSets separately, so their changes may arrive in any order. If the order matters, a story
+/// must wait this long between a change of a pod and a change of the DaemonSet.
 pub(crate) const SEEN: u64 = 2;
 
 /// Kind of time in which a story runs.

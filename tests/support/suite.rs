@@ -8,10 +8,10 @@ pub(crate) struct Entry {
     pub(crate) name: &'static str,
     /// Function that returns the scenario. The times in its stories depend on the pace.
     pub(crate) tell: fn(Pace) -> Scenario,
-    /// Reason why the outcome may differ on an older Kubernetes version; `None` if it is always the same.
+    /// Reason why the outcome may differ on an older Kubernetes version; `None` if the outcome is always the same.
     ///
-    /// A scenario without such a reason needs only DaemonSets, pods, nodes, their watches, and deletion. The scenarios with a
-    /// reason need these, too, so they also test them on older versions.
+    /// A scenario without such a reason needs only DaemonSets, pods, nodes, their watches, and deletion. On older versions, only
+    /// the scenarios with a reason run. They need the same features and so test them too.
     pub(crate) varies: Option<&'static str>,
 }
 
