@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# What kubectl makes of the definition of the Advanced DaemonSet (manifests/components/advanced), on a real API server.
+# Tests kubectl with the CRD of the Advanced DaemonSet (manifests/components/advanced), on a real API server.
 #
-#   advanced-crd.sh KUBECONFIG [KUBECTL...]     of a user who may do everything, on a cluster without the definition
+#   advanced-crd.sh KUBECONFIG [KUBECTL...]     of a cluster administrator; the CRD must not be installed on the cluster
 #
-# It is put in the place of one with a conversion webhook, as OpenKruise's has, which was created or applied, by either side.
+# The CRD replaces one with a conversion webhook, like that of OpenKruise. Each is created or applied, client-side or server-side.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 [ $# -ge 1 ] || { sed -n '2,6p' "$0" >&2; exit 2; }
@@ -24,7 +24,7 @@ finish() {
 [ -z "$(k get crd "$crd" -o name --ignore-not-found)" ] || fail "$crd is there already"
 trap finish EXIT
 
-# An old definition: the same names, nothing checked, and a webhook that converts.
+# An old CRD: the same names, no validation, and a conversion webhook.
 cat > "$work/old.yaml" <<END
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -50,7 +50,7 @@ spec:
       storage: true
 END
 conversion() { k get crd "$crd" -o 'jsonpath={.spec.conversion}'; }
-over() { # HOW THE OLD ONE WAS INSTALLED, --, HOW OURS IS
+over() { # COMMAND FOR THE OLD CRD, --, COMMAND FOR OURS: replaces the old CRD by ours
   local old=()
   while [ "$1" != -- ]; do old+=("$1"); shift; done
   shift
@@ -101,12 +101,12 @@ refused() { # WHAT WORDS COMMAND
   echo "refused: $what"
 }
 apply() { k apply -f - "${@:3}" <<< "$(web "$1" "$2")"; }
-has() { # WORDS COMMAND: each word is in what it says
+has() { # WORDS COMMAND: true if the output contains each word
   local word
   said=$("${@:2}" 2>&1) || return 1
   for word in $1; do grep -qwF -- "$word" <<< "$said" || return 1; done
 }
-shows() { # WHAT WORDS COMMAND: it is published a moment later, too
+shows() { # WHAT WORDS COMMAND: repeats the command, because the API server publishes a CRD with a delay
   local tries said=
   for ((tries = 0; tries < 100; tries++)); do
     ! has "${@:2}" || { echo "shown: $1"; return; }
@@ -119,7 +119,7 @@ for example in $(grep -l apps.kruise.io examples/*); do
   taken "$example" k apply -f "$example" --dry-run=server --validate=strict
 done
 for version in v1alpha1 v1beta1; do
-  # What the API server has heard of a definition reaches all its parts a moment later.
+  # A changed CRD reaches all parts of the API server only after a moment.
   for ((tries = 0; tries < 100; tries++)); do
     ! apply "$version" "burstReplicas: 0" --dry-run=server > /dev/null 2>&1 || { sleep 0.2; continue; }
     apply "$version" "" --dry-run=server > /dev/null 2>&1 && break
@@ -140,13 +140,13 @@ for version in v1alpha1 v1beta1; do
   shows "explain of a field ($version)" "burstReplicas pods percentage" \
     k explain daemonsets.spec.burstReplicas --api-version "apps.kruise.io/$version"
 done
-# With the group's name in the path, kubectl explains the native DaemonSet.
+# kubectl explains the native DaemonSet if the path contains the group's name, so use the short name.
 shows "explain by the short name" "type rollingUpdate" k explain ads.spec.updateStrategy
 k -n "$space" patch ads web-v1beta1 --subresource status --type merge -p '{"status": {"desiredNumberScheduled": 4, "currentNumberScheduled": 3,
   "numberReady": 2, "updatedNumberScheduled": 2, "numberAvailable": 1, "numberMisscheduled": 0}}' > /dev/null
 shows "the status in columns" "web-v1beta1 4 3 2 1" k -n "$space" get ads web-v1beta1
 shows "columns" "NAME DESIRED CURRENT READY UP-TO-DATE AVAILABLE AGE web-v1alpha1 web-v1beta1" k -n "$space" get ads
-# Of several containers, API servers show the first one.
+# If there are several containers, API servers show only the first one.
 shows "wide columns" "CONTAINERS IMAGES main web:1" k -n "$space" get daemon -o wide
 shows "both names" "ads daemon daemonsets" k api-resources --api-group apps.kruise.io
 ! k -n "$space" get all -o name | grep kruise || fail "it is in the category all"

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Installs yurt-ds on two real nodes of this machine, as the README says, and takes the leader away in the middle of a rollout.
+# Installs yurt-ds on two real nodes of this machine, as the README describes, and kills the leader in the middle of a rollout.
 #
-#   install.sh BINARY     the static one that `.ci/static build` makes; needs root and ../shared/control-plane
+#   install.sh BINARY     BINARY: the static one of `.ci/static build`; needs root and ../shared/control-plane
 #
-# Story: two replicas and an agent run as pods with their own service accounts. The image of a DaemonSet changes; when the first node has
-# the new version, which is not Ready before the test says so, the leader's process is killed. The other replica has to wait, too, and
-# then to finish.
+# Story: two replicas and an agent run as pods with their own service accounts. The image of a DaemonSet changes. The new pod on the
+# first node stays not Ready until the test opens its readiness gate. Meanwhile, the leader is killed. The other replica must wait for
+# that pod, too, and then complete the rollout.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 [ $# = 1 ] || { sed -n '2,8p' "$0" >&2; exit 2; }
@@ -16,11 +16,11 @@ show() {
   kubectl -n yurt-ds-edge logs daemonset/yurt-ds-ota-server --tail 50
   for pod in $(replicas); do echo "--- $pod"; kubectl -n yurt-ds logs "$pod" --tail 50; done
 }
-agent_tells() { # what its owner would read on that node
+agent_tells() { # true if the agent on the first node lists a pod whose name begins with the argument
   curl --silent --max-time 10 http://127.0.0.1:10267/pods | grep -F "\"nodeName\":\"${nodes[0]}\"" | grep -F "\"$1" > /dev/null
 }
 another_leads() { has_leader && [ "$(holder)" != "$leader" ]; }
-# The replica whose log says that it became the leader under that identity; the other one's says whose Lease it waits for.
+# Prints the replica whose log reports that it leads with this identity. Other replicas may log the identity as holder of the Lease.
 replica_named() {
   local pod
   for pod in $(replicas); do
@@ -28,7 +28,7 @@ replica_named() {
   done
 }
 revision_of() { kubectl get pods -l app=hello --field-selector "$(on_node "$1")" -o 'jsonpath={.items[*].spec.containers[0].image}'; }
-version_of() { # what the pod on that node says over HTTP
+version_of() { # prints the HTTP response of the pod on the node
   local ip
   ip=$(kubectl get pods -l app=hello --field-selector "$(on_node "$1")" -o 'jsonpath={.items[0].status.podIP}')
   curl --silent --max-time 10 "http://$ip:8080/" || true
@@ -37,7 +37,7 @@ says() { [ "$(version_of "$1")" = "$2" ]; }
 one_says() { says "${nodes[0]}" "$1" || says "${nodes[1]}" "$1"; }
 uid_on() { kubectl get pods -l app=hello --field-selector "$(on_node "$1")" -o 'jsonpath={.items[*].metadata.uid}'; }
 is_same() { [ "$(uid_on "$1")" = "$2" ]; } # NODE UID
-# What the kubelet waits for before it calls the pod on that node Ready.
+# Opens the readiness gate of the pod on the node, so that the kubelet sets it Ready.
 open_gate() {
   local pod
   pod=$(kubectl get pods -l app=hello --field-selector "$(on_node "$1")" -o name)
@@ -50,7 +50,7 @@ old=$(image hello:1)
 new=$(image hello:2)
 
 say "kubectl apply -k"
-# These nodes share one network, in which only one agent finds its port free.
+# The nodes share one network, in which only one agent can use the port. So only one node gets an agent.
 OVERLAY_PATCHES=$(cat <<END
   - patch: |
       apiVersion: apps/v1
@@ -97,7 +97,7 @@ pod=$(replica_named "$leader")
 node=$(kubectl -n yurt-ds get "$pod" -o 'jsonpath={.spec.nodeName}')
 process=$(process_of yurt-ds "$pod")
 grep -E 'VmRSS|RssAnon' "/proc/$process/status" | paste -sd ' '
-"$plane/node-down" "$dir" "$node" kubelet # it would start the container again, which could win the race for the Lease
+"$plane/node-down" "$dir" "$node" kubelet # the kubelet would restart the container, which could then acquire the Lease again
 kill -9 "$process"
 say "killed $pod on $node"
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Plays the stories of tests/isolation.rs on two control planes of their own, side by side.
+# Runs the stories of tests/isolation.rs on two separate control planes, in parallel.
 #
-#   isolation.sh [BINARY]     yurt-ds, else the program that cargo built; needs ../shared/control-plane
+#   isolation.sh [BINARY]     BINARY: yurt-ds (default: the program that cargo built); needs ../shared/control-plane
 #
-# Limits of memory are meant for the static BINARY of `.ci/static build`. Stories of stale data, of a bad network and of connections mostly
-# wait, so they have a control plane of their own beside the others. YURT_DS_ISOLATION_ONLY selects stories, as in tests/isolation.rs.
+# The memory limits are meant for the static BINARY of `.ci/static build`. Stories about stale data, the network and connections mostly
+# wait, so they run on the second control plane, in parallel. YURT_DS_ISOLATION_ONLY selects stories, as in tests/isolation.rs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 [ $# -le 1 ] || { sed -n '2,7p' "$0" >&2; exit 2; }
@@ -25,20 +25,20 @@ finish() {
 }
 trap finish EXIT
 
-play() { # NAME BEGINNINGS: on a new control plane
+play() { # NAME PREFIXES: runs the stories with these name prefixes on a new control plane
   APISERVER_FLAGS=--http2-max-streams-per-connection=20 CONTROLLER_MANAGER_FLAGS=--node-monitor-grace-period=1h \
     "$control_plane/up" "$work/$1" > /dev/null
   YURT_DS_ISOLATION_KUBECONFIG="$work/$1/kubeconfig" YURT_DS_ISOLATION_ONLY=$2 \
     cargo test --locked --test main -- the_stories_of_isolation_hold_on_a_real_control_plane --nocapture
 }
-chosen() { # EXPRESSION: of the beginnings
+chosen() { # EXPRESSION: prints the selected prefixes that match
   tr , '\n' <<< "$all" | grep -E "$1" | paste -sd, || true
 }
 
 waiting=$(chosen '^(stale|network|connections)') others=$(chosen '^(objects|memory)')
 code=0
 if [ -n "$waiting" ]; then
-  set -m # a process group, so that all of it can be ended
+  set -m # a separate process group, so that all its processes can be stopped
   (set +m; trap - EXIT; play waiting "$waiting") > "$work/waiting.log" 2>&1 &
   playing=$!
   set +m

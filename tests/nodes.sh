@@ -1,28 +1,28 @@
 # shellcheck shell=bash disable=SC2034
-# What the scripts share that play on two real nodes of this machine; they source it.
+# Functions of the scripts that test on two real nodes of this machine. The scripts source this file.
 #
-#   begin BINARY          takes the arguments apart; from here on everything is cleaned up at the end
-#   start_nodes           control plane and nodes
-#   install_us IMAGE      yurt-ds from manifests/, as the README says; again with another image to upgrade it
-#   run_controller        or instead: the controller beside the control plane, under the role of manifests/
+#   begin BINARY          parses the argument; from here on, everything is cleaned up at the end
+#   start_nodes           starts the control plane and the nodes
+#   install_us IMAGE      installs yurt-ds from manifests/, as the README describes; with another image, upgrades it
+#   run_controller        instead of install_us: runs the controller next to the control plane, with the role of manifests/
 #
-# A script may define `show`: what it prints of its own objects when it failed.
+# A script may define `show`, which prints its own objects after a failure.
 plane=$(realpath ../shared/control-plane)
 kubectl_binary=$("$plane/build")
 nodes=(alder birch)
 near=${nodes[0]} far=${nodes[1]}
 declare -A socket=() address=()
 background=()
-rule=() # of iptables, while there is one
-# Kubelets renew their Lease every two seconds; on a machine that stands still for a moment, too, only who is stopped is NotReady.
+rule=() # iptables rule to remove at the end; empty if there is none
+# Kubelets renew their Lease every two seconds. The grace period is long, so that a slow machine makes no running node NotReady.
 soon_offline="--node-monitor-grace-period=20s --node-monitor-period=1s"
 never_offline="--node-monitor-grace-period=1h"
 
 say() { printf '%4d s  %s\n' $SECONDS "$*"; }
 fail() { echo "${0##*/}: $*" >&2; exit 1; }
 kubectl() { "$kubectl_binary" kubectl --kubeconfig "$dir/kubeconfig" "$@"; }
-# SECONDS are for a quiet machine. Beside eight busy loops on two cores everything takes some five times as long; what never comes
-# true is told after that.
+# SECONDS are for a quiet machine. With eight busy loops on two cores, everything takes about five times as long. So an error is
+# reported only after five times SECONDS.
 until_true() { # SECONDS WHAT COMMAND...
   local deadline=$((SECONDS + 5 * $1)) what=$2; shift 2
   until "$@"; do
@@ -40,7 +40,7 @@ throughout() { # SECONDS WHAT COMMAND...
 
 begin() { # BINARY
   binary=$(realpath "$1")
-  dir=$(mktemp -d /tmp/ydn.XXXX) # short: the path of containerd's socket has a limit
+  dir=$(mktemp -d /tmp/ydn.XXXX) # short, because the path of containerd's socket has a length limit
   trap finish EXIT
 }
 show() { :; }
@@ -86,7 +86,7 @@ start_nodes() {
 }
 image() { "$plane/image" "$dir" "$@"; }
 
-# OVERLAY_PATCHES: further patches of the caller, as kustomize reads them.
+# OVERLAY_PATCHES contains further patches of the caller, in the format of kustomize.
 install_us() { # IMAGE
   mkdir -p "$dir/overlay"
   cat > "$dir/overlay/kustomization.yaml" <<END_OF_OVERLAY
@@ -147,11 +147,11 @@ has_leader() { [ -n "$(holder)" ]; }
 holder() { kubectl -n yurt-ds get lease yurt-ds-controller --ignore-not-found -o 'jsonpath={.spec.holderIdentity}'; }
 replicas() { kubectl -n yurt-ds get pods -l app.kubernetes.io/component=controller -o name; }
 
-# What selects the pods on that node that a DaemonSet counts. One that was deleted and has ended is in the API for a moment longer, and the DaemonSet
-# controller does not wait for that: it is there beside its successor.
+# Field selector for the pods on a node that a DaemonSet counts. A deleted pod that has ended stays in the API for a moment. The
+# DaemonSet controller doesn't wait for its removal, so the old pod and its successor exist at the same time.
 on_node() { echo "spec.nodeName=$1,status.phase!=Succeeded,status.phase!=Failed"; } # NODE
 
-# Process of a pod's first container.
+# Returns the process ID of a pod's first container.
 process_of() { # NAMESPACE POD
   local node container
   read -r node container < <(kubectl -n "$1" get "$2" -o \

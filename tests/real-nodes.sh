@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Scenarios 15 and 16 once more on two real nodes: real pods say their version over HTTP before, during and after. And a pod that
-# takes its node down when it goes: its preStop hook stops the kubelet.
+# Runs scenarios 15 and 16 on two real nodes. Real pods report their version over HTTP before, during and after the rollout. Also
+# tests a pod that takes its node offline when it is deleted: its preStop hook stops the kubelet.
 #
-#   real-nodes.sh BINARY     yurt-ds; needs root and ../shared/control-plane
+#   real-nodes.sh BINARY     BINARY: yurt-ds; needs root and ../shared/control-plane
 #
-# The controller runs beside the control plane, under the role of manifests/. A node goes offline by stopping its kubelet:
-# its pods go on serving, and are the same pods when it returns.
+# The controller runs next to the control plane, with the role of manifests/. To take a node offline, the test stops its
+# kubelet. The pods of the node continue to serve, and are the same pods when the node returns.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 [ $# = 1 ] || { sed -n '2,8p' "$0" >&2; exit 2; }
@@ -27,14 +27,14 @@ serves() { # DAEMONSET NODE VERSION
   [ "$(curl --silent --max-time 10 "http://$ip:8080/")" = "$3" ]
 }
 is_stopped() { [ "$(kubectl get node "$1" -o 'jsonpath={.status.conditions[?(@.type=="Ready")].status}')" != True ]; }
-reports() { # DAEMONSET WORDS: what RolloutComplete says
+reports() { # DAEMONSET WORDS: true if the message of RolloutComplete contains the words
   grep -q "$2" <<< "$(kubectl get daemonset "$1" -o 'jsonpath={.status.conditions[?(@.type=="RolloutComplete")].message}')"
 }
 says() { # DAEMONSET CONDITION STATUS WORDS
   local path='{.status.conditions[?(@.type=="'$2'")]'
   grep -q "^$3 .*$4" <<< "$(kubectl get daemonset "$1" -o "jsonpath=$path.status} $path.message}")"
 }
-deadly() { # DAEMONSET IMAGE: its preStop hook asks the one who stops kubelets, and waits for that
+deadly() { # DAEMONSET IMAGE: creates pods whose preStop hook waits until the test has stopped the kubelet
   kubectl apply -f - > /dev/null <<END
 apiVersion: apps/v1
 kind: DaemonSet
@@ -55,11 +55,11 @@ spec:
           lifecycle: {preStop: {httpGet: {host: 127.0.0.1, port: $(cat "$dir/prestop.port")}}}
 END
 }
-leaving() { # DAEMONSET: the node of its pod that is being deleted
+leaving() { # DAEMONSET: prints the node of its terminating pod
   kubectl get pods -l "app=$1" -o 'jsonpath={range .items[?(@.metadata.deletionTimestamp)]}{.spec.nodeName}{end}'
 }
 nobody_leaves() { [ -z "$(leaving "$1")" ]; }
-listen_for_prestop() { # the first one who asks waits for longer than its kubelet lives
+listen_for_prestop() { # answers preStop hooks; the first answer comes only after the test has stopped the kubelet
   python3 - "$dir" <<'END' &
 import http.server, pathlib, sys, time
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # shellcheck disable=SC2034,SC2154
-# OTA on two real nodes: their owners read, pull and confirm with curl and with ctl.
+# Tests OTA on two real nodes: the node owners read, pull and confirm with curl and with ctl.
 #
-#   real-ota.sh BINARY     the static one that `.ci/static build` makes; needs root, iptables and
+#   real-ota.sh BINARY     BINARY: the static one of `.ci/static build`; needs root, iptables and
 #                          ../shared/control-plane
 #
-# yurt-ds is installed from manifests/. The pods of the DaemonSet use the node's network, so that each node's version is
-# read at one address whatever happens to its pod, and how long nobody answered there is counted. STORIES plays only some.
+# yurt-ds is installed from manifests/. The pods of the DaemonSet use the host network. So the version of each node can be read at
+# one address, and the test measures how long nothing answers there. STORIES limits the run to some stories.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 [ $# = 1 ] || { sed -n '3,10p' "$0" >&2; exit 2; }
@@ -24,8 +24,8 @@ set_up() {
   old=$(image nginx:1.19.4)
   new=$(image nginx:1.19.5)
   big=$(image big:1 -random 100)
-  # These nodes share one network, in which 127.0.0.1:10267 can be taken once: each agent listens on the address of its
-  # node instead. tests/install.sh asks one at the usual place.
+  # The nodes share one network, in which only one process can listen on 127.0.0.1:10267. So each agent listens on the address
+  # of its node. tests/install.sh tests the usual address.
   OVERLAY_PATCHES=$(cat <<'END_OF_PATCHES'
   - patch: |
       apiVersion: apps/v1

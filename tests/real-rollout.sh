@@ -1,22 +1,22 @@
 #!/usr/bin/env bash
 # shellcheck disable=SC2034,SC2154
-# What replaces pods in other ways than a plain delete, on two real nodes: real kubelets, containerd and a registry.
+# Tests rollouts other than by plain deletion on two real nodes, with real kubelets, containerd and a registry.
 #
-#   real-rollout.sh BINARY     yurt-ds; needs root and ../shared/control-plane
+#   real-rollout.sh BINARY     BINARY: yurt-ds; needs root and ../shared/control-plane
 #
-# The controller runs beside the control plane, under the role of manifests/. Every file of tests/real-rollout/ tells one
-# topic: functions, and their names appended to `stories`. STORIES plays only some.
+# The controller runs next to the control plane, with the role of manifests/. Each file of tests/real-rollout/ contains the
+# stories of one topic: functions, with their names appended to `stories`. STORIES limits the run to some of them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 [ $# = 1 ] || { sed -n '3,8p' "$0" >&2; exit 2; }
 . tests/nodes.sh
 begin "$1"
 
-# What the stories share. Each makes a DaemonSet of its own, so that none depends on another.
+# Functions for all stories. Each story creates its own DaemonSet, so the stories are independent.
 
 # daemonset NAME IMAGE ANNOTATIONS [SPEC-OF-POD [REST-OF-CONTAINER [TEMPLATE-METADATA [SPEC-OF-SET]]]]
-# ANNOTATIONS without their prefix, as a YAML flow mapping: '{max-unavailable: "1"}'. The rest are lines of a YAML flow
-# mapping too. The container is called main, listens on 8080 and says the tag of its image there.
+# Creates a DaemonSet. ANNOTATIONS is a YAML flow mapping without the prefix of the keys: '{max-unavailable: "1"}'. The other
+# arguments are lines of a YAML flow mapping. The container is named main, listens on 8080 and returns the tag of its image.
 daemonset() {
   kubectl apply -f - > /dev/null <<END
 apiVersion: apps/v1
@@ -37,7 +37,7 @@ spec:
 END
   annotate "$1" "$3"
 }
-# annotate DAEMONSET ANNOTATIONS: null removes one
+# annotate DAEMONSET ANNOTATIONS: sets annotations; null removes one
 annotate() {
   local patch
   patch=$(python3 - "$2" <<'END_OF_PYTHON'
@@ -51,7 +51,7 @@ END_OF_PYTHON
   kubectl patch daemonset "$1" --type merge -p "$patch" > /dev/null
 }
 set_image() { kubectl set image "daemonset/$1" "main=$2" > /dev/null; } # DAEMONSET IMAGE
-pod() { # DAEMONSET NODE JSONPATH: of the pod that is not going
+pod() { # DAEMONSET NODE JSONPATH: prints a field of the node's pod that is not terminating
   kubectl get pods -l "app=$1" -o json | python3 -c '
 import json, sys
 for pod in json.load(sys.stdin)["items"]:
@@ -70,11 +70,11 @@ says_condition() { # DAEMONSET TYPE STATUS WORDS
     "$(kubectl get daemonset "$1" -o "jsonpath={.status.conditions[?(@.type==\"$2\")]['status','reason','message']}")"
 }
 is_complete() { says_condition "$1" RolloutComplete True ": complete"; } # DAEMONSET
-verdict() { # DAEMONSET NODE: its word
+verdict() { # DAEMONSET NODE: prints the verdict of the node
   "$binary" ctl --kubeconfig "$dir/kubeconfig" why "default/$1" "$2" -o json | python3 -c 'import json, sys; print(json.load(sys.stdin)["verdict"])'
 }
 has_verdict() { [ "$(verdict "$1" "$2")" = "$3" ]; } # DAEMONSET NODE WORD
-restart_controller() { # as if it had crashed
+restart_controller() { # simulates a crash of the controller
   kill -KILL "$controller"
   wait "$controller" 2> /dev/null || true
   run_controller

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Checks what a stolen token can do, on a real API server (Kubernetes 1.30 or newer): an agent's token under
-# manifests/components/agent-bound-to-node, and the controller's under manifests/components/controller-bound.
+# Tests which requests a stolen token allows, on a real API server (Kubernetes 1.30 or newer): an agent's token with
+# manifests/components/agent-bound-to-node, and the controller's with manifests/components/controller-bound.
 #
-#   stolen-token.sh KUBECONFIG [KUBECTL...]     of a user who may do everything; no controller of yurt-ds may run
+#   stolen-token.sh KUBECONFIG [KUBECTL...]     of a cluster administrator; no controller of yurt-ds may run
 #
-# Each forbidden act has to be refused in the expected words, and each act that the program does has to pass. Accounts and roles stay on
-# the cluster; policies, and the definition of Advanced DaemonSets, only where they were there before.
+# Each forbidden request must be rejected with the expected words, and each request of the real programs must pass. At the end, accounts
+# and roles stay on the cluster. Policies and the CRD stay only if they existed before.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 [ $# -ge 1 ] || { sed -n '2,9p' "$0" >&2; exit 2; }
@@ -32,11 +32,11 @@ finish() {
   rm -rf "$work"
 } > /dev/null 2>&1
 trap finish EXIT
-add() { # OBJECT COMMAND: runs it, and has the object deleted at the end unless it was there before
+add() { # OBJECT COMMAND: runs the command, which creates the object. At the end, the object is deleted unless it existed before
   [ -n "$(k get "$1" -o name --ignore-not-found)" ] || made+=("$1")
   "${@:2}"
 }
-until_there() { # WHAT COMMAND: waits for output
+until_there() { # WHAT COMMAND: repeats the command until it prints something
   local tries
   for ((tries = 0; tries < 600; tries++)); do
     [ -z "$("${@:2}")" ] || return 0
@@ -45,15 +45,15 @@ until_there() { # WHAT COMMAND: waits for output
   fail "$1 did not come"
 }
 
-# Requests with a token.
+# Functions that send requests with a token.
 server=$(k config view --raw --minify -o 'jsonpath={.clusters[0].cluster.server}')
 k config view --raw --minify --flatten -o 'jsonpath={.clusters[0].cluster.certificate-authority-data}' | base64 -d > "$work/ca.crt"
-thief() { # TOKEN ARGUMENTS: kubectl
+thief() { # TOKEN ARGUMENTS: runs kubectl with the token
   local token=$1
   shift
   HOME=$work "${kubectl[@]}" --kubeconfig /dev/null --server "$server" --certificate-authority "$work/ca.crt" --token "$token" -n "$space" "$@" 2>&1
 }
-call() { # TOKEN METHOD PATH BODY [TYPE]: without kubectl, which reads an object before it patches it
+call() { # TOKEN METHOD PATH BODY [TYPE]: sends a request with curl, because kubectl reads an object before it patches it
   local code
   code=$(curl --silent --cacert "$work/ca.crt" --request "$2" --header "Authorization: Bearer $1" --data "$4" --output "$work/said" \
     --header "Content-Type: application/${5:-json}" --write-out '%{http_code}' "$server$3")
@@ -61,7 +61,7 @@ call() { # TOKEN METHOD PATH BODY [TYPE]: without kubectl, which reads an object
   [ "${code:0:1}" = 2 ]
 }
 strategic=strategic-merge-patch+json merge=merge-patch+json apply=apply-patch+yaml
-refused() { # WHAT WORDS COMMAND: with these words
+refused() { # WHAT WORDS COMMAND: fails unless the command is rejected with these words
   local what=$1 words=$2 said
   shift 2
   if said=$("$@"); then fail "$what was not refused: $said"; fi
@@ -74,7 +74,7 @@ allowed() { # WHAT COMMAND
   said=$("$@") || fail "$what was refused: $said"
   echo "allowed: $what"
 }
-in_force() { # WORDS COMMAND: a new policy is in force a moment later
+in_force() { # WORDS COMMAND: waits until the command is rejected, because a new policy applies only after a moment
   local tries said
   for ((tries = 0; tries < 600; tries++)); do
     said=$("${@:2}" || true)
@@ -84,7 +84,7 @@ in_force() { # WORDS COMMAND: a new policy is in force a moment later
   fail "no policy answers '$1': $said"
 }
 
-# Objects: two nodes, a DaemonSet that yurt-ds updates in place, one that it does not manage, an Advanced one, and a pod without an owner.
+# Objects: two nodes, and DaemonSets: one with updates in place, one unmanaged, and an Advanced one. Also a pod without an owner.
 for part in base/namespace.yaml base/ota-server/namespace.yaml base/ota-server/serviceaccount.yaml base/ota-server/clusterrole.yaml \
   base/ota-server/binding.yaml; do
   k apply -f "manifests/$part" > /dev/null
@@ -125,7 +125,7 @@ END
 }
 daemonset web ""
 daemonset place 'apps.openyurt.io/update-strategy: AdvancedRollingUpdate, apps.openyurt.io/rolling-update-type: InPlaceIfPossible'
-daemonset large 'apps.openyurt.io/update-strategy: AdvancedRollingUpdate' 'cpu: 1' # more than a node has
+daemonset large 'apps.openyurt.io/update-strategy: AdvancedRollingUpdate' 'cpu: 1' # too much for a node
 pod_on() { k -n "$space" get pods -l "app=${2:-web}" --field-selector "spec.nodeName=$1" -o name; } # NODE [DAEMONSET]
 unscheduled() { k -n "$space" get pods -l "app=$1" --field-selector spec.nodeName= -o name | head -n 1; } # DAEMONSET
 until_there "an unscheduled pod of large" unscheduled large

@@ -1,10 +1,10 @@
 # shellcheck shell=bash disable=SC2154
-# The agent itself: its own update, static pods, what it takes and what it may. Sourced by tests/real-ota.sh.
+# The agent itself: its own update, static pods, its memory, and its permissions. Sourced by tests/real-ota.sh.
 
 own_update() {
   local node since=$EPOCHREALTIME
   for node in "${nodes[@]}"; do listen_to "agent-$node" "$(server "$node")/ready"; done
-  # From here on also for static pods; overlays chain.
+  # From here on, the agent may also update static pods. The overlay extends the previous one.
   sed -i 's#- ../../base#- ../static-pods#' "$dir/manifests/overlays/host-network/kustomization.yaml"
   install_us "$newer_us"
   for node in "${nodes[@]}"; do until_true 180 "the new agent on $node" is_new_agent "$node"; done
@@ -56,7 +56,7 @@ static_pods() {
   say "73: refused without its ConfigMap; with it the manifest was replaced, and the static pod says 1.19.5"
 }
 
-# Takes more than five minutes, the time that a new static pod gets: played when STORIES names it, after own_update.
+# Takes more than five minutes, the time that a new static pod has to become Ready. Runs only if STORIES names it, after own_update.
 static_restore() {
   local manifests=$dir/nodes/$far/root/etc/kubernetes/manifests pod=kube-system/hello-$far since
   static_manifest "$old" > "$manifests/hello.yaml"

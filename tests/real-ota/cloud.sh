@@ -1,12 +1,12 @@
 # shellcheck shell=bash disable=SC2154
-# Without the cloud: reads go on, also after a restart and a power cut; nothing is replaced. Sourced by tests/real-ota.sh.
+# Without the API server, agents answer reads, even after a restart or a power cut, and replace nothing. Sourced by tests/real-ota.sh.
 
-age_on() { # NODE: how old what it tells is, in seconds
+age_on() { # NODE: prints the age of the agent's data in seconds
   curl --silent --fail --max-time 5 --head "$(server "$1")/pods" | tr -d '\r' | sed -n 's/^x-cache-age: //pi'
 }
 is_older_than() { local age; age=$(age_on "$1"); [ -n "$age" ] && [ "$age" -ge "$2" ]; }
 is_younger_than() { local age; age=$(age_on "$1"); [ -n "$age" ] && [ "$age" -lt "$2" ]; }
-# Changes are written ten seconds apart at most: what is on the disk is what a power cut leaves.
+# The agent writes its state at most every ten seconds. So wait until the state is on disk before cutting the power.
 is_on_disk() { # NODE WORDS
   local uid
   uid=$(uid_on "$1" yurt-ds-ota-server-)
@@ -40,7 +40,7 @@ power_cut() {
   local pod agent age
   agent=$(uid_on "$far" yurt-ds-ota-server-) pod=default/$(pod_on "$far")
   until_true 30 "the pod on the disk of $far" is_on_disk "$far" "${pod#*/}"
-  # The kubelet knows its pods from the API server alone (where there is no YurtHub), so it is our pods that are cut off.
+  # Without YurtHub, the kubelet needs the API server to start its pods. So cut off only the pods of yurt-ds.
   rule=(OUTPUT -m owner --uid-owner 65532 -p tcp --dport "$api_port" -j DROP)
   iptables -A "${rule[@]}"
   "$plane/node-down" "$dir" "$far"

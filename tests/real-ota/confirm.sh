@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2154
-# What an owner is told, and confirms. Sourced by tests/real-ota.sh.
+# Announced updates, and their confirmation by the node owner. Sourced by tests/real-ota.sh.
 
 conditions() {
   local node

@@ -1,11 +1,11 @@
 # shellcheck shell=bash disable=SC2154
-# What the stories are told with. Sourced by tests/real-ota.sh.
+# Functions for the stories. Sourced by tests/real-ota.sh.
 
-# --- What an owner reads and says -----------------------------------------------------------------------------------
+# --- Requests of a node owner ----------------------------------------------------------------------------------------
 
 server() { echo "http://${address[$1]}:10267"; }
 pods() { curl --silent --fail --max-time 5 "$(server "$1")/pods"; } # NODE
-# Something of a pod on a node, as its agent tells it: p is the pod, c has its conditions by type.
+# Evaluates an expression about a pod that the node's agent lists: p is the pod, c contains its conditions by type.
 told() { # NODE PREFIX EXPRESSION
   pods "$1" | python3 -c 'import json, sys
 class Nothing(dict):
@@ -21,7 +21,7 @@ uid_on() { told "$1" "${2:-$name-}" 'p["metadata"]["uid"]'; }
 tells() { [ "$(told "$1" "$2" "$3" 2> /dev/null)" = "$4" ]; } # NODE PREFIX EXPRESSION VALUE
 need_upgrade='str(c["PodNeedUpgrade"]["status"]) + " " + str(c["PodNeedUpgrade"]["message"])'
 image_ready='" ".join(str(c["PodImageReady"][key]) for key in ["status", "reason", "message"])'
-post() { # NODE NAMESPACE/POD VERB: status and text
+post() { # NODE NAMESPACE/POD VERB: prints status and text of the response
   local pod=${2#*/} path
   path=/openyurt.io/v1/namespaces/${2%/*}/pods/$pod/$3
   curl --silent --show-error --max-time 30 -X POST --write-out '\n%{http_code}' "$(server "$1")$path" |
@@ -33,29 +33,29 @@ answers() { # EXPECTED NODE NAMESPACE/POD VERB
   [ "$answer" = "$1" ] || fail "POST ${*:3} on $2: '$answer' instead of '$1'"
   echo "          POST ${*:3}: $answer"
 }
-ctl() { # NODE ARGUMENTS...: its exit code in `code`, what it printed in `printed`
+ctl() { # NODE ARGUMENTS...: runs ctl; sets `code` to its exit code and `printed` to its output
   code=0
   printed=$("$binary" ctl "${@:2}" --server "$(server "$1")" 2>&1) || code=$?
   printf "%s\n" "$ ctl ${*:2} → $code" "$printed" | sed "s/^/          | /"
 }
 
-# --- What the cloud and the nodes show -------------------------------------------------------------------------------
+# --- State of the cloud and the nodes --------------------------------------------------------------------------------
 
 version() { curl --silent --max-time 10 "http://${address[$1]}:8080/"; } # NODE
 says() { [ "$(version "$1")" = "$2" ]; }
-hash_of() { # the newest revision of a DaemonSet
+hash_of() { # prints the hash of a DaemonSet's newest revision
   kubectl -n "${2:-default}" get controllerrevisions -l "app=$1" --sort-by .revision \
     -o 'jsonpath={.items[-1:].metadata.labels.controller-revision-hash}'
 }
 set_image() { kubectl set image "daemonset/$name" "main=$1" > /dev/null; }
 waits_for_owner() { tells "$1" "$name-" "$need_upgrade" "True controllerrevision: $(hash_of "$name")"; } # NODE
 image_is() { tells "$1" "$name-" "$image_ready" "$2"; } # NODE WORDS
-# Not in a pipe: a grep that found it would end the program before it, and that would count.
+# Don't use a pipe: grep ends at the first match, ctr then fails to write, and the pipe would count as failed.
 has_image() { grep -qx "$2" <<< "$(ctr -a "${socket[$1]}" -n k8s.io images ls -q)"; } # NODE IMAGE
-requests() { grep -c "GET /v2/$1/" "$dir/registry.log" || true; } # NAME: what the registry was asked
+requests() { grep -c "GET /v2/$1/" "$dir/registry.log" || true; } # NAME: prints the number of requests that the registry received
 downloads() { grep -c "GET /v2/$1/blobs/" "$dir/registry.log" || true; }
 no_jobs() { [ -z "$(kubectl get jobs -o name)" ]; }
-# Notes every tenth of a second what is answered; `gap` says for how long nothing was, at most.
+# Records the response every tenth of a second. `gap` prints the longest time without a response.
 listen_to() { # FILE URL
   while :; do
     echo "$EPOCHREALTIME $(curl --silent --fail --max-time 1 "$2" | head -c 40 | tr -d '\n' | tr ' ' _)"

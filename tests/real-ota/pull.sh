@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2154
-# Images are pulled ahead, from a registry that is slow, dead, or lacks the image. Sourced by tests/real-ota.sh.
+# Pre-pulls of images from a registry that is slow, doesn't respond, or lacks the image. Sourced by tests/real-ota.sh.
 
 pulling_ahead() {
   local pod kept hash asked since node

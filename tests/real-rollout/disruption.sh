@@ -1,8 +1,8 @@
 # shellcheck shell=bash disable=SC2154
-# Evictions, and a PodDisruptionBudget that has a say (disruption: evict). Sourced by tests/real-rollout.sh.
+# Evictions that a PodDisruptionBudget may block (disruption: evict). Sourced by tests/real-rollout.sh.
 stories+=(a_budget_blocks_until_it_is_lowered a_budget_is_content_with_surge)
 
-# budget NAME MIN-AVAILABLE: of the pods of the DaemonSet of that name
+# budget NAME MIN-AVAILABLE: creates a PodDisruptionBudget for the pods of the DaemonSet NAME
 budget() {
   kubectl apply -f - > /dev/null <<END
 apiVersion: policy/v1
@@ -12,11 +12,11 @@ spec: {minAvailable: $2, selector: {matchLabels: {app: $1}}}
 END
   until_true 30 "the budget is counted" is_counted "$1" "$2"
 }
-is_counted() { # NAME DESIRED
+is_counted() { # NAME DESIRED: true if the status of the PodDisruptionBudget is up to date
   [ "$(kubectl get poddisruptionbudget "$1" -o 'jsonpath={.status.desiredHealthy} {.status.observedGeneration}')" = \
     "$2 $(kubectl get poddisruptionbudget "$1" -o 'jsonpath={.metadata.generation}')" ]
 }
-# writes_to DAEMONSET VERB SUBRESOURCE CODES: how many such requests of the controller to pods were answered so
+# writes_to DAEMONSET VERB SUBRESOURCE CODES: prints how many of the controller's requests for its pods got one of these codes
 writes_to() {
   python3 - "$dir/audit.log" "$@" <<'END_OF_PYTHON'
 import json, re, sys

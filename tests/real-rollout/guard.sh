@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2154
-# An image that crashes trips the guard, and its pod is taken back in place where that is asked for. Sourced by
+# An image that crashes makes the guard stop the rollout. With `on-failure: RevertInPlace`, pods are rolled back in place. Sourced by
 # tests/real-rollout.sh.
 stories+=(guard_stops guard_takes_the_same_pod_back guard_takes_a_new_pod_back)
 
@@ -9,7 +9,7 @@ was_taken_back() { says_condition "$1" Stalled True "RevertInPlace rolled all po
 restarts_of() { pod "$1" "$2" '.status.containerStatuses[0].restartCount'; } # DAEMONSET NODE
 is_crashing() { [[ "$(restarts_of "$1" "$2")" -ge 1 ]] && ! serves "$1" "$2" 1; } # DAEMONSET NODE
 revision_of() { pod "$1" "$2" '.metadata.labels.controller-revision-hash'; } # DAEMONSET NODE
-# is_as_before DAEMONSET: both nodes serve version 1, and the native controller counts neither as updated
+# is_as_before DAEMONSET: true if both nodes serve version 1 and the native controller counts neither as updated
 is_as_before() {
   both_serve "$1" 1 && [ "$(revision_of "$1" "$near")" = "$(revision_of "$1" "$far")" ] &&
     [ "$(kubectl get daemonset "$1" -o 'jsonpath={.status.updatedNumberScheduled} {.status.numberAvailable}')" = " 2" ]

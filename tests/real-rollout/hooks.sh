@@ -1,14 +1,14 @@
 # shellcheck shell=bash disable=SC2154
-# A preDelete hook holds a pod until its label goes; its readiness gate takes it out of service meanwhile. Sourced by
+# A preDelete hook keeps a pod until its label is removed. Meanwhile, a readiness gate makes the pod not Ready. Sourced by
 # tests/real-rollout.sh.
 stories+=(hook_holds_the_pod)
 
 phase_of() { pod "$1" "$2" '.metadata.labels.lifecycle\.apps\.kruise\.io/state'; } # DAEMONSET NODE
 is_ready() { [ "$(pod "$1" "$2" '.status.conditions[?(@.type=="Ready")].status')" = True ]; } # DAEMONSET NODE
-waits() { # DAEMONSET NODE UID: marked, not Ready, and serving
+waits() { # DAEMONSET NODE UID: true if the pod is marked, not Ready, and still serves
   [ "$(phase_of "$1" "$2")" = PreparingDelete ] && is_same "$1" "$2" "$3" && ! is_ready "$1" "$2" && serves "$1" "$2" 1
 }
-lets_go() { # DAEMONSET NODE: whoever was asked agrees
+lets_go() { # DAEMONSET NODE: removes the hook's label, so that the pod may be deleted
   kubectl label pod -l "app=$1" --field-selector "$(on_node "$2")" example.io/drain- > /dev/null
 }
 

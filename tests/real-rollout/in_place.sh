@@ -1,15 +1,15 @@
 # shellcheck shell=bash disable=SC2154
-# In place: the pod stays, its images are pulled before its container stops, and only what changed is started again.
+# Updates in place: the pod stays, its images are pulled before a container stops, and only changed containers restart.
 # Sourced by tests/real-rollout.sh.
 stories+=(in_place)
 
-# state NODE JSONPATH: of a container of the pod
+# restarts, started: print a field of a container's status
 restarts() { pod place "$1" ".status.containerStatuses[?(@.name==\"$2\")].restartCount"; } # NODE CONTAINER
 started() { pod place "$1" ".status.containerStatuses[?(@.name==\"$2\")].state.running.startedAt"; } # NODE CONTAINER
 counted_as_updated() {
   [ "$(kubectl get daemonset place -o 'jsonpath={.status.updatedNumberScheduled} {.status.numberAvailable}')" = "2 2" ]
 }
-# asks_url URL FILE: twenty times a second; writes the longest time without an answer, in milliseconds, for ever newer ones
+# asks_url URL FILE: sends 20 requests per second. FILE contains the longest time between two responses so far, in milliseconds
 asks_url() {
   exec python3 - "$1" "$2" <<'END_OF_PYTHON'
 import os, sys, time, urllib.request

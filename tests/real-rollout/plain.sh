@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2154
-# One at a time by deletes. Sourced by tests/real-rollout.sh.
+# Updates one node at a time by deletion. Sourced by tests/real-rollout.sh.
 stories+=(one_at_a_time)
 
 one_at_a_time() {

@@ -1,11 +1,11 @@
 # shellcheck shell=bash disable=SC2154
-# Images that nodes pull before their replacement, one at a time. Sourced by tests/real-rollout.sh.
+# Images that nodes pull before their update, one node at a time. Sourced by tests/real-rollout.sh.
 stories+=(pulled_ahead missing_ahead)
 
 image_on() { pod ahead "$1" '.status.conditions[?(@.type=="PodImageReady")].reason'; } # NODE
 is_image_on() { [ "$(image_on "$1")" = "$2" ]; } # NODE REASON
-asked_for() { grep -c "GET /v2/ahead/" "$dir/registry.log" || true; } # what the registry was asked
-# Seconds from each download of a layer to the next, as the registry saw them begin; without those that begin together.
+asked_for() { grep -c "GET /v2/ahead/" "$dir/registry.log" || true; } # prints the number of requests that the registry received
+# Prints the seconds between the starts of successive layer downloads, as the registry logged them. Omits simultaneous starts.
 apart() {
   grep "GET /v2/ahead/blobs/" "$dir/registry.log" | tail -n "+$1" | python3 -c '
 import datetime, sys
@@ -20,7 +20,7 @@ pulled_ahead() {
   daemonset ahead "$(image ahead:1)" '{"max-unavailable": "100%", "image-predownload-parallelism": "1", "predownload": "required"}'
   until_true 90 "version 1 on both" both_serve ahead 1
   for node in "${nodes[@]}"; do before[$node]=$(uid ahead "$node"); done
-  # Pulls are not bound to the window: this one is shut.
+  # The maintenance window is closed. It limits updates but not pulls.
   annotate ahead "{\"maintenance-window\": \"$(LC_ALL=C date -u -d '+2 days' +%a) 00:00-01:00 UTC\"}"
   echo 10 > "$dir/registry/rate"
   begun=$(grep -c "GET /v2/ahead/blobs/" "$dir/registry.log" || true)
@@ -35,7 +35,7 @@ pulled_ahead() {
   done
   gaps=$(apart $((begun + 1)))
   say "both pulled 80 MiB at 10 MiB/s ahead, in $((SECONDS - since)) s; downloads began $gaps s apart"
-  # Eight seconds each: two at once would begin together.
+  # Each pull takes eight seconds. Two parallel pulls would start at the same time.
   [ "${gaps%% *}" -ge 5 ] || fail "two nodes pulled at once: $gaps"
   until_true 30 "no Job is left" no_job
   asked=$(asked_for) since=$EPOCHREALTIME

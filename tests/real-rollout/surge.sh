@@ -1,11 +1,11 @@
 # shellcheck shell=bash disable=SC2154
-# The new pod first, then the old one goes (max-surge). Sourced by tests/real-rollout.sh.
+# The old pod is deleted only after the new pod is available (max-surge). Sourced by tests/real-rollout.sh.
 stories+=(surge_serves_all_the_time surge_keeps_the_old_pod surge_survives_its_controller)
 
-# asks DAEMONSET NODE: ten times a second asks a pod of the node over HTTP, of those that a Service would send it to (Ready, not
-# going), by a new connection each time; at SIGTERM prints requests, failures, the most failures in a row and the longest
-# time between two answers in ms. The two numbers that a busy machine changes follow once more, for a server of the client's own
-# that was asked at the same rate.
+# asks DAEMONSET NODE: sends ten HTTP requests per second, each on a new connection, to a pod of the node that a Service would use
+# (Ready, not terminating). At SIGTERM, prints requests, failures, the most failures in a row, and the longest time between two
+# responses in ms. For comparison, also prints requests and longest time for a server in the same process, with the same rate.
+# A busy machine changes these two numbers.
 asks() {
   cat > "$dir/asks.py" <<'END_OF_PYTHON'
 import http.client, http.server, json, random, signal, subprocess, sys, threading, time
@@ -95,7 +95,7 @@ print(requests, failures, worst_row, int(1000 * longest), own["requests"], int(1
 END_OF_PYTHON
   exec python3 "$dir/asks.py" "$kubectl_binary" "$dir/kubeconfig" "$1" "$2"
 }
-# ask_all DAEMONSET: a client for every node
+# ask_all DAEMONSET: starts a client for every node
 ask_all() {
   local node
   askers=()
@@ -107,8 +107,8 @@ ask_all() {
   done
   sleep 2
 }
-# were_answered: every client asked and got an answer all the time: no two failures in a row, and no second without one, but for
-# what the machine itself was late by
+# were_answered: stops the clients. Fails if a client got two failures in a row, or no response for a second. The time by which
+# the machine itself was late doesn't count.
 were_answered() {
   local node requests failures row longest own_requests own_longest late
   kill -TERM "${askers[@]}"
@@ -116,20 +116,20 @@ were_answered() {
   for node in "${nodes[@]}"; do
     read -r requests failures row longest own_requests own_longest < "$dir/asked.$node" || fail "the client of $node says nothing: $(tail -n 3 "$dir/asks.$node.log")"
     say "$node: $requests requests, $failures failed, at most $row in a row; at most $longest ms from answer to answer (its own: $own_longest)"
-    late=$((own_longest > 100 ? own_longest - 100 : 0)) # it asks ten times a second
+    late=$((own_longest > 100 ? own_longest - 100 : 0)) # the client sends ten requests per second
     [ "$own_requests" -gt 0 ] || fail "the client of $node did not even ask itself: $(tail -n 3 "$dir/asks.$node.log")"
     [ $((10 * requests)) -ge $((7 * own_requests)) ] || fail "only $requests requests on $node, while it asked itself $own_requests times"
     [ "$row" -le 1 ] || fail "$row failures in a row on $node: $(tail -n 3 "$dir/asks.$node.log")"
     [ "$longest" -lt $((1000 + late)) ] || fail "$longest ms without an answer on $node, of which the machine was late by $late"
   done
 }
-pods_on() { # DAEMONSET NODE: how many pods, whatever their state
+pods_on() { # DAEMONSET NODE: prints the number of pods in any state
   kubectl get pods -l "app=$1" -o json | python3 -c '
 import json, sys
 print(sum(pod["spec"].get("nodeName") == sys.argv[1] for pod in json.load(sys.stdin)["items"]))' "$2"
 }
 has_pods() { [ "$(pods_on "$1" "$2")" = "$3" ]; } # DAEMONSET NODE NUMBER
-# are_handed_over DAEMONSET: every pod is controlled by the DaemonSet, and has no other owner
+# are_handed_over DAEMONSET: true if the DaemonSet controls every pod and is its only owner
 are_handed_over() {
   [ "$(kubectl get pods -l "app=$1" -o 'jsonpath={range .items[*]}{.metadata.ownerReferences[*].kind}{"\n"}{end}' | sort -u)" = DaemonSet ]
 }

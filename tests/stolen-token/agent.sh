@@ -1,14 +1,14 @@
-# The token of the agent on the first node. Sourced by tests/stolen-token.sh.
+# Tests with the token of the agent on the first node. Sourced by tests/stolen-token.sh.
 
 pod advanced "$space" "labels: {app: more}, $of_more"
 own=$(pod_on "$near") other=$(pod_on "$far")
 bound=$(k -n yurt-ds-edge create token yurt-ds-ota-server --bound-object-kind Pod --bound-object-name "$space")
 unbound=$(k -n yurt-ds-edge create token yurt-ds-ota-server)
-need() { # POD STATUS: as the controller says it
+need() { # POD STATUS: sets PodNeedUpgrade as the controller does
   k -n "$space" patch "$1" --subresource status -p "{\"status\": {\"conditions\": [{\"type\": \"PodNeedUpgrade\", \"status\": \"$2\"}]}}" > /dev/null
 }
 need pod/lone True
-marks() { # TOKEN POD PATCH [QUERY [TYPE]]: its status
+marks() { # TOKEN POD PATCH [QUERY [TYPE]]: patches the status of the pod
   call "$1" PATCH "/api/v1/namespaces/$space/pods/${2#pod/}/status${4:-}" "$3" "${5:-$strategic}"
 }
 ready='{"status": {"conditions": [{"type": "PodImageReady", "status": "False", "reason": "WaitPullImage"}]}}'
@@ -44,7 +44,7 @@ refused "a node" "Forbidden" thief "$bound" delete node "$far" --wait=false
 refused "the policy itself" "Forbidden" thief "$bound" delete validatingadmissionpolicy yurt-ds-ota-server --wait=false
 refused "another token" "forbidden" thief "$bound" -n yurt-ds-edge create token yurt-ds-ota-server
 
-# What an agent does.
+# Writes of a real agent, which must be allowed.
 allowed "a pre-pull for its own pod" marks "$bound" "$own" "$ready"
 need pod/advanced True
 allowed "a pre-pull for a pod of an Advanced DaemonSet" marks "$bound" pod/advanced "$ready"

@@ -1,4 +1,4 @@
-# The token of the controller. Sourced by tests/stolen-token.sh.
+# Tests with the token of the controller. Sourced by tests/stolen-token.sh.
 
 token=$(k -n yurt-ds create token yurt-ds-controller)
 managed=$(pod_on "$near" place) spare=$(pod_on "$far" place) foreign=$(pod_on "$far")
@@ -12,7 +12,7 @@ status() { # POD PATCH [TYPE]
   call "$token" PATCH "$pods/${1#pod/}/status" "$2" "${3:-$strategic}"
 }
 uid() { k -n "$space" get "$@" -o 'jsonpath={.metadata.uid}'; } # OBJECT
-image() { # IMAGE [ANNOTATION]: an update in place
+image() { # IMAGE [ANNOTATION]: prints the patch of an in-place update
   echo "{\"metadata\": {\"labels\": {\"controller-revision-hash\": \"new\", \"pod-template-generation\": \"2\"},
     \"annotations\": {\"${2:-apps.openyurt.io/inplace-update-state}\": \"{\\\"revision\\\": \\\"new\\\", \\\"image\\\": \\\"$1\\\"}\"}},
     \"spec\": {\"containers\": [{\"name\": \"main\", \"image\": \"$1\"}]}}"
@@ -25,7 +25,7 @@ in_force "ControllerRevisions of Advanced DaemonSets" call "$token" POST "$apps/
 in_force "nothing of a DaemonSet's metadata" call "$token" PATCH "$apps/daemonsets/web/status?dryRun=All" \
   '{"metadata": {"labels": {"mine": "true"}}}' "$merge"
 
-# With the role of the base alone, under a name that no policy is about.
+# Requests with the role of the base only, by an account that no policy covers.
 k create clusterrolebinding "$space" --clusterrole yurt-ds-controller --serviceaccount "$space:default" > /dev/null
 base=$(k -n "$space" create token default)
 refused "with the base: an image" "cannot patch resource" call "$base" PATCH "$pods/${managed#pod/}" "$(image mine)" "$strategic"
@@ -36,10 +36,10 @@ refused "with the base: a ControllerRevision" "cannot delete resource" call "$ba
 allowed "with the base: a condition" call "$base" PATCH "$pods/${managed#pod/}/status" \
   '{"status": {"conditions": [{"type": "PodNeedUpgrade", "status": "False"}]}}' "$strategic"
 
-# A pod that no node has: the API server itself deletes it without a grace period.
+# A pod without a node: the API server deletes it at once, without a grace period.
 allowed "the deletion of an unscheduled pod" thief "$token" delete "$(unscheduled large)" --wait=false
 
-# Pods of others.
+# Writes to pods that yurt-ds doesn't manage.
 k -n kube-system create serviceaccount "$space" > /dev/null 2>&1 || true
 k create -f - > /dev/null <<END
 apiVersion: v1
@@ -56,7 +56,7 @@ refused "a condition of that pod" "pods of DaemonSets" call "$token" PATCH "/api
 refused "the image of a DaemonSet that yurt-ds does not manage" "does not update the pods of DaemonSet web in place" patch "$foreign" "$(image mine)"
 refused "the deletion of such a pod" "does not manage DaemonSet web" thief "$token" delete "$foreign" --wait=false
 
-# More than the controller does to pods of its own.
+# Writes to managed pods that the controller never makes.
 refused "a deletion that waits for nothing" "grace period" thief "$token" delete "$managed" --force --grace-period 0 --wait=false
 refused "an eviction that waits for nothing" "grace period" call "$token" POST "$pods/${managed#pod/}/eviction" \
   "{\"apiVersion\": \"policy/v1\", \"kind\": \"Eviction\", \"metadata\": {\"name\": \"${managed#pod/}\"}, \"deleteOptions\": {\"gracePeriodSeconds\": 0}}"
@@ -89,7 +89,7 @@ refused "a command in a pod" "orbidden" call "$token" POST "$pods/${managed#pod/
 refused "an ephemeral container" "orbidden" call "$token" PATCH "$pods/${managed#pod/}/ephemeralcontainers" \
   '{"spec": {"ephemeralContainers": [{"name": "mine", "image": "mine"}]}}' "$strategic"
 
-# New pods and Jobs.
+# Creation of pods and Jobs.
 affinity='{"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchFields": [
   {"key": "metadata.name", "operator": "In", "values": ["'$near'"]}]}]}}}'
 revision=$(k -n "$space" get controllerrevisions -l app=place -o 'jsonpath={.items[0].metadata.name}')
@@ -104,7 +104,7 @@ refused "a pod without an owner" "creates pods of DaemonSets" call "$token" POST
 refused "a pod of a StatefulSet" "creates pods of DaemonSets" call "$token" POST "$pods" "$(new_pod \
   '"name": "mine", "generateName": "x-", "ownerReferences": [{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "x", "uid": "x", "controller": true}]')"
 refused "a pod for any node" "for one node and one revision" call "$token" POST "$pods" "$(new_pod "$surge")"
-job() { # METADATA POD CONTAINER: what differs from a pre-pull
+job() { # METADATA POD CONTAINER: prints a pre-pull Job with these changes
   python3 - "$@" <<'END'
 import json, os, sys
 meta, pod, container = (json.loads(text) for text in sys.argv[1:])
@@ -154,7 +154,7 @@ done
 k -n "$space" create job others --image none > /dev/null
 refused "the deletion of another Job" "that pull images for a pod" call "$token" DELETE "$jobs/others" ''
 
-# Revisions and status.
+# Writes to revisions and status.
 refused "a ControllerRevision of a native DaemonSet" "ControllerRevisions of Advanced DaemonSets" call "$token" DELETE "$apps/controllerrevisions/$revision" ''
 refused "its number" "ControllerRevisions of Advanced DaemonSets" call "$token" PATCH "$apps/controllerrevisions/$revision" '{"revision": 9}' "$merge"
 of_set() { call "$token" PATCH "$apps/daemonsets/place/status" "$1" "${2:-$strategic}"; } # PATCH [TYPE]
@@ -165,11 +165,11 @@ for field in '"annotations": {"apps.openyurt.io/max-unavailable": "100%"}' '"lab
 done
 for what in "get secrets" "delete daemonset web --wait=false" "delete node $far --wait=false" "patch daemonset web -p {}" "get configmaps" \
   "delete validatingadmissionpolicy yurt-ds-controller-pods --wait=false" "-n yurt-ds create token yurt-ds-controller" "-n kube-system get secrets"; do
-  # shellcheck disable=SC2086 # several words
+  # unquoted, because it contains several words
   refused "$what" "orbidden" thief "$token" $what
 done
 
-# What the controller does.
+# Writes of the real controller, which must be allowed.
 allowed "conditions of a pod" status "$managed" '{"status": {"conditions": [
   {"type": "PodNeedUpgrade", "status": "True"}, {"type": "PodImageReady", "status": "False"}, {"type": "KruisePodReady", "status": "True"},
   {"type": "InPlaceUpdateReady", "status": "True"}]}}'
@@ -187,7 +187,7 @@ hand_over() { # POD DAEMONSET
 }
 allowed "its hand-over" hand_over pod/place-0 place
 allowed "another pod of max-surge" call "$token" POST "$pods" "$(new_pod "${surge/place-0/place-1}" "\"affinity\": $affinity")"
-# The garbage collector leaves such an owner reference when the DaemonSet is deleted without its pods.
+# The garbage collector leaves such an owner reference if the DaemonSet is deleted without its pods.
 k -n "$space" patch pod place-1 -p "{\"metadata\": {\"ownerReferences\": [{\"\$patch\": \"delete\", \"uid\": \"$(uid daemonset/place)\"}]}}" > /dev/null
 refused "its hand-over to another DaemonSet" "hands a pod over to its own DaemonSet" hand_over pod/place-1 web
 allowed "its hand-over to a new DaemonSet of the same name" hand_over pod/place-1 place
@@ -199,7 +199,7 @@ allowed "an update in place of an Advanced DaemonSet's pod" patch pod/lone "$(im
 allowed "a release" patch pod/lone "{\"metadata\": {\"ownerReferences\": [{\"\$patch\": \"delete\", \"uid\": \"$more\"}]}}"
 allowed "a Job that pulls images" new_job '{}' '{}' '{}'
 allowed "its deletion" call "$token" DELETE "$jobs/image-pre-pull-a" '{"propagationPolicy": "Background"}'
-new_revision() { # NAME OWNERS; the API server compares data as it was written, so there is no space in it
+new_revision() { # NAME OWNERS; without spaces, because the API server compares data byte by byte
   echo "{\"apiVersion\": \"apps/v1\", \"kind\": \"ControllerRevision\", \"metadata\": {\"name\": \"$1\", \"labels\": {\"app\": \"more\"}, \"ownerReferences\": [$2]},
     \"revision\": 1, \"data\":{\"spec\":{\"template\":{}}}}"
 }
