@@ -1,8 +1,8 @@
 //! Random combinations of faults on real Kubernetes: `cargo bench --bench chaos`.
 //!
 //! Starts `../shared/control-plane` (or the folder in `CONTROL_PLANE`) with fake kubelets and two replicas of the controller. Then
-//! runs random test cases, called stories: DaemonSets with different strategies share the nodes, their templates and settings
-//! change, nodes leave, deletions are rejected, controllers are killed, and the API server freezes.
+//! runs random test cases, called stories. In a story, DaemonSets with different strategies share the nodes. Their templates and
+//! settings change, nodes leave, deletions are rejected, controllers are killed, and the API server freezes.
 //!
 //! A monitor records all changes in the order of the API (resourceVersion). `judge` checks the controller's promises about the
 //! budget, surge, partition, pauses, OTA and invalid settings. At the end of a story, every DaemonSet must be complete, stopped

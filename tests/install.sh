@@ -3,9 +3,9 @@
 #
 #   install.sh BINARY     BINARY: the static one of `.ci/static build`; needs root and ../shared/control-plane
 #
-# Story: two replicas and an agent run as pods with their own service accounts. The image of a DaemonSet changes. The new pod on the
-# first node stays not Ready until the test opens its readiness gate. Meanwhile, the leader is killed. The other replica must wait for
-# that pod, too, and then complete the rollout.
+# Two replicas and an agent run as pods with their own service accounts. The image of a DaemonSet changes. The new pod on the first
+# node stays not Ready until the test opens its readiness gate. Meanwhile, the leader is killed. The other replica must wait for that
+# pod, too, and then complete the rollout.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 [ $# = 1 ] || { sed -n '2,8p' "$0" >&2; exit 2; }

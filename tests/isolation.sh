@@ -3,7 +3,7 @@
 #
 #   isolation.sh [BINARY]     BINARY: yurt-ds (default: the program that cargo built); needs ../shared/control-plane
 #
-# The memory limits are meant for the static BINARY of `.ci/static build`. Stories about stale data, the network and connections mostly
+# The memory limits are meant for the static BINARY of `.ci/static build`. Stories of stale data, network and connections mostly
 # wait, so they run on the second control plane, in parallel. YURT_DS_ISOLATION_ONLY selects stories, as in tests/isolation.rs.
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -4,8 +4,8 @@
 #
 #   stolen-token.sh KUBECONFIG [KUBECTL...]     of a cluster administrator; no controller of yurt-ds may run
 #
-# Each forbidden request must be rejected with the expected words, and each request of the real programs must pass. At the end, accounts
-# and roles stay on the cluster. Policies and the CRD stay only if they existed before.
+# Each forbidden request must be rejected with the expected words, and each request of the real programs must pass. At the end,
+# accounts and roles stay on the cluster. Policies and the CRD stay only if they existed before.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 [ $# -ge 1 ] || { sed -n '2,9p' "$0" >&2; exit 2; }

@@ -85,7 +85,7 @@ fn comment<'a>(line: &'a str, key: &str) -> Option<&'a str> {
     inner.strip_prefix(key)?.strip_prefix(": ")
 }
 
-/// Returns the commands of a console block.
+/// Returns the commands of a console block, each with its expected output.
 fn commands(lines: &[&str], block: std::ops::Range<usize>) -> Vec<Step> {
     let is_command = |at: &usize| lines[*at].starts_with("$ ");
     let starts: Vec<usize> = block.clone().filter(is_command).collect();

@@ -1,9 +1,9 @@
 //! Rollout while nodes join and leave.
 //!
-//! Half of the nodes leave, one at a time: nodes with an old pod, with a new pod, or with an update in progress, and also some
-//! nodes that have just joined. A new node joins for each of them. The benchmark checks the recorded changes in the order of the
-//! API. A node must never have two pods that are not terminating. At most `maxUnavailable` nodes may lack a pod because of the
-//! controller. New nodes without a pod don't count.
+//! Half of the nodes leave, one at a time. They leave with an old pod, with a new pod, or during an update, and some of them have
+//! just joined. A new node joins for each node that leaves. The benchmark checks the recorded changes in the order of the API. A
+//! node must never have two pods that are not terminating. At most `maxUnavailable` nodes may lack a pod because of the controller.
+//! New nodes without a pod don't count.
 //!
 //! At the end, each node must have one new pod, and no pod of a deleted node may exist. The controller must not have listed nodes
 //! or pods again.

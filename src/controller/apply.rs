@@ -478,7 +478,7 @@ pub(super) async fn read<T: DeserializeOwned>(
     })
 }
 
-/// Parameters for patches by this controller.
+/// Parameters for patches by this controller. They set its field manager.
 pub(super) fn patched() -> PatchParams {
     PatchParams {
         field_manager: Some(CONTROLLER.to_owned()),

@@ -169,7 +169,7 @@ enum NotCreated {
     Revision(String),
 }
 
-/// Result of a task of the loop.
+/// Result of a task of the loop, which the loop applies to its state.
 enum TaskResult {
     Acted {
         key: SetKey,
@@ -786,7 +786,6 @@ impl Engine {
         }
     }
 
-    /// Returns the subject and the severity of the Event for `notice`.
     fn event(&self, key: &SetKey, notice: &RolloutEvent) -> Option<(Subject, Severity)> {
         let set = self.index.set(key)?;
         let about = Subject::of_set(key, &set.uid);

@@ -42,13 +42,12 @@ pub(super) struct EventHandler {
 /// Watch whose data is too old to act on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct StaleWatch {
-    /// Watched resource.
     pub(super) resource: &'static str,
     /// Time since the watch last received data.
     pub(super) age: Duration,
 }
 
-/// Watches of one group of DaemonSets.
+/// Watches of the pods and the ControllerRevisions of one group of DaemonSets.
 #[derive(Debug)]
 struct GroupWatch {
     group: Group,
@@ -56,7 +55,7 @@ struct GroupWatch {
     revisions: Watch<BTreeSet<(String, String)>>,
 }
 
-/// One watch of a group.
+/// One watch of a group, with the progress of its list.
 #[derive(Debug)]
 struct Watch<T> {
     number: u64,
@@ -91,7 +90,7 @@ impl<T: Default> Watch<T> {
     }
 }
 
-/// Progress of a list.
+/// Progress of a list. `seen` collects the objects that the list has contained so far.
 #[derive(Debug, Default)]
 struct Listing<T> {
     seen: T,
@@ -774,7 +773,6 @@ fn key_of(kind: SetKind, item: &Item<k8s::DaemonSet>) -> Option<SetKey> {
     }
 }
 
-/// Returns the key of a DaemonSet with its selector.
 fn selector<'a>(index: &'a Index, key: &'a SetKey) -> Option<(&'a SetKey, &'a str)> {
     Some((key, index.set(key)?.selector.as_str()))
 }
@@ -814,7 +812,7 @@ mod tests {
         }
     }
 
-    /// Returns a pod with this owner and this value of the label `key`.
+    /// Returns a pod. `owner` is the DaemonSet that controls it, and `key` the value of its label `key`.
     fn pod(owner: Option<&str>, key: Option<&str>, version: &str) -> Value {
         let owner = owner.map(|name| {
             json!({

@@ -37,7 +37,7 @@ const EVENTS_PAGE: u32 = 10;
 /// Reason of Events about pods that could not be created.
 const FAILED_CREATE: &str = "FailedCreate";
 
-/// Result of a lookup.
+/// Result of a live read of objects.
 pub(super) enum LookupResult {
     /// Revisions that were looked up, by hash.
     Revisions(Vec<(Revision, FoundRevision)>),
@@ -497,7 +497,6 @@ async fn last_message_of(
     Some(events::not_ready(&found.reason, &found.message, &by))
 }
 
-/// Returns the time at which an Event last occurred.
 fn occurred_at(event: &Event) -> Option<Timestamp> {
     let series = event
         .series

@@ -82,7 +82,6 @@ pub enum SkipReason {
     LeaseLost,
     /// An earlier write to the same pod is pending.
     Pending,
-    /// A queue was full.
     QueueFull,
     /// The process is shutting down.
     Ending,

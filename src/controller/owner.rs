@@ -35,8 +35,8 @@ impl DaemonSetOwner {
         self.gates.is_some()
     }
 
-    /// Returns true if the selector matches the pod, and the pod is a surge pod of the DaemonSet or was one before the DaemonSet
-    /// became its owner.
+    /// Returns true if the pod is a surge pod of the DaemonSet and the selector still matches it. Also true if the DaemonSet
+    /// already became the pod's owner.
     pub(super) fn owns(&self, pod: &k8s::Pod) -> bool {
         let selects = |selector: &Selector| selector.matches(|key: &str| pod.label(key));
         let mut owners = pod.metadata.owner_references.iter().flatten();

@@ -50,7 +50,7 @@ use crate::clock::Clock;
 use crate::core::{PodRef, Pull};
 use crate::index::SetKey;
 
-/// Desired pull.
+/// Image pull that the engine wants, for one pod and revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PullRequest {
     pub(super) key: SetKey,
@@ -94,7 +94,6 @@ pub(super) struct PullResultWrite {
     pub(super) result: Result<(), WriteError>,
 }
 
-/// Desired pulls, by DaemonSet.
 type DesiredPulls = BTreeMap<SetKey, Vec<PullRequest>>;
 
 /// Puller: carries out the desired pulls while this replica leads.

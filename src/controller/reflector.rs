@@ -48,7 +48,6 @@ pub(super) enum Ended {
     Expired,
     /// The API server rejected, interrupted or didn't complete a streaming list, so list in pages instead.
     NoStreamingList(&'static str),
-    /// A call failed.
     Failed {
         /// Operation that failed, such as `cannot list`.
         doing: &'static str,
@@ -102,7 +101,6 @@ pub(super) trait Sink<K> {
 /// Collection of objects, with selectors.
 #[derive(Clone, Debug)]
 pub(super) struct Target {
-    /// Path of the collection.
     pub(super) path: String,
     /// Label selector; empty: all objects.
     pub(super) labels: String,

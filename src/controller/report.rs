@@ -327,7 +327,6 @@ struct News<'a> {
     known: Option<&'a Reported>,
     /// True if the new report equals the previous one word for word.
     is_repeated: bool,
-    /// New report.
     reported: &'a Reported,
     /// True if the guard had stopped the revision before this report.
     stopped: bool,

@@ -162,7 +162,7 @@ impl Cell {
     }
 }
 
-/// Returns the cells of all nodes.
+/// Returns the nodes with their cells, in order. Without `look`, the cells come from the monitor's record.
 pub(super) fn cells(look: Option<&ClusterLook>, record: &MonitorRecord) -> Vec<(String, Cell)> {
     let updated = |name: &String| {
         let node = record.nodes.get(name);

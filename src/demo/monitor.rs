@@ -21,7 +21,6 @@ use crate::task::Task;
 /// Pods that the monitor observes, and values that it needs to measure them.
 #[derive(Clone, Debug)]
 pub(super) struct Measure {
-    /// Namespace of the pods.
     pub(super) namespace: String,
     /// Label selector of the pods, as in an API request.
     pub(super) selector: String,

@@ -39,8 +39,8 @@ pub struct DemoReport {
     pub offline: usize,
     /// Number of offline nodes that still have the old image.
     pub offline_outdated: usize,
-    /// Number of nodes that are offline at the end, and went offline after the deletion of their old pod and before a new one was
-    /// available.
+    /// Number of nodes that are offline at the end of the play and lack a pod: they went offline after the deletion of their old
+    /// pod and before their new pod was available.
     pub lost_in_between: usize,
     /// Number of nodes that went offline after their new pod had become available.
     pub lost_after_update: usize,

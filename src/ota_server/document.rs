@@ -23,7 +23,6 @@ const PIECE: usize = 32 << 10;
 /// List of pods at one point in time.
 #[derive(Debug)]
 pub(super) struct Document {
-    /// Body, as JSON.
     pub(super) body: PodsBody,
     /// Strong entity tag with its quotes. Equal bodies have equal tags.
     pub(super) etag: String,

@@ -127,7 +127,7 @@ pub(super) fn is_name(text: &str) -> bool {
     name(text).is_some_and(|name| name == text)
 }
 
-/// Returns the host in `host:port`.
+/// Returns the host in `host:port`, or `None` if the text is invalid.
 fn name(host: &str) -> Option<String> {
     let authority: Authority = host.parse().ok()?;
     let is_plain = !host.contains('@') && !authority.host().is_empty();

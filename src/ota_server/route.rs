@@ -13,7 +13,6 @@ pub(super) enum Route {
     Upgrades,
     /// `POST …/upgrade`: replace the pod.
     Upgrade {
-        /// Pod to replace.
         key: PodKey,
         /// True to upgrade even if images are missing or taints would repel the new pod.
         force: bool,

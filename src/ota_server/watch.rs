@@ -251,7 +251,6 @@ impl NodeWatch {
         }
     }
 
-    /// Applies an event of the watch.
     fn take(
         &self,
         event: WatchEvent<Box<RawValue>>,

@@ -8,7 +8,6 @@ use kube::api::{
 use kube::{Client, ResourceExt as _};
 use serde_json::{Value, json};
 
-/// Namespace of all objects.
 const NAMESPACE: &str = "advanced-crd";
 /// Name of the CRD.
 const DEFINITION: &str = "daemonsets.apps.kruise.io";

@@ -120,7 +120,6 @@ impl Example {
     }
 }
 
-/// Returns true if an object is the DaemonSet of an example.
 pub(crate) fn is_daemon_set(object: &Value) -> bool {
     object["kind"] == "DaemonSet"
 }

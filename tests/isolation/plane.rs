@@ -29,7 +29,6 @@ const LOOK: Duration = Duration::from_millis(100);
 pub(super) struct Plane {
     /// Client with the permissions of a cluster administrator.
     pub(super) client: Client,
-    /// Kubeconfig for a controller.
     kubeconfig: PathBuf,
     /// True for a real control plane, false for an embedded cluster.
     pub(super) is_real: bool,
@@ -37,7 +36,6 @@ pub(super) struct Plane {
     _life: (Option<Installation>, Vec<Task>),
 }
 
-/// Running controller.
 pub(super) struct Controller {
     process: Process,
     /// Address of the controller's metrics.
@@ -139,7 +137,6 @@ impl Plane {
         serde_json::from_str(&text).with_context(|| format!("read {path}"))
     }
 
-    /// Creates an object at the path of its resource.
     pub(super) async fn create(&self, path: &str, object: &Value) -> anyhow::Result<()> {
         self.call("POST", path, object.to_string()).await.map(drop)
     }

@@ -31,9 +31,7 @@ pub(super) struct Stage<'a> {
 pub(super) struct Setup {
     /// Name of the story. It is unique, because the tenants' names contain it.
     pub(super) name: &'static str,
-    /// Number of the neighbor's nodes.
     pub(super) nodes: usize,
-    /// DaemonSet that the neighbor runs.
     pub(super) daemon: Daemon,
     /// True if the controller reaches the API server through a proxy.
     pub(super) by_proxy: bool,

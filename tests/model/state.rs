@@ -455,7 +455,6 @@ impl Pod {
 }
 
 impl Set {
-    /// Returns true if the template has a ControllerRevision.
     pub(crate) fn knows(&self, template: Template) -> bool {
         self.numbers[usize::from(template)] > 0
     }

@@ -28,7 +28,6 @@ pub(crate) enum Step {
     Create(usize),
     /// The native controller removes the youngest pod of a node, because it sees more than one.
     Prune(usize),
-    /// The controller decides.
     Decide,
     /// The API server carries out one of the controller's pending writes.
     Write(usize),
@@ -45,11 +44,9 @@ pub(crate) enum Step {
 
     /// A node goes offline.
     Lose(usize),
-    /// A container crashes.
     Crash(usize, usize),
     /// Another client deletes a pod.
     Kill(usize, usize),
-    /// The operator changes the template.
     Change(Template),
     /// The operator pauses (true) or resumes (false) the rollout.
     Pause(bool),

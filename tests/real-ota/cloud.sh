@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2154
-# Without the API server, agents answer reads, even after a restart or a power cut, and replace nothing. Sourced by tests/real-ota.sh.
+# Without the API server, agents answer reads, even after a restart or power cut, but replace nothing. Sourced by tests/real-ota.sh.
 
 age_on() { # NODE: prints the age of the agent's data in seconds
   curl --silent --fail --max-time 5 --head "$(server "$1")/pods" | tr -d '\r' | sed -n 's/^x-cache-age: //pi'

@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2154
-# An image that crashes makes the guard stop the rollout. With `on-failure: RevertInPlace`, pods are rolled back in place. Sourced by
+# An image that crashes makes the guard stop the rollout. With `on-failure: RevertInPlace`, pods are rolled back. Sourced by
 # tests/real-rollout.sh.
 stories+=(guard_stops guard_takes_the_same_pod_back guard_takes_a_new_pod_back)
 

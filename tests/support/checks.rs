@@ -661,7 +661,6 @@ pub(crate) fn restarting(node: usize) -> Check {
     })
 }
 
-/// Checks that a pod on this node is terminating.
 pub(crate) fn terminating(node: usize) -> Check {
     Check::new(format!("terminating on {node}"), move |picture| {
         let name = picture.node(node);

@@ -125,7 +125,7 @@ impl FaultProxy {
         config.to_string()
     }
 
-    /// Replaces all rules with these rules.
+    /// Replaces all rules.
     pub(crate) fn set(&self, rules: &[Rule]) {
         self.shared.rules.send_replace(rules.to_vec());
     }

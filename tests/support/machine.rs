@@ -1,7 +1,7 @@
 //! Depth of a test run, and time limits on a busy machine. The unit tests share this file.
 //!
-//! By default, expensive tests (the model, the properties, every scenario on several clusters) try only a sample, so that a run
-//! takes minutes instead of a quarter of an hour. `YURT_DS_DEEP=1` tries everything, as `.ci/run` does for the properties.
+//! By default, expensive tests try only a sample: the model, the properties, and every scenario on several clusters. So a run takes
+//! minutes instead of a quarter of an hour. `YURT_DS_DEEP=1` tries everything, as `.ci/run` does for the properties.
 //! `YURT_DS_DEEP=10` tries ten times as many states of the model and cases of the properties.
 #![allow(dead_code, reason = "each of the two needs a part of it")]
 

@@ -106,12 +106,10 @@ impl Daemon {
         self.annotate("update-strategy", value)
     }
 
-    /// Sets the annotation `max-unavailable`.
     pub(crate) fn max_unavailable(self, value: &str) -> Self {
         self.annotate("max-unavailable", value)
     }
 
-    /// Sets `minReadySeconds`.
     pub(crate) fn min_ready(mut self, seconds: u64) -> Self {
         self.0["spec"]["minReadySeconds"] = seconds.into();
         self
@@ -155,7 +153,6 @@ impl Daemon {
         self
     }
 
-    /// Sets the PriorityClass in the template.
     pub(crate) fn priority(mut self, class: &str) -> Self {
         self.0["spec"]["template"]["spec"]["priorityClassName"] = class.into();
         self

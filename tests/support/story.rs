@@ -139,7 +139,6 @@ pub(crate) struct Story {
 /// Function that performs an action of a story.
 pub(crate) type Deed = Arc<dyn Fn(Stage) -> BoxFuture<'static, anyhow::Result<()>> + Send + Sync>;
 
-/// Step of a story.
 #[derive(Clone)]
 pub(crate) enum Step {
     /// Takes nodes offline.

@@ -309,7 +309,6 @@ fn manifest(sync: &RevisionSync, template: Value, annotations: Value, number: i6
     object
 }
 
-/// Sets the name and the hash label of a revision of `set`.
 fn name_by(revision: &mut Value, set: &str, hash: &str) {
     revision["metadata"]["name"] = format!("{set}-{hash}").into();
     revision["metadata"]["labels"][REVISION_HASH_LABEL] = hash.into();

@@ -104,7 +104,7 @@ impl Default for AllPodEvents {
     }
 }
 
-/// Result of creating pods.
+/// Result of a request to create pods on several nodes.
 pub(super) struct CreatedPods {
     revision: Revision,
     /// Nodes of the pods, in the order of creation.

@@ -17,7 +17,7 @@ use crate::index::{PodWrite, RequeueDelay, SetKey, SetRecord, WriteAnswer};
 use crate::k8s;
 use crate::k8s::client::Failure;
 
-/// Target of a write.
+/// Pod or node to which a write refers, in logs and Events.
 #[derive(Clone, Copy)]
 enum WrittenTo<'a> {
     Pod(&'a PodRef),
@@ -67,7 +67,6 @@ pub(super) struct WrittenPod {
 }
 
 impl WrittenPod {
-    /// Describes a pod on `node`.
     pub(super) fn new(node: &NodeName, pod: &Pod) -> Self {
         let was = match pod.revision {
             _ if pod.in_place.is_over => "a failed or completed pod",

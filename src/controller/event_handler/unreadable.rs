@@ -10,10 +10,8 @@ const MOST: usize = 256;
 /// Watch, identified by its resource and number. Cluster-wide watches have the number zero.
 pub(super) type WatchId = (&'static str, u64);
 
-/// Namespace and name of an object.
 type ObjectName = (String, String);
 
-/// Objects that are currently unreadable.
 #[derive(Debug, Default)]
 pub(super) struct UnreadableObjects(BTreeMap<WatchId, BTreeMap<ObjectName, Known>>);
 

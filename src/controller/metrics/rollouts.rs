@@ -191,7 +191,6 @@ fn series<'a>(key: &'a SetKey, label: &'static str, value: &'static str) -> [Lab
     [namespace, daemonset, group, (label, value)]
 }
 
-/// Writes a gauge with all its series.
 pub(super) fn gauge<L: EncodeLabelSet, V: EncodeGaugeValue>(
     encoder: &mut DescriptorEncoder<'_>,
     name: &str,

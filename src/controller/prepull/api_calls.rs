@@ -116,8 +116,8 @@ impl PullerParts {
         self.events.publish(&about, Severity::Warning, reason, note);
     }
 
-    /// Reports the result of a status write: to the engine if the rollout requested the pull, or in an Event if a node owner
-    /// requested it.
+    /// Reports the result of a status write to the engine if the rollout requested the pull. If a node owner requested the pull,
+    /// publishes the result in an Event.
     fn pass_on(&self, request: &PullRequest, result: Result<(), WriteError>) {
         if request.pull.initiator == PullInitiator::Rollout {
             let (key, pod) = (request.key.clone(), request.pull.pod.clone());

@@ -122,7 +122,7 @@ impl JobStore {
         self.jobs().filter(|(_, job)| !self.is_reported(job))
     }
 
-    /// Returns the newest pod of a Job.
+    /// Returns the newest pod of a Job. There are several if the Job controller replaced a pod.
     pub(super) fn pod_of(&self, job: &Job) -> Option<&Pod> {
         let uid = job.metadata.uid.as_deref()?;
         let of_it = |pod: &&Pod| {

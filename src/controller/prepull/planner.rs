@@ -95,7 +95,6 @@ impl PullState {
         }
     }
 
-    /// Applies the result of a step.
     fn on_result(&mut self, result: &PullStepResult, now: Timestamp) {
         self.busy = false;
         if *result == PullStepResult::Retry {

@@ -38,7 +38,6 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(60);
 enum JobEvent {
     Job(Box<Event<Job>>),
     Pod(Box<Event<Pod>>),
-    /// The watch of this resource failed.
     Failed(&'static str, Box<watcher::Error>),
 }
 
@@ -288,7 +287,6 @@ fn job_events<K: Readable>(
     })
 }
 
-/// Returns the event if its object is readable.
 fn readable<K: Readable>(event: Event<Listed<K>>) -> Option<Event<K>> {
     Some(match event {
         Event::Apply(listed) => Event::Apply(listed.item.ok()?),

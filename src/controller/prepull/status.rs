@@ -2,7 +2,7 @@
 //! durations.
 //!
 //! The exit code of a container is irrelevant, because an image without the program `true` is pulled too. What matters is the
-//! progress of the kubelet: if a container was created, ran, ended or could not be started, its image is on the node.
+//! progress of the kubelet. If a container was created, ran, ended or could not be started, its image is on the node.
 
 use std::time::Duration;
 
@@ -55,10 +55,8 @@ const PERMANENT: [&str; 10] = [
 /// Termination reason that the kubelet writes for a container that it never ran.
 const NEVER_SEEN: &str = "ContainerStatusUnknown";
 
-/// Status of a pull.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PullStatus {
-    /// The pull is in progress.
     Pulling,
     /// An attempt failed. The kubelet waits before the next attempt, or the next attempt is in progress.
     BackingOff,
@@ -124,7 +122,6 @@ pub(super) fn status(job: &Job, pod: Option<&Pod>) -> PullStatus {
     }
 }
 
-/// Returns the deadline of the Job.
 fn limit(job: &Job) -> humantime::FormattedDuration {
     let spec = job.spec.as_ref();
     let seconds = spec.and_then(|spec| spec.active_deadline_seconds);

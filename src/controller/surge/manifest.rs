@@ -1,11 +1,11 @@
 //! Manifest of a surge pod. It equals a pod of the native controller, except for its owners and its name.
 //!
 //! - Owners: the ControllerRevision controls the pod, so the native controller ignores the pod. The DaemonSet is a second owner
-//!   that doesn't control the pod. The revision may be deleted early (`revisionHistoryLimit: 0`, a second change of the template).
-//!   Then the garbage collector removes only the reference to the revision, and the native controller adopts the pod. When the
-//!   DaemonSet is deleted, both owners are gone, so the pod is deleted too.
-//! - Name: derived from the old pod and the revision, so that repeated requests never create two successors of the same revision.
-//!   If a user detached the pod with the first name from the DaemonSet, another name is used. The name sorts before every generated
+//!   that doesn't control the pod. The revision may be deleted early, for example with `revisionHistoryLimit: 0`. Then the garbage
+//!   collector removes only the reference to the revision, and the native controller adopts the pod. When the DaemonSet is deleted,
+//!   both owners are gone, so the pod is deleted too.
+//! - Name: derived from the old pod and the revision. So repeated requests never create two successors of the same revision. If a
+//!   user detached the pod with the first name from the DaemonSet, another name is used. The name sorts before every generated
 //!   name. Of two pods created in the same second, the native controller keeps the one whose name sorts first: the surge pod.
 
 use serde_json::{Map, Value, json};
@@ -87,7 +87,6 @@ pub(super) fn controlled_by(kind: &str, name: &str, uid: &str) -> Value {
     json!({ "apiVersion": "apps/v1", "kind": kind, "name": name, "uid": uid, "controller": true })
 }
 
-/// Returns the manifest of a pod for `node`, with this name.
 pub(super) fn manifest(origin: &TemplateOrigin<'_>, node: &NodeName, name: &str) -> Value {
     let (key, meta) = (origin.key, &origin.template["metadata"]);
     let mut labels = object(&meta["labels"]);

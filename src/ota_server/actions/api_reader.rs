@@ -130,7 +130,7 @@ impl ApiReader {
 
     /// Reads the pod, its DaemonSet and the revisions, concurrently if possible.
     ///
-    /// Pod and DaemonSet are always the newest versions. The revisions may come from the API server's cache: since Kubernetes 1.31,
+    /// Pod and DaemonSet are always the newest versions. The revisions may come from the API server's cache. Since Kubernetes 1.31,
     /// a list of the newest revisions waits up to 100 ms after any write. If the revisions contradict the pod, [`evaluate`] returns
     /// `InDoubt`.
     pub(super) async fn look(&self, key: &PodKey, owner: &OwnerReference) -> JudgedPod {

@@ -51,7 +51,6 @@ struct LookupState {
 /// Result of a look-up.
 #[derive(Clone, Debug)]
 pub(super) enum PodLookup {
-    /// A pod has the name.
     Found(NodePod),
     /// No pod has the name.
     Absent,

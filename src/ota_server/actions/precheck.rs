@@ -1,7 +1,7 @@
 //! Checks 3 to 9 of docs/reference/node-api.md, in order. The pod's own fields decide if it may be replaced, or its images pulled.
 //!
-//! The checks run twice: first on the cached pod, so that invalid requests cost no API request, then on the pod read from the API
-//! server.
+//! The checks run twice. They run first on the cached pod, so that invalid requests cost no API request. Then they run on the pod
+//! read from the API server.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 

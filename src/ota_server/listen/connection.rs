@@ -40,7 +40,7 @@ const HTTP_2: &[u8] = b"PRI * HTTP/2.0";
 enum End {
     /// All requests have been answered.
     Answered,
-    /// An error answer has to be sent.
+    /// The client gets this error answer, and the connection ends.
     Error(Answer),
 }
 

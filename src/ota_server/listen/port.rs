@@ -61,7 +61,6 @@ impl Listener for Port {
     }
 }
 
-/// Returns true if `peer` may connect to a listener at the address `listener`.
 fn may_connect(listener: IpAddr, peer: IpAddr) -> bool {
     !is_loopback(listener) || is_loopback(peer)
 }

@@ -1,4 +1,4 @@
-//! List that replaces the cached pods one by one as it arrives, so that old and new pods are not in memory at the same time.
+//! List that replaces the cached pods one by one as it arrives. So old and new pods are not in memory at the same time.
 
 use std::collections::BTreeMap;
 

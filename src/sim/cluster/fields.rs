@@ -182,7 +182,7 @@ fn collect(names: Names<'_>, value: &Value, path: Path, paths: &mut Paths) {
     }
 }
 
-/// Returns the value at the end of a path.
+/// Returns the value to which a path leads; `None` if the object has no such field or entry.
 pub(crate) fn value<'a>(object: &'a Value, path: &[String]) -> Option<&'a Value> {
     let (mut place, mut names) = (object, Names::root(object));
     for step in path {

@@ -21,7 +21,6 @@ pub(crate) trait Object {
     fn metadata_mut(&mut self) -> &mut Map<String, Value>;
     /// Returns the JSON object at `key`. Creates it if the value is missing or not an object.
     fn entry_object(&mut self, key: &str) -> &mut Map<String, Value>;
-    /// Sets `key` to a value, or removes `key` for `None`.
     fn set_or_remove(&mut self, key: &str, value: Option<Value>);
 }
 

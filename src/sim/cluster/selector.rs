@@ -36,7 +36,6 @@ pub(crate) fn check_label_key(key: &str) -> Result<(), String> {
     ))
 }
 
-/// Checks that the value is valid for a label.
 pub(crate) fn check_label_value(value: &str) -> Result<(), String> {
     if is_label_value(value) {
         return Ok(());

@@ -8,7 +8,6 @@ use super::status::StatusCause;
 
 /// Schema of a value.
 pub(super) enum Shape {
-    /// Any value.
     Anything,
     /// Any string.
     Text,
@@ -20,7 +19,6 @@ pub(super) enum Shape {
     Number(i64, i64),
     /// Number or string that satisfies a check. The function returns the violated requirement.
     NumberOrText(fn(&Value) -> Option<&'static str>),
-    /// Boolean.
     Flag,
     /// Map from strings to values with this schema.
     Map(&'static Shape),

@@ -14,7 +14,6 @@ use crate::k8s::Pod;
 const BACK_OFF: Duration = Duration::from_secs(10);
 const BACK_OFF_MAX: Duration = Duration::from_secs(600);
 
-/// Next step of a Job.
 #[derive(Debug, PartialEq)]
 pub(super) enum JobStep {
     Nothing,

@@ -190,7 +190,7 @@ fn terminated(exit: &PodExit, container: &KubeletContainer) -> Value {
     })
 }
 
-/// Returns the ID of a container. It differs for each start.
+/// Returns the ID of a container. Each start of the container has a different ID.
 fn container_id(container: &KubeletContainer, started: Timestamp) -> String {
     format!(
         "fake://{:016x}",

@@ -259,7 +259,6 @@ pub(super) fn node_status(
     })
 }
 
-/// Deletes a node and its Lease.
 pub(super) fn delete_node(client: Client, name: String, ack: Ack) -> Request {
     Box::pin(async move {
         let nodes: Api<Node> = Api::all(client.clone());

@@ -27,7 +27,7 @@ fn request() -> PullRequest {
     }
 }
 
-/// Returns a running pod of the template.
+/// Returns a pod of the template whose containers all run.
 fn running(template: &Value) -> Value {
     let statuses = |list: &str| -> Vec<Value> {
         let containers = template["spec"][list].as_array();

@@ -85,7 +85,7 @@ impl Statics {
         read(self.folder.path(), "nginx.yaml")
     }
 
-    /// Starts the agent's guard task.
+    /// Starts the guard, which restores a manifest whose pod doesn't become Ready.
     fn guard(&self) -> crate::task::Task {
         let actions = self.world.actions.clone();
         crate::task::Task::spawn(actions.guard_static_pods())
