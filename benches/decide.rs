@@ -55,7 +55,8 @@ const SETTINGS: [(&str, &str); 17] = [
 ];
 const IN_PLACE: (&str, &str) = ("rolling-update-type", "InPlaceIfPossible");
 const SURGE: (&str, &str) = ("max-surge", "5%");
-/// Two waves, `pool-0` and another pool, before the remaining nodes. The second wave is open.
+/// Waves: pools of nodes that are updated one after another. `pool-0` and another pool come before the remaining nodes. The second
+/// wave is open.
 const WAVES: &str = r#"[{"name": "canary", "selector": "pool=pool-0", "maxUnavailable": "50%"},
     {"name": "field", "selector": "pool in (pool-1, pool-2, pool-3)", "soak": "10m"}]"#;
 /// Time at which the benchmark makes decisions. It is later than all timestamps in the fleet.

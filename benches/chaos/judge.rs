@@ -277,7 +277,7 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// Checks a surge pod that the controller created.
+    /// Checks a surge pod that the controller created. A surge pod starts while the old pod of the node still runs (`max-surge`).
     fn judge_surge(&mut self, pod: &PodFact, entry: &Entry) {
         let nodes = self.nodes.len();
         let Some(set) = self.sets.get(&pod.set) else {

@@ -130,7 +130,8 @@ fn of_set(set: &DaemonSet) -> Fact {
     }
 }
 
-/// Returns the change of a pod. The label `app` names the pod's DaemonSet, because a surge pod gets its owner reference only later.
+/// Returns the change of a pod. The label `app` names the pod's DaemonSet. The owner reference doesn't, because a surge pod (a new
+/// pod next to an old one) gets it only later.
 fn of_pod(pod: &Pod, gone: bool) -> Option<Fact> {
     let uid = pod.uid()?;
     if gone {

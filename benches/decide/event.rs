@@ -61,7 +61,7 @@ impl Rollout {
             starting,
             clock: BEGINNING,
         };
-        // Start updates until the budget is used up, so that the measured steps begin without a free slot.
+        // Start updates until the budget is used up. So no further update can start when the measured steps begin.
         loop {
             let plan = rollout.decide();
             if plan.actions.is_empty() {

@@ -110,7 +110,7 @@ pub struct WallDeadline {
 }
 
 impl WallDeadline {
-    /// Returns the time of `clock` plus `after`.
+    /// Returns the deadline that is `after` from now on `clock`.
     pub fn after(clock: &Clock, after: Duration) -> Self {
         let after = SignedDuration::try_from(after).unwrap_or(SignedDuration::MAX);
         let at = clock.now().saturating_add(after).unwrap_or(Timestamp::MAX);

@@ -250,8 +250,8 @@ impl Metrics {
         self.rollouts.forget(key);
     }
 
-    /// Removes the series of all DaemonSets because this replica no longer leads. Otherwise sums would count each DaemonSet
-    /// twice.
+    /// Removes the series of all DaemonSets because this replica no longer leads. Otherwise sums over all replicas would count each
+    /// DaemonSet twice.
     pub fn forget_all(&self) {
         self.rollouts.forget_all();
     }

@@ -50,8 +50,8 @@ impl DaemonSetOwner {
 
 /// Returns the readiness gates that pods of an Advanced DaemonSet need (Kruise).
 ///
-/// A closed gate takes a pod out of service before an update in place or during a hook. Each gate costs an additional write per
-/// pod, so pods get only the gates that are needed.
+/// A closed gate takes a pod out of service before an update in place, or while the pod waits for its preDelete hook. Each gate
+/// costs an additional write per pod, so pods get only the gates that are needed.
 fn gates(set: &SetRecord) -> Vec<&'static str> {
     let Some(strategy) = set.reading.usable() else {
         return Vec::new();

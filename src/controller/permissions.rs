@@ -97,7 +97,8 @@ pub const IN_PLACE: Component = Component {
     folder: IN_PLACE_RBAC,
 };
 
-/// Rights for preDelete hooks: a pod is marked while its deletion waits for the hook.
+/// Rights for preDelete hooks. A hook is a label or finalizer that another program removes before a pod may be deleted. Until then,
+/// the pod is marked.
 pub const LIFECYCLE: Component = Component {
     permissions: &[cluster("", "pods", "patch")],
     feature: "lifecycle",

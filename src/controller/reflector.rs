@@ -498,7 +498,7 @@ enum Change<K> {
     Garbled(String),
 }
 
-/// Line of a watch whose object is not decoded yet. `type` comes first.
+/// Line of a watch whose object is not decoded yet. In the JSON, the field `type` comes before `object`.
 #[derive(Deserialize)]
 struct Line<'a> {
     #[serde(rename = "type", borrow)]

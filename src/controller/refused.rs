@@ -88,9 +88,9 @@ pub(super) fn is_by_webhook(refusal: &WriteError) -> bool {
     }
 }
 
-/// Text between the object and its error in a message (Kubernetes, validation).
+/// Text between the object and its error in a validation message of Kubernetes, such as `Pod "a" is invalid: …`.
 const IS_INVALID: &str = " is invalid: ";
-/// Text between the object and the reason of its rejection in a message (Kubernetes, admission and authorization).
+/// Text between the object and the reason of its rejection, in messages of admission and authorization.
 const IS_FORBIDDEN: &str = " is forbidden: ";
 
 /// Returns the API server's message in one line, without the name of the pod at the beginning.

@@ -328,7 +328,7 @@ struct News<'a> {
     /// True if the new report equals the previous one word for word.
     is_repeated: bool,
     reported: &'a Reported,
-    /// True if the guard had stopped the revision before this report.
+    /// True if the guard had stopped the revision before this report. The guard stops a revision when too many nodes fail with it.
     stopped: bool,
 }
 

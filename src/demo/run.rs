@@ -285,7 +285,7 @@ impl DemoRun {
         self.shell.as_ref().map(Shell::typed).unwrap_or_default()
     }
 
-    /// Returns the plan with the verdicts of all nodes; `None` if it is not known yet.
+    /// Returns the plan with the verdict (the state in the rollout) of every node; `None` if the plan is not known yet.
     pub(super) fn look(&self) -> Option<ClusterLook> {
         self.picture.look()
     }

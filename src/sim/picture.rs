@@ -33,7 +33,7 @@ pub(crate) struct ClusterPicture {
 #[derive(Clone, Debug)]
 pub(crate) struct ClusterLook {
     pub(crate) nodes: Vec<(String, Verdict)>,
-    /// Plan that contains the verdicts.
+    /// Plan from which `nodes` was taken. A verdict is the state of one node in the rollout.
     pub(crate) plan: Plan,
     /// Status and message of the condition that reports a complete rollout; `None` if the controller has not set it.
     pub(crate) complete: Option<(bool, String)>,

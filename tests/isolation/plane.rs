@@ -233,7 +233,7 @@ pub(super) async fn until(
     }
 }
 
-/// Repeats `look` for this time. It must always return `None`; a `Some` describes a problem.
+/// Repeats `look` for this time. `look` must always return `None`; a `Some` describes a problem.
 ///
 /// # Errors
 /// Returns the first problem.

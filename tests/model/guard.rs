@@ -1,4 +1,4 @@
-//! Tests of the guard and its failure record.
+//! Tests of the guard, which stops a revision when too many nodes fail with it, and of its record of failed nodes.
 
 use yurt_ds::core::IntOrPercent;
 

@@ -188,7 +188,7 @@ impl State {
         nodes.filter(|node| node.pods.iter().any(is_old)).count()
     }
 
-    /// Returns true if a node must not be updated yet, because it waits for the first wave or for an approval.
+    /// Returns true if a node must not be updated yet. Nodes of the second wave wait for the first wave or for an approval.
     fn waits(&self, place: usize, rules: &Rules) -> bool {
         let is_later = rules.strategy.waves.is_some() && !rules.is_first(place);
         let is_approved = !rules.asks() || self.set.approved == Some(self.set.wanted);

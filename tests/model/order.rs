@@ -1,4 +1,4 @@
-//! Tests of the selection and order of nodes: partition, selector, pace, failure domains, waves, hooks.
+//! Tests of the selection and order of nodes: partition, selector, pace, failure domains, waves (pools one after another), hooks.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Tests of in-place updates and image pre-pulls.
+//! Tests of in-place updates, and of pre-pulls (images that nodes pull before the update).
 
 use yurt_ds::core::{IntOrPercent, Predownload};
 

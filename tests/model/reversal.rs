@@ -1,4 +1,4 @@
-//! In-place reverts of pods that run a revision that the guard stopped.
+//! In-place reverts of pods to an earlier revision, after the guard stopped their revision because too many nodes failed.
 
 use yurt_ds::core::fleet::in_place::InPlaceTransition;
 use yurt_ds::core::{Action, Cause, Plan, RollbackTarget, RollbackTargets, Verdict};

@@ -1,4 +1,4 @@
-//! Tests of in-place reverts from a revision that the guard stopped (`on-failure: RevertInPlace`).
+//! Tests of in-place reverts from a revision that the guard stopped because too many nodes failed (`on-failure: RevertInPlace`).
 
 use yurt_ds::core::IntOrPercent;
 

@@ -14,7 +14,7 @@ use super::denials::Policy;
 use super::state::{Ago, Faults, Node, Pod, Template};
 use super::view::{HOOK, TICK, hash};
 
-/// Name of the second wave of [`Rules::in_waves`].
+/// Name of the second wave of [`Rules::in_waves`]. A wave is a pool of nodes that is updated after another pool.
 const SECOND: &str = "second";
 
 /// Parameters of a test: the fleet, its settings, and the possible faults.
@@ -37,7 +37,7 @@ pub(crate) struct Rules {
     pub(crate) rolled_out: bool,
     /// True if pods of a lost node stay Ready.
     pub(crate) autonomous: bool,
-    /// True if the guard's record is stored on the DaemonSet. Otherwise the guard evaluates only the current state.
+    /// True if the guard's record of failed nodes is stored on the DaemonSet. Otherwise the guard evaluates only the current state.
     pub(crate) remembers: bool,
     /// Number of pods that a disruption budget requires to be Ready.
     pub(crate) min_ready_pods: usize,
@@ -112,7 +112,7 @@ impl Rules {
         selector.is_none() || self.zone_of(position) == "a"
     }
 
-    /// Sets a preDelete hook for a label that every new pod has.
+    /// Sets a preDelete hook for a label that every new pod has. The pod must not be deleted before its label is removed.
     pub(crate) fn hooking(self) -> Self {
         let hook = PreDelete {
             labels: [HOOK].map(|(key, value)| (key.into(), value.into())).into(),
@@ -150,12 +150,13 @@ impl Rules {
         self.with(|strategy| strategy.rolling_update_type = RollingUpdateType::InPlaceIfPossible)
     }
 
-    /// Sets the number of nodes that may have a surge pod at the same time.
+    /// Sets the number of nodes that may have a surge pod (a new pod next to the old one) at the same time.
     pub(crate) fn surging(self, nodes: u32) -> Self {
         self.with(|strategy| strategy.max_surge = IntOrPercent::Number(nodes))
     }
 
-    /// Puts the nodes of zone `a` into a first wave with this soak time, and those of zone `b` into a second one.
+    /// Puts the nodes of zone `a` into a first wave, and those of zone `b` into a second one. The first wave has to stay healthy
+    /// for the soak time before the second wave opens.
     ///
     /// The second wave waits for an approval if `approve` is set.
     pub(crate) fn in_waves(mut self, first: usize, soak: Duration, approve: bool) -> Self {

@@ -19,7 +19,7 @@ pub(crate) type Template = u8;
 /// failure window of five minutes (two ticks).
 pub(crate) const FAR: Ago = 3;
 
-/// Age in ticks (five minutes) up to which a starting pod uses a slot even if its wave is closed.
+/// Age in ticks (five minutes) up to which a starting pod counts against the budget (uses a slot), even if its wave is closed.
 pub(crate) const STARTING: Ago = 2;
 
 /// State that the model checker explores: the cluster, the controller's memory, and the remaining faults.
@@ -96,12 +96,12 @@ pub(crate) struct Pod {
     pub(crate) images: Option<(Template, bool)>,
     /// Condition `PodNeedUpgrade`: its status, and the revision in its message.
     pub(crate) need_upgrade: Option<(bool, Template)>,
-    /// True for a surge pod that the DaemonSet doesn't own yet.
+    /// True for a surge pod that the DaemonSet doesn't own yet. A surge pod is a new pod that starts while the old one still runs.
     pub(crate) spare: bool,
     /// UID of the older pod for which this surge pod was created, while the older pod exists. This UID and the template determine
     /// the name of the surge pod.
     pub(crate) beside: Option<u8>,
-    /// True if the pod has a label of the preDelete hook.
+    /// True if the pod has a label of the preDelete hook. Such a pod must not be deleted before the hook removes the label.
     pub(crate) hooked: bool,
     /// True if the pod is marked `PreparingDelete`.
     pub(crate) marked: bool,

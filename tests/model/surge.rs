@@ -1,4 +1,5 @@
-//! Tests of surge pods (`max-surge`). The controller must never make a node unavailable that has an available pod.
+//! Tests of surge pods, which start while the old pod still runs (`max-surge`). The controller must never make a node unavailable
+//! that has an available pod.
 
 use super::plain::templates;
 use super::rules::Rules;

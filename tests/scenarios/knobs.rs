@@ -117,7 +117,7 @@ scenarios! {
 
     fn s96_given_a_node_that_is_not_selected_and_whose_pod_is_broken_then_it_keeps_that_pod(pace) {
         let broken = never_ready();
-        // Node 3 lacks an available pod, but it is not selected, so it uses no slot of the budget.
+        // Node 3 lacks an available pod. It is not selected, so it doesn't count against the budget.
         Story::on(3)
             .allowed(2)
             .with(Daemon::new().annotate("selector", "pool=canary"))

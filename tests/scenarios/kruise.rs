@@ -134,7 +134,7 @@ scenarios! {
             .throughout(deletions(3).and(untouched(4..=5)), pace.pick(3600, 8))
     }
 
-    /// Strict budget: Kruise would replace all five pods at once, because none of them is Ready.
+    /// Strict budget of three nodes: Kruise would replace all five pods at once, because none of them is Ready.
     fn a12_given_old_pods_that_were_never_ready_then_at_most_three_are_replaced_at_once(pace) {
         break_pods(five(3), 1..=5)
             .remember()

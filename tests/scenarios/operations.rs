@@ -16,7 +16,7 @@ use crate::support::story::{NO_FAULT_POINTS, Scenario, Story, Writes};
 use crate::support::suite::scenarios;
 use crate::support::world::{Moment, is_read};
 
-/// Returns a story on six nodes, two of which are updated at the same time. It waits until the rollout has begun.
+/// Returns a story on six nodes, two of which are updated at the same time. The story waits until the rollout has begun.
 fn under_way() -> Story {
     Story::on(6)
         .with(Daemon::new().max_unavailable("2"))

@@ -13,7 +13,7 @@ use crate::support::player::Stage;
 use crate::support::story::{Story, Writes};
 use crate::support::suite::scenarios;
 
-/// Returns a story on three nodes in OTA mode. It waits until all pods are announced as up to date.
+/// Returns a story on three nodes in OTA mode. The story waits until the conditions of all pods say that they are up to date.
 fn ota() -> Story {
     Story::on(3)
         .with(Daemon::new().strategy("OTA"))

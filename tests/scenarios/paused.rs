@@ -15,7 +15,7 @@ use crate::support::story::{Scenario, Step, Story};
 use crate::support::suite::scenarios;
 use crate::support::typed::{completes, is_refused};
 
-/// Returns a story in which a rollout on this many nodes is paused. It waits until the conditions report the pause.
+/// Returns a story in which a rollout on this many nodes is paused. The story waits until the conditions report the pause.
 fn paused(nodes: usize) -> Story {
     Story::on(nodes)
         .annotate("paused", "true")

@@ -1,5 +1,5 @@
-//! `on-failure: RevertInPlace`: pods with a revision that the guard stopped are reverted in place, and stay reverted
-//! (kubernetes/kubernetes#23211).
+//! `on-failure: RevertInPlace`: after the guard stopped a revision because too many nodes failed, its pods are reverted in place.
+//! They stay reverted (kubernetes/kubernetes#23211).
 
 use serde_json::{Value, json};
 use yurt_ds::sim::kubelet::Behaviour;

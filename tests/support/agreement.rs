@@ -1,8 +1,8 @@
 //! Checks that conditions, Events, metrics and `ctl` report the same state of a story's DaemonSet.
 //!
 //! The check runs after every step that waits, if the rollout is idle then. The four sources are not updated at exactly the same
-//! time, so the check is repeated until they agree. It is skipped if no controller or more than one runs, or if a fault affects the
-//! controller's requests ([`Backend::metrics`]).
+//! time, so the check is repeated until they agree. The check is skipped if no controller or more than one runs. It is also skipped
+//! if a fault affects the controller's requests ([`Backend::metrics`]).
 //!
 //! [`Backend::metrics`]: super::world::Backend::metrics
 

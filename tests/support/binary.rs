@@ -127,7 +127,7 @@ impl Installation {
         &self.kubeconfig
     }
 
-    /// Starts the agent of a node. It connects to the API server at this address.
+    /// Starts the agent of a node. `server` is the address of the API server.
     pub(crate) fn agent(&self, setup: &Setup, server: SocketAddr) -> anyhow::Result<Process> {
         let name = &setup.node;
         let kubeconfig = self.directory.path().join(format!("{name}.kubeconfig"));

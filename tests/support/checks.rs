@@ -80,8 +80,8 @@ pub(crate) fn converged() -> Check {
             .and_then(|status| status.observed_generation);
         let fresh = picture.is_up_to_date() && observed >= daemon.metadata.generation;
         demand(fresh, || "the native controller is behind".into())?;
-        // The native controller writes these numbers together with the observed generation. They show if it has created the newest
-        // revision and the picture contains that revision.
+        // The native controller writes these numbers together with the observed generation. If they are equal, it has created the
+        // newest revision, and the picture contains that revision too.
         let numbers = daemon.status.as_ref();
         let numbers = numbers.map(|s| (s.updated_number_scheduled, s.desired_number_scheduled));
         let all = numbers.is_some_and(|(updated, desired)| updated.unwrap_or(0) == desired);
@@ -197,7 +197,7 @@ fn is_same(picture: &Picture, node: &str) -> bool {
     remembered.is_some_and(|remembered| present.any(|uid| uid == *remembered))
 }
 
-/// Checks the current number of surge pods.
+/// Checks the current number of surge pods: new pods next to old ones that the DaemonSet doesn't own yet.
 pub(crate) fn spares(expected: usize) -> Check {
     Check::new(format!("{expected} pods beside others"), move |picture| {
         let found = picture.spares();

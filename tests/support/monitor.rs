@@ -136,7 +136,7 @@ impl Monitor {
         }
     }
 
-    /// Repeats a check after every event for this time. It must always succeed.
+    /// Repeats a check after every event for this time. The check must always succeed.
     ///
     /// # Errors
     /// Returns an error if the check fails at any moment, or if the budget or another rule is violated.

@@ -19,7 +19,7 @@ use super::objects::DAEMON;
 
 /// Annotation that an in-place update leaves on the pod.
 const IN_PLACE: &str = "apps.openyurt.io/inplace-update-state";
-/// Same annotation on pods of Advanced DaemonSets.
+/// Annotation that an in-place update leaves on pods of Advanced DaemonSets.
 const ADVANCED_IN_PLACE: &str = "apps.kruise.io/inplace-update-state";
 /// Label of a pod or a revision with the hash of the revision.
 const HASH: &str = "controller-revision-hash";
@@ -54,7 +54,8 @@ pub(crate) struct Picture {
     pub(crate) always_served: bool,
     /// Number of pods that disappeared for other reasons than a rollout, for example because the story removed their owner or node.
     pub(crate) orphans_gone: usize,
-    /// Number of surge pods that disappeared, and largest number of surge pods at the same time.
+    /// Number of surge pods that disappeared, and largest number of surge pods at the same time. A surge pod is a new pod next to
+    /// an old one.
     pub(crate) spares_gone: usize,
     pub(crate) most_spares: usize,
     /// Largest number of nodes that had two pods at the same time. The pods may have any owner.

@@ -173,7 +173,7 @@ pub(crate) enum Step {
     Remember,
     /// Waits until a check succeeds, within the usual time limit.
     Until(Check),
-    /// Repeats a check for this time. It must always succeed.
+    /// Repeats a check for this time. The check must always succeed.
     Throughout(Check, Duration),
     /// Waits until a check succeeds, within this time.
     UntilWithin(Check, Duration),
@@ -395,7 +395,7 @@ impl Story {
         self.step(Step::Until(check))
     }
 
-    /// Repeats a check for this many seconds. It must always succeed.
+    /// Repeats a check for this many seconds. The check must always succeed.
     pub(crate) fn throughout(self, check: Check, seconds: u64) -> Self {
         self.step(Step::Throughout(check, secs(seconds)))
     }

@@ -92,7 +92,7 @@ impl JobStore {
         }
     }
 
-    /// Records that the result of a pull was written. Its Jobs have no further result.
+    /// Records that the result of a pull was written. The Jobs of the pull can then be deleted.
     pub(super) fn note_reported(&mut self, key: &PullKey) {
         let jobs = self.jobs.objects.iter();
         let of_pull = jobs.filter(|(_, job)| pull_key(job).as_ref() == Some(key));

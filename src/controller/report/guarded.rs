@@ -37,7 +37,7 @@ fn stops(plan: &Plan) -> bool {
     matches!(plan.guarded, Some(Guarded::Stopped(_)))
 }
 
-/// Returns the condition about the guard's record.
+/// Returns the condition `Guard`. It shows the guard's record of failed nodes.
 pub(super) fn to_condition(record: &FailureRecord) -> Condition {
     let stopped = record.stopped.is_some();
     condition(GUARD, stopped, record.reason(), &short(&record.to_string()))

@@ -16,7 +16,7 @@ use crate::k8s::Condition;
 /// Maximum number of nodes that are saved for each cause of failing pods.
 const NAMED: usize = 50;
 
-/// Returns the saved state, updated with the guard's record and the pause that were reported last.
+/// Returns the saved state, updated with the last reported pause and the last reported record of failed nodes (the guard's record).
 pub(super) fn kept(set: &SetRecord) -> RolloutState {
     let known = &*set.state;
     let pause = set.last_pause().map(|record| {

@@ -1,4 +1,5 @@
-//! Messages about pods that are rolled back because the guard stopped their revision.
+//! Messages about pods that are rolled back. The guard stops a revision when too many nodes fail with it, and may then roll its
+//! pods back.
 
 use std::fmt::Display;
 

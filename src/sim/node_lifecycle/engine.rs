@@ -1,4 +1,4 @@
-//! Task of the node lifecycle controller.
+//! Task of the simulated node lifecycle controller. It marks silent nodes, sets taints, and deletes pods that may not stay.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
