@@ -1,7 +1,7 @@
 //! The only test binary. Contents:
 //!
-//! - `scenarios`: the sentences of the specification as data. Each sentence is a test on the embedded cluster, and `real_cluster`
-//!   runs all of them on a real control plane. Files: annotations, rolling, knobs, paused, surge, guard, revert, identity,
+//! - `scenarios`: the sentences of the specification as data. The name of each test is a sentence. Each test runs on the embedded
+//!   cluster, and `real_cluster` runs all of them on a real control plane. Files: annotations, rolling, knobs, paused, surge, guard, revert, identity,
 //!   exceptions, ota, refused, rest, advice, prepull, predownload, lifecycle, disruption, operations, waves, inplace, kruise,
 //!   advanced.
 //! - `advanced_crd`: the CRD of Advanced DaemonSets on a real API server.

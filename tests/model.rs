@@ -1,6 +1,6 @@
 //! Model checker (stateright) for small fleets. It explores every order in which kubelets, native controller, operator and faults
 //! can act on a few nodes, together with the real `core::decide`. It searches for a state that violates one of the design
-//! invariants 1 to 8.
+//! invariants 1 to 8, which `Violation` in `state` lists.
 //!
 //! ```text
 //! state: nodes, pods, DaemonSet, frozen watches, pending writes ── every possible step ──► states ── …

@@ -416,7 +416,7 @@ impl Writer {
             .map(drop)
     }
 
-    /// Sends a request. Returns the metadata of the resulting object.
+    /// Sends a request. Returns the metadata of the written object.
     pub(super) async fn send_for_metadata(
         &self,
         verb: &'static str,

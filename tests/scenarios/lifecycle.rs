@@ -167,7 +167,8 @@ scenarios! {
             .expect(deletions(0));
         let not_ours = stays(waiting(3).unannotate("update-strategy"));
         let ota = stays(waiting(3).annotate("update-strategy", "OTA"));
-        // After another change of the image, the pod still waits for its hook. It is then replaced by a pod of NEWER.
+        // After another change of the image, the pod still waits for its hook. When the hook releases the pod, a pod of NEWER
+        // replaces it.
         let newer = release(waiting(2).image(NEWER).until(observed()), 1)
             .until(replaced([1]).and(preparing([2])))
             .expect(deletions(1));
