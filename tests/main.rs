@@ -1,9 +1,9 @@
 //! The only test binary. Contents:
 //!
 //! - `scenarios`: the sentences of the specification as data. The name of each test is a sentence. Each test runs on the embedded
-//!   cluster, and `real_cluster` runs all of them on a real control plane. Files: annotations, rolling, knobs, paused, surge, guard, revert, identity,
-//!   exceptions, ota, refused, rest, advice, prepull, predownload, lifecycle, disruption, operations, waves, inplace, kruise,
-//!   advanced.
+//!   cluster, and `real_cluster` runs all of them on a real control plane. Files: annotations, rolling, knobs, paused, surge,
+//!   guard, revert, identity, exceptions, ota, refused, rest, advice, prepull, predownload, lifecycle, disruption, operations,
+//!   waves, inplace, kruise, advanced.
 //! - `advanced_crd`: the CRD of Advanced DaemonSets on a real API server.
 //! - `agent`: the real agent process, on an embedded cluster (`served`) that can let single requests fail.
 //! - `isolation`: hostile objects, stale data, connection faults and memory, tested on the built controller. Most of these tests

@@ -3,8 +3,8 @@
 //!
 //! For Advanced DaemonSets, yurt-ds creates, replaces and deletes pods, keeps revisions, and writes the status. Rollouts go from
 //! the highest node name to the lowest. Kruise sometimes exceeds the budget (the number of nodes that may be down), and yurt-ds
-//! never does. The name or comment of a scenario about this difference says "strict". "Case N" is a number in the specification's
-//! list of Kruise's tests.
+//! never does. The name or comment of a scenario about this difference says "strict". "Case N" is the number of a test of Kruise
+//! in the specification, which is not in this repository.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! Rollouts from Kruise's own end-to-end and unit tests for its Advanced DaemonSet, run with annotations on a native DaemonSet.
 //!
 //! In-place updates, hooks and surge have separate files. yurt-ds differs from Kruise on purpose for offline nodes and for pods
-//! that were broken before the rollout. The name or comment of a scenario about such a difference says "strict". "Case N" is a
-//! number in the specification's list of Kruise's tests.
+//! that were broken before the rollout. The name or comment of a scenario about such a difference says "strict". "Case N" is the
+//! number of a test of Kruise in the specification, which is not in this repository.
 
 use serde_json::{Value, json};
 use yurt_ds::sim::kubelet::{Behaviour, Outage};
