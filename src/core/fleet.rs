@@ -42,7 +42,7 @@ pub use rollback_targets::{RollbackTarget, RollbackTargets};
 /// Current state of one DaemonSet and its nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fleet {
-    /// State of the current revision: known, or the reason why it is unknown.
+    /// Current revision, or the reason why it is unknown.
     pub revision: RevisionState,
     /// Time since which the current revision is unknown, as observed by the controller; `None` while it is known.
     pub behind_since: Option<Timestamp>,
@@ -50,21 +50,22 @@ pub struct Fleet {
     pub made: Option<Timestamp>,
     /// Time at which the current revision last became current, either by its creation or by a rollback to it.
     pub adopted: Option<Timestamp>,
-    /// True if the current revision needs no proof, so that the rollout may continue after a first batch of nodes.
+    /// True if the current revision is known to work, so that pods count as available after `minReadySeconds` alone.
     ///
-    /// Either the revision was current before, or one of its pods has [proved](super::engine::terms) it. False is always safe.
+    /// Either the revision was current before, or a pod of it stayed Ready long enough ([`terms`](super::engine::terms)). False is
+    /// always safe: the rollout then waits for such a pod.
     pub is_proven: bool,
-    /// True if a revision older than the current one is known. Otherwise pods of the current revision cannot replace other pods.
+    /// True if a revision older than the current one is known. If it is false, no pod of the current revision replaced another pod.
     pub replaces: bool,
     /// Older revisions that are still kept, with their ControllerRevision numbers, newest first.
     pub earlier: Vec<(Revision, i64)>,
-    /// Number of the revision from which the last rollback came; `None` if the last change was a new template.
+    /// Number of the revision that the last rollback left; `None` if the last change of the template was not a rollback.
     pub undone: Option<i64>,
-    /// In-place transitions from each old revision to the current one; empty unless in-place updates are enabled.
+    /// For each old revision, the change that updates its running pods in place; empty unless in-place updates are enabled.
     pub transitions: InPlaceTransitions,
     /// Revisions to which pods of the current revision can be rolled back; empty unless `on-failure` requests rollbacks.
     pub rollback_targets: RollbackTargets,
-    /// Results of earlier evictions, which show the pods that a disruption budget protects.
+    /// Results of earlier evictions. They show which pods a PodDisruptionBudget protects.
     pub evictions: Evictions,
     /// Writes other than evictions that the API server rejected.
     pub write_failures: WriteFailures,
@@ -74,13 +75,15 @@ pub struct Fleet {
     pub pause: Option<PauseRecord>,
     /// Kind of the DaemonSet, which determines the controller that creates its pods.
     pub kind: SetKind,
-    /// Reason of the last Event about a pod that could not be created; `None` if creation works or was not checked.
+    /// Reason of the last Event about a pod that could not be created. `None` if creation works, or if no Events were read.
     pub not_created: Option<Arc<str>>,
-    /// Reasons why pods don't become available, for the pods whose Events were checked ([`not_ready`](super::engine::not_ready)).
+    /// Reasons why pods don't become available. Only pods whose Events were read have one
+    /// ([`not_ready`](super::engine::not_ready)).
     pub not_ready: BTreeMap<PodName, Arc<str>>,
-    /// True if the native controller is known to observe changes of several pods in the order in which they happened.
+    /// True if the native controller is known to see changes of several pods in the order in which they happened.
     ///
-    /// client-go calls it `InOrderInformers`; it is enabled since Kubernetes 1.33. False is always safe.
+    /// The feature gate of client-go is `InOrderInformers`, enabled since Kubernetes 1.33. False is always safe: surge pods then
+    /// change their owner later ([`surge`](super::engine::surge)).
     pub in_order: bool,
     /// Nodes that should run a pod or have one, sorted by name, without duplicates. Nodes that are counted in [`Self::crowd`] are
     /// left out.
@@ -120,25 +123,26 @@ pub struct Node {
     pub pods: Pods,
     /// Time since which the node has no pod, not counting surge pods; `None` if it has one.
     pub podless_since: Option<Timestamp>,
-    /// Time at which the node's last outdated pod was deleted, or at which the API server accepted its in-place update.
+    /// Time at which the controller deleted the node's last outdated pod, or at which the API server accepted an in-place update.
     ///
-    /// The change was made for the current template. The time is cleared when the new pod becomes Ready.
+    /// Changes for earlier templates are not included. The time is cleared when the new pod becomes Ready.
     pub disrupted_at: Option<Timestamp>,
-    /// True if the controller deleted the node's last pod for the current template, and no new pod has become Ready since.
+    /// True if the controller deleted the node's pod for the current template, and no new pod has become Ready since.
     ///
-    /// This process observed the deletion, or the guard's record contains it ([`FailureRecord::updated_before_loss`]).
+    /// Evidence is a deletion by this process, or the guard's record from before a restart
+    /// ([`FailureRecord::updated_before_loss`]).
     pub emptied: bool,
     /// Reason why no new pod is created on an emptied node, such as a taint; `None` if nothing prevents it.
     pub kept_away_by: Option<Box<str>>,
-    /// True if this process saw a pod of an Advanced DaemonSet disappear from the node for any reason.
+    /// True if the node had a pod of an Advanced DaemonSet that disappeared while this process ran, for any reason.
     pub had_pod: bool,
-    /// Reason why pods of the current revision keep ending on the node.
+    /// Reason why pods of the current revision keep ending on the node, one after the other.
     ///
-    /// It is set when two pods in a row have ended, or when the DaemonSet's condition names the node. It is cleared when a pod has
-    /// been Ready for 30 s. It is kept while the node has no pod.
+    /// The reason is set when two pods in a row have ended, or when the DaemonSet's condition names the node. It stays while the
+    /// node has no pod. A pod that has been Ready for 30 s clears it.
     pub trouble: Option<Box<PodProblem>>,
-    /// True if the node is known to have every image of the current revision without a pre-pull. It is only computed if a decision
-    /// needs it.
+    /// True if the node is known to have every image of the current revision without a pre-pull. Computed only for decisions that
+    /// need the value.
     pub has_images: bool,
 }
 
@@ -147,7 +151,7 @@ pub struct Node {
 pub enum Targeting {
     /// The node should run a pod.
     Run,
-    /// An existing pod stays, but no new one is created, because the template doesn't tolerate a `NoSchedule` taint of the node.
+    /// An existing pod stays, but a new one could not start: the template doesn't tolerate a `NoSchedule` taint of the node.
     Keep,
     /// The node should not run a pod.
     No,
@@ -182,37 +186,39 @@ pub struct Pod {
     pub name: PodName,
     /// UID of the pod.
     pub uid: PodUid,
-    /// Resource version on which the decision is based. Every deletion requires that the pod still has it.
+    /// Resource version that the decision is based on. A deletion requires that the pod still has this version.
     pub resource_version: ResourceVersion,
     /// Creation time, by the API server's clock.
     pub created: Timestamp,
-    /// Revision of the pod relative to the current one: current, outdated or unknown.
+    /// Relation of the pod's revision to the current one: current, outdated or unknown.
     pub revision: PodRevision,
     /// Number of the pod's ControllerRevision. Newer revisions have greater numbers; 0 means unknown.
     pub number: i64,
     /// True if the pod was created or updated in place for the current template.
     ///
-    /// False for a pod that got the current revision earlier, before a rollback returned to that revision.
+    /// A rollback can make an earlier revision current again. Pods that had this revision before the rollback have false.
     pub of_template: bool,
-    /// True if the pod is being deleted, or if the controller requested its deletion and the cache doesn't show it yet.
+    /// True if the pod is being deleted. This includes a requested deletion that the cache doesn't show yet.
     pub terminating: bool,
-    /// Grace period of the pod's deletion, once the API server has accepted the deletion.
+    /// Grace period of the pod's deletion; `None` until the API server has accepted the deletion.
     pub leaving: Option<Box<Leaving>>,
-    /// True if the pod is `terminating` only because of a request that the API server has not accepted yet and may still reject.
+    /// True if the pod is `terminating` only because of a request that the API server hasn't answered. It may still reject the
+    /// request.
     pub in_doubt: bool,
     /// Time at which the pod became Ready with its current containers; `None` if it is not Ready.
     ///
-    /// If an in-place update leaves the Ready condition `True`, this is the time at which the new containers were seen running.
+    /// The Ready condition can stay `True` during an in-place update. Then this is the time at which the new containers were seen.
     pub ready_since: Option<Timestamp>,
     /// Start of the current not-Ready period. If the pod is Ready, start of its latest not-Ready period.
     ///
-    /// A Ready period too short to count as available doesn't end the not-Ready period. `None` if the pod was never Ready, or never
-    /// stopped being Ready.
+    /// A Ready period that is too short for the pod to become available doesn't end the not-Ready period. `None` if the pod was
+    /// never Ready, or has been Ready all the time. [`Self::unready`] also covers these cases.
     pub unready_since: Option<Timestamp>,
     /// Time at which the kubelet accepted the pod.
     ///
-    /// This is the time at which the controller saw `status.startTime` appear. If the field was set from the start, this is its
-    /// value.
+    /// This is the time at which the controller saw `status.startTime` appear. The value of `status.startTime` is used if it was
+    /// set
+    /// when the controller first saw the pod.
     pub started: Option<Timestamp>,
     /// Facts about the pod that are needed for in-place updates.
     pub in_place: Shared<InPlace>,
@@ -224,7 +230,8 @@ pub struct Pod {
     pub need_upgrade: Option<Box<OtaCondition>>,
     /// The pod condition `PodImageReady`, if present.
     pub image_ready: Option<Box<OtaCondition>>,
-    /// True if the controller created the pod as a surge pod (`max-surge`) and the DaemonSet is not its owner yet.
+    /// True if the controller created the pod as a second pod next to the old one (`max-surge`), and the DaemonSet is not its owner
+    /// yet.
     pub surge: bool,
 }
 
@@ -318,8 +325,8 @@ pub struct OtaCondition {
     pub status: bool,
     /// Revision hash in the condition's message; `None` if the message has another form.
     pub revision: Option<Revision>,
-    /// True if a pull is requested and not finished: the status is not `True`, and the reason is missing or that of a request. Only
-    /// for `PodImageReady`.
+    /// True if a pull is requested and not finished. Then the status is not `True`, and the reason is missing or that of a request.
+    /// Only for `PodImageReady`.
     pub waits: bool,
     /// True if the condition's reason reports that no new pod would be created on the node. Only for `PodNeedUpgrade`.
     pub repelled: bool,
@@ -339,7 +346,9 @@ pub struct PullFailure {
 }
 
 impl Pod {
-    /// Returns true if the pod has ended and only a finalizer still keeps its object. The native controller ignores such a pod.
+    /// Returns true if all containers of the terminating pod have ended, and only a finalizer keeps its object. The native
+    /// controller
+    /// ignores such a pod.
     pub fn has_ended(&self) -> bool {
         self.terminating && self.in_place.is_over
     }
@@ -353,7 +362,7 @@ impl Pod {
         }
     }
 
-    /// Returns the start of the current or latest not-Ready period, but not before the time at which the pod got its revision.
+    /// Returns the start of the current or latest not-Ready period. Times before the pod got its revision don't count.
     pub fn unready(&self) -> Timestamp {
         let revised = self.revised();
         self.unready_since
@@ -381,15 +390,15 @@ impl Node {
         pods.any(|pod| pod.revision == PodRevision::Outdated)
     }
 
-    /// Returns true if the node may keep its pod, but the native controller would not create a new one.
+    /// Returns true if the node may keep its pod, but a new pod could not start because of a `NoSchedule` taint.
     pub(super) fn is_repelled(&self) -> bool {
         self.targeting == Targeting::Keep
     }
 
     /// Returns the times at which the rollout touched the node.
     ///
-    /// The rollout touches a node when it deletes or marks its outdated pod, or when a pod is created or updated there for the
-    /// current template. Changes for an earlier template don't count. Deletions are only included if `removes` is true.
+    /// A touch is the deletion or marking of the outdated pod, or the creation or update of a pod for the current template. Changes
+    /// for an earlier template don't count. Deletions are only included if `removes` is true.
     pub(super) fn touched_at(&self, removes: bool) -> impl Iterator<Item = Timestamp> + Clone {
         let removed = self.disrupted_at.filter(|_| removes);
         removed.into_iter().chain(self.marked_at())

@@ -1,11 +1,12 @@
 //! Number of nodes that may lose their pod now.
 //!
-//! Every targeted, online node without an available pod takes a slot. Its pod can be missing, terminating, starting, not yet
-//! available, or broken.
+//! A node takes a *slot* if it is targeted and online, but has no available pod. Its pod can be missing, terminating, starting,
+//! not yet available, or broken.
 //!
-//! Offline nodes never take a slot; that is the purpose of OpenYurt's AdvancedRollingUpdate. This includes nodes that were lost
-//! with the revision: `failure-threshold` limits these losses, and no update begins while the guard evaluates them. Nodes that
-//! returned recently with an old pod take no slot either, because flapping nodes would leave no slot for other nodes.
+//! Offline nodes never take a slot; that is the purpose of OpenYurt's AdvancedRollingUpdate. A node that was lost after its update
+//! takes none either. `failure-threshold` limits such losses, and no update begins while the guard evaluates them.
+//!
+//! A node that returned recently with an old pod takes no slot. Otherwise flapping nodes could take all slots.
 
 use super::class::Class;
 use super::pod_summary::PodSummary;
@@ -28,18 +29,18 @@ pub(super) struct Budget {
     pub(super) done: usize,
     /// Nodes that are being replaced, wait for a pod, or are Ready with a pod that fails because of the revision.
     pub(super) in_flight: usize,
-    /// Nodes in flight whose pod is still available because its hook is pending.
+    /// Nodes in `in_flight` whose old pod is still available, because the controller waits for its hook.
     pub(super) serving: usize,
     /// `max-surge`, resolved for `base` and limited by `ramp-up`.
     pub(super) surge: usize,
-    /// Nodes with two pods, one of which may be terminating, and nodes whose surge pod is not yet owned by the DaemonSet.
+    /// Nodes with two pods, one of which may be terminating. Also nodes whose surge pod is not yet owned by the DaemonSet.
     pub(super) surging: usize,
     /// Ready nodes with a pod that fails because of the revision. Each takes a slot of `max-unavailable` and one of `max-surge`.
     pub(super) failed: usize,
-    /// Nodes that keep their old pod, after the controller took it out of service for its hook, and where the pod is not serving
-    /// again yet.
+    /// Nodes that keep their old pod, but the controller took the pod out of service for its hook. Counted until the pod serves
+    /// again.
     pub(super) withheld: usize,
-    /// Nodes that keep their old pod, which was created recently and is not yet available.
+    /// Nodes that keep their old pod, if the pod was created recently and is not yet available.
     pub(super) starting: usize,
     /// Online, settled nodes whose pod is not available and is outdated or of an unknown revision.
     pub(super) broken: usize,
@@ -48,10 +49,12 @@ pub(super) struct Budget {
 impl Budget {
     /// Counts the classes of a fleet and its crowd.
     ///
-    /// Nodes that keep the old revision are not part of the base, and a broken pod there takes no slot. Nodes in flight always take
-    /// a slot, even if they were deselected recently. A kept pod also takes a slot if the controller took it out of service for its
-    /// hook, or if it was created recently. A pod that another client deleted takes no slot if its node is not selected or its wave
-    /// is not open.
+    /// Four rules decide if a node counts:
+    ///
+    /// - A node that keeps the old revision is not part of the base, and a broken pod there takes no slot.
+    /// - A node in flight always takes a slot, even if `selector` no longer matches it.
+    /// - A kept pod takes a slot if the controller took it out of service for its hook, or if it was created recently.
+    /// - A pod that another client deleted takes no slot if its node is not selected or its wave is not open.
     pub(super) fn count(
         classes: &[Class],
         crowd: &Crowd,
@@ -89,7 +92,7 @@ impl Budget {
             budget.failed += usize::from(fails);
             budget.surging += usize::from(match class {
                 Class::Surging(_) => true,
-                // Count a node with two pods even if it returned recently and is left alone.
+                // A node that returned recently keeps its pods for now, but counts here if it has two.
                 Class::InProgress(_)
                 | Class::Excluded(_)
                 | Class::Outdated { .. }
@@ -140,20 +143,23 @@ impl Budget {
 
     /// Returns the number of available pods with completed hooks that may be deleted now.
     ///
-    /// Each such pod already has a slot. The limit still applies, because `max-unavailable` may have been lowered since, or many of
-    /// the nodes may have returned at the same time.
+    /// Each such pod already has a slot. The limit still applies: `max-unavailable` may have been lowered since, or many of the
+    /// nodes
+    /// may have returned at the same time.
     pub(super) fn for_waiting(&self) -> usize {
         self.allowed.saturating_sub(self.used() - self.serving)
     }
 
     /// Returns the number of nodes with a broken old pod that may be replaced now.
     ///
-    /// The number is at least one, so that a bad old revision can be repaired. It never covers the whole fleet after a short outage
-    /// (k/k#123232). With surge it may be zero, because a second pod repairs the node.
+    /// At least one is allowed, so that a bad old revision can be repaired. With surge it may be zero, because a second pod repairs
+    /// the node.
     ///
-    /// A serving pod that waits for its hook is not counted, because it may itself wait for the slot of a broken pod.
+    /// The number is limited, because many pods may be broken only for a moment after a short outage (k/k#123232).
+    /// `replace-broken-first: unlimited` removes the limit.
     ///
-    /// `replace-broken-first: unlimited` allows all broken pods at once.
+    /// A serving pod that waits for its hook doesn't reduce the number. Otherwise this pod and a broken pod could wait for each
+    /// other's slot.
     pub(super) fn for_broken(&self, strategy: &Strategy) -> usize {
         if strategy.broken_unlimited {
             return usize::MAX;

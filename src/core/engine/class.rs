@@ -1,4 +1,4 @@
-//! Class of a node, derived from the node's own state and from the fleet. All later passes use the class.
+//! Class of a node: the state that one pass of the engine assigns to it. All later steps of the pass use the class.
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -17,7 +17,7 @@ pub(super) enum Excluded {
     Held(Option<Timestamp>),
 }
 
-/// Class of a node. Every pass reads all classes, so large contents of rare classes are boxed.
+/// Class of a node. Rare classes with large contents are boxed, because every step reads the classes of all nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Class {
     /// The DaemonSet runs no pod on the node.
@@ -26,7 +26,7 @@ pub(super) enum Class {
     ///
     /// The pod stays, because no other pod could replace it.
     UntoleratedTaint,
-    /// The node has no Node object, so its state is unknown.
+    /// The node has no Node object, so its state is unknown, although a pod is bound to it.
     NoNode,
     /// The node is NotReady.
     Offline {
@@ -41,10 +41,10 @@ pub(super) enum Class {
     Failed {
         /// Time at which the node failed.
         since: Timestamp,
-        /// Kind of failure, which decides if the node takes a slot.
+        /// Cause of the failure. It decides if the node takes a slot.
         cause: Cause,
     },
-    /// The node is being updated, or waits for the native controller. It takes a slot.
+    /// The node is being updated, or waits for the native controller to create its pod. The node takes a slot.
     InProgress(Progress),
     /// The node has a surge pod.
     Surging(Box<SurgePair>),
@@ -52,33 +52,33 @@ pub(super) enum Class {
     Done,
     /// The node runs an outdated pod.
     Outdated {
-        /// True if that pod is available.
+        /// True if the outdated pod is available.
         available: bool,
-        /// Time until which the node has to stay Ready before it is updated.
+        /// Time until which the node has to stay Ready before it is updated; `None` if it has settled.
         settling: Option<Timestamp>,
     },
-    /// The node runs an outdated pod that is marked for deletion. The node takes a slot.
+    /// The node runs an outdated pod that waits for its hook before the deletion. The node takes a slot.
     PreDeleteHook {
-        /// Content of the pod's mark.
+        /// Mark that the controller set on the pod, with the time at which the wait began.
         preparing: Box<PreDeleteHook>,
-        /// True if that pod is available.
+        /// True if the outdated pod is available.
         available: bool,
         /// True if the hook has been pending for so long that an operator has to check it.
         overdue: bool,
         /// Time until which the node has to stay Ready before the pod is deleted.
         settling: Option<Timestamp>,
     },
-    /// The node runs an outdated pod and keeps it.
+    /// The node runs an outdated pod and keeps it for this reason.
     Excluded(Excluded),
     /// The node runs a pod of an unknown revision.
     Unknown {
-        /// True if that pod is available.
+        /// True if the pod is available.
         available: bool,
     },
 }
 
 impl Class {
-    /// Returns true if the node is part of the base of percentages.
+    /// Returns true if percentages of the settings refer to this node.
     pub(super) fn is_targeted(&self) -> bool {
         !matches!(
             self,
@@ -86,9 +86,9 @@ impl Class {
         )
     }
 
-    /// Returns true if the node is being updated, or is Ready and failed with the current revision.
+    /// Returns true if the node is being updated, or is Ready with a pod that fails because of the current revision.
     ///
-    /// A lost node never blocks other nodes, whatever caused the loss.
+    /// A node that was lost is not in flight, so it never blocks other nodes.
     pub(super) fn is_in_flight(&self) -> bool {
         match self {
             Self::InProgress(_) | Self::Surging(_) | Self::PreDeleteHook { .. } => true,
@@ -108,7 +108,7 @@ impl Class {
         )
     }
 
-    /// Returns true if the node counts against the current revision.
+    /// Returns true if the guard counts this node as failed with the current revision.
     pub(super) fn is_failed(&self) -> bool {
         match self {
             Self::Failed { .. } => true,

@@ -1,4 +1,4 @@
-//! Classification of one node: exactly one class per pass.
+//! Classification of nodes: each pass assigns one class to each node.
 
 use std::time::Duration;
 
@@ -51,7 +51,7 @@ pub(super) fn classify(strategy: &Strategy, node: &Node, terms: Terms) -> Class 
     }
 }
 
-/// Returns the class of a node with a surge pod. A node that returned recently is left alone with both of its pods.
+/// Returns the class of a node with a surge pod. If the node returned recently, both of its pods stay until it has settled.
 fn with_surge(
     strategy: &Strategy,
     node: &Node,
@@ -73,9 +73,9 @@ fn with_surge(
     }
 }
 
-/// Returns the class of a node on which the DaemonSet runs no pod, or no longer runs one.
+/// Returns the class of a *barred* node: the DaemonSet should run no pod there, or can't create one because of a taint.
 ///
-/// A replacement that began on the node takes a slot until its pod is available ([`lets_go_at`]).
+/// A replacement that began on the node keeps its slot until its pod is available, or until [`lets_go_at`].
 fn barred(strategy: &Strategy, node: &Node, terms: Terms) -> Class {
     let window = failure_window(strategy);
     let since = match node.readiness {
@@ -113,9 +113,9 @@ fn barred(strategy: &Strategy, node: &Node, terms: Terms) -> Class {
     }
 }
 
-/// Returns the time until which a barred node takes a slot.
+/// Returns the time at which a barred node frees its slot; `Timestamp::MAX` for a node with a taint.
 ///
-/// A taint is expected to be temporary, because some systems taint nodes on which their agent doesn't run. A node that no longer
+/// Taints are expected to be temporary, because some systems taint nodes on which their agent doesn't run. A node that no longer
 /// has the template's labels frees its slot after `window`.
 pub(super) fn lets_go_at(node: &Node, window: Duration) -> Option<Timestamp> {
     match node.targeting {
@@ -179,10 +179,10 @@ fn single(strategy: &Strategy, pod: &Pod, node_ready_since: Timestamp, terms: Te
     }
 }
 
-/// Returns the time until which a node has to stay Ready, if its pod survived an absence of the node.
+/// Returns the time until which a node has to stay Ready before its pod is replaced; `None` if it need not settle.
 ///
-/// A node that was Ready before its pod started has not been absent since. Under OTA the rollout replaces no pods, so nodes need
-/// not settle.
+/// Only a return from an absence needs settling. A node that was Ready before its pod started has not been absent since then.
+/// Under OTA the controller replaces no pods, so nodes need not settle.
 pub(super) fn settling(
     strategy: &Strategy,
     pod: &Pod,

@@ -1,7 +1,8 @@
-//! Nodes that are counted instead of listed, so that the cost of a decision depends on the changes, not on the fleet's size.
+//! Crowd: nodes that are counted instead of listed. The cost of a decision then depends on the changes, not on the fleet's size.
 //!
 //! In a rollout of ten thousand nodes, most nodes are done, far back in the queue, being updated within their deadline, or offline.
-//! Each of these nodes has the same effect in every pass, so a count can represent it. A caller that keeps a fleet between passes
+//! Each of these nodes, called *bystanders*, has the same effect in every pass, so a count can represent it. A caller that keeps a
+//! fleet between passes
 //! may leave these nodes out of [`Fleet::nodes`](crate::core::Fleet::nodes) and count them in
 //! [`Fleet::crowd`](crate::core::Fleet::crowd):
 //!
@@ -13,8 +14,8 @@
 //! ```
 //!
 //! # Why this is correct
-//! - A [`Bystander`] is a node for which every per-node rule gives the same result until an event or until [`Bystander::until`].
-//!   A node stays in the list if it has a hold, window, mark, failing container, second pod, or entry in the guard's record.
+//! - A [`Bystander`] is a node for which every per-node rule gives the same result until an event, or until [`Bystander::until`].
+//!   Nodes with a hold, window, mark, failing container, second pod, or entry in the guard's record stay in the list.
 //! - Rules over the whole fleet need only the counts of the crowd.
 //! - Some rules need the nodes themselves: settings that treat nodes differently, the guard's control group, and rejected writes.
 //!   [`decide_in_view`](super::decide::decide_in_view) then reports that all nodes are needed, and its plan must not be applied.
@@ -40,14 +41,14 @@ use crate::core::plan::{Phase, Plan};
 use crate::core::settings::{Mode, Strategy};
 use crate::core::verdict::{Progress, Verdict};
 
-/// Reports if the listed nodes were enough for a decision.
+/// Tells if the listed nodes were enough for a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InView {
-    /// The plan equals the plan for the complete fleet. The next decision may use the same kind of list.
+    /// The plan equals the plan for the complete fleet. The next decision may be made with the same choice of listed nodes.
     Enough,
-    /// More waiting nodes could be updated now. They have to be in the list.
+    /// The budget allows to update more nodes than the waiting nodes in the list. List more of them.
     MoreWaiting,
-    /// The decision found the current revision proven, but the crowd was counted with an unproven revision. Count it again.
+    /// The crowd was counted while the revision was unproven, and this decision found it proven. Count the crowd again.
     Proven,
     /// All nodes have to be in the list.
     Everybody,
@@ -71,7 +72,7 @@ pub struct Bystander {
 pub enum Standing {
     /// The node runs an available pod of the current revision.
     Done,
-    /// The node runs an available outdated pod. It is counted only while enough other nodes are ahead of it in the queue.
+    /// The node runs an available outdated pod. It is counted only while the list contains enough nodes that are updated earlier.
     Waiting,
     /// The node is NotReady.
     Offline {
@@ -82,7 +83,7 @@ pub enum Standing {
     },
     /// The node is being updated and is within its deadline.
     Moving {
-        /// True if the controller replaced no pod on the node.
+        /// True if the controller replaced no pod on the node: the node joined the fleet, or another client deleted its pod.
         joins: bool,
         /// True if the node has an outdated pod.
         outdated: bool,
@@ -94,7 +95,7 @@ impl Bystander {
     ///
     /// `in_order` and `is_proven` are the fields of the [`Fleet`](crate::core::Fleet).
     ///
-    /// Valid only while [`may_be_counted`] is true, and only for nodes that are not in [`named`].
+    /// The result is valid only while [`may_be_counted`] is true, and only for nodes that are not in [`named`].
     pub fn new(
         strategy: &Strategy,
         node: &Node,
@@ -121,7 +122,7 @@ impl Bystander {
     }
 }
 
-/// Returns the kind of bystander for a node of that class, and the time until which it is valid.
+/// Returns the kind of bystander for a node of this class, and the time until which the node may be counted.
 fn standing(
     strategy: &Strategy,
     node: &Node,
@@ -158,7 +159,7 @@ fn standing(
     }
 }
 
-/// Returns true if a rule for single pods applies to this pod, so that its node has to be listed.
+/// Returns true if this pod needs a rule for single pods. Then its node has to be listed.
 fn is_remarkable(pod: &Pod) -> bool {
     pod.revision == PodRevision::Unknown
         || pod.surge
@@ -171,9 +172,9 @@ fn is_remarkable(pod: &Pod) -> bool {
         || ota::is_announced(pod)
 }
 
-/// Returns the time at which a node in progress exceeds its deadline. `Some(None)` means that only an event can change its state.
+/// Returns the time until which a node in progress is within its deadline. `Some(None)` means that only an event ends its state.
 ///
-/// Returns `None` if the node has exceeded its deadline, or if its Events must be read to learn why it is late.
+/// Returns `None` if the deadline has passed, or if the Events of the pod must be read to learn why it is late.
 fn in_time_until(node: &Node, progress: Progress, now: Timestamp) -> Option<Option<Timestamp>> {
     let overdue = stuck(node, &Verdict::InProgress(progress), MISSING_GRACE, now).err()?;
     let asked = not_ready::asked_at(node, progress, MISSING_GRACE);
@@ -201,7 +202,7 @@ pub fn may_be_counted(strategy: &Strategy, now: Timestamp) -> bool {
         && Predownloading::from_strategy(strategy).is_none()
 }
 
-/// Returns the nodes that the guard remembers by name.
+/// Returns the nodes that the guard's record contains by name. They have to be listed.
 pub fn named(record: Option<&FailureRecord>) -> impl Iterator<Item = &NodeName> {
     record.into_iter().flat_map(|record| {
         let names = [
@@ -217,7 +218,9 @@ pub fn named(record: Option<&FailureRecord>) -> impl Iterator<Item = &NodeName> 
 }
 
 impl InView {
-    /// Returns the result for a plan of a [calm](is_calm) fleet. `wants_more` is true if the plan could have replaced more nodes.
+    /// Returns the result for a plan of a [calm](is_calm) fleet. `wants_more` is true if the budget allows to replace more nodes
+    /// than
+    /// are listed.
     pub(super) fn new(plan: &Plan, wants_more: bool) -> Self {
         match plan.phase {
             _ if wants_more => Self::MoreWaiting,
@@ -227,7 +230,7 @@ impl InView {
     }
 }
 
-/// Returns true if no active rule needs the complete list of nodes.
+/// Returns true if the fleet is calm: no rule that needs the complete list of nodes applies now.
 pub(super) fn is_calm(evaluation: &FleetEvaluation<'_>) -> bool {
     let (fleet, guard) = (evaluation.fleet, &evaluation.guard);
     may_be_counted(evaluation.strategy, evaluation.now)
@@ -265,8 +268,9 @@ impl Crowd {
         }
     }
 
-    /// Removes a bystander. The time span of the pods stays as it is. A span that is too wide only causes a pass over the complete
-    /// list.
+    /// Removes a bystander. The range of revision times stays as wide as before. If it is too wide, the only effect is a pass over
+    /// the
+    /// complete list.
     pub fn remove(&mut self, standing: Standing) {
         self.count(standing, |number| *number -= 1);
     }

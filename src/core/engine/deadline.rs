@@ -18,12 +18,13 @@ use crate::core::names::UNSCHEDULABLE;
 use crate::core::plan::Stall;
 use crate::core::verdict::{Progress, Verdict};
 
-/// Returns why `node` with this `verdict` makes no progress; `None` if it makes progress, or is still within its deadline.
+/// Returns the reason why `node` with this `verdict` makes no progress; `None` if it makes progress, or is within its deadline.
 pub fn stall_of(node: &Node, verdict: &Verdict, now: Timestamp) -> Option<Stall> {
     stuck(node, verdict, MISSING_GRACE, now).ok()
 }
 
-/// Returns why `node` makes no progress, or the time of the next check. `grace` applies to a missing pod.
+/// Returns the reason why `node` makes no progress; `Err` with the time of the next check otherwise. `grace` applies to a missing
+/// pod.
 pub(super) fn stuck(
     node: &Node,
     verdict: &Verdict,
@@ -63,7 +64,7 @@ pub(super) fn stuck(
         {
             by_deadline(Some(since), MISSING_GRACE, Stall::PodsDoNotStart)
         }
-        // The node keeps its pod, but a second, terminating pod delays the completion of the rollout.
+        // The node keeps its old pod. A second pod that doesn't end delays the completion of the rollout.
         ref verdict if verdict.is_kept() => match gone_by(node) {
             Some(at) if at <= now => Ok(Stall::NoProgress),
             at => Err(at),
@@ -87,7 +88,7 @@ pub fn is_between_crashes(node: &Node, now: Timestamp) -> bool {
     alive.any(|pod| failing::proved_at(pod, since, now).is_some())
 }
 
-/// Returns the time since which a surge pod, or a pod that the DaemonSet owns, is unschedulable.
+/// Returns the time since which a surge pod (argument true) or a pod of the DaemonSet (false) is unschedulable.
 fn unscheduled_since(node: &Node, beside: bool) -> Option<Timestamp> {
     let made = node.pods.iter().filter(|pod| pod.surge == beside);
     made.filter(|pod| lacks_place(pod))
@@ -95,7 +96,7 @@ fn unscheduled_since(node: &Node, beside: bool) -> Option<Timestamp> {
         .min()
 }
 
-/// Returns true if the kubelet of this node rejects every pod, because the node lacks resources.
+/// Returns true if the kubelet of this node rejects pods because the node lacks resources.
 pub(in crate::core) fn rejects(node: &Node) -> bool {
     let problem = node.trouble.as_ref();
     problem
@@ -112,7 +113,7 @@ fn lacks_place(pod: &Pod) -> bool {
     problem.is_some_and(|problem| *problem.reason == *UNSCHEDULABLE)
 }
 
-/// Returns how long a pod may be missing. The first pods of a fleet may take longer, because all are created at once.
+/// Returns the time that a pod may be missing. It is longer for the first pods of a DaemonSet, because all are created at once.
 pub(super) fn missing_grace(fleet: &Fleet) -> Duration {
     if fleet.replaces || fleet.not_created.is_some() {
         MISSING_GRACE
@@ -123,7 +124,7 @@ pub(super) fn missing_grace(fleet: &Fleet) -> Duration {
 
 /// Returns the time by which all pods that are being deleted on this node should be gone.
 ///
-/// Returns `None` if no pod is being deleted, or if the API server hasn't reported the end of a pod.
+/// Returns `None` if no pod is being deleted, or if the cache doesn't show the end of a grace period yet.
 pub(super) fn gone_by(node: &Node) -> Option<Timestamp> {
     let back = match node.readiness {
         Readiness::Ready { since } => since,
@@ -135,8 +136,8 @@ pub(super) fn gone_by(node: &Node) -> Option<Timestamp> {
 
 /// Returns the terminating pods that have to be gone before the node is done.
 ///
-/// A pod that has ended but is kept by a finalizer doesn't count if another pod is alive. The native controller doesn't count it
-/// either.
+/// If another pod is alive, an ended pod that only a finalizer keeps is not included. The native controller ignores such a pod,
+/// too.
 pub(in crate::core) fn ending(node: &Node) -> impl Iterator<Item = &Pod> {
     let lives = node.pods.iter().any(|pod| !pod.terminating);
     let is_awaited = move |pod: &&Pod| pod.terminating && !(lives && pod.has_ended());

@@ -68,7 +68,7 @@ pub fn decide_in_view(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> (Pl
     (plan, view)
 }
 
-/// Returns the plan in which nodes with retried writes keep their slots.
+/// Returns the plan, and if the listed nodes were enough for it. A node whose rejected write is retried keeps its slot.
 fn attempt(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> (Plan, InView) {
     let mut draft = PlanDraft::new(FleetEvaluation::new(strategy, fleet, now));
     if !crowd::is_calm(&draft.evaluation) {
@@ -129,7 +129,7 @@ fn whole(mut draft: PlanDraft<'_>) -> Plan {
     }
 }
 
-/// Returns the writes to the pods of a DaemonSet with an invalid setting. No pod is replaced; all other work continues.
+/// Returns the pod writes for a DaemonSet with an invalid setting. They continue all work except replacements.
 ///
 /// `strategy` contains the settings that are valid.
 pub fn upkeep(
@@ -160,10 +160,10 @@ pub fn upkeep(
     }
 }
 
-/// Returns the writes for a DaemonSet that yurt-ds no longer manages, because its annotation or `OnDelete` was removed.
+/// Returns the writes for a DaemonSet that yurt-ds no longer manages, because `update-strategy` or `OnDelete` was removed.
 ///
-/// The writes remove the conditions of OTA mode and all surge pods. A surge pod stays if it is the only serving pod on its node.
-/// `min_ready` is `spec.minReadySeconds`.
+/// The writes remove the pod conditions of the strategy OTA and all surge pods. A surge pod stays while no other pod serves on
+/// its node. `min_ready` is `spec.minReadySeconds`.
 pub fn release(fleet: &Fleet, min_ready: Duration, now: Timestamp) -> SurgeRelease {
     let terms = Terms {
         min_ready,
@@ -181,9 +181,9 @@ pub fn release(fleet: &Fleet, min_ready: Duration, now: Timestamp) -> SurgeRelea
     release
 }
 
-/// Returns the positions of the outdated nodes that may be replaced at `now`, in order.
+/// Returns the positions of the outdated nodes that may be replaced at `now`, in the order of their update.
 ///
-/// A plan for the same time replaces some of these nodes.
+/// A plan for the same time replaces the first of these nodes, as far as the budget allows.
 pub fn queue(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> Vec<usize> {
     let queue = FleetEvaluation::new(strategy, fleet, now).queue();
     queue.into_iter().map(|turn| turn.position).collect()
@@ -193,7 +193,7 @@ pub fn queue(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> Vec<usize> {
 struct PlanDraft<'a> {
     evaluation: FleetEvaluation<'a>,
     actions: Vec<Action>,
-    /// Verdict of each node, by position in the fleet.
+    /// Verdict of each node, by its position in [`Fleet::nodes`].
     verdicts: Vec<Verdict>,
     /// Pause in effect, if any.
     pause: Option<PauseStand>,
@@ -236,7 +236,7 @@ impl<'a> PlanDraft<'a> {
         }
     }
 
-    /// Removes surge pods, because in this mode the controller replaces no pods.
+    /// Deletes the surge pods, because the controller replaces no pods under this strategy.
     fn part(&mut self) {
         if !self.evaluation.summary.is_surging {
             return;
@@ -257,7 +257,7 @@ impl<'a> PlanDraft<'a> {
         self.mark_left_behind();
     }
 
-    /// Sets the verdict of nodes with a surge pod on which the DaemonSet runs no pod, or no longer runs one.
+    /// Sets the verdict of nodes that still have a surge pod, although the DaemonSet should run no pod there.
     fn mark_left_behind(&mut self) {
         if !self.evaluation.summary.is_surging {
             return;
@@ -275,7 +275,7 @@ impl<'a> PlanDraft<'a> {
         }
     }
 
-    /// Returns the target revision, or why it is unknown.
+    /// Returns the current revision, or the reason why it is unknown.
     fn target(&self) -> Result<&'a Revision, RevisionUnknown> {
         match &self.evaluation.fleet.revision {
             RevisionState::Unknown(behind) => Err(*behind),
@@ -286,7 +286,7 @@ impl<'a> PlanDraft<'a> {
         }
     }
 
-    /// Opens readiness gates of new pods while the rollout waits.
+    /// Opens the readiness gates of new pods while the rollout waits, so that these pods can become Ready.
     fn open_gates(&mut self) {
         if self.evaluation.summary.is_marked {
             self.actions
@@ -294,7 +294,7 @@ impl<'a> PlanDraft<'a> {
         }
     }
 
-    /// Returns a plan that replaces nothing until the native controller and the cache agree on the revision.
+    /// Returns a plan that replaces nothing, because the native controller or the cache doesn't know the current revision yet.
     fn hold(mut self, behind: RevisionUnknown) -> Plan {
         self.open_gates();
         self.evaluation.guard = Guard {
@@ -334,13 +334,13 @@ impl<'a> PlanDraft<'a> {
         }
     }
 
-    /// Adds the writes that are needed even while no pod may be replaced: readiness gates, marks and surge pods.
+    /// Adds the writes that are needed even while no pod may be replaced: to readiness gates, hook marks and surge pods.
     fn tend(&mut self) {
         self.go_on_beside(false);
         self.keep_marks_true();
     }
 
-    /// Returns a plan that replaces nothing until a user corrects `invalid` or the labels of nodes.
+    /// Returns a plan that replaces nothing until a user corrects the setting `invalid`, or labels a node so that it matches.
     fn refuse(mut self, invalid: Invalid) -> Plan {
         self.tend();
         for (verdict, class) in self.verdicts.iter_mut().zip(&self.evaluation.classes) {

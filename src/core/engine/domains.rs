@@ -1,14 +1,14 @@
-//! Failure domains: concurrent replacements stay within a few values of one node label (kubernetes/kubernetes#114010).
+//! Failure domains: replacements at the same time stay within a few values of one node label (kubernetes/kubernetes#114010).
 //!
-//! A node's domain is its value of the label `topology-key`. All nodes without that label form one domain, whose value is empty. A
+//! A node's domain is its value of the label `topology-key`. All nodes without that label form one domain with an empty value. A
 //! domain is *held* while a node in it is being updated, waits for a pod, or is Ready with a failed new pod. Offline nodes don't
 //! hold a domain.
 //!
 //! A replacement begins only if at most `max-domains` domains are held, including its own. Domains with a broken pod that needs
 //! repair come first, then all other domains. Both groups are in alphabetical order.
 //!
-//! More domains can be held than allowed, for example after a crash in another domain. Then no replacement begins until enough of
-//! them are released.
+//! More domains can be held than `max-domains` allows, for example after a crash in another domain. Then no replacement begins
+//! until the nodes of enough domains are done.
 
 use std::collections::BTreeSet;
 
@@ -20,15 +20,15 @@ use crate::core::settings::{Strategy, Topology};
 /// Domains in which replacements may begin.
 #[derive(Debug)]
 pub(super) struct Domains<'a> {
-    /// `None` if all nodes may begin.
+    /// Settings of the failure domains; `None` if every node may begin.
     topology: Option<&'a Topology>,
     held: BTreeSet<&'a str>,
-    /// Domains where replacements may begin.
+    /// Domains in which replacements may begin.
     turn: BTreeSet<&'a str>,
 }
 
 impl<'a> Domains<'a> {
-    /// Chooses the domains among the nodes of `queue`.
+    /// Chooses the domains in which nodes of `queue` may be replaced.
     pub(super) fn new(
         strategy: &'a Strategy,
         fleet: &'a Fleet,
@@ -63,26 +63,26 @@ impl<'a> Domains<'a> {
         }
     }
 
-    /// Returns true if a replacement on this node may begin under the limit of domains.
+    /// Returns true if the limit of domains allows a replacement on this node.
     pub(super) fn may_begin(&self, node: &Node) -> bool {
         self.topology
             .is_none_or(|topology| self.turn.contains(topology.domain_of(&node.labels)))
     }
 
-    /// Returns the domains that are held or next, in alphabetical order.
+    /// Returns the domains that are held, or in which replacements may begin, in alphabetical order.
     pub(super) fn names(&self) -> Vec<String> {
         let names = self.held.union(&self.turn);
         names.map(|name| (*name).to_owned()).collect()
     }
 }
 
-/// Returns true if the node has to wait for the domains in `at_work`, which are held or next.
+/// Returns true if the node has to wait for other domains. `at_work` contains the domains of [`Domains::names`].
 pub(super) fn is_others_turn(topology: &Topology, node: &Node, at_work: &[String]) -> bool {
     let own = topology.domain_of(&node.labels);
     !at_work.is_empty() && at_work.iter().all(|domain| domain != own)
 }
 
-/// Returns the first `count` values in alphabetical order.
+/// Returns the first `count` values in alphabetical order, without sorting all of them.
 fn least<'a>(values: impl Iterator<Item = &'a str>, count: usize) -> BTreeSet<&'a str> {
     let mut least = BTreeSet::new();
     for value in values {

@@ -1,10 +1,10 @@
-//! Evaluation of the fleet as a whole: final classes of the nodes, and limits for new replacements.
+//! Evaluation of the whole fleet: final classes of the nodes, and limits for new replacements.
 //!
 //! ```text
 //! observed classes ──attribution──► failed nodes ──scope──► excluded nodes ──waves, budget──► guard, preconditions
 //! ```
 //!
-//! This module writes and reports nothing. The plan is drafted from its [`FleetEvaluation`].
+//! This module neither writes nor reports. The plan is drafted from its [`FleetEvaluation`].
 
 use std::cell::OnceCell;
 
@@ -36,7 +36,7 @@ pub(super) struct FleetEvaluation<'a> {
     pub(super) strategy: &'a Strategy,
     pub(super) fleet: &'a Fleet,
     pub(super) now: Timestamp,
-    /// Availability rules for pods.
+    /// Rules for when a pod counts as available.
     pub(super) terms: Terms,
     /// Class of each node, by position in the fleet.
     pub(super) classes: Vec<Class>,
@@ -45,7 +45,7 @@ pub(super) struct FleetEvaluation<'a> {
     pub(super) budget: Budget,
     pub(super) guard: Guard,
     pub(super) preconditions: Preconditions<'a>,
-    /// True if the guard compared lost nodes with all other nodes.
+    /// True if the guard compared lost nodes with the other nodes to find the cause of the losses.
     pub(super) compared_losses: bool,
     order: OnceCell<Order>,
     /// Waiting nodes, in the order of their update.
@@ -109,13 +109,14 @@ impl<'a> FleetEvaluation<'a> {
 }
 
 impl FleetEvaluation<'_> {
-    /// Returns true if an online node runs a pod of an unknown revision. The cache may be older than that pod.
+    /// Returns true if an online node runs a pod of an unknown revision. Then the cached list of revisions may be older than the
+    /// pod.
     pub(super) fn meets_unknown(&self) -> bool {
         let is_unknown = |class: &Class| matches!(class, Class::Unknown { .. });
         self.classes.iter().any(is_unknown)
     }
 
-    /// Returns the image pulls that node owners request.
+    /// Returns the image pulls that node owners requested under OTA.
     pub(super) fn owners_pulls(&self, revision: &Revision, paused: bool) -> Vec<Pull> {
         if self.summary.is_announced {
             ota::pulls(self.fleet, revision, paused)
@@ -124,13 +125,13 @@ impl FleetEvaluation<'_> {
         }
     }
 
-    /// Returns the setting that matches no node although a node is outdated.
+    /// Returns the setting whose selector matches no node, if any node is outdated.
     pub(super) fn unmatched(&self) -> Option<Invalid> {
         let wave = |position| self.preconditions.wave_progress.of_node(position);
         unmatched(self.strategy, self.fleet, &self.classes, wave)
     }
 
-    /// Returns true if a pause keeps a surge pod on a node that is excluded or not targeted.
+    /// Returns true if a surge pod is on a node that is excluded or not targeted. It is deleted after the pause.
     pub(super) fn parts_later(&self) -> bool {
         let stays = |class: &Class| {
             matches!(
@@ -142,7 +143,7 @@ impl FleetEvaluation<'_> {
         classes.any(|(position, class)| stays(class) && self.summary.is_paired(position))
     }
 
-    /// Returns true if a targeted node is online, settled and outdated.
+    /// Returns true if a node is waiting for its update: targeted, online, settled and outdated.
     pub(super) fn is_any_outdated(&self) -> bool {
         let is_outdated = |class: &Class| match class {
             Class::Outdated { settling: None, .. } | Class::PreDeleteHook { .. } => true,
@@ -163,8 +164,8 @@ impl FleetEvaluation<'_> {
         )
     }
 
-    /// Returns true if the pod of the node at `position` may be deleted or updated now, given rejected writes and disruption
-    /// budgets.
+    /// Returns true if the old pod of the node at `position` may be deleted or updated now. A rejected write or a disruption budget
+    /// can prevent it.
     pub(super) fn may_delete(&self, position: usize) -> bool {
         let pod = self.fleet.nodes[position].outdated();
         self.preconditions.may_step(position)
@@ -177,7 +178,7 @@ impl FleetEvaluation<'_> {
             })
     }
 
-    /// Returns the nodes whose preconditions are met, in the order of their update.
+    /// Returns the waiting nodes that meet all preconditions, in the order of their update.
     pub(super) fn queue(&self) -> Vec<Turn> {
         let waiting = self.waiting();
         let is_open = |turn: &&Turn| self.preconditions.shut_at(turn.position).is_none();
@@ -200,7 +201,7 @@ impl FleetEvaluation<'_> {
         self.order.get_or_init(order)
     }
 
-    /// Returns all waiting nodes in the order of their update, computed once and only on demand.
+    /// Returns all waiting nodes in the order of their update. The list is computed at the first call.
     pub(super) fn waiting(&self) -> &[Turn] {
         self.waiting.get_or_init(|| {
             let order = self.order();
@@ -223,7 +224,7 @@ impl FleetEvaluation<'_> {
         })
     }
 
-    /// Returns true if the node has an available pod of the current revision.
+    /// Returns true if the node at `position` has an available pod of the current revision.
     pub(super) fn serves(&self, position: usize) -> bool {
         let ripe = |since| later(since, self.strategy.min_ready) <= self.now;
         self.fleet.nodes[position].pods.iter().any(|pod| {
@@ -233,7 +234,7 @@ impl FleetEvaluation<'_> {
         })
     }
 
-    /// Returns the number of failed nodes whose pods run again after a crash but are not proven. They may be between two crashes.
+    /// Returns the number of failed nodes whose pods run again after a crash, but not yet long enough to exclude another crash.
     ///
     /// A node that was offline doesn't count, because its return also restarts the containers.
     pub(super) fn relapsing(&self) -> usize {

@@ -1,7 +1,7 @@
 //! Removal of pods by eviction (`disruption: evict`), and the PodDisruptionBudgets that refuse it.
 //!
-//! The controller doesn't watch budgets; only the response to an eviction reveals a budget. The caller that evicts stores the
-//! responses in [`Evictions`], and the next plan uses them.
+//! The controller doesn't watch budgets; only the response to an eviction shows if a budget allows it. The caller that evicts
+//! stores the responses in [`Evictions`], and the next plan uses them.
 //!
 //! ```text
 //!          ┌──────────────── refused ◄────────────────┐
@@ -25,12 +25,12 @@ use crate::core::verdict::{Progress, Verdict};
 /// Evictions that a plan may request.
 #[derive(Debug)]
 pub(super) struct EvictionRequests<'a> {
-    /// Responses so far; `None` if pods are deleted instead of evicted, so that budgets don't apply.
+    /// Responses so far; `None` if the controller deletes pods instead of evicting them, so that budgets don't apply.
     answers: Option<&'a Evictions>,
     now: Timestamp,
     /// Last time at which a pod of the fleet became Ready.
     newest: Option<Timestamp>,
-    /// Budget classes with a retry in this plan.
+    /// Groups of pods that the same budgets protect, and for which this plan already retries an eviction.
     asked: BTreeSet<BudgetClass>,
     /// Number of evictions in this plan that a budget refused before.
     again: usize,
@@ -69,24 +69,24 @@ impl<'a> EvictionRequests<'a> {
         }
     }
 
-    /// Returns when the eviction of this refused pod may be retried.
+    /// Returns the time from which the eviction of this pod may be retried; `None` if no eviction was refused.
     pub(super) fn due(&self, pod: &Pod) -> Option<Timestamp> {
         Some(self.answers?.answer(pod)?.due(self.newest))
     }
 
-    /// Returns true if this pod may be evicted now. A plan retries one refused pod per [`BudgetClass`].
+    /// Returns true if this plan may evict the pod. A plan retries the eviction of only one pod per [`BudgetClass`].
     pub(super) fn may_ask(&self, pod: &Pod) -> bool {
         let due = self.due(pod);
         due.is_none_or(|due| due <= self.now && !self.asked.contains(&BudgetClass::from_pod(pod)))
     }
 
-    /// Returns true if the eviction may be retried before its backoff ends, because another pod has become Ready since.
+    /// Returns true if the eviction may be retried before the end of its backoff, because another pod has become Ready since.
     pub(super) fn is_hurried(&self, pod: &Pod) -> bool {
         let answer = self.answers.and_then(|answers| answers.answer(pod));
         answer.is_some_and(|answer| answer.due(self.newest) < answer.due(None))
     }
 
-    /// Requests the removal of a pod. Returns the write, and the pod's new verdict if it changes.
+    /// Requests the removal of a pod. Returns the write, and the new verdict of the pod's node if it changes.
     pub(super) fn ask(&mut self, pod: &Pod) -> (Option<Action>, Option<Verdict>) {
         let replacing = Some(Verdict::InProgress(Progress::Replacing));
         let Some(answers) = self.answers else {

@@ -1,7 +1,7 @@
 //! Detection of failing pods, whose containers crash or cannot start.
 //!
-//! Since Kubernetes 1.35, `CrashLoopBackOff` appears minutes late and intermittently. Therefore a crash is detected from restarts
-//! and terminations.
+//! `CrashLoopBackOff` is not enough as evidence: since Kubernetes 1.35 it appears minutes late and intermittently. Therefore a
+//! crash is detected from restarts and terminations.
 
 use std::time::Duration;
 
@@ -25,15 +25,16 @@ const UNSTARTABLE: [&str; 11] = [
     "PreCreateHookError",
 ];
 
-/// Number of restarts from which a container counts as crashing, whatever the reason in its status.
+/// Number of restarts from which a container counts as crashing, independent of the reason in its status.
 pub(crate) const CRASHING_RESTARTS: u32 = 2;
 
-/// Minimum time that a pod has to be Ready to be available after its container crashed repeatedly.
+/// Time that a pod has to be Ready to count as available, if its container crashed repeatedly before.
 ///
-/// Before that, the pod may be between two crashes. Counting it as available would let the rollout spread the crash to more nodes.
+/// A pod that is Ready for a shorter time may be between two crashes. If it counted as available, the rollout would spread the
+/// crash to more nodes.
 pub(crate) const PROVED_AFTER: Duration = Duration::from_secs(30);
 
-/// Returns the time at which a Ready pod is known not to be between two crashes.
+/// Returns the time from which a Ready pod is known not to be between two crashes, which is [`PROVED_AFTER`] after it became Ready.
 ///
 /// Returns `None` if that time has passed, or if no container of the pod crashed repeatedly.
 ///
@@ -64,7 +65,7 @@ pub(super) enum Failing {
 }
 
 impl Failing {
-    /// Returns how this pod fails; `None` if it doesn't fail.
+    /// Returns the kind of the pod's failure; `None` if the pod doesn't fail.
     pub(super) fn find(pod: &Pod) -> Option<Self> {
         let problem = pod.problem.as_ref()?;
         if crashes(pod) >= CRASHING_RESTARTS || &*problem.reason == "CrashLoopBackOff" {
@@ -77,8 +78,8 @@ impl Failing {
     }
 }
 
-/// Returns the number of unrequested restarts of the failing container, or the number of pods that ended in a row, if that is
-/// greater.
+/// Returns the number of restarts of the failing container that the controller didn't request. If more pods than that ended in a
+/// row, returns the number of these pods.
 fn crashes(pod: &Pod) -> u32 {
     let problem = pod.problem.as_ref();
     problem.map_or(0, |problem| problem.restarts.max(problem.ended))

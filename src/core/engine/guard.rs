@@ -7,12 +7,12 @@
 //! - A taint or a label kept its new pod away.
 //! - The new pod crashes or cannot be started.
 //!
-//! The deletion of the old pod counts as a touch. No update begins while the guard evaluates a loss. After that, a lost node blocks
+//! The deletion of the old pod is also a touch. No update begins while the guard evaluates a loss. After that, a lost node blocks
 //! no other node, like any offline node. A failed Ready node keeps its slot of the budget.
 //!
-//! The network is the cause if at least the same share of untouched nodes turned NotReady at the same time. Then no node counts
-//! against the revision, and no update begins for a while. Losses under another revision, or before the change, never count against
-//! this revision.
+//! The guard compares the rates of losses. If untouched nodes turned NotReady at the same time, at a rate at least as high as that
+//! of touched nodes, the network is the cause. Then no node counts against the revision, and no update begins for a while. Losses
+//! under another revision, or before the change, never count against this revision.
 //!
 //! If more nodes count against the revision than `failure-threshold` allows, the revision is *stopped*.
 //!
@@ -27,7 +27,7 @@
 //! - The restarts and termination reasons of its containers.
 //! - The [`FailureRecord`] in the status of the DaemonSet.
 //!
-//! The result doesn't depend on the clock of any node. A restart of the controller loses nothing that was recorded.
+//! The result doesn't depend on the clock of any node. A restart of the controller loses no recorded fact.
 
 pub(super) mod attribution;
 mod losses;
@@ -51,7 +51,7 @@ use crate::core::settings::{Mode, OnFailure, Strategy};
 use crate::core::verdict::{Guarded, Stopped};
 use attribution::FailureAttribution;
 
-/// Returns the number of nodes that may fail with a revision before the guard stops it.
+/// Returns the number of nodes that may fail with a revision before the guard stops it. `base` nodes take part in the rollout.
 pub(super) fn failure_threshold(strategy: &Strategy, targeted: usize, base: usize) -> usize {
     match strategy.failure_threshold {
         Some(share) => share.resolve(targeted),
@@ -66,13 +66,13 @@ pub(super) fn failure_threshold(strategy: &Strategy, targeted: usize, base: usiz
 /// Result of the guard.
 #[derive(Debug, Default)]
 pub(super) struct Guard {
-    /// Reason why no update may begin.
+    /// Reason why no update may begin; `None` if updates may begin.
     pub(super) gate: Option<Guarded>,
-    /// Record to store, if any.
+    /// Record to store in the status of the DaemonSet, if any.
     pub(super) record: Option<FailureRecord>,
-    /// Number of nodes that count against the revision, including deleted nodes.
+    /// Number of nodes that count against the revision, including nodes whose Node was deleted.
     pub(super) failures: usize,
-    /// Highest number of failures that doesn't stop the revision.
+    /// Number of failures up to which the revision is not stopped.
     pub(super) threshold: usize,
     /// Earliest time at which the result changes without an event.
     pub(super) changes: Option<Timestamp>,
@@ -81,7 +81,7 @@ pub(super) struct Guard {
 impl FailureAttribution {
     /// Decides if updates may begin, and returns the record to store.
     ///
-    /// In `classes`, nodes that a setting excludes are already marked.
+    /// In `classes`, nodes that a setting excludes already have the class [`Class::Excluded`].
     pub(super) fn conclude(
         mut self,
         strategy: &Strategy,
@@ -140,7 +140,7 @@ impl FailureAttribution {
 
     /// Returns the nodes whose old pod has been broken for so long that its successor cannot be the cause.
     ///
-    /// Nodes in `failed` are left out, because they count against the revision.
+    /// Nodes in `failed` are not included, because they already count against the revision.
     fn note_broken(
         &mut self,
         window: Duration,

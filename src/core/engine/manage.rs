@@ -8,11 +8,11 @@
 //! | the DaemonSet runs a pod there, and there is none | a pod is created |
 //! | the DaemonSet runs no pod there (an untolerated `NoExecute` taint, other labels) | every pod is deleted |
 //! | a pod has ended (`Failed`, `Succeeded`) | the pod is deleted; the node's next ended pod follows after a pause that doubles |
-//! | more than one pod | the oldest stays; with [`surge`](super::surge), the oldest Ready pod of either revision stays |
+//! | more than one pod | the oldest stays; with [`surge`](super::surge), the oldest Ready pod of each revision stays |
 //! | the Node is gone, and the pod never started | the pod is deleted; the pod garbage collector deletes pods that ran there |
 //!
-//! New pods always get the current revision. Neither a rollout nor a pause delays this work. A pod's hook runs before its deletion,
-//! as in a rollout.
+//! New pods always get the current revision. This work continues during a rollout and during a pause. As in a rollout, a pod is
+//! deleted only after its hook.
 
 #[cfg(test)]
 mod tests;
@@ -47,15 +47,15 @@ pub struct Manage {
     pub create: Vec<NodeName>,
     /// Writes that delete or mark pods.
     pub actions: Vec<Action>,
-    /// Pods that will be deleted now or later. A rollout ignores them.
+    /// Pods that this module will delete, now or after their hook. A rollout ignores them.
     pub leaving: BTreeSet<PodUid>,
-    /// Ended pods that `actions` deletes, with their nodes.
+    /// Ended pods (`Failed` or `Succeeded`) that `actions` deletes, with their nodes.
     pub over: Vec<(NodeName, PodUid)>,
     /// Earliest time at which the result changes without an event.
     pub wake: Option<Timestamp>,
 }
 
-/// Backoff before the next ended pod of a node may be deleted.
+/// Backoff of each node before its next ended pod may be deleted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FailedPodsBackoff {
     /// Time of the last deletion on each node, and the pause after it.
@@ -63,7 +63,7 @@ pub struct FailedPodsBackoff {
 }
 
 impl FailedPodsBackoff {
-    /// Returns the time at which the next pod of this node may be deleted, if that time is after `now`.
+    /// Returns the time from which an ended pod of this node may be deleted; `None` if it may be deleted now.
     fn holds(&self, node: &NodeName, now: Timestamp) -> Option<Timestamp> {
         let (at, pause) = self.nodes.get(node)?;
         Some(later(*at, *pause)).filter(|until| *until > now)
@@ -78,7 +78,7 @@ impl FailedPodsBackoff {
         self.nodes.insert(node.clone(), (now, pause));
     }
 
-    /// Resets all pauses, because the DaemonSet changed.
+    /// Removes all pauses, because the DaemonSet changed and its next pods may work.
     pub fn reset(&mut self) {
         self.nodes.clear();
     }
@@ -87,18 +87,19 @@ impl FailedPodsBackoff {
 /// Input of [`manage`] in addition to the fleet.
 #[derive(Clone, Copy, Debug)]
 pub struct ManageTerms<'a> {
-    /// Settings; `None` if they are invalid. Missing pods are created in either case.
+    /// Settings; `None` if they are invalid. Missing pods are created even then.
     pub strategy: Option<&'a Strategy>,
-    /// True if a setting is invalid. An old and a new pod on one node then both stay, because the invalid setting may be
+    /// True if a setting is invalid. Then an old and a new pod on one node both stay, because the invalid setting may be
     /// `max-surge`.
     pub keeps_pairs: bool,
     /// Scaling settings.
     pub scaling: Scaling,
-    /// Nodes for which a pod was requested that is not in the cache yet, with the time of the request.
+    /// Nodes for which the controller has requested a pod that the cache doesn't show yet, with the time of the request.
     pub creating: &'a BTreeMap<NodeName, Timestamp>,
-    /// Nodes for which the API server rejected a pod, with the number of rejections in a row. Their pods are created last.
+    /// Nodes for which the API server rejected a new pod, with the number of rejections in a row. These nodes get their pods last.
     pub refused: &'a BTreeMap<NodeName, u32>,
-    /// Pods without an owner reference that are about to be adopted, with their nodes. No other pod is created on these nodes.
+    /// Pods that match the selector but have no owner, with their nodes. They are about to be adopted, so no other pod is created
+    /// there.
     pub orphans: &'a BTreeMap<PodUid, NodeName>,
     /// Backoff for ended pods.
     pub backoff: &'a FailedPodsBackoff,
@@ -127,9 +128,9 @@ pub fn manage(fleet: &Fleet, terms: ManageTerms<'_>) -> Manage {
     let targeted = counted + fleet.nodes.iter().filter(|node| runs(node)).count();
     manage.limit_to_partition(fleet, terms);
     let burst = terms.scaling.at_once(targeted);
-    // Requested pods that are not in the cache yet also count toward the limit.
+    // Pods that are requested but not in the cache yet also count toward `burstReplicas`.
     let free = burst.saturating_sub(terms.creating.len());
-    // Move nodes with rejected pods to the end before the list is cut, so that they don't block other nodes.
+    // Move nodes with rejected pods to the end of the list before it is cut. Otherwise they could block other nodes.
     if !terms.refused.is_empty() {
         let times = |node: &NodeName| terms.refused.get(node).copied().unwrap_or(0);
         manage.create.sort_by_key(times);
@@ -161,7 +162,7 @@ fn rank(pod: &Pod) -> (bool, bool, Timestamp, &PodName) {
 }
 
 impl Manage {
-    /// Returns all pod writes. They include the writes in `rolled` (from a rollout) for pods that `self` doesn't delete.
+    /// Returns all pod writes: its own, and those of a rollout in `rolled` that concern other pods.
     pub fn with_rollout(self, rolled: Vec<Action>) -> Vec<Action> {
         let Self {
             mut actions,
@@ -171,7 +172,7 @@ impl Manage {
         let free = rolled.into_iter();
         let free = free.filter(|action| !leaving.contains(&action.pod().uid));
         actions.extend(free.filter_map(|action| match action {
-            // This controller creates the pods itself, so no ownership has to be transferred.
+            // The yurt-ds controller creates these pods itself, so the new pod already belongs to the DaemonSet.
             Action::DeleteAfterSurge {
                 pod, evict: false, ..
             } => Some(Action::Delete(pod)),
@@ -194,9 +195,9 @@ impl Manage {
             (_, targeting) => {
                 self.triage(node, terms);
                 let stays = |pod: &Pod| match terms.surges() {
-                    // The result of the request to delete the pod is unknown, so the pod may still run.
+                    // The API server has not answered the request to delete the pod, so the pod may still run.
                     _ if pod.in_doubt => true,
-                    // No pod is created while an ended pod on the node waits for its deletion.
+                    // While an ended pod waits for its deletion, the node gets no new pod.
                     true => !pod.terminating,
                     false => !pod.has_ended(),
                 };
@@ -241,7 +242,7 @@ impl Manage {
         if is_pair && running.iter().any(is_unknown) {
             return; // any of the pods may be the new one
         }
-        // Never delete a serving pod in favor of a pod that doesn't serve.
+        // Of the pods of one revision, keep a Ready one.
         let first = |is_new: bool| {
             let alike = |pod: &&&Pod| (pod.revision == PodRevision::Current) == is_new;
             let alike = running.iter().filter(alike);
@@ -267,7 +268,7 @@ impl Manage {
         });
     }
 
-    /// Removes from `create` the nodes that `partition` leaves without a pod. Nodes that had a pod get one before other nodes.
+    /// Removes the nodes from `create` that `partition` leaves without a pod: first the nodes that never had one.
     fn limit_to_partition(&mut self, fleet: &Fleet, terms: ManageTerms<'_>) {
         let rolls = terms
             .strategy
@@ -284,7 +285,7 @@ impl Manage {
     }
 }
 
-/// Counts in the status of a DaemonSet, as in Kubernetes and Kruise.
+/// Counts of nodes for the status of a DaemonSet, defined as in Kubernetes and Kruise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DaemonSetCounts {
     /// Nodes that should run a pod now.
@@ -304,7 +305,7 @@ pub struct DaemonSetCounts {
 }
 
 impl DaemonSetCounts {
-    /// Adds a node with its pods. `native` shows if the DaemonSet runs a pod there.
+    /// Adds a node with its pods. `native` is the node's eligibility by the rules of the native controller.
     pub fn add(&mut self, native: Targeting, pods: &[&Pod], min_ready: Duration, now: Timestamp) {
         let first = pods.iter().min_by_key(|pod| rank(pod));
         if native != Targeting::Run {

@@ -10,11 +10,11 @@
 //!
 //! # Unfinished revision
 //! Among the revisions of waiting nodes, the one with the greatest number is unfinished if its rollout did not complete. Either of
-//! these facts shows that:
+//! these facts shows an incomplete rollout:
 //!
 //! - Another waiting node still runs an older revision.
-//! - A node kept a pod of the current revision that is older than a pod of the unfinished revision. This is a rollback in the
-//!   middle of a rollout.
+//! - A node kept a pod of the current revision that is older than a pod of the unfinished revision. Then an operator rolled back
+//!   in the middle of the rollout.
 //!
 //! Both facts follow from pods and the numbers of ControllerRevisions, so a restart of the controller doesn't change the order.
 //! Only online nodes that take part count. An offline node that missed an update doesn't make a revision unfinished.
@@ -37,19 +37,19 @@ pub(super) struct Order {
     names: NodeOrder,
 }
 
-/// Place of a node in the queue. The smallest is updated first. Positions in a fleet follow the order of names.
+/// Place of a node in the queue. The node with the smallest place is updated first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Turn {
     pub(super) wave: usize,
     /// True if the node's old pod is available.
     pub(super) available: bool,
-    /// True if the node doesn't run the unfinished revision.
+    /// False if the node runs the unfinished revision, and is therefore updated earlier.
     untouched: bool,
     /// Creation time of the node's pod of the unfinished revision.
     made: Reverse<Option<Timestamp>>,
-    /// Place by name; lower is earlier.
+    /// Rank by name under the strategy's [`NodeOrder`]; the lowest is updated first.
     place: usize,
-    /// Position in the fleet.
+    /// Position in the fleet, which is sorted by name.
     pub(super) position: usize,
 }
 
@@ -72,7 +72,7 @@ impl Order {
         }
     }
 
-    /// Returns true if nodes of one wave with available old pods are ordered by name alone.
+    /// Returns true if only the name orders nodes of one wave whose old pods are available.
     pub(super) fn is_by_name(&self) -> bool {
         self.unfinished.is_none()
     }
@@ -101,14 +101,15 @@ impl Order {
     }
 }
 
-/// Returns the number of the revision that was replaced before its rollout completed.
+/// Returns the number of the unfinished revision, which was replaced before its rollout completed.
 fn unfinished(
     classes: &[Class],
     crowd: &Crowd,
     summary: &PodSummary<'_>,
     scope: &RolloutScope,
 ) -> Option<i64> {
-    // Find the greatest revision number with its newest pod, the smallest number, and the oldest pod of the current revision.
+    // Of the waiting nodes, find the smallest and the greatest revision number, and the newest pod with the greatest. Of the done
+    // nodes, find the oldest pod.
     let numbers = crowd.numbers.filter(|_| crowd.waiting > 0);
     let mut newest = numbers
         .map(|(_, greatest)| greatest)

@@ -1,4 +1,4 @@
-//! State of a rollout as a whole, from the verdicts of its nodes.
+//! Phase of a rollout, such as progressing or stalled, from the verdicts of its nodes.
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -9,9 +9,10 @@ use crate::core::id::PodRevision;
 use crate::core::plan::{Counts, Phase, Stall};
 use crate::core::verdict::{Stopped, Verdict, WaveShut};
 
-/// Returns the stall if no remaining node can be updated before an operator acts.
+/// Returns the stall if no remaining node can be updated before an operator acts; `None` otherwise.
 ///
-/// The cause is images that could not be pulled, or maintenance windows that never open. Later waves wait for these nodes.
+/// The cause is images that could not be pulled, or maintenance windows that never open. Nodes of later waves wait for these
+/// nodes, so they can't be updated either.
 fn no_node_can_begin(verdicts: &[Verdict], counts: &Counts) -> Option<Stall> {
     let (mut pulls, mut windows, mut following) = (0, 0, 0);
     for verdict in verdicts {
@@ -40,11 +41,11 @@ pub(super) struct RolloutFacts<'a> {
     pub(super) counts: &'a Counts,
     /// Reason why the guard stopped the revision; set only while outdated nodes are left or pods are rolled back.
     pub(super) stopped: Option<Stopped>,
-    /// Time until which the wait for disruption budgets is no stall; `None` if the rollout waits for anything else.
+    /// Time until which waiting for disruption budgets is no stall. `None` if the rollout also waits for anything else.
     pub(super) blocked: Option<Timestamp>,
     /// True if this plan replaces pods.
     pub(super) moving: bool,
-    /// True if a node was lost with the revision and the guard has not evaluated the loss yet.
+    /// True if a node was lost after its update and the guard has not evaluated the loss yet.
     pub(super) is_evaluating: bool,
 }
 
@@ -59,7 +60,7 @@ pub(super) fn of_rollout(facts: &RolloutFacts<'_>, now: Timestamp) -> (Phase, Op
         moving,
         is_evaluating,
     } = *facts;
-    // No outdated node is left to protect with a stop, but an operator has to know about the failures.
+    // A stop would have no effect, because no outdated node is left to protect. An operator still has to know about the failures.
     let fail = counts.failed + counts.relapsing > 0;
     if counts.outdated == 0 && fail && counts.failures > counts.threshold {
         return (Phase::Stalled(Stall::FailedByRevision), None);
@@ -122,7 +123,7 @@ fn of_holders<'a>(
     let crowd = &fleet.crowd;
     let grace = missing_grace(fleet);
     let (mut worst, mut deadline) = (None, None);
-    // Nodes of the crowd are within their deadline. The rollout is not stalled if the controller replaces a pod on one of them.
+    // Counted nodes are within their deadline. If the controller replaces a pod on one of them, the rollout is not stalled.
     let mut all_stuck = crowd.moving == crowd.joining;
     let mut taken = StuckSlots {
         joining: crowd.joining > 0,
@@ -149,12 +150,12 @@ fn of_holders<'a>(
     }
 }
 
-/// Slots of nodes that make no progress.
+/// Slots that are taken by nodes without progress.
 #[derive(Default)]
 struct StuckSlots {
     down: usize,
     beside: usize,
-    /// True if nodes that joined the fleet are being updated.
+    /// True if nodes that joined the fleet are getting their first pod.
     joining: bool,
 }
 
@@ -167,15 +168,15 @@ impl StuckSlots {
         }
     }
 
-    /// Returns true if no outdated node could be updated even after the nodes that joined are done.
+    /// Returns true if no outdated node could be updated even if the joining nodes freed their slots.
     fn leaves_nothing(&self, counts: &Counts) -> bool {
         let is_full = self.down >= counts.allowed && self.beside >= counts.surge_allowed;
         !self.joining || counts.outdated > 0 && is_full
     }
 }
 
-/// Returns true if a node is being updated although the controller replaced no pod there: either the node joined the fleet, or
-/// another client deleted its pod.
+/// Returns true if the controller replaced no pod on this node in progress. Either the node joined the fleet, or another client
+/// deleted its pod.
 pub(super) fn joins(node: &Node) -> bool {
     let is_first = |pod: &Pod| {
         pod.revision == PodRevision::Current

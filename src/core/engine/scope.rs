@@ -1,11 +1,11 @@
-//! Outdated nodes that keep their old revision because a setting excludes them.
+//! Outdated nodes that a setting excludes from the rollout, so that they keep their old revision.
 //!
 //! `selector` selects the nodes that take part. `partition` is the number of nodes that keep the old revision. `hold` on a Node
 //! excludes that node for some time. `selector` and `partition` work as in the KEP "RollingUpdate enhancement" and in Kruise's
 //! Advanced DaemonSet.
 //!
-//! If another client deletes a pod, the new pod has the current revision. No node is rolled back to an old revision, unless the
-//! guard stopped the current one (`revert`).
+//! If another client deletes a pod on an excluded node, the new pod has the current revision. Pods are only rolled back from a
+//! revision that the guard stopped (`revert`).
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -19,7 +19,7 @@ use crate::core::verdict::Progress;
 /// Nodes that take part according to `selector` and `hold`. [`narrow`](Self::narrow) also applies `partition`.
 #[derive(Debug)]
 pub(super) struct RolloutScope {
-    /// Reason why a node does not take part, by position in the fleet. Nodes after the end of the list take part.
+    /// Reason why a node is excluded, by position in the fleet. Nodes after the end of the list take part.
     outside: Vec<Option<Excluded>>,
 }
 
@@ -51,7 +51,7 @@ impl RolloutScope {
         self.reason(position).is_none()
     }
 
-    /// Returns false if the selector doesn't match the node at `position`. A node with a hold counts as selected.
+    /// Returns false if `selector` doesn't match the node at `position`. A node that is excluded by `hold` counts as selected.
     pub(super) fn is_selected(&self, position: usize) -> bool {
         self.reason(position) != Some(Excluded::NotSelected)
     }
@@ -60,7 +60,7 @@ impl RolloutScope {
         self.outside.get(position).copied().flatten()
     }
 
-    /// Returns the time at which the next node takes part again without an event.
+    /// Returns the earliest end of a hold, after which a node takes part again; `None` if no hold ends automatically.
     pub(super) fn next_change(&self) -> Option<Timestamp> {
         let outside = self.outside.iter().flatten();
         let ends = outside.filter_map(|kept| match kept {
@@ -72,8 +72,8 @@ impl RolloutScope {
 
     /// Turns the classes of excluded outdated nodes into [`Class::Excluded`].
     ///
-    /// Offline nodes are excluded in the same way, so that the choice doesn't depend on which nodes are online. `partition`
-    /// excludes no node on the revision that an operator rolled back from ([`Fleet::undone`]).
+    /// Offline nodes are excluded in the same way, so that going offline doesn't change which nodes `partition` keeps. `partition`
+    /// keeps no node on the revision that an operator rolled back from ([`Fleet::undone`]).
     pub(super) fn narrow(
         &self,
         strategy: &Strategy,
@@ -100,7 +100,7 @@ impl RolloutScope {
     }
 }
 
-/// Returns why a node does not take part. A hold takes precedence over a selector that doesn't match.
+/// Returns the reason why a node is excluded. If both `hold` and `selector` exclude it, the reason is `hold`.
 fn outside(strategy: &Strategy, node: &Node, now: Timestamp) -> Option<Excluded> {
     let hold = node.hold.as_ref().filter(|hold| hold.holds(now));
     let is_selected = || {
@@ -113,7 +113,7 @@ fn outside(strategy: &Strategy, node: &Node, now: Timestamp) -> Option<Excluded>
     }
 }
 
-/// Excludes `partition` nodes on an old revision: the last ones in the order of the strategy.
+/// Excludes as many outdated nodes as `partition` asks for: the ones that would be updated last.
 fn keep_partition(
     strategy: &Strategy,
     undone: Option<i64>,
@@ -147,7 +147,7 @@ fn keep_partition(
     }
 }
 
-/// Excludes the nodes without a pod that `partition` leaves without one.
+/// Excludes the nodes that have no pod and get none because of `partition`.
 fn keep_empty(strategy: &Strategy, fleet: &Fleet, classes: &mut [Class]) {
     for position in progressive::withheld(strategy, fleet, |_| false) {
         if matches!(
@@ -159,7 +159,7 @@ fn keep_empty(strategy: &Strategy, fleet: &Fleet, classes: &mut [Class]) {
     }
 }
 
-/// Returns true if the node is targeted and its pod has an old revision. Only the rollout replaces such a pod.
+/// Returns true if the node is targeted and its old pod stays unless the rollout replaces it.
 fn is_old(summary: &PodSummary<'_>, position: usize, class: &Class) -> bool {
     match class {
         Class::Outdated { .. } | Class::PreDeleteHook { .. } => true,
@@ -182,7 +182,7 @@ mod tests {
         Targeting, Verdict, decide,
     };
 
-    /// Regression test from a property test: the partition kept an offline node that is not targeted, instead of a targeted one.
+    /// Regression test from a property test: the partition kept an offline, untargeted node in place of a targeted one.
     #[test]
     fn an_offline_node_where_no_pod_belongs_is_none_of_those_that_the_partition_keeps() {
         let since = Some(at(900));
@@ -239,8 +239,8 @@ mod tests {
             ..unavailable
         };
         assert_eq!(deletions(emptied), 0);
-        // A pod of the first revision has no predecessor. The rollout may have deleted the predecessor of a pod of a later
-        // revision.
+        // A pod of the first revision replaced no other pod. A pod of a later revision may be the successor of a pod that the
+        // rollout deleted.
         let made = |number| {
             let pod = Pod {
                 number,
