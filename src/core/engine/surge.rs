@@ -5,16 +5,19 @@
 //!         surge pod created: new pod ─► starting ─► available ─────► ownership transferred to the DaemonSet
 //! ```
 //!
-//! If the native controller owns several pods on a node, it keeps the oldest. It doesn't surge under `OnDelete`. Therefore the
-//! DaemonSet's ControllerRevision owns the surge pod until the old pod is terminating. Only then is the ownership transferred to
-//! the DaemonSet. All state is in the two pods, so the table of [`step`] also applies after a restart of the controller.
+//! The DaemonSet must not own the surge pod from the start: if the native controller finds several pods of a DaemonSet on a node,
+//! it keeps the oldest and deletes the others. Therefore the DaemonSet's ControllerRevision owns the surge pod until the old pod is
+//! terminating. Only then is the ownership transferred to the DaemonSet. All state is in the two pods, so the table of [`step`]
+//! also applies after a restart of the controller.
 //!
-//! Before Kubernetes 1.33, the native controller can process changes of two pods out of order. It sorts pods by the *first* change
-//! since it last processed them (client-go's `DeltaFIFO`; `InOrderInformers` replaced it). If it lags, it may see the transfer
-//! while the old pod still looks alive. It then deletes the surge pod, because the surge pod is younger.
+//! # Before Kubernetes 1.33
+//! There, the native controller can process changes of two pods out of order. It sorts pods by the *first* change since it last
+//! processed them (client-go's `DeltaFIFO`; `InOrderInformers` replaced it). If it lags, it may see the transfer while the old pod
+//! still looks alive. Then it deletes the surge pod, because that is the younger of the two.
 //!
-//! On such clusters [`Fleet::in_order`] is false, and the ownership is transferred later: after the native controller has created
-//! its next pod, which proves that it saw the deletion. The native controller then deletes that pod, because it is the youngest.
+//! On such clusters [`Fleet::in_order`] is false, and the transfer waits until the native controller has created a pod of its own.
+//! This pod proves that the native controller has seen the deletion of the old one. It is the youngest, so the native controller
+//! deletes it after the transfer.
 //!
 //! Pods of an unknown revision never reach this module: the whole fleet waits until the revision is known.
 
@@ -35,28 +38,29 @@ use crate::core::instant::later;
 use crate::core::settings::Strategy;
 use crate::core::verdict::{Cause, Progress, Verdict};
 
-/// Time between the final failure of a surge pod (evicted, or rejected by its kubelet) and the creation of the next one.
+/// Pause after a surge pod has failed permanently (evicted, or rejected by its kubelet) before the next one is created.
 ///
-/// The pause limits how fast pods are created on a node on which none can run.
+/// Without the pause, pods would be created in quick succession on a node where none can run.
 const AGAIN: Duration = Duration::from_secs(60);
 
-/// State of the DaemonSet's own pods on a node.
+/// State of the node's *own* pods: the pods that the DaemonSet owns, in contrast to the surge pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum OwnPod {
     /// The DaemonSet has no own pod on the node.
     None,
     /// All own pods are terminating.
     Leaving,
-    /// The controller requested the deletion of the last own pod and doesn't know the result.
+    /// The controller requested the deletion of the last own pod, and the API server hasn't answered.
     InDoubt,
     /// One own pod of an older revision.
     Outdated { available: bool },
     /// One own pod of the current revision.
     ///
-    /// If it is `younger` than the surge pod, a transfer of ownership makes the native controller delete this pod instead of the
-    /// surge pod.
+    /// `younger` is true if it is younger than the surge pod. After a transfer of ownership, the native controller then deletes
+    /// this
+    /// pod and keeps the surge pod.
     Current { available: bool, younger: bool },
-    /// Several own pods; the native controller is about to delete all but one.
+    /// Several own pods. The native controller is about to delete all but one.
     Several,
 }
 
@@ -71,18 +75,18 @@ enum SurgePod {
     Available,
     /// The pod's revision is no longer current.
     Outdated { ready: bool },
-    /// The pod failed or completed permanently. The next surge pod may be created from `again` on.
+    /// The pod has failed or completed and never runs again. The next surge pod may be created from `again` on.
     Ended { again: Timestamp },
     /// The pod is terminating.
     Leaving,
 }
 
-/// Next step for the two pods.
+/// Next step for the old pod and the surge pod of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SurgeStep {
     /// Do nothing yet.
     Wait,
-    /// Delete (or evict) the DaemonSet's own pod, then transfer ownership of the surge pod as soon as that is safe.
+    /// Delete (or evict) the DaemonSet's own pod. Transfer the ownership of the surge pod as soon as that is safe.
     DeleteAfterSurge,
     /// Transfer ownership of the surge pod to the DaemonSet.
     TransferOwnership,
@@ -94,7 +98,7 @@ pub(super) enum SurgeStep {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SurgePair {
     pub(super) step: SurgeStep,
-    /// Progress for the verdict.
+    /// Progress to report in the node's verdict.
     pub(super) progress: Progress,
     /// True if one of the two pods is available.
     pub(super) served: bool,
@@ -102,11 +106,11 @@ pub(super) struct SurgePair {
     pub(super) broken: bool,
     /// True if the node still needs an update.
     pub(super) outdated: bool,
-    /// True if the old pod can still stay when the node becomes excluded: its replacement has not begun, or its hook is pending.
+    /// True if the old pod can still stay if a setting excludes the node: its deletion has not begun, or its hook is pending.
     pub(super) has_way_back: bool,
-    /// Earliest time at which the pair changes without an event.
+    /// Earliest time at which the step or the progress changes without an event.
     pub(super) turn: Option<Timestamp>,
-    /// Time and cause of the new pod's failure. The guard sets it if it attributes the failure to the revision.
+    /// Time and cause of the new pod's failure; `None` unless the guard counts this failure against the revision.
     pub(super) failed: Option<(Timestamp, Cause)>,
 }
 
@@ -129,13 +133,13 @@ pub(super) struct SurgePair {
 ///
 /// Reasons:
 ///
-/// - The own pod can be missing because a user deleted it, the controller crashed after it deleted it, or its node was drained. The
-///   native controller then creates a pod as soon as the old one is gone, unless the ownership of the surge pod is transferred
-///   before. If the native controller creates its pod first, it later deletes that pod, because it is younger than the surge pod.
+/// - The own pod can be missing because a user or a drain deleted it, or because the controller crashed after it deleted the pod.
+///   The native controller then creates a pod as soon as the old one is gone, unless the surge pod is transferred before. If the
+///   native controller is faster, its pod is the younger one, and it deletes that pod after the transfer.
 /// - A rollback makes the surge pod outdated. It is deleted, and the serving pod stays.
 /// - If only the surge pod serves, it stays until another pod serves.
-/// - A deletion is in doubt if the pod changed in the meantime, or if the API server didn't respond. The ownership is not
-///   transferred then, because the native controller would keep the older of the two pods.
+/// - A deletion is in doubt if the pod changed in the meantime, or if the API server didn't respond. Then nothing is transferred,
+///   because the native controller would keep the older of the two pods.
 fn step(own: OwnPod, surge: SurgePod, in_order: bool, now: Timestamp) -> SurgeStep {
     match (own, surge) {
         (OwnPod::Several | OwnPod::InDoubt, _) | (_, SurgePod::Leaving) => SurgeStep::Wait,
@@ -169,9 +173,7 @@ fn step(own: OwnPod, surge: SurgePod, in_order: bool, now: Timestamp) -> SurgeSt
     }
 }
 
-/// Returns the surge pod to use on this node. All other surge pods are superfluous.
-///
-/// A Ready pod is preferred, independent of its revision.
+/// Returns the surge pod of this node that is kept if there are several. A Ready pod is preferred, whatever its revision.
 pub(super) fn surge_pod(node: &Node) -> Option<&Pod> {
     let made = || node.pods.iter().filter(|pod| pod.surge);
     let rank = |pod: &&Pod| {
@@ -186,20 +188,20 @@ pub(super) fn surge_pod(node: &Node) -> Option<&Pod> {
     made().min_by_key(rank)
 }
 
-/// Returns true if this node has more than one pod, in any state.
+/// Returns true if this node has more than one pod, including terminating pods.
 ///
-/// A pod that ended and is only kept by a finalizer doesn't count. The native controller ignores it, too.
+/// An ended pod that only a finalizer keeps doesn't count. The native controller ignores it, too.
 pub(super) fn is_doubled(node: &Node) -> bool {
     node.pods.iter().filter(|pod| !pod.has_ended()).count() > 1
 }
 
-/// Returns true if a terminating pod that has not ended is still on the node.
+/// Returns true if the node still has a terminating pod whose containers have not all ended.
 pub(super) fn is_followed(node: &Node) -> bool {
     let mut pods = node.pods.iter();
     pods.any(|pod| pod.terminating && !pod.has_ended())
 }
 
-/// Returns true if the old pod on this node can stay in spite of the second pod, because its hook is pending or not yet requested.
+/// Returns true if the old pod on this node can still stay: its hook is pending or has not been requested.
 pub(super) fn has_way_back(strategy: &Strategy, node: &Node) -> bool {
     let old = alive(node).filter(|pod| pod.revision == PodRevision::Outdated);
     let hook = strategy.pre_delete.as_ref();
@@ -218,14 +220,14 @@ pub(super) fn has_old(node: &Node) -> bool {
     own(node).any(|pod| !pod.terminating && pod.revision == PodRevision::Outdated)
 }
 
-/// Returns the DaemonSet's own pod if exactly one is not terminating.
+/// Returns the DaemonSet's own pod that is not terminating; `None` if there is none or more than one.
 pub(super) fn alive(node: &Node) -> Option<&Pod> {
     let mut alive = own(node).filter(|pod| !pod.terminating);
     alive.next().filter(|_| alive.next().is_none())
 }
 
 impl SurgePair {
-    /// Returns the pair on an online node; `None` if the node has no surge pod.
+    /// Returns the surge pod and its old pod on an online node; `None` if the node has no surge pod.
     pub(super) fn new(node: &Node, terms: Terms) -> Option<Self> {
         let made = surge_pod(node)?;
         let now = terms.now;
@@ -277,9 +279,9 @@ impl SurgePair {
         })
     }
 
-    /// Returns the pair of the only living pod of a node and its predecessor, which is still terminating.
+    /// Returns the state of a node whose single living pod has a predecessor that is still terminating.
     ///
-    /// The node counts as surging, and no update begins on it before the predecessor is gone.
+    /// The node counts as surging. No update begins there before the predecessor is gone.
     pub(super) fn followed(pod: &Pod, terms: Terms) -> Self {
         let available_at = terms.available_at(pod);
         let (served, outdated) = (
@@ -298,7 +300,7 @@ impl SurgePair {
         }
     }
 
-    /// Returns the verdict for a failure of the new pod; `otherwise` if it has not failed.
+    /// Returns the verdict for the failure of the new pod; `otherwise` if the guard counts no failure.
     pub(super) fn failed_or(&self, otherwise: Verdict) -> Verdict {
         match self.failed {
             Some((since, cause)) => Verdict::FailedByRevision { since, cause },
@@ -306,7 +308,7 @@ impl SurgePair {
         }
     }
 
-    /// Returns the writes of the next step. `leaves` is the write that removes the old pod, if the step requires that.
+    /// Returns the writes of the next step. `leaves` is the write that removes the old pod; only some steps use it.
     pub(super) fn actions(
         &self,
         node: &Node,
@@ -317,7 +319,7 @@ impl SurgePair {
     }
 }
 
-/// Returns the writes of a step, preceded by the deletion of superfluous surge pods.
+/// Returns the writes of a step, after the deletions of superfluous surge pods.
 fn writes(node: &Node, step: SurgeStep, leaves: Option<Action>, in_order: bool) -> Vec<Action> {
     let mut actions = superfluous(node);
     actions.extend(surge_pod(node).and_then(|made| match step {
@@ -332,7 +334,7 @@ fn writes(node: &Node, step: SurgeStep, leaves: Option<Action>, in_order: bool) 
     actions
 }
 
-/// Returns the progress to report.
+/// Returns the progress to report for a surge pod and its next step.
 fn progress(step: SurgeStep, surge: SurgePod) -> Progress {
     match (step, surge) {
         (SurgeStep::Remove, _) | (_, SurgePod::Leaving | SurgePod::Outdated { .. }) => {
@@ -347,7 +349,7 @@ fn progress(step: SurgeStep, surge: SurgePod) -> Progress {
     }
 }
 
-/// Returns writes that delete all but one of several surge pods. Two replicas of the controller may have created one each.
+/// Returns the deletions of all surge pods but one. Several exist if two replicas of the controller created one each.
 fn superfluous(node: &Node) -> Vec<Action> {
     let kept = surge_pod(node).map(|pod| &pod.uid);
     let made = node.pods.iter().filter(|pod| pod.surge && !pod.terminating);
@@ -356,33 +358,35 @@ fn superfluous(node: &Node) -> Vec<Action> {
         .collect()
 }
 
-/// State of a surge pod that is no longer wanted.
+/// State of a surge pod that the rollout no longer needs.
 ///
-/// Its node is not targeted or keeps its old pod, or yurt-ds no longer manages the DaemonSet.
+/// Three causes are possible: its node is no longer targeted, its node keeps the old pod, or yurt-ds no longer manages the
+/// DaemonSet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct WithdrawnPair {
     step: SurgeStep,
-    /// Progress for the verdict.
+    /// Progress to report in the node's verdict.
     pub(super) progress: Progress,
-    /// Earliest time at which the state changes without an event.
+    /// Earliest time at which the step or the progress changes without an event.
     pub(super) turn: Option<Timestamp>,
 }
 
 impl WithdrawnPair {
-    /// Returns the pair; `None` if there is no surge pod, it is terminating, or the pod garbage collector will delete it.
+    /// Returns the state of the surge pod. `None` if there is none, if it is terminating, or if the pod garbage collector deletes
+    /// it.
     ///
-    /// The native controller decides about the DaemonSet's own pod and ignores the surge pod. A serving pod is never deleted: while
-    /// the surge pod serves and the own pod doesn't, both stay.
+    /// The native controller decides about the DaemonSet's own pod and ignores the surge pod. A serving pod is never deleted: both
+    /// stay while only the surge pod serves.
     pub(super) fn new(node: &Node, terms: Terms) -> Option<Self> {
         let made = surge_pod(node).filter(|made| !made.terminating)?;
         let in_doubt = own(node).any(|pod| pod.in_doubt);
         let mut living = own(node).filter(|pod| !pod.terminating && !pod.in_place.is_over);
         let (own, several) = (living.next(), living.next().is_some());
-        // True for an own pod that is younger than the surge pod. After a transfer, the native controller would delete the younger
-        // pod.
+        // True for an own pod that was created after the surge pod and never became Ready. The native controller would delete it
+        // after a transfer.
         let is_third = |pod: &Pod| age(pod) > age(made) && pod.ready_since.is_none();
         let step = match (node.readiness, node.targeting, own) {
-            // The garbage collector deletes pods that ran on the node. It never deletes a pod that never started.
+            // The pod garbage collector deletes pods that ran on the deleted node, but not pods that never started.
             (Readiness::Gone, _, _) if made.started.is_some() => return None,
             (Readiness::Gone, _, _) | (_, Targeting::No, _) => SurgeStep::Remove,
             _ if made.in_place.is_over => SurgeStep::Remove,
@@ -410,7 +414,7 @@ impl WithdrawnPair {
         })
     }
 
-    /// Returns true if the surge pod serves and the DaemonSet's own pod doesn't.
+    /// Returns true if the surge pod stays because it serves and the DaemonSet's own pod doesn't.
     fn keeps(&self) -> bool {
         (self.step, self.progress) == (SurgeStep::Wait, Progress::SurgeLeaving)
     }
@@ -427,11 +431,11 @@ pub(super) fn leave(node: &Node, terms: Terms) -> Vec<Action> {
 pub struct SurgeRelease {
     /// Writes to send.
     pub actions: Vec<Action>,
-    /// True if a surge pod stays until the native controller, a node or a pod changes.
+    /// True if a surge pod can only be deleted after a change of a node or a pod.
     pub waits: bool,
     /// Earliest time at which the result changes without an event.
     pub wake: Option<Timestamp>,
-    /// Nodes whose surge pod is the only serving pod. It stays until the DaemonSet's own pod serves.
+    /// Nodes whose surge pod is the only serving pod. It stays until a pod of the DaemonSet serves.
     pub kept: Vec<NodeName>,
 }
 
@@ -453,7 +457,7 @@ pub(super) fn release(fleet: &Fleet, terms: Terms) -> SurgeRelease {
     release
 }
 
-/// Returns the sort key of a pod's age, as the native controller compares it.
+/// Returns the key by which the native controller compares the ages of pods.
 fn age(pod: &Pod) -> (Timestamp, &PodName) {
     (pod.created, &pod.name)
 }

@@ -1,8 +1,8 @@
-//! Parts of a pod template that cannot exist twice on a node. A pod with such a part has to be deleted before its successor can
-//! start.
+//! Parts of a pod template that cannot exist twice on a node. With such a part, surge is impossible: the old pod has to be
+//! deleted before its successor can start.
 //!
-//! These parts are determined from the template alone. A PersistentVolumeClaim also defines if two pods may mount it, but the
-//! controller has no permission to read claims. A claim counts as exclusive unless it is mounted read-only.
+//! The template alone decides. A PersistentVolumeClaim also defines if two pods may mount it, but the controller has no permission
+//! to read claims. Therefore every claim counts as exclusive unless it is mounted read-only.
 
 use std::fmt;
 
@@ -27,7 +27,7 @@ pub enum Exclusive {
     AntiAffinity,
 }
 
-/// Volume types that are a disk, unless mounted read-only (Kubernetes, `NoDiskConflict`).
+/// Volume types of disks that two pods can't share, unless they are mounted read-only (`NoDiskConflict` in Kubernetes).
 const DISKS: [&str; 4] = ["awsElasticBlockStore", "gcePersistentDisk", "iscsi", "rbd"];
 
 impl Exclusive {
@@ -98,10 +98,10 @@ fn node_name(spec: &Value) -> Option<Exclusive> {
     Some(Exclusive::NodeName(name.to_owned()))
 }
 
-/// Returns the anti-affinity of a template to its own pods.
+/// Returns [`Exclusive::AntiAffinity`] if the template's anti-affinity matches its own pods.
 ///
-/// The topology key is ignored, because a node always shares a topology with itself. A term that only selects other namespaces is
-/// rare, so it also counts.
+/// The topology key is ignored, because two pods on one node share every topology. A term for other namespaces only would match no
+/// pod of the DaemonSet. Such terms are rare, so they count as well.
 fn anti_affinity(template: &Value) -> Option<Exclusive> {
     let required = "requiredDuringSchedulingIgnoredDuringExecution";
     let labels = &template["metadata"]["labels"];

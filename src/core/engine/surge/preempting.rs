@@ -1,6 +1,6 @@
-//! Preemption by surge pods on nodes without room for them.
+//! Preemption: on a full node, a surge pod with a high priority can make the scheduler evict other pods.
 //!
-//! Only a PriorityClass defines if its pods preempt other pods, and the controller has no permission to read it. Therefore a
+//! Only a PriorityClass tells if its pods preempt others, and the controller has no permission to read it. Therefore every
 //! priority in the template counts as preemption, unless the template's `preemptionPolicy` is `Never`.
 
 use std::fmt;
@@ -17,8 +17,8 @@ pub enum Preempting {
 }
 
 impl Preempting {
-    /// Returns the part of `template` that lets its pods preempt other pods; `None` if no part does, or if `preemptionPolicy` is
-    /// `Never`.
+    /// Returns the part of `template` that can let its pods preempt other pods. `None` if there is no such part, or if
+    /// `preemptionPolicy` is `Never`.
     pub fn from_template(template: &Value) -> Option<Self> {
         let spec = &template["spec"];
         if spec["preemptionPolicy"] == "Never" {
