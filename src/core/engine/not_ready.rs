@@ -1,6 +1,7 @@
 //! Selection of the pods whose Events are read to explain why the pods don't become Ready.
 //!
-//! The status of these pods shows no failure. The cause can be a probe, a missing ConfigMap, the network or a readiness gate.
+//! The status of these pods shows no failure. Only their Events tell the cause: a probe, a missing ConfigMap, the network or a
+//! readiness gate.
 
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use crate::core::verdict::{Progress, Verdict};
 /// Time before a pod's deadline at which its Events are read, so that the first message about the pod contains the reason.
 pub const AHEAD: std::time::Duration = std::time::Duration::from_secs(20);
 
-/// Number of nodes that are reported with a reason. Other nodes are reported by name only.
+/// Number of nodes that a message reports with a reason. Further nodes are reported by name only.
 pub(in crate::core) const EXPLAINED: usize = 3;
 
 /// Pods whose Events have to be read.
@@ -52,7 +53,7 @@ impl Plan {
     }
 }
 
-/// Returns the time at which the Events of the pod of a node in progress have to be read; `None` if this state needs no Events.
+/// Returns the time at which the Events of a node's pod have to be read; `None` if the progress of the node needs no Events.
 ///
 /// `grace` is the time that a pod may be missing.
 pub(super) fn asked_at(node: &Node, progress: Progress, grace: Duration) -> Option<Timestamp> {
@@ -60,7 +61,7 @@ pub(super) fn asked_at(node: &Node, progress: Progress, grace: Duration) -> Opti
     Some(earlier(by, AHEAD))
 }
 
-/// Returns the pod that has to become available on a node, and its deadline; `None` if a failure explains the delay.
+/// Returns the pod that has to become available, and its deadline; `None` if a failure already explains the delay.
 fn awaited(node: &Node, progress: Progress, grace: Duration) -> Option<(&Pod, Timestamp)> {
     if deadline::fails(node, progress) {
         return None;

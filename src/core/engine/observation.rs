@@ -1,7 +1,7 @@
-//! First pass: the results that follow from each node alone.
+//! Observation: the first step of a pass, which evaluates each node on its own.
 //!
-//! Only this pass reads every node with its labels and pods. It stores what later passes need about all nodes, by position in the
-//! fleet. A part that needs data of every node gets a line in [`Observation::new`].
+//! Only this step reads every node with its labels and pods. For the later steps, it stores one value per node, by position in the
+//! fleet. A new rule that needs data of every node gets a line in [`Observation::new`].
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -16,16 +16,16 @@ use crate::core::engine::window_state::WindowStates;
 use crate::core::fleet::Fleet;
 use crate::core::settings::Strategy;
 
-/// Result of the first pass.
+/// Result of the observation.
 pub(super) struct Observation<'a> {
     pub(super) classes: Vec<Class>,
     pub(super) summary: PodSummary<'a>,
     pub(super) scope: RolloutScope,
     pub(super) members: WaveMembership<'a>,
     pub(super) openings: WindowStates<'a>,
-    /// Image states; `None` if images are not pre-pulled.
+    /// States of the pre-pulled images on the nodes; `None` if images are not pre-pulled.
     pub(super) images: Option<Images<'a>>,
-    /// Availability rules for pods.
+    /// Rules for when a pod counts as available.
     pub(super) terms: Terms,
 }
 

@@ -1,18 +1,18 @@
-//! Pod conditions of OTA mode: when they are written and removed (docs/reference/node-api.md).
+//! Pod conditions of the strategy OTA, under which node owners update the pods (docs/reference/node-api.md).
 
 use crate::core::action::{Action, BATCH, Pull, PullInitiator, StaleImage};
 use crate::core::fleet::{Fleet, OtaCondition, Pod};
 use crate::core::id::{PodRevision, Revision};
 use crate::core::names::{CONDITION_MESSAGE_PREFIX, POD_IMAGE_READY, POD_NEED_UPGRADE};
 
-/// Returns the message that names a revision in both conditions.
+/// Returns the message with which `PodNeedUpgrade` and `PodImageReady` name a revision.
 pub fn message_of(revision: &str) -> String {
     format!("{CONDITION_MESSAGE_PREFIX}{revision}")
 }
 
-/// Returns the revision that a message names, which may be empty; `None` if the message has another form.
+/// Returns the revision that a condition's message names, which may be empty. `None` if the message has another form.
 ///
-/// Accepts a message of [`message_of`], alone or in parentheses at the end of a longer message.
+/// The text of [`message_of`] can be the whole message, or stand in parentheses at its end.
 pub fn revision_in(message: &str) -> Option<&str> {
     let at_the_end = || {
         message
@@ -26,7 +26,7 @@ pub fn revision_in(message: &str) -> Option<&str> {
         .map(str::trim)
 }
 
-/// Returns the writes that show each node owner if an update to `target` is available for the pod.
+/// Returns the writes of `PodNeedUpgrade`, which shows the node owner if an update to `target` is available.
 pub(super) fn announce(fleet: &Fleet, target: &Revision) -> Vec<Action> {
     let mut actions = Vec::new();
     let pods = fleet.nodes.iter().flat_map(|node| {
@@ -75,9 +75,9 @@ pub(super) fn announce(fleet: &Fleet, target: &Revision) -> Vec<Action> {
     actions
 }
 
-/// Returns the change to an obsolete `PodImageReady`; `None` if the condition is correct.
+/// Returns the correction of an obsolete `PodImageReady`; `None` if the condition is correct.
 ///
-/// A pre-pull of an older revision must not block the upgrade indefinitely. A pod that needs no upgrade needs no pull.
+/// A pre-pull of an older revision would block the upgrade indefinitely. A pod that needs no upgrade needs no pull.
 fn stale(pod: &Pod, target: &Revision) -> Option<StaleImage> {
     let image = pod.image_ready.as_ref()?;
     let outdated = pod.revision == PodRevision::Outdated;
@@ -91,12 +91,13 @@ fn stale(pod: &Pod, target: &Revision) -> Option<StaleImage> {
             .as_ref()
             .map(|revision| revision != target)
     };
-    // The message of a failed pull names its Job, not a revision. The revision is then the one in the message of `PodNeedUpgrade`.
+    // The message of a failed pull names its Job and no revision. Then `PodNeedUpgrade` names the revision that was pulled.
     let of_other = names_other(image).or_else(|| pod.need_upgrade.as_deref().and_then(names_other));
     (image.waits || of_other == Some(true)).then_some(StaleImage::Drop)
 }
 
-/// Returns the pending pulls. Requests for another revision are left out, because a separate write corrects them first.
+/// Returns the pulls that node owners requested and that are not finished. A request for another revision is skipped, because
+/// [`announce`] corrects it first.
 pub(super) fn pulls(fleet: &Fleet, target: &Revision, paused: bool) -> Vec<Pull> {
     let pulls = fleet.nodes.iter().flat_map(|node| {
         let asking = node.pods.iter().filter(|pod| asks_for(pod, target));
@@ -122,18 +123,18 @@ fn asks_for(pod: &Pod, target: &Revision) -> bool {
         && asked.is_some_and(|condition| condition.waits)
 }
 
-/// Returns true if the pod has one of the two conditions.
+/// Returns true if the pod has `PodNeedUpgrade` or `PodImageReady`.
 pub(super) fn is_announced(pod: &Pod) -> bool {
     pod.need_upgrade.is_some() || pod.image_ready.is_some()
 }
 
-/// Returns the writes that remove the upgrade conditions from the pods of a DaemonSet that left OTA mode.
+/// Returns the writes that remove both conditions from the pods of a DaemonSet that no longer uses OTA.
 pub(super) fn withdraw<'a>(pods: impl Iterator<Item = &'a Pod>) -> Vec<Action> {
     let all = pods.map(|pod| (pod, false));
     withdraw_but_images(all)
 }
 
-/// Returns the writes of [`withdraw`], except that pods with `true` keep their `PodImageReady`.
+/// Returns the same writes as [`withdraw`], except that pods with `true` keep their `PodImageReady`.
 pub(super) fn withdraw_but_images<'a>(pods: impl Iterator<Item = (&'a Pod, bool)>) -> Vec<Action> {
     let mut actions = Vec::new();
     for (pod, keeps_image) in pods.filter(|(pod, _)| !pod.terminating) {

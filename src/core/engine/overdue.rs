@@ -1,4 +1,4 @@
-//! Nodes that take a slot for longer than their [`deadline`](super::deadline) allows.
+//! Overdue nodes: nodes that take a slot for longer than their [`deadline`](super::deadline) allows.
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -9,7 +9,7 @@ use crate::core::id::PodRevision;
 use crate::core::plan::{Plan, Stall};
 use crate::core::verdict::Verdict;
 
-/// Nodes past their deadline, by position in the fleet, and the time of the next deadline.
+/// Nodes past their deadline, by position in the fleet, and the time at which the next node passes its deadline.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct TimedOut {
     pub(super) nodes: Vec<usize>,
@@ -19,9 +19,8 @@ pub(super) struct TimedOut {
 impl TimedOut {
     /// Finds the nodes that are past their deadline at `now`.
     ///
-    /// Other stalls, such as failing pods and pending hooks, are reported elsewhere.
-    ///
-    /// `has_pairs` is true if some nodes have two pods.
+    /// Failing pods and pending hooks are not included, because other parts of the plan report them. `has_pairs` is true if some
+    /// nodes have two pods.
     pub(super) fn new(
         fleet: &Fleet,
         verdicts: &[Verdict],
@@ -46,7 +45,7 @@ impl TimedOut {
 }
 
 impl Plan {
-    /// Returns true if all nodes past their deadline wait only for terminating outdated pods to end.
+    /// Returns true if each overdue node only waits until its old, terminating pod is gone.
     pub(in crate::core) fn awaits_ends(&self, fleet: &Fleet) -> bool {
         self.overdue.iter().all(|position| {
             let node = &fleet.nodes[*position];

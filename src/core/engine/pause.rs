@@ -1,4 +1,4 @@
-//! Pause of a rollout: its start, its reminders, and the nodes that get the new revision in spite of it.
+//! Pause of a rollout: its start, its reminders, and the nodes that get the new revision during the pause.
 //!
 //! The start and the last reminder are part of the `RolloutState` of the DaemonSet, so they survive a restart.
 
@@ -31,7 +31,7 @@ impl PauseStand {
             ..last
         };
         let got = |node: &&Node| node.pods.iter().any(|pod| came_since(pod, record.since));
-        // Pods of a DaemonSet's first revision don't count, because they are created on all nodes even during a pause.
+        // A DaemonSet's first revision is created on all nodes even during a pause, so its pods are not remarkable.
         let newcomers = fleet.nodes.iter().filter(|_| fleet.replaces).filter(got);
         Some(Self {
             record,
@@ -45,14 +45,15 @@ impl PauseStand {
         })
     }
 
-    /// Returns when the pause ends or the next reminder is sent, whichever is earlier.
+    /// Returns the time at which the pause ends or the next reminder is due, whichever is earlier.
     pub(super) fn changes(&self) -> Timestamp {
         let due = self.record.due();
         self.until.map_or(due, |until| until.min(due))
     }
 }
 
-/// Returns true if the native controller created the pod from the current revision at `since` or later, compared by the second.
+/// Returns true if the native controller created this pod of the current revision at `since` or later. Both times are compared in
+/// seconds.
 fn came_since(pod: &Pod, since: Timestamp) -> bool {
     let current = pod.revision == PodRevision::Current;
     current && !pod.terminating && !pod.surge && pod.revised() >= since
@@ -104,9 +105,9 @@ mod tests {
         case(record(100, 0), 99 + HOURS_24, false, record(100, 0));
         case(record(100, 0), 100 + HOURS_24, true, record(100, 1));
         case(record(100, 1), 101 + HOURS_24, false, record(100, 1));
-        // After several days without a controller there is one reminder, not one per day.
+        // If no controller ran for several days, the next one writes one reminder, not one per day.
         case(record(100, 1), 200 + 4 * HOURS_24, true, record(100, 4));
-        // A clock that runs backwards doesn't repeat a reminder.
+        // If the clock runs backwards, no reminder is repeated.
         case(record(100, 4), 200, false, record(100, 4));
         case(record(100, 0), 50, false, record(100, 0));
     }

@@ -1,8 +1,8 @@
-//! Summary of every node's pods from the first pass, so that later passes don't have to read the pods again.
+//! Summary of the pods of all nodes, so that later steps of a pass don't have to read the pods again.
 //!
-//! The pods of a large fleet don't fit into the CPU cache and are scattered in memory. Reading them takes longer than the rest of
-//! the pass. Nearly every node has exactly one living pod. The summary stores the few facts about it that all passes need. The pods
-//! of other nodes are read again on demand.
+//! The pods of a large fleet are scattered in memory and don't fit into the CPU cache, so reading them takes longer than the rest
+//! of the pass. Nearly every node has exactly one living pod. The summary stores a few facts about this pod. If a node has none or
+//! several, its pods are read again on demand.
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -16,7 +16,7 @@ use crate::core::instant::later;
 use crate::core::settings::Strategy;
 use crate::core::verdict::Progress;
 
-/// Facts about one pod that all passes need.
+/// Facts about one pod that several steps need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PodFacts {
     /// Relation of the pod's revision to the current one.
@@ -27,9 +27,9 @@ pub(super) struct PodFacts {
     pub(super) revised: Timestamp,
     /// Time since which the pod is Ready.
     pub(super) ready_since: Option<Timestamp>,
-    /// True while the image of the pod is being changed.
+    /// True while an update in place changes the pod's image.
     pub(super) is_under_way: bool,
-    /// True if the pod was created or updated for the present template.
+    /// True if the pod was created or updated for the current template.
     pub(super) of_template: bool,
 }
 
@@ -46,19 +46,19 @@ impl PodFacts {
     }
 }
 
-/// Summary of all pods of a fleet. Its methods give the same results as checks of the pods themselves.
+/// Summary of all pods of a fleet. Each method gives the same result as a check of the pods themselves.
 #[derive(Debug)]
 pub(super) struct PodSummary<'a> {
     nodes: &'a [Node],
-    /// The single pod of each node, by position in the fleet; `None` unless the node has exactly one pod that is not terminating.
+    /// The single pod of each node, by position in the fleet. `None` if the node has several living pods, or none.
     only: Vec<Option<PodFacts>>,
-    /// True if a pod has a condition of OTA mode.
+    /// True if any pod has a condition of the strategy OTA.
     pub(super) is_announced: bool,
-    /// True if a pod is marked for deletion, or has a readiness gate that the controller may close.
+    /// True if any pod waits for its hook, or has a readiness gate that the controller can close.
     pub(super) is_marked: bool,
-    /// True if there is a surge pod.
+    /// True if the fleet has a surge pod.
     pub(super) is_surging: bool,
-    /// True if a pod was rolled back.
+    /// True if any pod was rolled back in place.
     pub(super) is_rolled_back: bool,
 }
 
@@ -92,7 +92,7 @@ impl<'a> PodSummary<'a> {
         self.only[position].is_some() || !self.nodes[position].pods.is_empty()
     }
 
-    /// Returns true if the DaemonSet runs a pod on the node at `position`.
+    /// Returns true if the DaemonSet should run a pod on the node at `position`.
     pub(super) fn is_wanted(&self, position: usize) -> bool {
         self.nodes[position].targeting == Targeting::Run
     }
@@ -109,14 +109,13 @@ impl<'a> PodSummary<'a> {
         self.is_surging && self.is_doubled(position) && made().is_some_and(|made| !made.terminating)
     }
 
-    /// Returns the time until which the node at `position` may lack an available pod because the controller took its pod out of
-    /// service and later kept it.
+    /// Returns the time until which the node at `position` takes a slot because its pod was out of service for a hook.
     pub(super) fn withheld_until(&self, position: usize, terms: Terms) -> Option<Timestamp> {
         let node = self.is_marked.then(|| &self.nodes[position])?;
         removal::withheld_until(node, terms)
     }
 
-    /// Returns the time until which the node at `position` may lack an available pod because its pod was created recently.
+    /// Returns the time until which the node at `position` takes a slot because its unavailable pod was created recently.
     pub(super) fn starting_until(&self, position: usize, terms: Terms) -> Option<Timestamp> {
         if self.only[position].is_some_and(|only| is_long_ready(&only, terms)) {
             return None;
@@ -124,8 +123,8 @@ impl<'a> PodSummary<'a> {
         removal::starting_until(&self.nodes[position], terms)
     }
 
-    /// Returns the time until which the pod of the node at `position` takes a slot because it was created recently, even if it is
-    /// available.
+    /// Returns the time until which the pod at `position` takes a slot because it was created recently. Unlike
+    /// [`Self::starting_until`], this includes available pods.
     pub(super) fn fresh_until(&self, strategy: &Strategy, position: usize) -> Option<Timestamp> {
         let living = self.living(position);
         if living.is_some_and(|pod| pod.number == FIRST_REVISION) {
@@ -140,7 +139,7 @@ impl<'a> PodSummary<'a> {
         self.only[position].is_none() && self.nodes[position].is_barred()
     }
 
-    /// Returns true if the rollout is known to be the cause of that progress of the node at `position`.
+    /// Returns true if the rollout certainly caused this progress of the node at `position`.
     pub(super) fn is_ours(&self, position: usize, progress: Progress) -> bool {
         self.nodes[position].emptied || matches!(progress, Progress::UpdatingInPlace { .. })
     }
@@ -150,7 +149,7 @@ impl<'a> PodSummary<'a> {
         self.only[position].or_else(|| self.alive(position).next())
     }
 
-    /// Returns the first pod of that node that is not terminating and has the current revision.
+    /// Returns the first pod of the node at `position` that is not terminating and has the current revision.
     pub(super) fn current(&self, position: usize) -> Option<PodFacts> {
         let is_current = |facts: &PodFacts| facts.revision == PodRevision::Current;
         match self.only[position] {
@@ -159,7 +158,7 @@ impl<'a> PodSummary<'a> {
         }
     }
 
-    /// Returns the latest time at which a living pod of that node got its revision.
+    /// Returns the latest time at which a living pod of the node at `position` got its revision.
     pub(super) fn revised(&self, position: usize) -> Option<Timestamp> {
         match self.only[position] {
             Some(only) => Some(only.revised),
@@ -167,7 +166,7 @@ impl<'a> PodSummary<'a> {
         }
     }
 
-    /// Returns the latest time at which a living or terminating pod of that node got the current revision.
+    /// Returns the latest time at which a pod of the node at `position` got the current revision. Terminating pods are included.
     pub(super) fn got_current(&self, position: usize) -> Option<Timestamp> {
         let when =
             |facts: PodFacts| (facts.revision == PodRevision::Current).then_some(facts.revised);
@@ -180,7 +179,7 @@ impl<'a> PodSummary<'a> {
         }
     }
 
-    /// Returns the time at which the removal of that node's old pod was observed; `None` if a single living pod runs there.
+    /// Returns the time at which the old pod of the node at `position` was removed; `None` if a single living pod runs there.
     pub(super) fn removed_at(&self, position: usize) -> Option<Timestamp> {
         match self.only[position] {
             Some(_) => None,
@@ -194,7 +193,7 @@ impl<'a> PodSummary<'a> {
     }
 }
 
-/// Returns true if that pod is certainly available.
+/// Returns true if the pod is certainly available: it has been Ready for `minReadySeconds`.
 fn is_long_ready(pod: &PodFacts, terms: Terms) -> bool {
     let ready_since = pod.ready_since.filter(|_| !pod.is_under_way);
     ready_since.is_some_and(|since| later(since, terms.min_ready) <= terms.now)

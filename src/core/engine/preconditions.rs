@@ -1,7 +1,7 @@
-//! Preconditions that a node has to meet before its pod is replaced.
+//! Preconditions: conditions under which the pod of a waiting node may be replaced now.
 //!
-//! Preconditions are checked in a fixed order. The first one that is not met determines the verdict. They apply only to nodes that
-//! are online, settled and outdated. A replacement that has begun continues regardless of them. Nodes that meet all preconditions
+//! Preconditions are checked in a fixed order. The first one that is not met determines the node's verdict. Only nodes that are
+//! online, settled and outdated are checked. A replacement that has begun continues in any case. Nodes that meet all preconditions
 //! compete for the budget.
 //!
 //! # How to add a precondition
@@ -33,18 +33,18 @@ pub(super) struct Preconditions<'a> {
     /// Nodes whose writes the API server rejected.
     pub(super) retry_gate: RetryGate<'a>,
     fleet: &'a Fleet,
-    /// True if surge pods may be created; `deletes`: true if old pods may be deleted first.
+    /// `surges`: true if surge pods may be created. `deletes`: true if an old pod may be deleted before its successor exists.
     surges: bool,
     deletes: bool,
-    /// Pods that a disruption budget may protect, by position in the fleet; empty if no budget applies.
+    /// For each position in the fleet, the old pod if it would be evicted. Empty if no eviction was refused.
     kept: Vec<Option<&'a Pod>>,
     now: Timestamp,
-    /// Image states; `None` if images are not pre-pulled.
+    /// States of the pre-pulled images on the nodes; `None` if images are not pre-pulled.
     pub(super) images: Option<Images<'a>>,
 }
 
 impl<'a> Preconditions<'a> {
-    /// Builds the preconditions at `now`. `guarded` is the gate of the guard.
+    /// Builds the preconditions at `now`. `guarded` is the reason why the guard allows no update, if any.
     pub(super) fn new(
         strategy: &Strategy,
         fleet: &'a Fleet,
@@ -102,25 +102,27 @@ impl<'a> Preconditions<'a> {
 
     /// Returns the verdict of the node at `position` if a disruption budget refused the eviction of its pod.
     ///
-    /// The verdict stays the same when the eviction may be retried.
+    /// The node keeps this verdict even when the eviction may be retried.
     pub(super) fn blocked_at(&self, position: usize) -> Option<Verdict> {
         let pod = self.kept.get(position).copied().flatten()?;
         self.asking.blocked(pod)
     }
 
-    /// Returns true if no backoff blocks a write that deletes or changes the old pod of the node at `position`.
+    /// Returns true if the old pod at `position` may be deleted or changed now. After a rejected write, this is false until the
+    /// retry.
     pub(super) fn may_step(&self, position: usize) -> bool {
         self.retry_gate
             .may(&self.fleet.nodes[position].name, WriteGroup::Step)
     }
 
-    /// Returns true if no backoff blocks the write of a condition to the pod of the node at `position`.
+    /// Returns true if conditions of the pod at `position` may be written now. After a rejected write, this is false until the
+    /// retry.
     pub(super) fn may_tell(&self, position: usize) -> bool {
         self.retry_gate
             .may(&self.fleet.nodes[position].name, WriteGroup::Tell)
     }
 
-    /// Returns true if the settings allow a surge pod on the node at `position`, and no backoff blocks its creation.
+    /// Returns true if a surge pod may be created at `position` now. After a rejected creation, this is false until the retry.
     pub(super) fn may_surge(&self, position: usize) -> bool {
         let name = &self.fleet.nodes[position].name;
         self.surges && self.retry_gate.may(name, WriteGroup::Create)
@@ -146,7 +148,7 @@ impl<'a> Preconditions<'a> {
         self.asking.blocked(pod).filter(|_| is_early)
     }
 
-    /// Returns the earliest time at which the window or the wave of the node at `position` changes without an event.
+    /// Returns the earliest time at which the node's window opens or closes, or the state of its wave changes, without an event.
     pub(super) fn changes_at(&self, position: usize) -> Option<Timestamp> {
         let opening = self.openings.at(position).changes;
         opening
@@ -156,7 +158,7 @@ impl<'a> Preconditions<'a> {
     }
 }
 
-/// Returns the outdated pod of this node if it has to be deleted; `None` if it is updated in place.
+/// Returns the node's outdated pod if its update would remove it; `None` if the pod is updated in place.
 fn evicted<'a>(strategy: &Strategy, fleet: &'a Fleet, node: &'a Node) -> Option<&'a Pod> {
     let pod = node.outdated()?;
     matches!(way(strategy, fleet, pod), UpdateMethod::Recreate(_)).then_some(pod)

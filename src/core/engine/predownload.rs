@@ -6,15 +6,16 @@
 //! ```
 //!
 //! The pod condition `PodImageReady` stores both the request and its result. The puller writes the result. After a restart, the
-//! controller reads from the condition which nodes are pulling, which have the images, and when to retry after a failure. Therefore
-//! a node counts toward `image-predownload-parallelism` from the moment of the request.
+//! controller reads from the condition which nodes are pulling, which have the images, and when to retry after a failure. A node
+//! counts toward `image-predownload-parallelism` from the moment of the request.
 //!
-//! Requests follow the order of replacements, and nodes with a failed pull come last. A node that won't be replaced gets no
-//! request. A request is withdrawn from a node that can no longer be replaced. Maintenance windows limit replacements, not pulls.
-//! Pulls before a window leave the whole window to replacements.
+//! Requests follow the order of replacements, and nodes with a failed pull come last. Nodes that won't be replaced get no request.
+//! If a node can no longer be replaced, its request is withdrawn.
+//!
+//! Maintenance windows limit replacements, not pulls. With the images pulled before, the whole window is left for replacements.
 //!
 //! With `image-predownload-min-updated-ready-pods`, requests start once that many nodes run a Ready pod of the new revision. These
-//! first nodes are the forerunners. If images are required, only forerunners are replaced without them.
+//! first nodes are the *forerunners*. If images are required, only forerunners are replaced without pulled images.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -34,8 +35,8 @@ use crate::core::verdict::{PullStage, Verdict};
 
 /// Shortest and longest pause after a failed pull.
 ///
-/// Between these limits, the pause equals the time from the first request to the last failure, so it doubles with every attempt. A
-/// registry that is down gets one attempt per node every 15 minutes. Each attempt costs four writes.
+/// Between these limits, the pause equals the time from the first request to the last failure, so it doubles with every attempt. If
+/// a registry is down, each node tries every 15 minutes. Each attempt costs four writes.
 const BACK_OFF: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(15 * 60));
 
 /// Pre-pull settings that apply to a rollout.
@@ -57,8 +58,8 @@ impl Predownloading {
     pub fn from_strategy(strategy: &Strategy) -> Option<Self> {
         let in_place = strategy.rolling_update_type == RollingUpdateType::InPlaceIfPossible;
         let asked = strategy.image_predownload_parallelism;
-        // For an update in place, a kubelet stops the container before it pulls. Therefore pull first, unless the settings disable
-        // it.
+        // During an update in place, the kubelet stops the container before it pulls the new image. Therefore images are pulled
+        // first, unless the settings disable that.
         let parallelism = asked.or(in_place.then_some(strategy.max_unavailable))?;
         let rolls = strategy.mode == Mode::AdvancedRollingUpdate;
         let required = match strategy.predownload {
@@ -91,11 +92,11 @@ impl Predownloading {
 /// Image state of a node for the current revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ImageState {
-    /// The node has the images, or doesn't need them.
+    /// The node has the images, or needs none of them.
     Settled,
-    /// The node has no request.
+    /// No images were requested on the node.
     Unasked,
-    /// The node has a request without a result.
+    /// The images were requested, and the request has no result yet.
     Asked {
         /// True if an earlier attempt failed.
         again: bool,
@@ -131,12 +132,12 @@ pub(super) struct PullsAhead {
     pub(super) asked: BTreeSet<usize>,
     /// Time at which a node with a failed pull may get a new request.
     pub(super) wake: Option<Timestamp>,
-    /// Set if nodes get requests only after more pods of the current revision are Ready.
+    /// Set if the next requests are made only when more pods of the current revision are Ready.
     pub(super) awaits: Option<PullsAwait>,
 }
 
 impl<'a> Images<'a> {
-    /// Creates an empty state, to be filled by [`note`](Self::note); `None` if images are not pre-pulled.
+    /// Creates an empty state, to which [`note`](Self::note) adds the nodes; `None` if images are not pre-pulled.
     pub(super) fn new(strategy: &'a Strategy, fleet: &'a Fleet, now: Timestamp) -> Option<Self> {
         let settings = Predownloading::from_strategy(strategy)?;
         let RevisionState::Current(target) = &fleet.revision else {
@@ -166,8 +167,7 @@ impl<'a> Images<'a> {
         });
     }
 
-    /// Returns the number of Ready pods of the current revision that are needed before the first request; `None` if enough are
-    /// Ready.
+    /// Returns the numbers of needed and Ready pods of the current revision; `None` if enough are Ready for the first request.
     fn awaits(&self) -> Option<PullsAwait> {
         let needed = self.settings.min_updated_ready.resolve(self.targeted);
         (self.ready < needed).then_some(PullsAwait {
@@ -176,7 +176,7 @@ impl<'a> Images<'a> {
         })
     }
 
-    /// Returns the number of nodes that may be replaced now without the required images.
+    /// Returns the number of further forerunners: nodes that may be replaced now without the required images.
     pub(super) fn forerunners(&self, classes: &[Class]) -> usize {
         let Some(awaits) = self.awaits() else {
             return 0;
@@ -186,7 +186,7 @@ impl<'a> Images<'a> {
         (awaits.needed - awaits.ready).saturating_sub(begun.count())
     }
 
-    /// Returns true if the node at `position` can only be replaced as a forerunner, because no request is allowed yet.
+    /// Returns true if the node at `position` can only be replaced as a forerunner, because it can't get a request yet.
     pub(super) fn needs_forerunning(&self, position: usize) -> bool {
         let unasked = matches!(
             self.states[position],
@@ -195,7 +195,7 @@ impl<'a> Images<'a> {
         self.settings.required && unasked && self.awaits().is_some()
     }
 
-    /// Returns the pull that the replacement of the node at `position` waits for, if any.
+    /// Returns the pull that has to succeed before the node at `position` is updated; `None` if it waits for no pull.
     pub(super) fn awaited_at(&self, position: usize) -> Option<PullStage> {
         if !self.settings.required {
             return None;
@@ -212,10 +212,10 @@ impl<'a> Images<'a> {
         }
     }
 
-    /// Returns the requests that `image-predownload-parallelism` allows; `base` nodes take part.
+    /// Returns the requests that `image-predownload-parallelism` allows. Percentages refer to `base` nodes.
     ///
-    /// `queue` returns the waiting nodes in the order of their replacement. It is only called if a request is possible. A node
-    /// whose request the API server rejected takes no slot until `may` allows a retry. The next node gets a request instead.
+    /// `queue` returns the waiting nodes in the order of their replacement. It is called only if a request is possible. If the API
+    /// server rejected the request for a node, the next node gets one instead, until `may` allows a retry.
     pub(super) fn ask(
         &self,
         classes: &[Class],
@@ -230,7 +230,7 @@ impl<'a> Images<'a> {
         for (position, node) in self.fleet.nodes.iter().enumerate() {
             let is_asked = matches!(self.states[position], ImageState::Asked { .. });
             if is_asked && goes_on(&classes[position]) {
-                // A node whose pull has ended, but whose result can't be written, takes no slot.
+                // The pull on this node has ended, but its result can't be written. The node takes no slot.
                 let is_unwritten =
                     (self.fleet.write_failures).is_refused(&node.name, WriteVerb::Tell);
                 let room = is_unwritten || pulling < limit;
@@ -282,7 +282,7 @@ impl<'a> Images<'a> {
         asking
     }
 
-    /// Returns the time at which the next node with a failed pull may get a new request.
+    /// Returns the earliest time at which a node with a failed pull may get a new request.
     fn next_retry(&self, classes: &[Class]) -> Option<Timestamp> {
         let states = self.states.iter().zip(classes);
         let retries = states.filter_map(|(state, class)| match (state, class) {
@@ -292,7 +292,7 @@ impl<'a> Images<'a> {
         retries.filter(|retry| *retry > self.now).min()
     }
 
-    /// Returns the pulls during a pause: running pulls continue, none begins, and nothing is written.
+    /// Returns the pulls during a pause. Running pulls continue, but none begins and nothing is written.
     pub(super) fn paused_pulls(&self) -> Vec<Pull> {
         let asked = |(_, state): &(&Node, &ImageState)| matches!(state, ImageState::Asked { .. });
         let nodes = self.fleet.nodes.iter().zip(&self.states).filter(asked);
@@ -305,16 +305,16 @@ impl<'a> Images<'a> {
             .collect()
     }
 
-    /// Returns true if the condition `PodImageReady` of a pod on the node at `position` stays.
+    /// Returns true if the pod on the node at `position` keeps its condition `PodImageReady`.
     ///
-    /// A request stays while the node may still be replaced. A result stays while the pod is outdated.
+    /// A request is kept while the node may still be replaced. A result is kept while the pod is outdated.
     pub(super) fn keeps(&self, position: usize, class: &Class, pod: &Pod) -> bool {
         let Some(image) = &pod.image_ready else {
             return false;
         };
         let names_target = image.revision.as_ref() == Some(self.target);
         let is_asked = matches!(self.states[position], ImageState::Asked { .. });
-        // The result on a pod that was updated in place is still correct, so no write is needed.
+        // The pod was updated in place and kept its condition. The result is still correct, so no write is needed.
         if pod.revision == PodRevision::Current {
             return names_target && image.status;
         }
@@ -335,7 +335,7 @@ impl<'a> Images<'a> {
     }
 }
 
-/// Returns true if a request stays on a node of this class: the node waits for its replacement, or is being replaced.
+/// Returns true if a node of this class keeps its request, because it waits for its replacement or is being replaced.
 fn goes_on(class: &Class) -> bool {
     matches!(
         class,
@@ -343,7 +343,7 @@ fn goes_on(class: &Class) -> bool {
     )
 }
 
-/// Returns true if a node with this verdict waits for its replacement.
+/// Returns true if a node with this verdict still waits for its replacement.
 fn waits(verdict: &Verdict) -> bool {
     matches!(
         verdict,

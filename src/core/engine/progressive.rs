@@ -1,7 +1,8 @@
-//! Progressive creation: some nodes get no pod, because `partition` also applies to first pods (`scaleStrategy.partitionedScaling`,
-//! Kruise).
+//! Progressive creation: `partition` also applies to first pods, so some nodes get none. Kruise calls the setting
+//! `scaleStrategy.partitionedScaling`.
 //!
-//! Both the creation of pods and the evaluation of nodes call `withheld`. Therefore a withheld pod is never reported as missing.
+//! Both the creation of pods and the evaluation of nodes call [`withheld`]. Therefore a pod that is withheld on purpose is never
+//! reported as missing.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -16,9 +17,11 @@ use crate::core::settings::Strategy;
 ///
 /// `is_asked` returns true if a pod was requested for the node and is not in the cache yet.
 ///
-/// Pods are created until only `partition` nodes are left without a pod of the current revision. Nodes that lost a pod get one
-/// first, starting with the latest loss. All other nodes follow by name. A node whose pod the rollout deleted always gets a new
-/// one, because `partition` may have been raised during its replacement.
+/// Pods are created until only `partition` nodes have no pod of the current revision. Nodes that lost a pod get one first, starting
+/// with the latest loss. All other nodes follow by name.
+///
+/// A node whose pod the rollout deleted always gets a new one. Otherwise it would stay empty if `partition` were raised during the
+/// replacement.
 pub(super) fn withheld(
     strategy: &Strategy,
     fleet: &Fleet,
@@ -49,19 +52,20 @@ pub(super) fn withheld(
     waits.map(|(position, _)| position).collect()
 }
 
-/// Returns true if a pod is created on that node when it has none.
+/// Returns true if the controller creates a pod on this node when it has none.
 pub(super) fn runs(node: &Node) -> bool {
     node.native == Targeting::Run && node.readiness != Readiness::Gone
 }
 
-/// Returns true if exactly one pod of that node has the current revision and is not terminating.
+/// Returns true if exactly one living pod of this node has the current revision.
 fn holds_new(node: &Node) -> bool {
     let is_new = |pod: &&Pod| !pod.terminating && pod.revision == PodRevision::Current;
     node.pods.iter().filter(is_new).count() == 1
 }
 
-/// Returns the time at which a node lost its pod; `None` if the node isn't known to have had one. A terminating pod counts as the
-/// latest loss.
+/// Returns the time at which a node lost its pod; `None` if the node isn't known to have had one.
+///
+/// A terminating pod counts as the latest loss of all.
 fn lost_at(node: &Node) -> Option<Timestamp> {
     if node.pods.is_empty() {
         node.podless_since.filter(|_| node.had_pod)

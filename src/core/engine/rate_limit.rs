@@ -1,11 +1,12 @@
 //! Limits on the speed of replacements, independent of the budget.
 //!
-//! - `min-interval`: one replacement at a time in each wave. The next one begins when the newest pod of the current revision has
-//!   reached that age. A removal without a new pod counts as well (`minTimeBetweenUpgrades` in kubernetes/kubernetes#111073).
+//! - `min-interval`: one replacement at a time in each wave. The next one begins when the newest pod of the current revision is
+//!   older than the interval. A removal without a new pod also starts an interval (`minTimeBetweenUpgrades` in
+//!   kubernetes/kubernetes#111073).
 //! - `ramp-up`: a given number of nodes at first, then as many nodes as are done. The number doubles every round without failures,
 //!   up to `max-unavailable` (like ExtendedDaemonSet's slow start).
 //!
-//! Both limits are computed from the pods. A restart of the controller loses only a removal that no object shows.
+//! Both limits are computed from the pods. After a restart of the controller, only a removal without a new pod is forgotten.
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -16,7 +17,7 @@ use crate::core::instant::later;
 use crate::core::settings::Strategy;
 use crate::core::verdict::{Progress, Verdict};
 
-/// Present limit of one wave; without waves, of all nodes.
+/// Limit of one wave at present. Without waves, all nodes form one wave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RateLimit {
     /// Number of replacements that may begin now.
@@ -26,9 +27,9 @@ pub(super) struct RateLimit {
 }
 
 impl RateLimit {
-    /// Computes what `min-interval` allows each wave at `now`.
+    /// Computes the limit of each wave by `min-interval` at `now`.
     ///
-    /// In `verdicts`, the pods that this plan deletes, marks or rolls back are already included.
+    /// `verdicts` already includes the pods that this plan deletes, marks or rolls back.
     pub(super) fn new(
         strategy: &Strategy,
         classes: &[Class],
@@ -51,7 +52,7 @@ impl RateLimit {
             let began = [summary.got_current(position), summary.removed_at(position)];
             newest[wave] = began.into_iter().fold(newest[wave], Ord::max);
             awaits[wave] |= match class {
-                // A taint or a label prevents the new pod for an unknown time, so other nodes don't wait for it.
+                // A taint or a label prevents the new pod for an unknown time. Other nodes don't wait for that.
                 Class::InProgress(_) if summary.is_barred(position) => false,
                 Class::InProgress(_) => is_awaited(verdict, false),
                 Class::PreDeleteHook { .. } => is_awaited(verdict, true),
@@ -70,11 +71,10 @@ impl RateLimit {
     }
 }
 
-/// Returns true if the other nodes of a wave wait for this node, because its new pod will start a new interval soon.
+/// Returns true if the other nodes of a wave wait for this node, because its new pod will soon start an interval.
 ///
-/// `is_leaving` is true if the node's pod is marked for deletion.
-///
-/// A marked pod that waits for a slot is not deleted soon. A node that waits for the interval may take that slot first.
+/// `is_leaving` is true if the node's pod waits for its hook. If such a pod also waits for a slot, it is not deleted soon. Then
+/// another node may take the slot first.
 pub(in crate::core) fn is_awaited(verdict: &Verdict, is_leaving: bool) -> bool {
     match verdict {
         Verdict::Budget { .. } => false,
@@ -88,7 +88,7 @@ pub(in crate::core) fn is_awaited(verdict: &Verdict, is_leaving: bool) -> bool {
     }
 }
 
-/// Returns the number of nodes, at most `allowed`, that may lack an available pod at once if `done` nodes are updated.
+/// Returns the number of nodes that may lack an available pod at once under `ramp-up`, at most `allowed`. `done` nodes are updated.
 pub(super) fn ramp_up(strategy: &Strategy, base: usize, allowed: usize, done: usize) -> usize {
     match strategy.ramp_up {
         None => allowed,
@@ -104,8 +104,8 @@ mod tests {
     use crate::core::testing::{at, fleet, node, old};
     use crate::core::{IntOrPercent, Mode, PreDeleteHook, decide};
 
-    /// Regression test from a property test: a marked pod waited for the slot of a broken pod, and the broken pod waited for the
-    /// interval.
+    /// Regression test from a property test: two pods blocked each other. A marked pod waited for the slot of a broken pod, and the
+    /// broken pod waited for the interval.
     #[test]
     fn a_marked_pod_that_waits_for_the_slot_of_a_broken_one_keeps_it_from_nothing() {
         let strategy = Strategy {

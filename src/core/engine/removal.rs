@@ -1,11 +1,11 @@
-//! Removal of a pod: the pod waits for its hook, and is then deleted or evicted, depending on the settings.
+//! Removal of a pod: the pod waits for its hook first. Then the controller deletes or evicts it, depending on the settings.
 //!
 //! ```text
 //! pod is next ──► hooked? ──yes──► marked PreparingDelete ──hook gone──► deleted or evicted
 //!                     └────no───────────────────────────────────────────────►┘
 //! ```
 //!
-//! Every replacement of a pod calls [`leave`]. A pod that stays after it was marked is handled by [`stay`].
+//! Every replacement of a pod calls [`leave`]. For a marked pod that is to stay after all, [`stay`] removes the mark.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ use crate::core::lifecycle::{PreDelete, PreDeleteHook};
 use crate::core::settings::Strategy;
 use crate::core::verdict::Verdict;
 
-/// Returns the next write for the removal of `pod` at `now`, and the verdict of its node, if the verdict changes.
+/// Returns the next write for the removal of `pod` at `now`, and the new verdict of its node if it changes.
 ///
 /// Returns no write while the pod waits for its hook or for a disruption budget.
 pub(super) fn leave(
@@ -43,7 +43,8 @@ pub(super) fn leave(
     (mark(hook, pod), Some(waits))
 }
 
-/// Returns the write that marks a pod for its hook, and takes it out of service if requested; `None` if both are done.
+/// Returns the write that marks a pod for its hook. With `markPodNotReady`, the write also closes the pod's readiness gate. `None`
+/// if nothing is left to write.
 pub(super) fn mark(hook: &PreDelete, pod: &Pod) -> Option<Action> {
     let gate = pod.exit.gate.as_ref().filter(|_| hook.mark_not_ready);
     let gate = gate.and_then(|gate| gate.shut());
@@ -64,15 +65,16 @@ pub(super) fn is_hooked(strategy: &Strategy, node: &Node) -> bool {
 
 /// Returns the time from which the pending hook of a marked pod is reported as overdue.
 ///
-/// If the mark has no start time, the wait counts from the time at which the pod got its revision.
+/// The wait is measured from the time in the mark. If the mark has no time, it is measured from when the pod got its revision.
 pub(super) fn overdue_at(pod: &Pod) -> Option<Timestamp> {
     let PreDeleteHook { since } = pod.exit.preparing?;
     Some(later(since.unwrap_or(pod.revised()), HOOK_PATIENCE))
 }
 
-/// Returns the time until which the controller may be the reason why a kept pod is not available.
+/// Returns the time until which a kept pod can be unavailable because of the controller.
 ///
-/// The controller keeps the pod's readiness gate closed, or did so recently. `min_ready` is `spec.minReadySeconds`.
+/// The cause is a readiness gate that the controller closed for the hook. While it is closed, the result is `Timestamp::MAX`.
+/// `min_ready` is `spec.minReadySeconds`.
 fn shut_until(pod: &Pod, min_ready: Duration) -> Option<Timestamp> {
     let gate = pod.exit.gate.as_ref()?;
     // A pod that was never Ready can't have been taken out of service.
@@ -84,10 +86,10 @@ fn shut_until(pod: &Pod, min_ready: Duration) -> Option<Timestamp> {
     }
 }
 
-/// Returns the time until which a node may lack an available pod because the controller took the pod out of service for its hook
-/// and later kept it.
+/// Returns the time until which a node takes a slot of `max-unavailable` because its pod was out of service for a hook.
 ///
-/// Until then the node takes a slot of `max-unavailable`, even if it does not take part in the rollout.
+/// The controller took the pod out of service and later kept it. The node takes the slot even if it does not take part in the
+/// rollout.
 pub(super) fn withheld_until(node: &Node, terms: Terms) -> Option<Timestamp> {
     let alive = || node.pods.iter().filter(|pod| !pod.terminating);
     if !node.is_ready() || alive().any(|pod| terms.is_available(pod)) {
@@ -97,10 +99,10 @@ pub(super) fn withheld_until(node: &Node, terms: Terms) -> Option<Timestamp> {
     alive().filter_map(until).max()
 }
 
-/// Returns the time until which a node may lack an available pod because its pod was created recently.
+/// Returns the time until which a node takes a slot of `max-unavailable` because its pod was created recently.
 ///
-/// The controller may have deleted the predecessor, so the pod takes a slot of `max-unavailable` even if its node does not take
-/// part in the rollout. A pod of the [first](FIRST_REVISION) revision has no predecessor.
+/// The controller may have deleted the pod's predecessor. Therefore the node takes the slot even if it does not take part in the
+/// rollout. A pod of the [first](FIRST_REVISION) revision has no predecessor.
 pub(super) fn starting_until(node: &Node, terms: Terms) -> Option<Timestamp> {
     let alive = || node.pods.iter().filter(|pod| !pod.terminating);
     if !node.is_ready() || alive().any(|pod| terms.is_available(pod)) {
@@ -111,21 +113,21 @@ pub(super) fn starting_until(node: &Node, terms: Terms) -> Option<Timestamp> {
     Some(later(made, STARTING.max(terms.min_ready)))
 }
 
-/// Returns true if a node that keeps its old revision takes a slot at `now`, because its pod was out of service or created
-/// recently.
+/// Returns true if a node that keeps its old revision takes a slot at `now`. The cause is a pod that was out of service for its
+/// hook, or that was created recently.
 pub fn is_withheld(strategy: &Strategy, fleet: &Fleet, node: &Node, now: Timestamp) -> bool {
     let terms = Terms::new(strategy, fleet, now);
     let until = withheld_until(node, terms).max(starting_until(node, terms));
     until.is_some_and(|until| until > now)
 }
 
-/// Returns true if a pod is marked for deletion, or has a readiness gate that the controller may close.
+/// Returns true if a pod waits for its hook, or has a readiness gate that the controller can close.
 pub(super) fn is_marked(pod: &Pod) -> bool {
     pod.exit.preparing.is_some() || pod.exit.gate.is_some()
 }
 
-/// Returns writes that open unset readiness gates `KruisePodReady`, so that their pods can become Ready. Kruise's controller does
-/// the same.
+/// Returns the writes that open readiness gates `KruisePodReady` without a status, so that their pods can become Ready. Kruise's
+/// controller also opens them.
 ///
 /// The writes fit into one batch. They are also sent during a pause, and while a setting is invalid.
 pub(super) fn open_gates(fleet: &Fleet) -> impl Iterator<Item = Action> {
@@ -136,7 +138,7 @@ pub(super) fn open_gates(fleet: &Fleet) -> impl Iterator<Item = Action> {
         .take(BATCH)
 }
 
-/// Returns the write that opens an unset readiness gate of a pod that is not marked.
+/// Returns the write that opens the pod's readiness gate if it has no status yet. Pods that wait for a hook are skipped.
 pub(super) fn begin(pod: &Pod) -> Option<Action> {
     let gate = pod.exit.gate.as_ref()?.begin()?;
     pod.exit.preparing.is_none().then(|| Action::Mark {
@@ -146,9 +148,9 @@ pub(super) fn begin(pod: &Pod) -> Option<Action> {
     })
 }
 
-/// Returns the write that removes the controller's marks from a pod that stays; `None` if it has none.
+/// Returns the write that removes the controller's marks from a pod that stays; `None` if the pod has none.
 ///
-/// If `opens` is true, the write also opens an unset readiness gate ([`open_gates`]).
+/// With `opens`, the write also opens a readiness gate without a status ([`open_gates`]).
 pub(super) fn stay(pod: &Pod, opens: bool) -> Option<Action> {
     let gate = pod.exit.gate.as_ref().and_then(|gate| {
         let begin = opens.then(|| gate.begin()).flatten();

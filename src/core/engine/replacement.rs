@@ -1,4 +1,4 @@
-//! Methods to bring an outdated pod to the current revision: update in place, or recreation.
+//! Choice of how an outdated pod gets the current revision: updated in place, or deleted and created again.
 
 use std::sync::Arc;
 
@@ -12,16 +12,18 @@ use crate::core::settings::{RollingUpdateType, Strategy};
 pub enum UpdateMethod {
     /// Update the running pod with this change.
     InPlace(Arc<InPlaceChange>),
-    /// Delete the pod, so that the native controller creates a new one. The reason is set if the settings request updates in place.
+    /// Delete the pod, so that a new one is created. `Recreate` is the reason why an update in place, which the settings request,
+    /// is impossible.
     Recreate(Option<Recreate>),
 }
 
-/// Returns the method that brings `pod` of `fleet` to the current revision.
+/// Returns the method by which `pod` gets the current revision.
 pub fn way(strategy: &Strategy, fleet: &Fleet, pod: &Pod) -> UpdateMethod {
     if strategy.rolling_update_type == RollingUpdateType::Standard {
         return UpdateMethod::Recreate(None);
     }
-    // The program behind the hook expects a new pod. It would not restore a label or finalizer that it removed from this pod.
+    // The hook's program expects the pod to be deleted. After an update in place, it would not restore the label or finalizer
+    // that it removed.
     if pod.exit.preparing.is_some() {
         return UpdateMethod::Recreate(Some(Recreate::Leaving));
     }

@@ -12,15 +12,18 @@
 //! deletes a pod, its successor is rolled back, too. Each pod is rolled back once.
 //!
 //! # Choice of the revision
-//! The whole fleet is rolled back to one revision, which is chosen and stored when the guard stops the current one. It is the older
-//! revision with the most Ready pods. If several have the same number, or none has Ready pods, it is the newest. A revision that
-//! the guard stopped before is only chosen if no other is kept. The majority decides, because the previous revision of a single pod
-//! may be an earlier bad one.
+//! All pods are rolled back to the same revision. It is chosen when the guard stops the current one, and stored in the guard's
+//! record. The older revision with the most Ready pods is chosen, or the newest of several with equally many.
+//!
+//! The majority decides, because the previous revision of a single pod may be an earlier bad one. A revision that the guard stopped
+//! before is chosen only if no other is kept.
 //!
 //! # Preconditions
-//! The rollback starts when the stop is stored on the DaemonSet, so a restarted controller continues it. Unavailable pods serve
-//! nothing, so budget, waves and windows don't limit their rollback. An available pod needs a slot of `max-unavailable`, an open
-//! window, its failure domain, and a node that has settled. Images are not pre-pulled, because the node ran them recently.
+//! A rollback starts when the stop is stored on the DaemonSet. So a restarted controller continues it. Unavailable pods serve
+//! nothing, so budget, waves and windows don't limit their rollback.
+//!
+//! An available pod needs a slot of `max-unavailable`, an open window, its failure domain, and a node that has settled. Images are
+//! not pre-pulled, because the node ran them recently.
 
 use std::collections::BTreeMap;
 
@@ -64,7 +67,7 @@ pub(super) fn before(fleet: &Fleet, record: &FailureRecord) -> Option<Revision> 
     best.map(|(revision, _)| revision.clone())
 }
 
-/// Returns the record if failed nodes stopped the current revision and no operator resumed it.
+/// Returns the guard's record if the current revision is stopped because of failed nodes, and no operator resumed it.
 fn stop<'a>(strategy: &Strategy, fleet: &'a Fleet) -> Option<&'a FailureRecord> {
     let RevisionState::Current(revision) = &fleet.revision else {
         return None;
@@ -76,7 +79,7 @@ fn stop<'a>(strategy: &Strategy, fleet: &'a Fleet) -> Option<&'a FailureRecord> 
     (is_about && holds && failed).then_some(record)
 }
 
-/// Returns the living pod of a node if it was rolled back from the stopped revision.
+/// Returns the living pod of a node if it was rolled back from the revision of `record`.
 fn rolled_back<'a>(record: &FailureRecord, node: &'a Node) -> Option<&'a Pod> {
     let mut alive = node.pods.iter().filter(|pod| !pod.terminating);
     let is_back = |pod: &&Pod| {
@@ -92,9 +95,9 @@ pub(super) fn is_back(strategy: &Strategy, fleet: &Fleet, position: usize) -> bo
         .is_some_and(|record| rolled_back(record, &fleet.nodes[position]).is_some())
 }
 
-/// Turns the classes of nodes whose rolled-back pod is not available into [`Class::InProgress`].
+/// Gives nodes with a rolled-back pod that is not available the class [`Class::InProgress`].
 ///
-/// These nodes keep a slot and are not in the queue of outdated nodes.
+/// Without it, these nodes would count as outdated and be updated again. In progress, they take a slot.
 pub(super) fn mark(strategy: &Strategy, fleet: &Fleet, classes: &mut [Class]) {
     let Some(record) = stop(strategy, fleet) else {
         return;
@@ -118,7 +121,7 @@ const AVAILABLE: u8 = 2;
 
 /// Pod to roll back.
 pub(super) struct RevertTurn {
-    /// Rank: 0 if the node failed, 1 if the pod is not available, 2 if the pod is available.
+    /// Rank: 0 if the pod failed, 1 if it is not available for another reason, 2 ([`AVAILABLE`]) if it is available.
     rank: u8,
     /// Position of the node in the fleet.
     pub(super) position: usize,
@@ -132,14 +135,14 @@ impl RevertTurn {
     }
 }
 
-/// Pods to roll back now, in order.
+/// Pods to roll back now, sorted by rank.
 #[derive(Default)]
 pub(super) struct RevertTurns {
     /// Pods that can be rolled back.
     pub(super) turns: Vec<RevertTurn>,
     /// Positions of nodes whose pods are rolled back after the nodes have settled.
     pub(super) settling: Vec<usize>,
-    /// Progress of the rollback; `None` without a rollback.
+    /// Progress of the rollback; `None` if nothing is rolled back.
     pub(super) reversal: Option<Reversal>,
     /// Earliest time at which more pods can be rolled back without an event.
     pub(super) again: Option<Timestamp>,
@@ -147,7 +150,7 @@ pub(super) struct RevertTurns {
 
 /// Returns the pods of the stopped revision to roll back. `classes` are the classes after [`mark`].
 ///
-/// Pods on offline nodes are rolled back after the nodes return. Nodes excluded by `hold` or `selector`, and nodes with a surge
+/// Pods on offline nodes are rolled back when the nodes return. Nodes that `hold` or `selector` excludes, and nodes with a surge
 /// pod, keep their pods.
 pub(super) fn turns(
     strategy: &Strategy,
@@ -196,8 +199,7 @@ pub(super) fn turns(
                     }
                     false => reversal.under_way.push(node.name.clone()),
                 }
-                // If the pod is unavailable, don't wait for the node to settle, because the pod may be the reason why the node
-                // flaps.
+                // An unavailable pod doesn't wait for the node to settle. The pod itself may be the cause of the node's flapping.
                 let settles =
                     settles_at(strategy, node, pod).filter(|at| rank == AVAILABLE && *at > now);
                 again = again.into_iter().chain(settles).min();
@@ -225,19 +227,19 @@ pub(super) fn turns(
     }
 }
 
-/// Returns true if `node` has a pod of the stopped revision that can be rolled back while the node is online and no pause applies.
+/// Returns true if the pod of `node` is to be rolled back as soon as the node is online and no pause applies.
 pub fn is_due(strategy: &Strategy, fleet: &Fleet, node: &Node) -> bool {
     let stopped = stop_to_revert(strategy, fleet).zip(bad(node));
     stopped.is_some_and(|(record, pod)| patch(record, past(record, fleet), pod).is_ok())
 }
 
-/// Returns the record of a revision whose pods are rolled back.
+/// Returns the guard's record if pods of its stopped revision are to be rolled back.
 fn stop_to_revert<'a>(strategy: &Strategy, fleet: &'a Fleet) -> Option<&'a FailureRecord> {
     let asked = strategy.on_failure == OnFailure::RevertInPlace && fleet.rollback_targets.stands;
     stop(strategy, fleet).filter(|_| asked)
 }
 
-/// Returns the revision to which pods are rolled back, with its transition; `None` if that revision is unknown.
+/// Returns the revision to roll back to, with the change that leads there; `None` if that revision is unknown.
 fn past<'a>(
     record: &'a FailureRecord,
     fleet: &'a Fleet,
@@ -246,7 +248,7 @@ fn past<'a>(
     Some((before, fleet.rollback_targets.revisions.get(before)?))
 }
 
-/// Returns the rank of a node with the current revision; `None` if its pod is not rolled back.
+/// Returns the rank of a node's pod in the order of rollbacks; `None` if the pod is not rolled back.
 fn rank(class: &Class) -> Option<u8> {
     match class {
         Class::Failed { cause, .. } => cause.holds_slot().then_some(0),
@@ -278,7 +280,9 @@ fn settles_at(strategy: &Strategy, node: &Node, pod: &Pod) -> Option<Timestamp> 
 /// Returns the patch that rolls back a pod of the stopped revision.
 ///
 /// # Errors
-/// Returns the reason why the pod keeps its revision; `None` if it was rolled back once and has the stopped revision again.
+/// Returns the reason why the pod keeps its revision. It is `None` if the pod was rolled back once and then got the stopped
+/// revision
+/// again.
 fn patch(
     record: &FailureRecord,
     past: Option<(&Revision, &RollbackTarget)>,

@@ -1,10 +1,10 @@
-//! Detection of selectors that match no node, usually because of a typo. Without it, the rollout would look complete.
+//! Detection of selectors that match no node, usually because of a typo.
 //!
-//! The check is here and not in the parser, because only the fleet shows if a selector matches. It runs only while a node is
-//! outdated. A selector without nodes would complete the rollout immediately. A wave without nodes would open the next wave before
-//! the revision was tried.
+//! Without the check, a `selector` without nodes would complete the rollout immediately. A wave without nodes would open the next
+//! wave before the revision was tried. The parser can't check this, because only the fleet shows if a selector matches. The check
+//! runs only while a node is outdated.
 //!
-//! Only labels count. Offline, held and unselected nodes also belong to a wave. `allowEmpty` permits an empty wave.
+//! Only labels count: offline nodes, and nodes that a setting excludes, also belong to a wave. `allowEmpty` permits an empty wave.
 
 use std::collections::BTreeSet;
 
@@ -17,15 +17,16 @@ use crate::core::settings::waves::WAVES;
 use crate::core::settings::{Invalid, Mode, Strategy, Waves};
 use crate::core::suggest::distance;
 
-/// Highest number of similar labels to name.
+/// Maximum number of similar labels in a message.
 const NAMED: usize = 4;
 
-/// Highest number of edits between two keys or values that look similar.
+/// Maximum number of edits (inserted, removed or changed characters) between two words that look similar.
 const NEAR: usize = 2;
 
-/// Returns the first setting whose selector matches no targeted node, while a pod of a targeted node is outdated.
+/// Returns the first setting whose selector matches no targeted node. `None` if all selectors match, or if no targeted node is
+/// outdated.
 ///
-/// `wave` returns the wave of a node by its position.
+/// `wave` returns the wave of the node at a position.
 pub(super) fn unmatched(
     strategy: &Strategy,
     fleet: &Fleet,
@@ -91,7 +92,7 @@ fn empty_wave(waves: &Waves, position: usize, nodes: &[&Node]) -> Invalid {
     }
 }
 
-/// Returns a message that the selector matches none of `nodes`. The message names similar labels.
+/// Returns the message that `selector` matches none of `nodes`, with similar labels that may be meant.
 fn none_of(selector: &Selector, nodes: &[&Node]) -> String {
     let none = match nodes.len() {
         1 => "does not match the only node that should run a pod".to_owned(),
@@ -126,9 +127,9 @@ fn none_of(selector: &Selector, nodes: &[&Node]) -> String {
     }
 }
 
-/// Returns labels of `nodes` that may be meant by `asked`, which no node meets. The most similar come first.
+/// Returns labels of `nodes` that may be meant by `asked`, a requirement that no node meets. The most similar come first.
 ///
-/// The result contains other values of the same key. If there are none, it contains labels with similar keys.
+/// Other values of the same key are preferred. Only if there are none, labels with a similar key are returned.
 fn similar_to(asked: &Requirement, nodes: &[&Node]) -> Vec<String> {
     let labels = || nodes.iter().flat_map(|node| node.labels.iter());
     let wanted = asked.values();

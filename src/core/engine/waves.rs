@@ -1,7 +1,7 @@
-//! Waves: groups of nodes that are updated one after the other (openyurtio/openyurt#2008).
+//! Waves: pools of nodes that are updated one after the other (openyurtio/openyurt#2008).
 //!
-//! A node belongs to the first wave whose selector it matches. If none matches, it belongs to the last wave. A wave opens under
-//! three conditions:
+//! A node belongs to the first wave whose selector it matches. If none matches, it belongs to the last wave. A wave opens when
+//! these conditions are met:
 //!
 //! - Every earlier wave is complete.
 //! - No failure in an earlier wave counts against the revision.
@@ -21,12 +21,14 @@
 //! ────────────────────────────────┼──────────────┤ complete
 //! ```
 //!
-//! Holds that overlap, or that follow each other within `soak`, form one chain. The wave is complete `soak` after the end of the
-//! first chain. A node that returns later is updated at once and doesn't close later waves.
+//! Periods of holding that overlap, or that follow each other within `soak`, form one chain. The wave is complete `soak` after the
+//! end of the first chain. A node that returns after that is updated at once and doesn't close later waves.
 //!
 //! A node that goes offline and returns during the soak restarts the soak, because it may have failed. A node whose failure counts
-//! against the revision also restarts the soak, whenever it returns. The guard records the wave in which a node failed. Therefore
-//! later waves stay closed if that Node is deleted, relabelled or no longer targeted.
+//! against the revision restarts the soak even if it returns later.
+//!
+//! The guard records the wave in which a node failed. Therefore later waves stay closed if that Node is deleted, relabelled or no
+//! longer targeted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -49,14 +51,14 @@ use crate::core::verdict::{Verdict, WaveShut};
 #[derive(Debug)]
 pub(super) struct WaveProgress<'a> {
     configured: Option<&'a Waves>,
-    /// Wave of each node, by position in the fleet; empty without waves, when all nodes belong to wave 0.
+    /// Wave of each node, by position in the fleet. The list is empty if there are no waves; then all nodes belong to wave 0.
     members: Vec<usize>,
     waves: Vec<WaveCounts>,
-    /// True if a node failed in a wave that is unknown or was removed from the list.
+    /// True if a node failed in a wave that is unknown or no longer configured.
     unlisted: bool,
 }
 
-/// Returns the configured waves; `None` if the mode doesn't use them.
+/// Returns the configured waves; `None` if there are none, or if the strategy is not `AdvancedRollingUpdate`.
 fn configured(strategy: &Strategy) -> Option<&Waves> {
     let rolls = strategy.mode == Mode::AdvancedRollingUpdate;
     strategy.waves.as_deref().filter(|_| rolls)
@@ -90,14 +92,14 @@ impl<'a> WaveMembership<'a> {
 
 #[derive(Clone, Debug, Default)]
 struct WaveCounts {
-    /// Targeted nodes that take part.
+    /// Targeted nodes that take part; percentages refer to them.
     base: usize,
     done: usize,
-    /// Nodes in flight, or failed because of the revision.
+    /// Nodes in flight, and nodes that failed because of the revision.
     under_way: usize,
     /// Nodes in flight that take a slot of `max-unavailable`.
     in_flight: usize,
-    /// Nodes in flight whose pod is still available because its hook is pending.
+    /// Nodes in flight whose old pod is still available, because the controller waits for its hook.
     serving: usize,
     broken: usize,
     /// Nodes with a second pod next to the old one.
@@ -105,13 +107,13 @@ struct WaveCounts {
     /// Nodes that are online, settled and outdated.
     outdated: usize,
     charged: bool,
-    /// Time at which the wave is complete or was completed; `Err` while it waits for a node that is not done.
+    /// Time at which the wave is or was complete. `Err` while a node is not done; `None` if no later wave needs the time.
     complete: Option<Result<Timestamp, ()>>,
     shut: Option<WaveShut>,
 }
 
 impl<'a> WaveProgress<'a> {
-    /// Computes the progress at `now`.
+    /// Computes the progress of all waves at `now`.
     pub(super) fn new(
         fleet: &Fleet,
         members: WaveMembership<'a>,
@@ -150,9 +152,9 @@ impl<'a> WaveProgress<'a> {
         wave_progress
     }
 
-    /// Returns true if the outdated pod of the node at `position` takes no slot.
+    /// Returns true if the outdated pod of the node at `position` takes no slot although it is broken.
     ///
-    /// The node's wave is not open, and the controller is not known to have made the pod unavailable.
+    /// The pod is then idle: its wave is not open, and nothing shows that the controller made the pod unavailable.
     pub(super) fn is_idle(
         &self,
         position: usize,
@@ -175,14 +177,14 @@ impl<'a> WaveProgress<'a> {
         self.members.get(position).copied().unwrap_or(0)
     }
 
-    /// Returns the verdict of the node at `position` if its wave is not open.
+    /// Returns the verdict of the node at `position` if its wave is not open; `None` if the wave is open.
     pub(super) fn shut_at(&self, position: usize) -> Option<Verdict> {
         let wave = self.of_node(position);
         let why = self.waves[wave].shut?;
         Some(Verdict::WaveNotOpen { wave, why })
     }
 
-    /// Returns the time at which the wave of the node at `position` opens without a further event.
+    /// Returns the time at which the state of the node's wave changes without an event; `None` if only an event can open the wave.
     pub(super) fn changes_at(&self, position: usize) -> Option<Timestamp> {
         match self.waves[self.of_node(position)].shut? {
             WaveShut::Soaking { until, .. } => Some(until),
@@ -190,13 +192,13 @@ impl<'a> WaveProgress<'a> {
         }
     }
 
-    /// Returns true if a node in this open wave waits for a replacement.
+    /// Returns true if the wave is open and a node in it waits for its update.
     pub(super) fn waits(&self, wave: usize) -> bool {
         self.configured.is_none()
             || self.waves[wave].shut.is_none() && self.waves[wave].outdated > 0
     }
 
-    /// Returns the numbers of nodes with a broken and with an available old pod that may be replaced now in this wave.
+    /// Returns how many nodes of this wave may be replaced now: first nodes with a broken old pod, second with an available one.
     ///
     /// `replace-broken-first: unlimited` allows all broken pods at once.
     pub(super) fn slots(&self, wave: usize, strategy: &Strategy) -> [usize; 2] {
@@ -231,8 +233,8 @@ impl<'a> WaveProgress<'a> {
         self.waves[wave].in_flight += 1;
     }
 
-    /// Returns the state of each wave for display; empty without waves. `taken` doesn't include nodes whose update begins in this
-    /// plan.
+    /// Returns the state of each wave for display; empty without waves. Nodes whose update begins in this plan are not in `taken`
+    /// yet.
     pub(super) fn report(&self, default: IntOrPercent) -> Vec<WaveStand> {
         let Some(waves) = self.configured else {
             return Vec::new();
@@ -282,9 +284,10 @@ impl<'a> WaveProgress<'a> {
         }
     }
 
-    /// Frees the wave slots of idle broken pods.
+    /// Frees the slots of their wave that idle broken pods take.
     ///
-    /// Otherwise these pods would block a pod of the same wave that was marked while the wave was open and still waits for a slot.
+    /// Without this step, idle pods could block a pod of the same wave that was marked while the wave was open and waits for a
+    /// slot.
     fn excuse_idle(
         &mut self,
         strategy: &Strategy,
@@ -307,9 +310,9 @@ impl<'a> WaveProgress<'a> {
         }
     }
 
-    /// Marks the waves with failed nodes that have not recovered, including nodes that no longer exist.
+    /// Marks the waves in which a node failed and has not recovered. Nodes that no longer exist are included.
     ///
-    /// A change of labels or of the list of waves doesn't remove the mark.
+    /// The mark stays if the labels of the node or the list of waves change.
     fn tally_failed(
         &mut self,
         waves: &Waves,
@@ -336,7 +339,8 @@ impl<'a> WaveProgress<'a> {
         }
     }
 
-    /// Returns the wave of the node with that name, and true if it failed or is not targeted; `None` if it has no Node.
+    /// Returns the wave of the node with this name, and true if the node failed or is not targeted. `None` if there is no such
+    /// Node.
     fn member(&self, fleet: &Fleet, classes: &[Class], name: &NodeName) -> Option<(usize, bool)> {
         let position = position_of(&fleet.nodes, name).ok()?;
         let class = &classes[position];
@@ -344,7 +348,7 @@ impl<'a> WaveProgress<'a> {
         (*class != Class::NoNode).then(|| (self.members[position], fails))
     }
 
-    /// Stores the waves of lost and failed nodes in `record`. If `record` already names a wave for a node, it stays.
+    /// Stores the wave of each lost or failed node in `record`. A wave that is already stored for a node is kept.
     pub(super) fn note_waves(&self, record: &mut FailureRecord, fleet: &Fleet, classes: &[Class]) {
         let mut noted: BTreeMap<Arc<str>, BTreeSet<NodeName>> = BTreeMap::new();
         if let Some(waves) = self.configured {
@@ -362,7 +366,8 @@ impl<'a> WaveProgress<'a> {
         record.waves = noted;
     }
 
-    /// Computes the completion time of each wave before the last wave with outdated nodes.
+    /// Computes when each wave is complete. Waves after the last one with outdated nodes are skipped, because nothing waits for
+    /// them.
     fn evaluate_completeness(
         &mut self,
         strategy: &Strategy,
@@ -372,7 +377,7 @@ impl<'a> WaveProgress<'a> {
         attribution: &FailureAttribution,
         scope: &RolloutScope,
     ) {
-        // Without outdated nodes, no wave needs to open.
+        // Without outdated nodes, nothing waits for a wave to open.
         let Some(last) = self.waves.iter().rposition(|tally| tally.outdated > 0) else {
             return;
         };
@@ -443,7 +448,7 @@ fn allowed(waves: &Waves, wave: usize, default: IntOrPercent, base: usize) -> us
     own.unwrap_or(default).resolve(base)
 }
 
-/// Returns the period in which a participating node holds its wave. The end is `None` while the node still holds it.
+/// Returns the period in which a participating node keeps its wave from being complete. The end is `None` if the period goes on.
 ///
 /// A settling node counts as offline, because it may go offline again before its update.
 fn hold_of(

@@ -1,4 +1,4 @@
-//! State of the maintenance windows that apply to nodes: the DaemonSet's window, or the Node's own.
+//! State of the maintenance windows that apply to the nodes: the Node's own window, otherwise that of the DaemonSet.
 //!
 //! A window only limits the start of replacements. Thousands of nodes share a few windows, so each window is evaluated once per
 //! pass.
@@ -11,7 +11,7 @@ use crate::core::fleet::{Node, NodeWindow};
 use crate::core::settings::{Mode, Strategy};
 use crate::core::window::WindowState;
 
-/// Present states of all windows.
+/// States of all windows at one time.
 #[derive(Debug)]
 pub(super) struct WindowStates<'a> {
     /// States of the distinct windows. The DaemonSet's comes first.
@@ -20,7 +20,7 @@ pub(super) struct WindowStates<'a> {
     nodes: Vec<usize>,
     /// Indexes of the windows of Nodes, by their text.
     known: BTreeMap<&'a str, usize>,
-    /// True if windows apply.
+    /// True if windows limit this rollout; under OTA and `OnDelete` they don't.
     rolls: bool,
     now: Timestamp,
 }
