@@ -217,8 +217,7 @@ pub struct Pod {
     /// Time at which the kubelet accepted the pod.
     ///
     /// This is the time at which the controller saw `status.startTime` appear. The value of `status.startTime` is used if it was
-    /// set
-    /// when the controller first saw the pod.
+    /// set when the controller first saw the pod.
     pub started: Option<Timestamp>,
     /// Facts about the pod that are needed for in-place updates.
     pub in_place: Shared<InPlace>,
@@ -347,8 +346,7 @@ pub struct PullFailure {
 
 impl Pod {
     /// Returns true if all containers of the terminating pod have ended, and only a finalizer keeps its object. The native
-    /// controller
-    /// ignores such a pod.
+    /// controller ignores such a pod.
     pub fn has_ended(&self) -> bool {
         self.terminating && self.in_place.is_over
     }

@@ -1,7 +1,7 @@
 //! Number of nodes that may lose their pod now.
 //!
-//! A node takes a *slot* if it is targeted and online, but has no available pod. Its pod can be missing, terminating, starting,
-//! not yet available, or broken.
+//! A node takes a *slot* if it is targeted and online, but has no available pod. Its pod can be missing, terminating, starting, not
+//! yet available, or broken.
 //!
 //! Offline nodes never take a slot; that is the purpose of OpenYurt's AdvancedRollingUpdate. A node that was lost after its update
 //! takes none either. `failure-threshold` limits such losses, and no update begins while the guard evaluates them.
@@ -144,8 +144,7 @@ impl Budget {
     /// Returns the number of available pods with completed hooks that may be deleted now.
     ///
     /// Each such pod already has a slot. The limit still applies: `max-unavailable` may have been lowered since, or many of the
-    /// nodes
-    /// may have returned at the same time.
+    /// nodes may have returned at the same time.
     pub(super) fn for_waiting(&self) -> usize {
         self.allowed.saturating_sub(self.used() - self.serving)
     }

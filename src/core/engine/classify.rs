@@ -181,8 +181,8 @@ fn single(strategy: &Strategy, pod: &Pod, node_ready_since: Timestamp, terms: Te
 
 /// Returns the time until which a node has to stay Ready before its pod is replaced; `None` if it need not settle.
 ///
-/// Only a return from an absence needs settling. A node that was Ready before its pod started has not been absent since then.
-/// Under OTA the controller replaces no pods, so nodes need not settle.
+/// Only a return from an absence needs settling. A node that was Ready before its pod started has not been absent since then. Under
+/// OTA the controller replaces no pods, so nodes need not settle.
 pub(super) fn settling(
     strategy: &Strategy,
     pod: &Pod,

@@ -2,8 +2,7 @@
 //!
 //! In a rollout of ten thousand nodes, most nodes are done, far back in the queue, being updated within their deadline, or offline.
 //! Each of these nodes, called *bystanders*, has the same effect in every pass, so a count can represent it. A caller that keeps a
-//! fleet between passes
-//! may leave these nodes out of [`Fleet::nodes`](crate::core::Fleet::nodes) and count them in
+//! fleet between passes may leave these nodes out of [`Fleet::nodes`](crate::core::Fleet::nodes) and count them in
 //! [`Fleet::crowd`](crate::core::Fleet::crowd):
 //!
 //! ```text
@@ -219,8 +218,7 @@ pub fn named(record: Option<&FailureRecord>) -> impl Iterator<Item = &NodeName> 
 
 impl InView {
     /// Returns the result for a plan of a [calm](is_calm) fleet. `wants_more` is true if the budget allows to replace more nodes
-    /// than
-    /// are listed.
+    /// than are listed.
     pub(super) fn new(plan: &Plan, wants_more: bool) -> Self {
         match plan.phase {
             _ if wants_more => Self::MoreWaiting,
@@ -269,8 +267,7 @@ impl Crowd {
     }
 
     /// Removes a bystander. The range of revision times stays as wide as before. If it is too wide, the only effect is a pass over
-    /// the
-    /// complete list.
+    /// the complete list.
     pub fn remove(&mut self, standing: Standing) {
         self.count(standing, |number| *number -= 1);
     }

@@ -162,8 +162,8 @@ pub fn upkeep(
 
 /// Returns the writes for a DaemonSet that yurt-ds no longer manages, because `update-strategy` or `OnDelete` was removed.
 ///
-/// The writes remove the pod conditions of the strategy OTA and all surge pods. A surge pod stays while no other pod serves on
-/// its node. `min_ready` is `spec.minReadySeconds`.
+/// The writes remove the pod conditions of the strategy OTA and all surge pods. A surge pod stays while no other pod serves on its
+/// node. `min_ready` is `spec.minReadySeconds`.
 pub fn release(fleet: &Fleet, min_ready: Duration, now: Timestamp) -> SurgeRelease {
     let terms = Terms {
         min_ready,

@@ -13,8 +13,8 @@
 //! these facts shows an incomplete rollout:
 //!
 //! - Another waiting node still runs an older revision.
-//! - A node kept a pod of the current revision that is older than a pod of the unfinished revision. Then an operator rolled back
-//!   in the middle of the rollout.
+//! - A node kept a pod of the current revision that is older than a pod of the unfinished revision. Then an operator rolled back in
+//!   the middle of the rollout.
 //!
 //! Both facts follow from pods and the numbers of ControllerRevisions, so a restart of the controller doesn't change the order.
 //! Only online nodes that take part count. An offline node that missed an update doesn't make a revision unfinished.

@@ -11,8 +11,8 @@ use crate::core::verdict::{Stopped, Verdict, WaveShut};
 
 /// Returns the stall if no remaining node can be updated before an operator acts; `None` otherwise.
 ///
-/// The cause is images that could not be pulled, or maintenance windows that never open. Nodes of later waves wait for these
-/// nodes, so they can't be updated either.
+/// The cause is images that could not be pulled, or maintenance windows that never open. Nodes of later waves wait for these nodes,
+/// so they can't be updated either.
 fn no_node_can_begin(verdicts: &[Verdict], counts: &Counts) -> Option<Stall> {
     let (mut pulls, mut windows, mut following) = (0, 0, 0);
     for verdict in verdicts {

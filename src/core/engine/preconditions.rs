@@ -36,7 +36,7 @@ pub(super) struct Preconditions<'a> {
     /// `surges`: true if surge pods may be created. `deletes`: true if an old pod may be deleted before its successor exists.
     surges: bool,
     deletes: bool,
-    /// For each position in the fleet, the old pod if it would be evicted. Empty if no eviction was refused.
+    /// For each position in the fleet, the old pod if its update would remove it. Empty if no eviction was refused.
     kept: Vec<Option<&'a Pod>>,
     now: Timestamp,
     /// States of the pre-pulled images on the nodes; `None` if images are not pre-pulled.

@@ -22,8 +22,8 @@ pub fn way(strategy: &Strategy, fleet: &Fleet, pod: &Pod) -> UpdateMethod {
     if strategy.rolling_update_type == RollingUpdateType::Standard {
         return UpdateMethod::Recreate(None);
     }
-    // The hook's program expects the pod to be deleted. After an update in place, it would not restore the label or finalizer
-    // that it removed.
+    // The hook's program expects the pod to be deleted. After an update in place, it would not restore the label or finalizer that
+    // it removed.
     if pod.exit.preparing.is_some() {
         return UpdateMethod::Recreate(Some(Recreate::Leaving));
     }

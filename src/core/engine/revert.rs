@@ -281,8 +281,7 @@ fn settles_at(strategy: &Strategy, node: &Node, pod: &Pod) -> Option<Timestamp> 
 ///
 /// # Errors
 /// Returns the reason why the pod keeps its revision. It is `None` if the pod was rolled back once and then got the stopped
-/// revision
-/// again.
+/// revision again.
 fn patch(
     record: &FailureRecord,
     past: Option<(&Revision, &RollbackTarget)>,

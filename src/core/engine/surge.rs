@@ -57,8 +57,7 @@ enum OwnPod {
     /// One own pod of the current revision.
     ///
     /// `younger` is true if it is younger than the surge pod. After a transfer of ownership, the native controller then deletes
-    /// this
-    /// pod and keeps the surge pod.
+    /// this pod and keeps the surge pod.
     Current { available: bool, younger: bool },
     /// Several own pods. The native controller is about to delete all but one.
     Several,

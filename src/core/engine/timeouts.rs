@@ -52,8 +52,8 @@ pub(in crate::core) const EVALUATED_AFTER: Duration = Duration::from_secs(30);
 
 /// Longest time between two losses of a flapping node: a node that turns NotReady again and again.
 ///
-/// A flapping node delays other nodes only once, for [`EVALUATED_AFTER`] from its first loss after the rollout touched it.
-/// Without this limit, one kubelet that changes its status every few seconds could block a rollout.
+/// A flapping node delays other nodes only once, for [`EVALUATED_AFTER`] from its first loss after the rollout touched it. Without
+/// this limit, one kubelet that changes its status every few seconds could block a rollout.
 pub(crate) const FLAPS_WITHIN: Duration = Duration::from_secs(300);
 
 /// Time from each further loss of a flapping node to the decision about its cause.

@@ -83,7 +83,7 @@ impl PlanDraft<'_> {
         counts
     }
 
-    /// Adds the nodes of the crowd. Their verdicts follow from their class.
+    /// Adds the nodes that are only counted (see [`crowd`](crate::core::engine::crowd)).
     fn count_crowd(&self, counts: &mut Counts) {
         let crowd = &self.evaluation.fleet.crowd;
         let by_verdict = [

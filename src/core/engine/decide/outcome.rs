@@ -1,4 +1,4 @@
-//! Outcome of a plan once its actions are chosen: counts, phase, and time of the next evaluation.
+//! Outcome of a plan whose actions are chosen: counts, phase, and time of the next evaluation.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use crate::core::instant::later;
 use crate::core::plan::{Counts, PauseStand, Phase, Plan, Reversal, Stall, WaveStand};
 use crate::core::verdict::{Guarded, Offline, Progress, Revert, Verdict, WaveShut};
 
-/// Shortest `min-interval` whose end is reported.
+/// Shortest `min-interval` whose end is reported. Shorter ones would only be noise.
 const TOLD_INTERVAL: Duration = Duration::from_secs(60);
 
 impl PlanDraft<'_> {
@@ -122,7 +122,7 @@ impl PlanDraft<'_> {
         moving: bool,
     ) -> (Phase, Option<Timestamp>) {
         let reverts = |reversal: &Reversal| !reversal.under_way.is_empty();
-        // A stop also matters while only offline nodes are outdated.
+        // A stopped revision is reported even if only offline nodes are still outdated.
         let is_held = counts.outdated + counts.offline_outdated > 0
             || self.reversal.as_ref().is_some_and(reverts);
         let stopped = match self.evaluation.guard.gate {
@@ -141,7 +141,7 @@ impl PlanDraft<'_> {
         phase::of_rollout(&facts, self.evaluation.now)
     }
 
-    /// Returns the nodes whose pods keep ending; empty if this plan writes nothing. A new pod on such a node is not progress.
+    /// Returns the nodes whose pods keep ending. A new pod on such a node is no progress. Empty if this plan writes nothing.
     fn troubled(&self) -> Vec<&Node> {
         match self.actions.is_empty() {
             true => Vec::new(),
@@ -152,7 +152,7 @@ impl PlanDraft<'_> {
         }
     }
 
-    /// Returns true if this plan deletes the second pod of that node. The deadline then starts now, whatever the age of the pods.
+    /// Returns true if this plan deletes the second pod of the node at `position`. Then the node's deadline starts now.
     fn leaves_now(&self, position: usize) -> bool {
         let pods = &self.evaluation.fleet.nodes[position].pods;
         self.verdicts[position] == Verdict::InProgress(Progress::SurgeLeaving)
@@ -160,7 +160,7 @@ impl PlanDraft<'_> {
                 .any(|action| pods.iter().any(|pod| pod.uid == action.pod().uid))
     }
 
-    /// Returns true while the guard has not evaluated the loss of a node with the revision, or suspects the network.
+    /// Returns true while the guard evaluates the loss of an updated node, or holds the network responsible for losses.
     fn is_evaluating(&self) -> bool {
         matches!(
             self.evaluation.guard.gate,
@@ -168,7 +168,7 @@ impl PlanDraft<'_> {
         )
     }
 
-    /// Sets the verdict of nodes with rejected writes, even if this plan retries them, and adds these writes to `refused`.
+    /// Sets the verdict of nodes with rejected writes, even if this plan retries the writes. The writes are added to `refused`.
     fn mark_rejected(&mut self, refused: &mut BTreeSet<(NodeName, WriteGroup)>) {
         if self.evaluation.fleet.write_failures.has_no_failures() {
             return;
@@ -196,8 +196,8 @@ impl PlanDraft<'_> {
                     Some(WriteGroup::Step)
                 }
                 (Verdict::PullPending(_), _) => Some(WriteGroup::Tell),
-                // The pod isn't Ready because the controller closed its readiness gate, and the API server rejected the write that
-                // opens it.
+                // The controller closed the readiness gate of this pod, and the API server rejects the write that opens it. That's
+                // why the pod isn't Ready.
                 (Verdict::InProgress(Progress::Starting | Progress::NotYetAvailable { .. }), _)
                     if refused.contains(&(node.name.clone(), WriteGroup::Tell)) =>
                 {
@@ -231,7 +231,7 @@ impl PlanDraft<'_> {
         }
     }
 
-    /// Sets the verdict of nodes that wait for other failure domains.
+    /// Sets the verdict of nodes that wait because replacements may only begin in other failure domains now.
     fn mark_domains(&mut self) {
         let Some(topology) = self.evaluation.strategy.topology.as_ref() else {
             return;
@@ -245,13 +245,13 @@ impl PlanDraft<'_> {
         }
     }
 
-    /// Returns true if a node could begin, but waits because too many writes were refused within this second.
+    /// Returns true if a node could be updated, but waits for the next second because too many writes were rejected in this one.
     fn waits_for_next_second(&self) -> bool {
         self.evaluation.preconditions.retry_gate.is_full()
             && self.verdicts.iter().any(Verdict::awaits_turn)
     }
 
-    /// Returns true if a node waits for a time, or for anything else except a rejected write.
+    /// Returns true if the rollout also waits for something other than rejected writes, so that it is not stalled.
     fn others_follow(&self) -> bool {
         let follows = |verdict: &Verdict| match *verdict {
             Verdict::PullPending(stage) => !stage.has_failed(),
@@ -262,7 +262,7 @@ impl PlanDraft<'_> {
         self.opens.is_some() || self.verdicts.iter().any(follows)
     }
 
-    /// Returns the state of each wave after this plan.
+    /// Returns the state of each wave after this plan, for display.
     fn waves(&self) -> Vec<WaveStand> {
         let mut waves = self
             .evaluation
@@ -294,8 +294,8 @@ impl PlanDraft<'_> {
         waves
     }
 
-    /// Returns the time until which a rollout that only disruption budgets block is not stalled; `None` if anything else can
-    /// change.
+    /// Returns the time until which a rollout that only disruption budgets block is not stalled. `None` if the rollout also waits
+    /// for anything else.
     fn blocked_until(&self) -> Option<Timestamp> {
         let (mut until, mut others) = (None, self.opens.is_some());
         for (position, verdict) in self.verdicts.iter().enumerate() {
@@ -319,7 +319,8 @@ impl PlanDraft<'_> {
         until.filter(|_| !others)
     }
 
-    /// Returns true if all remaining online nodes wait for a wave with a failed node. Only an operator can resolve this.
+    /// Returns true if all remaining online nodes wait for a wave in which a node failed. Then only an operator can continue the
+    /// rollout.
     fn is_behind_a_failed_wave(&self, counts: &Counts) -> bool {
         let is_shut = |why: Option<Verdict>| {
             let Some(Verdict::WaveNotOpen { why, .. }) = why else {
@@ -339,7 +340,7 @@ impl PlanDraft<'_> {
     }
 }
 
-/// Returns true if `action` writes to a pod of `node`, or creates one there.
+/// Returns true if `action` writes to a pod of `node`, or creates a pod there.
 fn is_about(action: &Action, node: &Node) -> bool {
     match action {
         Action::Surge { node: name, .. } => node.name == *name,

@@ -1,4 +1,4 @@
-//! Rollout step of a plan: chooses the next nodes and how each pod is replaced.
+//! Rollout step of a plan: chooses the nodes that are updated next, and how each pod is replaced.
 
 use std::collections::BTreeSet;
 
@@ -18,9 +18,9 @@ use crate::core::id::{PodUid, RevisionState};
 use crate::core::verdict::{Progress, PullStage, Revert, Verdict};
 
 impl PlanDraft<'_> {
-    /// Replaces as many pods as the budget allows, in order.
+    /// Replaces as many pods as the budget allows, in the order of the queue.
     ///
-    /// Returns true if more pods could be replaced if more waiting nodes were in the list.
+    /// Returns true if the list of nodes was too short: the budget allows more replacements, and a counted node is next.
     pub(super) fn roll(&mut self) -> bool {
         self.go_on_beside(true);
         self.go_on();
@@ -98,10 +98,11 @@ impl PlanDraft<'_> {
         wants_more
     }
 
-    /// Handles surge pods, even while no other node may be updated. The old pod is removed like any other, with hook and eviction.
+    /// Handles nodes with a surge pod. This continues even while no other node may be updated. The old pod is removed like any
+    /// other, with hook and eviction.
     ///
-    /// If `replaces` is false, a surge pod and its old pod both stay. A surge pod whose old pod is gone becomes the DaemonSet's
-    /// pod. A surge pod is deleted if the DaemonSet no longer runs a pod on its node.
+    /// If `replaces` is false, a surge pod and its old pod both stay. If the old pod is gone, the surge pod is transferred to the
+    /// DaemonSet. If the DaemonSet should run no pod on the node, the surge pod is deleted.
     pub(super) fn go_on_beside(&mut self, replaces: bool) {
         let terms = self.evaluation.terms;
         self.mark_left_behind();
@@ -129,7 +130,7 @@ impl PlanDraft<'_> {
                     pair.actions(node, leaves, self.evaluation.fleet.in_order)
                 }
                 Class::UntoleratedTaint => surge::leave(node, terms),
-                // The node keeps its old pod, so its surge pod is deleted.
+                // A setting makes the node keep its old pod, so its surge pod is deleted.
                 Class::Excluded(_) if self.evaluation.summary.is_surging => {
                     if surge::surge_pod(node).is_none()
                         || !surge::has_way_back(self.evaluation.strategy, node)
@@ -145,7 +146,7 @@ impl PlanDraft<'_> {
         }
     }
 
-    /// Deletes the pods with completed hooks, unless the guard blocks updates.
+    /// Deletes marked pods whose hook is done. While the guard blocks updates, nothing is deleted.
     fn go_on(&mut self) {
         if self.evaluation.guard.gate.is_some() {
             return;
@@ -192,7 +193,7 @@ impl PlanDraft<'_> {
         }
     }
 
-    /// Sets the verdict of nodes whose available pod is rolled back later.
+    /// Sets the verdict of nodes at `positions` whose available pod is rolled back later.
     pub(super) fn tell_reverts(&mut self, positions: impl IntoIterator<Item = usize>) {
         for position in positions {
             let verdict = &mut self.verdicts[position];
@@ -202,7 +203,7 @@ impl PlanDraft<'_> {
         }
     }
 
-    /// Rolls back pods of the revision that the guard stopped.
+    /// Rolls back pods in place from the revision that the guard stopped.
     fn roll_back(&mut self) {
         let revert::RevertTurns {
             turns,
@@ -227,7 +228,7 @@ impl PlanDraft<'_> {
             &self.evaluation.summary,
             &self.evaluation.scope,
         );
-        // A node whose writes the API server rejects must not occupy a failure domain.
+        // If the API server rejects the rollback on a node, the node must not occupy a failure domain.
         let preconditions = &self.evaluation.preconditions;
         let may = |turn: &&RevertTurn| turn.is_available() && preconditions.may_step(turn.position);
         let available = turns.iter().filter(may);
@@ -330,7 +331,7 @@ impl PlanDraft<'_> {
         ends.map(|action| action.pod().uid.clone()).collect()
     }
 
-    /// Requests images for waiting nodes, and returns the nodes with a new request.
+    /// Requests image pulls on waiting nodes, and returns the positions of the nodes with a new request.
     fn ask_for_images(&mut self) -> BTreeSet<usize> {
         let Some(images) = &self.evaluation.preconditions.images else {
             return BTreeSet::new();
@@ -352,9 +353,9 @@ impl PlanDraft<'_> {
         asking.asked
     }
 
-    /// Sets the verdict of nodes that would be next if all their preconditions were met.
+    /// Sets the verdict of waiting nodes that don't meet a precondition.
     ///
-    /// `are_forerunners_chosen` is true if no further node may be replaced without its images.
+    /// `are_forerunners_chosen` is true if this plan already replaces all pods that may be replaced without their images.
     fn mark_not_open(&mut self, are_forerunners_chosen: bool) {
         for (position, class) in self.evaluation.classes.iter().enumerate() {
             if !matches!(class, Class::Outdated { settling: None, .. }) {
@@ -386,7 +387,7 @@ impl PlanDraft<'_> {
         }
     }
 
-    /// Returns true if a node of the crowd is updated before the node of `turn`.
+    /// Returns true if a node that is only counted is updated before the node of `turn`.
     fn is_behind(&self, turn: &Turn) -> bool {
         let next = self.evaluation.fleet.crowd.next.as_ref();
         let name = &self.evaluation.fleet.nodes[turn.position].name;
@@ -402,7 +403,7 @@ impl PlanDraft<'_> {
         )
     }
 
-    /// Removes conditions left behind by OTA mode, and image conditions that are no longer needed.
+    /// Removes pod conditions that the strategy OTA left behind, and image conditions that are no longer needed.
     ///
     /// Pods that this plan removes keep their conditions. Pods on the nodes in `asked` keep their image condition, because this
     /// plan requests images there.

@@ -1,4 +1,4 @@
-//! Number of nodes that may still be replaced now, by kind of replacement.
+//! Slots that are left for this plan, by kind of replacement.
 
 use crate::core::engine::budget::Budget;
 use crate::core::settings::Strategy;
@@ -12,7 +12,7 @@ pub(super) enum SlotKind {
     Surge,
 }
 
-/// Number of nodes that may still be replaced now, by kind of slot.
+/// Number of nodes that this plan may still replace, by state of the old pod and by kind of replacement.
 pub(super) struct Slots {
     broken: usize,
     available: usize,
@@ -28,7 +28,7 @@ impl Slots {
         }
     }
 
-    /// Returns the slots of a wave, as limited by its own `max-unavailable`. `max-surge` applies to all waves together.
+    /// Returns the slots of one wave, which the wave's own `maxUnavailable` limits. `max-surge` applies to all waves together.
     pub(super) fn of_wave([broken, available]: [usize; 2]) -> Self {
         Self {
             broken,
@@ -46,11 +46,10 @@ impl Slots {
         [self.broken, self.available, self.surge] == [0; 3]
     }
 
-    /// Takes a slot for a node if both the rollout and the node's wave have one.
+    /// Takes a slot for a node. Both the rollout and the node's wave must have one.
     ///
-    /// A broken old pod is deleted first if `max-unavailable` allows it, because it serves nothing. An available old pod gets its
-    /// successor first if `max-surge` allows it. `may` returns false for a kind that is not possible now; then the other kind is
-    /// tried.
+    /// A broken old pod serves nothing, so it is deleted first if `max-unavailable` allows it. An available old pod gets its
+    /// successor first if `max-surge` allows it. If `may` returns false for one kind, the other kind is tried.
     pub(super) fn take(
         &mut self,
         in_wave: &mut Self,

@@ -1,4 +1,4 @@
-//! Times at which the plan for an unchanged fleet changes.
+//! Times at which the plan changes although the fleet stays the same.
 
 use std::collections::BTreeSet;
 
@@ -17,15 +17,15 @@ use crate::core::instant::later;
 use crate::core::verdict::{Progress, Verdict};
 
 impl PlanDraft<'_> {
-    /// Returns the times at which nodes change their class without an event: they settle, or their pods become available.
+    /// Returns the times at which a node changes its class without an event: it settles, or its pod becomes available.
     pub(super) fn turns(&self) -> impl Iterator<Item = Timestamp> {
         fn alive(node: &Node) -> Option<&Pod> {
             node.pods.iter().find(|pod| !pod.terminating)
         }
         let terms = self.evaluation.terms;
         let available_at = move |node: &Node| terms.available_at(alive(node)?);
-        // A kept pod takes no slot after it serves again, or after the time in which the controller can be the cause of its
-        // unavailability.
+        // A kept pod frees its slot when it serves again. It also frees the slot when the controller can no longer be the cause of
+        // its unavailability.
         let serves_again = move |position: usize| {
             let is_kept = matches!(self.evaluation.classes[position], Class::Excluded(_));
             let starting = is_kept.then(|| self.evaluation.summary.starting_until(position, terms));
@@ -87,12 +87,12 @@ impl PlanDraft<'_> {
                 });
                 let turns = available_at(node).into_iter().chain(started.flatten());
                 let turns = turns.chain(serves_again(position));
-                // A pod that is rolled back while it is available counts as available until its image changes.
+                // A pod whose rollback began counts as available until its image changes, if it was available before.
                 turns.filter(|at| *at > self.evaluation.now).min()
             }
             _ => None,
         };
-        // A replacement on a node that is no longer targeted takes a slot while its failure may count against the revision.
+        // The node is no longer targeted. Its replacement keeps a slot as long as a failure may count against the revision.
         let window = failure_window(self.evaluation.strategy);
         let lets_go = move |(_, (node, class)): (usize, (&Node, &Class))| {
             let began = matches!(class, Class::InProgress(_) | Class::Failed { .. });
@@ -110,7 +110,7 @@ impl PlanDraft<'_> {
         nodes.filter_map(move |verdict| turn(verdict).into_iter().chain(lets_go(verdict)).min())
     }
 
-    /// Returns the time at which a precondition of a waiting node changes.
+    /// Returns the next time at which a precondition of a waiting node may be met.
     pub(super) fn gate_changes(&self) -> Option<Timestamp> {
         let waits = |class: &Class| matches!(class, Class::Outdated { .. });
         let waiting = self.evaluation.classes.iter().enumerate();
@@ -120,7 +120,7 @@ impl PlanDraft<'_> {
             .min()
     }
 
-    /// Returns the time at which an eviction that a disruption budget refused may be retried.
+    /// Returns the next time at which a refused eviction may be retried; `None` if no eviction was refused.
     pub(super) fn asked_again(&self) -> Option<Timestamp> {
         if !self.evaluation.preconditions.asking.is_any_refused() {
             return None;
@@ -135,8 +135,7 @@ impl PlanDraft<'_> {
         due.filter(|due| *due > self.evaluation.now).min()
     }
 
-    /// Returns the time at which a rejected write may be retried, or at which a node that waits because of rejected writes may be
-    /// updated.
+    /// Returns the next time at which rejected writes may be retried; `None` if no node waits because of them.
     pub(super) fn refused_again(
         &self,
         refused: &BTreeSet<(NodeName, WriteGroup)>,
@@ -147,7 +146,7 @@ impl PlanDraft<'_> {
     }
 }
 
-/// Returns the pod of a node that has to be removed, with or without a surge pod.
+/// Returns the outdated pod of the DaemonSet that has to be removed from the node. A surge pod may be on the node, too.
 pub(super) fn leaving(node: &Node) -> Option<&Pod> {
     let is_old = |pod: &&Pod| pod.revision == PodRevision::Outdated;
     surge::alive(node).filter(is_old)

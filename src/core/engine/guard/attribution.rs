@@ -1,4 +1,4 @@
-//! Attribution of failures to the current revision.
+//! Attribution: decides which failures of nodes and pods count against the current revision.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -21,36 +21,36 @@ use crate::core::verdict::{Cause, Progress};
 /// Failures that count against the current revision.
 #[derive(Debug, Default)]
 pub(in crate::core) struct FailureAttribution {
-    /// Record of failures; `None` if the revision is not evaluated: it is unknown, replaces no pods, or was resumed by an operator.
+    /// Record of failures. `None` if the revision is not evaluated: it is unknown, replaces no pods, or an operator resumed it.
     pub(super) record: Option<FailureRecord>,
-    /// Part of the record to keep while the revision is not evaluated.
+    /// Part of the record to keep if the revision is not evaluated.
     pub(super) rest: Option<FailureRecord>,
     /// Number of nodes whose pod cannot be started.
     ///
-    /// Such a node counts only as long as its pod can't start, because a missing image is often a network failure.
+    /// Such a node counts only as long as its pod can't start. The cause is often the network, for example an unreachable registry.
     pub(super) not_starting: usize,
     /// End of the period in which the cause of a loss is undecided and no update may begin.
     pub(super) open_until: Option<Timestamp>,
     /// Earliest time at which the result changes without an event.
     pub(super) changes: Option<Timestamp>,
-    /// True if lost nodes were compared with the control group (see [`Losses`]).
+    /// True if the losses of touched nodes were compared with those of untouched nodes (see [`Losses`]).
     pub(in crate::core) compared_losses: bool,
 }
 
 impl FailureAttribution {
-    /// Returns the record while the revision is evaluated.
+    /// Returns the record; `None` if the revision is not evaluated.
     pub(in crate::core) fn record(&self) -> Option<&FailureRecord> {
         self.record.as_ref()
     }
 
-    /// Returns true if this node counts against the revision and was not removed from the record since.
+    /// Returns true if this node counts against the revision, that is, if it is in the record.
     pub(in crate::core) fn is_charged(&self, node: &NodeName) -> bool {
         self.record()
             .is_some_and(|record| record.failed.contains(node))
     }
 }
 
-/// Turns the classes of nodes that count against the current revision into [`Class::Failed`].
+/// Gives nodes that count against the current revision the class [`Class::Failed`].
 pub(in crate::core) fn attribute(
     strategy: &Strategy,
     fleet: &Fleet,
@@ -89,20 +89,20 @@ pub(in crate::core) fn attribute(
     tracker.finish()
 }
 
-/// State of one evaluation of the failures.
+/// State of the attribution in one pass.
 struct FailureTracker<'a> {
     mode: Mode,
     window: Duration,
     now: Timestamp,
     fleet: &'a Fleet,
     record: FailureRecord,
-    /// Nodes found in this pass that are not on the record yet.
+    /// Nodes that failed in this pass and are not in the record yet.
     added: BTreeSet<NodeName>,
     attribution: FailureAttribution,
 }
 
 impl FailureTracker<'_> {
-    /// Evaluates nodes that turned NotReady.
+    /// Evaluates the nodes that turned NotReady after the rollout touched them.
     fn evaluate_losses(&mut self, classes: &mut [Class], summary: &PodSummary<'_>) {
         let nodes = &self.fleet.nodes;
         let mut losses = Losses::new(
@@ -118,7 +118,7 @@ impl FailureTracker<'_> {
         for suspect in losses.suspects() {
             let name = &nodes[suspect.position].name;
             if self.record.broken_before.contains(name) {
-                // The node was broken before its update, so its loss says nothing about the revision or the network.
+                // The old pod was broken before its update. The loss of this node proves nothing about the revision or the network.
                 touched.extend(self.record.updated_before_loss.take(name));
                 continue;
             }
@@ -138,8 +138,8 @@ impl FailureTracker<'_> {
         self.record.lost = lost;
         self.record.control_group = losses.control_group(self.window, FAILED_NAMED);
         self.remember_barred(classes, &mut touched);
-        // Keep nodes whose Node was deleted. A new Node with that name is evaluated once its status shows since when it is
-        // NotReady.
+        // Keep nodes whose Node was deleted. If a Node with that name is created again, it is evaluated as soon as its status shows
+        // since when it is NotReady.
         let remembered = std::mem::take(&mut self.record.updated_before_loss).into_iter();
         touched.extend(remembered.filter(|name| {
             let class = self.position(name).map(|position| &classes[position]);
@@ -154,11 +154,11 @@ impl FailureTracker<'_> {
 
     /// Evaluates a node that was lost after the rollout touched it. Returns true while the cause is undecided.
     ///
-    /// A loss stays in `lost` until its cause is decided. A loss that counts against the revision stays there permanently, even if
-    /// its Node is deleted, because other losses are compared with it.
+    /// A loss stays in `lost` until its cause is decided. If it counts against the revision, it stays permanently, even if its Node
+    /// is deleted, because other losses are compared with it.
     ///
-    /// A node that counts against the revision continues to do so, whatever happens to other nodes later. No update begins while
-    /// another loss of that node is evaluated. A flapping node delays other nodes only during its `first` loss.
+    /// A node that counts against the revision continues to count, whatever happens to other nodes later. While another loss of the
+    /// same node is evaluated, no update begins. A flapping node delays other nodes only during its `first` loss.
     fn evaluate_loss(
         &mut self,
         losses: &Losses,
@@ -194,23 +194,23 @@ impl FailureTracker<'_> {
         !is_attributed && !is_charged
     }
 
-    /// Records nodes whose pod the controller deleted, and on which a taint or a label prevents the next pod.
+    /// Stores the nodes whose pod the controller deleted, and on which a taint or a label prevents the next pod.
     ///
-    /// After a restart of the controller, only the record shows that these nodes take a slot.
+    /// These nodes take a slot. After a restart of the controller, only the record shows that.
     fn remember_barred(&self, classes: &[Class], touched: &mut BTreeSet<NodeName>) {
         for (class, node) in classes.iter().zip(&self.fleet.nodes) {
             let may_be = matches!(
                 class,
                 Class::InProgress(Progress::Missing { .. } | Progress::Terminating)
             );
-            // Check the class first, because reading the pods of every node would take longer than the rest of the pass.
+            // Check the class first. Reading the pods of every node would take longer than the rest of the pass.
             if may_be && node.is_barred() && touched.len() < FAILED_NAMED {
                 touched.insert(node.name.clone());
             }
         }
     }
 
-    /// Sets the class of failed nodes that are NotReady to [`Class::Failed`], even if they have another pod now.
+    /// Gives failed nodes that are NotReady the class [`Class::Failed`], even if they have another pod now.
     fn mark_lost(&self, classes: &mut [Class]) {
         for name in self.record.failed.iter().chain(&self.added) {
             let Some(position) = self.position(name) else {
@@ -233,10 +233,10 @@ impl FailureTracker<'_> {
         position_of(nodes, name).ok()
     }
 
-    /// Evaluates new pods that crash or cannot be started.
+    /// Evaluates the new pods: a pod that crashes or cannot be started counts against the revision.
     fn evaluate_pods(&mut self, classes: &mut [Class]) {
-        // Two tools may overwrite each other's template. A template that returns within the failure window was never proven, so the
-        // pods that it created earlier count, too.
+        // Two tools may overwrite each other's template again and again. If a template returns within the failure window, it was
+        // never proven, so the pods that it created earlier count, too.
         let at = self.fleet.made.zip(self.fleet.adopted);
         let comes_again = at.is_some_and(|(made, adopted)| adopted <= later(made, self.window));
         for (class, node) in classes.iter_mut().zip(&self.fleet.nodes) {
@@ -255,7 +255,7 @@ impl FailureTracker<'_> {
             if !is_new || self.record.broken_before.contains(&node.name) {
                 continue;
             }
-            // A pod from before a rollback says nothing about this rollout.
+            // A pod that was created before a rollback made its revision current again says nothing about this rollout.
             let is_own =
                 |pod: &&Pod| pod.of_template || comes_again && pod.in_place.reverted_from.is_none();
             let Some(pod) = new_pod(node).filter(is_own) else {
@@ -277,7 +277,7 @@ impl FailureTracker<'_> {
         }
     }
 
-    /// Counts a node against the revision: in the record if `lasts` is true, otherwise only in this pass.
+    /// Counts a node against the revision: permanently (in the record) if `lasts` is true, otherwise only in this pass.
     fn attribute(&mut self, name: &NodeName, lasts: bool) {
         if self.record.failed.contains(name) {
             return;
@@ -289,9 +289,9 @@ impl FailureTracker<'_> {
         }
     }
 
-    /// Removes nodes from the record that have run the revision for the whole window without failure.
+    /// Removes the nodes from the record that have run the revision for the whole failure window without failure.
     ///
-    /// For a stopped revision, the names stay in the record to show why it was stopped.
+    /// If the revision is stopped, their names stay, because they show why it was stopped.
     fn clear(&mut self, classes: &[Class]) {
         let record = &self.record;
         if record.failed.is_empty() && record.broken_before.is_empty() {
@@ -301,7 +301,8 @@ impl FailureTracker<'_> {
         let names = record.failed.union(&record.broken_before).cloned();
         for name in names.collect::<Vec<_>>() {
             let Some(position) = self.position(&name) else {
-                // A deleted Node doesn't prove that the revision works, so it stays in `failed`. Its old pod is no longer relevant.
+                // A deleted Node doesn't prove that the revision works, so its name stays in `failed`. Its old pod is no longer
+                // relevant.
                 self.record.broken_before.remove(&name);
                 continue;
             };
@@ -320,7 +321,7 @@ impl FailureTracker<'_> {
         }
     }
 
-    /// Blocks updates shortly after a pod was rolled back from this revision, because the cache may not show the stop yet.
+    /// Blocks updates for a short time after a pod was rolled back from this revision. The cache may not show the stop yet.
     fn wait_after_rollback(&mut self, summary: &PodSummary<'_>) {
         if self.record.stopped.is_some() || !summary.is_rolled_back {
             return;
@@ -346,7 +347,7 @@ impl FailureTracker<'_> {
         self.attribution.changes = self.attribution.changes.into_iter().chain([at]).min();
     }
 
-    /// Completes the record. The record names at most `FAILED_NAMED` failed nodes. `more` counts the rest and never decreases.
+    /// Completes the record: it names at most `FAILED_NAMED` failed nodes. `more` counts the rest and never decreases.
     fn finish(mut self) -> FailureAttribution {
         let room = FAILED_NAMED.saturating_sub(self.record.failed.len());
         let beyond = self.added.len().saturating_sub(room);
@@ -365,7 +366,7 @@ fn note_loss(lost: &mut BTreeMap<NodeName, Timestamp>, name: &NodeName, since: T
     }
 }
 
-/// Returns true if the pods of this node keep ending. A recorded node then counts as failed even while it has no pod.
+/// Returns true if the pods of this node keep ending. If the node is in the record, it counts as failed even while it has no pod.
 fn goes_on_ending(node: &Node, class: &Class) -> bool {
     let progress = match class {
         Class::InProgress(progress) => *progress,
@@ -375,7 +376,7 @@ fn goes_on_ending(node: &Node, class: &Class) -> bool {
     node.trouble.is_some() && (fails(node, progress) || is_between_pods(node, progress))
 }
 
-/// Marks a node as failed since that time. A node with a surge pod stays [`Class::Surging`], because its old pod serves.
+/// Marks a node as failed since the given time. A node with a surge pod stays [`Class::Surging`], because its old pod serves.
 fn fail(class: &mut Class, (since, cause): (Timestamp, Cause)) {
     match class {
         Class::Surging(pair) => pair.failed = Some((since, cause)),
@@ -383,7 +384,7 @@ fn fail(class: &mut Class, (since, cause): (Timestamp, Cause)) {
     }
 }
 
-/// Returns the pod of the current revision that is not terminating.
+/// Returns the first living pod of the current revision on the node.
 fn new_pod(node: &Node) -> Option<&Pod> {
     let mut alive = node.pods.iter().filter(|pod| !pod.terminating);
     alive.find(|pod| pod.revision == PodRevision::Current)

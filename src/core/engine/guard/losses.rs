@@ -1,4 +1,4 @@
-//! Nodes that turned NotReady: nodes that the rollout touched shortly before, and untouched nodes as a control group.
+//! Losses: nodes that turned NotReady. The losses of touched nodes are compared with those of untouched nodes, the *control group*.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,26 +14,26 @@ use crate::core::id::{NodeName, PodRevision};
 use crate::core::instant::{earlier, later};
 use crate::core::settings::Mode;
 
-/// Losses of a fleet.
+/// Losses of a fleet, as input of the comparison.
 #[derive(Debug, Default)]
 pub(super) struct Losses {
-    /// Nodes that were lost within the window after the rollout touched them, sorted by time.
+    /// Nodes that were lost within the failure window after the rollout touched them, sorted by time.
     suspects: Vec<LostNode>,
-    /// Lost nodes in the record that were deleted or are no longer targeted, sorted by name, with the time of their loss.
+    /// Lost nodes from the record that were deleted or are no longer targeted, with the time of their loss; sorted by name.
     gone: Vec<(NodeName, Timestamp)>,
-    /// Nodes that the rollout had not touched when they were lost, including recorded nodes that are online again.
+    /// Nodes that were lost before the rollout touched them. Recorded nodes are included even after they are online again.
     control_group: BTreeMap<NodeName, Timestamp>,
     /// Times of the losses in `control_group`, sorted.
     control: Vec<Timestamp>,
-    /// Number of nodes that were lost at any time after the rollout touched them.
+    /// Number of touched nodes that were lost, at any time after the touch.
     lost: usize,
-    /// Times at which the nodes that were not lost got the current revision, sorted.
+    /// For each node that was not lost and has the current revision, the time at which it got the revision; sorted.
     updated: Vec<Timestamp>,
-    /// Number of nodes in the comparison, touched or not.
+    /// Number of nodes that are compared, touched or not.
     targeted: usize,
-    /// True if the controller deletes pods. A deletion then counts as a touch.
+    /// True if the controller deletes pods. A deletion is then a touch.
     ///
-    /// Under OTA, node owners update the pods. Those deletions are not recorded, so only the new pod counts as a touch.
+    /// Under OTA, node owners delete the pods. The controller doesn't record that, so only the new pod is a touch.
     removes: bool,
 }
 
@@ -46,15 +46,15 @@ pub(super) struct LostNode {
     pub(super) since: Timestamp,
     /// Time of the node's first loss after the rollout touched it. It differs from `since` only for flapping nodes.
     pub(super) first: Timestamp,
-    /// True if no object shows that the rollout touched the node, so the record has to store the touch.
+    /// True if neither the node nor its pods show the touch, so that the record has to store it.
     pub(super) is_only_known_here: bool,
 }
 
 impl Losses {
-    /// Finds the suspects and, if there are any, the control group.
+    /// Finds the touched nodes that were lost and, if there are any, the control group.
     ///
-    /// [`Node::touched_at`] defines what touches a node. The deletion of the old pod alone is a touch, because it can cut the
-    /// node's connection (CNI, VPN, tunnel). `record` contains touches that no object shows.
+    /// [`Node::touched_at`] defines a touch. The deletion of the old pod alone is one, because it can cut the node's connection
+    /// (CNI, VPN, tunnel). `record` contains touches that no object shows.
     pub(super) fn new(
         fleet: &Fleet,
         classes: &[Class],
@@ -84,7 +84,7 @@ impl Losses {
             let begun = touched.clone().min();
             if record.remembers(&node.name) || touched.any(|touched| is_soon(&touched)) {
                 let leaves = |pod: &Pod| pod.terminating && pod.revision == PodRevision::Outdated;
-                // A pod that became terminating after the loss doesn't show a touch before the loss.
+                // If the pod became terminating after the loss, it doesn't show that the rollout touched the node before the loss.
                 let is_seen = node.disrupted_at.as_ref().is_some_and(is_soon);
                 let shows = node.marked_at().any(|touched| is_soon(&touched))
                     || is_seen && node.pods.iter().any(leaves);
@@ -96,7 +96,7 @@ impl Losses {
                 });
             }
         }
-        // A node that is NotReady and no longer targeted counts as gone, because the guard still evaluates its loss.
+        // A node that is NotReady and no longer targeted counts as gone. The guard still evaluates its loss.
         let is_gone = |name: &NodeName| {
             let position = position_of(nodes, name).ok();
             position.is_none_or(|position| match classes[position] {
@@ -162,7 +162,7 @@ impl Losses {
                 continue; // already counted by its present state, which is more reliable than the record
             }
             self.control_group.insert(name.clone(), *since);
-            // A node that is no longer targeted counts, because it was targeted when it was lost.
+            // A node that is no longer targeted counts here, because it was targeted when it was lost.
             let is_counted = position.is_some_and(|position| classes[position].is_targeted());
             self.targeted += usize::from(!is_counted);
         }
@@ -182,10 +182,10 @@ impl Losses {
         self.suspects.iter().copied()
     }
 
-    /// Removes gone nodes that were lost in a network event and whose window is over.
+    /// Removes the gone nodes that were lost in a network failure, after their failure window is over.
     ///
-    /// The guard learns nothing more about these nodes, so it evaluates the other nodes without them. Gone nodes that count against
-    /// the revision stay.
+    /// The guard learns nothing more about these nodes, so it compares the others without them. Gone nodes that count against the
+    /// revision stay.
     pub(super) fn forget(&mut self, record: &FailureRecord, window: Duration, now: Timestamp) {
         loop {
             let mut gone = self.gone.iter();
@@ -202,7 +202,7 @@ impl Losses {
         }
     }
 
-    /// Returns at most `most` nodes of the control group to record. Only losses close to those of touched nodes are relevant.
+    /// Returns the nodes of the control group to record, at most `most`. Only losses close to those of touched nodes are needed.
     pub(super) fn control_group(
         &self,
         window: Duration,
@@ -218,7 +218,7 @@ impl Losses {
             .collect()
     }
 
-    /// Returns the period in which losses of untouched nodes are compared with the lost nodes; `None` if no node was lost.
+    /// Returns the period in which losses of untouched nodes are compared with those of touched nodes; `None` if no node was lost.
     fn span(&self, window: Duration) -> Option<(Timestamp, Timestamp)> {
         let suspects = self.suspects.iter().map(|suspect| suspect.since);
         let lost = || {
@@ -229,19 +229,22 @@ impl Losses {
         Some((earlier(lost().min()?, window), later(lost().max()?, window)))
     }
 
-    /// Returns the lost nodes that were gone before their evaluation, with the time at which they became NotReady.
+    /// Returns the touched nodes that were lost and gone before their evaluation, with the time at which they became NotReady.
     pub(super) fn gone(&self) -> &[(NodeName, Timestamp)] {
         &self.gone
     }
 
-    /// Returns true if a network failure caused a loss at that time.
+    /// Returns true if a network failure caused the losses of touched nodes at the time `at`.
     ///
-    /// Losses of untouched nodes are the evidence. Either of these is enough:
+    /// The evidence is losses of untouched nodes. Either of these is enough:
     ///
-    /// - Losses of untouched nodes within [`LOST_TOGETHER`] of `at`. They have to be at least as many as the losses of touched
-    ///   nodes in that time, and at least half of all untouched losses within the window. A coincidence then excuses at most one
-    ///   node, and no node in a fleet that loses nodes all the time.
-    /// - Losses of untouched nodes within the window, at a rate at least as high as that of touched nodes.
+    /// - Within [`LOST_TOGETHER`] of `at`, at least as many untouched nodes were lost as touched ones. These must be at least half
+    /// of
+    ///   all losses of untouched nodes within the window.
+    /// - Within the window, untouched nodes were lost at a rate at least as high as that of touched nodes.
+    ///
+    /// The half in the first rule limits coincidences: they excuse at most one node, and none in a fleet that loses nodes all the
+    /// time.
     ///
     /// A node that was touched after `at` counts as untouched, so later progress of the rollout doesn't change the result.
     pub(super) fn is_network_event(&self, at: Timestamp, window: Duration) -> bool {
@@ -270,7 +273,7 @@ impl Losses {
 /// Returns the time of a node's first loss after the rollout touched it, if it is known.
 ///
 /// The present loss began at `since`, and the first visible touch was at `begun`. If the node counts against the revision or its
-/// pods keep ending, its pods are also replaced for other reasons. In that case `begun` says nothing about the first touch.
+/// pods keep ending, pods are created for other reasons, too. Then `begun` says nothing about the first touch.
 fn first_loss(
     node: &Node,
     since: Timestamp,

@@ -1,5 +1,5 @@
-//! Parts of a pod template that cannot exist twice on a node. With such a part, surge is impossible: the old pod has to be
-//! deleted before its successor can start.
+//! Parts of a pod template that cannot exist twice on a node. With such a part, surge is impossible: the old pod has to be deleted
+//! before its successor can start.
 //!
 //! The template alone decides. A PersistentVolumeClaim also defines if two pods may mount it, but the controller has no permission
 //! to read claims. Therefore every claim counts as exclusive unless it is mounted read-only.
