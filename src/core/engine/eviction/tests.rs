@@ -1,4 +1,4 @@
-//! Tests of evictions: the pods that are evicted, the pods that are not, and the verdicts.
+//! Tests of evictions: which pods are evicted, when a refused eviction is retried, and the verdicts of the nodes.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ fn refusal(obstruction: Obstruction) -> Refusal {
     }
 }
 
-/// Returns a fleet in which a budget refused the eviction of the first node's pod at these times.
+/// Returns a fleet in which a disruption budget refused the eviction of the first node's pod at each second in `instants`.
 fn refused(nodes: Vec<Node>, instants: &[i64]) -> Fleet {
     refused_by(nodes, instants, Obstruction::Exhausted)
 }
@@ -42,7 +42,7 @@ fn refused_by(nodes: Vec<Node>, instants: &[i64], obstruction: Obstruction) -> F
     fleet
 }
 
-/// Returns the names of the evicted pods.
+/// Returns the names of the pods that the plan evicts.
 fn asked(plan: &Plan) -> Vec<&str> {
     fn name(action: &Action) -> &str {
         match action {
@@ -89,7 +89,7 @@ fn who_was_refused_is_asked_again_after_ten_seconds_and_then_less_and_less_often
             Some(at(again))
         );
         assert_eq!((early.counts.unavailable, early.blocked), (0, true));
-        // Only one eviction is retried, although two slots are free. The verdict stays until the eviction succeeds.
+        // Two slots are free, but only one refused eviction is retried. The verdict stays until the eviction succeeds.
         let then = decide(&strategy, &fleet, at(again));
         assert_eq!(
             (asked(&then), words(&then)),
@@ -99,7 +99,7 @@ fn who_was_refused_is_asked_again_after_ten_seconds_and_then_less_and_less_often
         assert_eq!(then.phase, Phase::Progressing);
     };
     case(&[1_000], 1_010);
-    // Several evictions of one plan count as one attempt.
+    // Several evictions of one plan count as one attempt, so the backoff grows only once.
     case(&[1_000, 1_000, 1_000], 1_010);
     case(&[1_000, 1_010], 1_030);
     case(&[1_000, 1_010, 1_030], 1_070);
@@ -125,7 +125,7 @@ fn a_pod_that_became_ready_is_a_reason_to_ask_a_second_later() {
     let fleet = refused(nodes, &[1_000]);
     let early = decide(&evicting(1), &fleet, at(1_002));
     assert_eq!((asked(&early), early.next_wake), (vec![], Some(at(1_003))));
-    // The retry is due soon, so the rollout does not count as blocked.
+    // The eviction is retried soon, so the rollout does not count as blocked.
     assert!(!early.blocked);
     assert_eq!(asked(&decide(&evicting(1), &fleet, at(1_003))), ["a"]);
 }

@@ -1,4 +1,4 @@
-//! Tests of the guard: failures that count against the revision, failures that don't, and stops of a rollout.
+//! Tests of the guard: which failures count against the revision, and when the rollout stops.
 
 use std::time::Duration;
 
@@ -126,7 +126,7 @@ fn crashes_and_images_that_cannot_be_had_are_failures_too() {
         };
         assert_eq!(cause, expected, "{reason}, {restarts} restarts");
         assert_eq!(plan.counts.failures, usize::from(expected.is_some()));
-        // Only a crash adds the node to the record. A pod that can't start counts only while it can't start.
+        // Only a crash stays in the record. A pod that can't start counts only as long as it can't start.
         let remembered = usize::from(expected == Some(Cause::Crashing));
         assert_eq!(named(plan.record.as_ref()).len(), remembered);
     }
@@ -137,7 +137,7 @@ fn crashes_and_images_that_cannot_be_had_are_failures_too() {
     case("CreateContainerConfigError", 0, Some(Cause::NotStarting));
 }
 
-/// The node's old pod still serves, so the node takes a slot of `max-surge` and none of `max-unavailable`.
+/// The node's old pod still serves. So the node takes a slot of `max-surge`, and none of `max-unavailable`.
 #[test]
 fn a_new_pod_that_crashes_beside_the_old_one_is_charged_and_the_two_stay() {
     let beside = |threshold| {
@@ -235,7 +235,7 @@ fn who_is_deleted_while_it_is_judged_is_charged_all_the_same() {
     };
     let plan = decide(&strategy(), &outage, until);
     assert_eq!(plan.counts.failures, 0);
-    // If node a returns healthy before the evaluation, its loss is removed from the record.
+    // Node a returns healthy before its loss is evaluated, so the loss is removed from the record.
     let back = Fleet {
         record: deleted.record.clone(),
         ..beside_old(vec![node("a", current(2).made(1000))])
@@ -280,7 +280,8 @@ fn when_the_others_are_lost_as_well_it_is_the_network_and_it_ends_by_itself() {
         let olds = ["d", "e", "f"].map(|name| away(name, second));
         beside_old(updated.into_iter().chain(olds).collect())
     };
-    // Three of three updated nodes were lost, but only three of seven others, so the network is not the cause.
+    // Three of three updated nodes were lost, but only three of seven others. The rate of the updated nodes is higher, so the
+    // network is not the cause.
     let charged = at_1400(&strategy(), &nodes(1020));
     assert_eq!(
         charged.guarded,
@@ -310,7 +311,7 @@ fn when_the_others_are_lost_as_well_it_is_the_network_and_it_ends_by_itself() {
     let over = decide(&strategy(), &outage, until);
     assert_eq!((over.guarded, over.counts.failures), (None, 0));
     assert_eq!(deletions(&over), 3);
-    // The record keeps the control group as evidence after its nodes return or their Nodes are deleted.
+    // The lost old nodes prove that the network failed. They stay in the record after they return or their Nodes are deleted.
     let record = over.record.expect("the control group is remembered");
     let beside: Vec<&str> = record.control_group.keys().map(NodeName::as_str).collect();
     assert_eq!((beside, record.lost.len()), (vec!["d", "e", "f"], 0));
@@ -325,7 +326,7 @@ fn when_the_others_are_lost_as_well_it_is_the_network_and_it_ends_by_itself() {
         let plan = decide(&strategy(), &some_back, at(now));
         assert_eq!(plan.counts.failures, 0, "{now}");
     }
-    // The control group is removed from the record when the last lost updated node is deleted.
+    // When the last lost updated node is deleted, the lost old nodes are no longer needed and are removed from the record.
     some_back.nodes.retain(|node| node.is_ready());
     let plan = decide(&strategy(), &some_back, at(2000));
     assert_eq!(plan.record, None);
@@ -342,8 +343,8 @@ fn when_the_others_are_lost_as_well_it_is_the_network_and_it_ends_by_itself() {
     assert_eq!(at_1400(&strategy(), &apart).counts.failures, 3);
 }
 
-/// Checks if the network counts as the cause, when all three updated nodes are lost at 1009, and one old node at each second in
-/// `others`.
+/// Checks if the guard finds the network to be the cause. All three updated nodes are lost at 1009, and one old node at each second
+/// in `others`.
 #[track_caller]
 fn lost_with(others: &[i64], is_network: bool) {
     let updated = ["a", "b", "c"].map(|name| lost(name, 9));
@@ -405,7 +406,8 @@ fn a_fleet_in_which_nodes_come_and_go_all_the_time_excuses_no_loss() {
     assert_eq!(named(plan.record.as_ref()), ["a"]);
 }
 
-/// Regression test from a property test: deletions after a loss changed the rate of lost old nodes from one of four to one of two.
+/// Regression test from a property test. Later deletions by the rollout changed the rate of lost old nodes from one of four to one
+/// of two, and so the result.
 #[test]
 fn what_the_rollout_does_after_a_loss_changes_no_judgement() {
     // One of two updated nodes is lost at 1009, and one of four old nodes at 1020.
@@ -438,15 +440,15 @@ fn what_the_rollout_does_after_a_loss_changes_no_judgement() {
     for others in [before, deleted, podless, made(1010)] {
         assert_eq!(evaluated(others), (None, charged));
     }
-    // Nodes that were updated before the loss count as updated. One of five is a lower rate than one of one, so the network is the
-    // cause.
+    // Nodes that were updated before the loss are in the comparison as updated. One of five is a lower rate than one of one, so the
+    // network is the cause.
     let updated = Verdict::Offline(Offline::Updated {
         since: Some(at(1009)),
     });
     assert_eq!(evaluated(made(1009)).1, updated);
 }
 
-/// Returns a fleet of these nodes, with a record of another node that was lost at 1009 and deleted since.
+/// Returns a fleet of these nodes. Its record contains another node that was lost at 1009 and deleted after that.
 fn beside_gone(nodes: Vec<Node>) -> Fleet {
     let record = FailureRecord {
         lost: [("gone".into(), at(1009))].into(),
@@ -460,7 +462,8 @@ fn beside_gone(nodes: Vec<Node>) -> Fleet {
 
 /// Regression test from a property test: two of four updated nodes were lost, and the Node of one was deleted.
 ///
-/// After the deleted node was recorded as failed, its loss was no longer compared, so the rate became one of three.
+/// When the deleted node counted as failed, its loss was left out of the comparison. So the rate became one of three instead of two
+/// of four.
 #[test]
 fn who_is_gone_and_charged_stays_a_loss_beside_the_others() {
     let since = Some(at(1020));
@@ -532,8 +535,8 @@ fn who_is_charged_and_deleted_later_stays_a_loss_beside_the_others() {
     assert_eq!(plan.record, charged.record);
 }
 
-/// Regression test from a property test: a deleted failed node prevented the completion of the rollout for half a minute, without a
-/// wake-up.
+/// Regression test from a property test. A failed node that was deleted delayed the completion of the rollout for half a minute,
+/// and the plan had no wake-up for that time.
 #[test]
 fn who_failed_and_is_gone_is_not_being_judged_any_more() {
     let mut fleet = beside_gone(vec![node("a", current(2).made(0))]);
@@ -563,7 +566,7 @@ fn whom_the_network_took_away_for_good_is_no_loss_beside_the_others_when_its_win
     ];
     let mut fleet = beside_gone(nodes);
     let plan = at_1400(&strategy(), &fleet);
-    // Without the gone node, one of one touched node and one of two others are lost, so the network is not the cause.
+    // Without the deleted node, one of one touched node and one of two others are lost. The network is not the cause.
     let until = at(1380) + EVALUATED_AFTER;
     assert_eq!(plan.guarded, Some(Guarded::Inconclusive { until }));
     assert_eq!(plan.counts.failures, 0);
@@ -608,7 +611,7 @@ fn told(nodes: Vec<Node>, failed: &[&str], stopped: Option<Stopped>) -> Fleet {
 
 #[test]
 fn a_failure_outlives_its_node_its_pod_and_a_short_recovery() {
-    // A failed node whose Node is deleted still counts as a failure, but takes no slot.
+    // A failed node that was deleted still counts as a failure, but takes no slot.
     let plan = at_1400(&strategy(), &told(vec![], &["gone-1", "gone-2"], None));
     assert_eq!((plan.counts.failures, deletions(&plan)), (2, 3));
     let plan = at_1400(
@@ -660,7 +663,7 @@ fn a_node_that_was_replaced_twice_and_is_outdated_again_stops_the_rollout() {
         }),
         ..beside_old(vec![node("a", current(2).made(500))])
     };
-    // Node a now runs the current revision, so its earlier replacements don't stop the rollout.
+    // Node a already runs the current revision. That it was replaced twice doesn't stop the rollout.
     assert_eq!(deletions(&at_1400(&strategy(), &twice("a"))), 3);
     let plan = at_1400(&strategy(), &twice("z5"));
     assert_eq!(plan.guarded, Some(Guarded::Stopped(Stopped::ReplacedTwice)));
@@ -688,7 +691,7 @@ fn a_list_of_names_has_an_end_and_the_number_is_kept() {
     );
     large.record = Some(record.clone());
     assert_eq!(at_1400(&strategy, &large).record.as_ref(), Some(&record));
-    // `more` includes failed nodes even after their Nodes are deleted.
+    // `more` still includes failed nodes after their Nodes are deleted.
     let name = NodeName::from("n200");
     large.nodes.retain(|node| node.name < name);
     assert_eq!(at_1400(&strategy, &large).counts.failures, 300);
@@ -752,7 +755,7 @@ fn the_numbers_say_why_pods_are_not_available() {
         ("broken_before", 1),
     ];
     assert_eq!(plan.counts.lacking(), expected);
-    // A node with two pods counts as updated if its available pod is updated, whichever pod is older.
+    // A node with two pods counts as updated if the available one has the current revision, whichever pod is older.
     let mut surplus = node("a", current(2).made(1000));
     for second in [900, 1100] {
         let other = Pod {
@@ -779,7 +782,7 @@ fn a_timestamp_may_stand_anywhere() {
     );
 }
 
-/// Regression test from a property test, with a pod that was never Ready before or after its update in place.
+/// Regression test from a property test. The pod was Ready neither before nor after its update in place.
 #[test]
 fn a_pod_that_crashes_after_its_update_in_place_fails_since_then() {
     let updated = |pod: Pod| Pod {
@@ -798,7 +801,8 @@ fn a_pod_that_crashes_after_its_update_in_place_fails_since_then() {
     let (since, cause) = (at(1200), Cause::Crashing);
     assert_eq!(plan.verdicts[0], Verdict::FailedByRevision { since, cause });
 
-    // The node stays in the record until 300 s after the update. The pod was Ready before, but with the old revision.
+    // The node stays in the record until 300 s after the update. The time before doesn't count, because the pod was Ready with the
+    // old revision then.
     let recovered = Fleet {
         record: plan.record,
         ..beside_old(vec![node("a", updated(current(2).made(0)))])
@@ -811,7 +815,7 @@ fn a_pod_that_crashes_after_its_update_in_place_fails_since_then() {
     assert_eq!(names(1500), "");
 }
 
-/// Regression test from a property test: the last outdated pod waited for its hook. The guard didn't stop the revision, and the pod
+/// Regression test from a property test. The last outdated pod waited for its hook. The guard didn't stop the revision, so the pod
 /// was deleted.
 #[test]
 fn a_pod_that_waits_for_its_hook_is_worth_a_stop() {
@@ -838,8 +842,8 @@ fn a_pod_that_waits_for_its_hook_is_worth_a_stop() {
     assert_eq!(deletions(&plan), 0);
 }
 
-/// A lost node frees its slot. The number of nodes that can be lost is limited by `failure-threshold` and by the number of nodes in
-/// flight.
+/// A lost node frees its slot, so further nodes can be updated and lost. Two limits remain: `failure-threshold` and the number of
+/// nodes in flight.
 #[test]
 fn a_node_that_was_lost_and_judged_frees_its_slot() {
     let strategy = Strategy {
@@ -861,7 +865,7 @@ fn a_node_that_was_lost_and_judged_frees_its_slot() {
     assert_eq!((plan.counts.failures, deletions(&plan)), (1, 0));
 }
 
-/// Returns a node that was first lost at 1009, and again at `since`.
+/// Returns a flapping node: it was lost at 1009, returned, and was lost again at `since`.
 fn flapping(name: &str, since: i64) -> Node {
     Node {
         losses: Some([at(1009), at(since)].into()),
@@ -877,7 +881,7 @@ fn a_node_that_flaps_delays_the_others_for_30_s_in_all() {
     let early = decide(&strategy(), &nodes(1030), at(1031));
     assert_eq!(early.guarded, Some(Guarded::Inconclusive { until }));
     assert_eq!((deletions(&early), early.next_wake), (0, Some(until)));
-    // Later losses of node a don't delay other nodes, even before node a counts against the revision.
+    // Further losses of node a don't delay other nodes, even before node a counts against the revision.
     let goes_on = decide(&strategy(), &nodes(1038), until);
     assert_eq!((goes_on.guarded, deletions(&goes_on)), (None, 3));
     assert_eq!(goes_on.next_wake, Some(at(1058)));
@@ -894,7 +898,7 @@ fn a_node_that_flaps_delays_the_others_for_30_s_in_all() {
     );
 }
 
-/// A common case at the edge: a node returns from an outage and is updated immediately.
+/// A common case at the edge: a node was NotReady before its update, and is updated as soon as it returns.
 #[test]
 fn an_outage_before_the_update_is_no_flapping() {
     let back = Node {
@@ -929,7 +933,7 @@ fn nodes_that_flap_together_with_untouched_ones_are_not_charged() {
     assert_eq!((plan.guarded, plan.counts.failures), (None, 0));
 }
 
-/// Returns a node that turned NotReady at `since`, after the deletion of its old pod at `removed` and before it got a new pod.
+/// Returns a node whose old pod was deleted at `removed`. It turned NotReady at `since`, before it got a new pod.
 fn lost_by_removal(name: &str, removed: i64, since: i64) -> Node {
     let leaving = Pod {
         terminating: true,
@@ -966,7 +970,7 @@ fn a_node_that_is_lost_by_the_removal_of_its_old_pod_is_charged() {
     let stopped = decide(&one, &beside_old(second.to_vec()), until);
     assert_eq!(stopped.phase, Phase::Stalled(Stall::FailedByRevision));
     assert_eq!(deletions(&stopped), 0);
-    // Two losses don't count: one before the removal, and one after a removal for an earlier template.
+    // Two losses don't count: one before the deletion, and one after a deletion for an earlier template.
     let before = beside_old(vec![lost_by_removal("a", 1004, 1003)]);
     let mut earlier = lost_by_removal("a", 1000, 1003);
     earlier.disrupted_at = None;
@@ -985,7 +989,7 @@ fn nodes_that_the_removal_took_down_are_no_control_group() {
 
 #[test]
 fn a_loss_by_removal_outlives_its_pod_its_node_and_a_restart() {
-    // The successor of the deleted pod was created after the loss, so the pods no longer show the removal.
+    // The successor of the deleted pod was created after the loss, so the pods no longer show the deletion.
     let made = |disrupted_at| Node {
         readiness: Readiness::NotReady {
             since: Some(at(1003)),
@@ -1000,14 +1004,14 @@ fn a_loss_by_removal_outlives_its_pod_its_node_and_a_restart() {
     );
     let record = seen.record.expect("nothing else tells of the removal");
     assert_eq!(record.updated_before_loss, [NodeName::from("a")].into());
-    // After a restart of the controller, only the record shows the removal.
+    // After a restart of the controller, only the record shows the deletion.
     let restarted = |node: Option<Node>, record: &FailureRecord| Fleet {
         record: Some(record.clone()),
         ..beside_old(node.into_iter().collect())
     };
     let gone = at_1400(&strategy(), &restarted(None, &record));
     assert_eq!(named(gone.record.as_ref()), ["a"], "it was being evaluated");
-    // Without an entry in `lost`, the deleted node doesn't count: the network may be the cause.
+    // Without an entry in `lost`, the deleted node doesn't count, because the network may have been the cause.
     let record = FailureRecord {
         lost: Default::default(),
         ..record
@@ -1015,7 +1019,7 @@ fn a_loss_by_removal_outlives_its_pod_its_node_and_a_restart() {
     let gone = at_1400(&strategy(), &restarted(None, &record));
     assert_eq!(gone.counts.failures, 0);
     let record = gone.record.expect("it may come back");
-    // The Node is created again, but its status doesn't show since when it is NotReady. It doesn't count yet.
+    // A Node with the same name is created. Its status doesn't show since when it is NotReady, so it doesn't count yet.
     let silent = Node {
         readiness: Readiness::NotReady { since: None },
         ..made(None)
@@ -1039,7 +1043,8 @@ fn a_loss_by_removal_outlives_its_pod_its_node_and_a_restart() {
     );
 }
 
-/// Regression test from a property test: the guard mistook the pod deleted after the loss for the pod deleted before the loss.
+/// Regression test from a property test. The next pod was deleted after the loss. The guard took this deletion for the one before
+/// the loss, and forgot the earlier one.
 #[test]
 fn a_loss_by_removal_is_remembered_also_when_the_next_pod_is_asked_to_leave() {
     let mut fleet = beside_old(vec![lost_by_removal("a", 1015, 1009)]);
@@ -1085,7 +1090,7 @@ fn a_rollout_whose_last_node_was_lost_is_complete_but_for_it_or_stalled() {
     assert_eq!(beyond.phase, Phase::Stalled(Stall::FailedByRevision));
 }
 
-/// Returns `node` as NotReady since `second`.
+/// Returns `node`, changed to NotReady since `second`.
 fn away_since(second: i64, node: Node) -> Node {
     let since = Some(at(second));
     Node {
@@ -1112,7 +1117,8 @@ fn who_crashed_and_goes_away_with_all_others_stays_charged_and_nothing_begins_me
     assert_eq!(plan.guarded, Some(Guarded::Inconclusive { until }));
     assert_eq!((deletions(&plan), plan.next_wake), (0, Some(until)));
     assert_eq!(deletions(&decide(&one, &alone, until)), 1);
-    // All nodes are lost. The rollout is not complete before the losses are evaluated. Then it is, because offline nodes don't count.
+    // All nodes are lost. While the losses are evaluated, the rollout is not complete. Then it is, because offline nodes don't
+    // count.
     for node in &mut fleet.nodes {
         *node = away_since(1060, node.clone());
     }
@@ -1167,7 +1173,8 @@ fn a_revision_that_comes_again_within_its_window_is_charged_with_pods_of_its_own
         let plan = at_1400(&strategy(), &fleet);
         assert_eq!(plan.counts.failures, failures, "{adopted}");
     }
-    // A rolled-back pod was not created for the revision that became current again, so its crashes don't count.
+    // The pod was rolled back and its old revision became current again. The pod was not created for it, so its crashes don't
+    // count.
     fleet.adopted = Some(at(1250));
     fleet.nodes[0].pods[0].in_place.reverted_from = Some("bad".into());
     assert_eq!(at_1400(&strategy(), &fleet).counts.failures, 0);
@@ -1194,7 +1201,7 @@ fn pods_that_crash_stop_a_revision_for_those_who_are_away_and_losses_alone_do_no
     assert!(stopped(&none, vec![crashes(), done(), away()]));
     assert!(!stopped(&none, vec![crashes(), done()]));
     assert!(stopped(&reverting, vec![crashes(), done()]));
-    // Losses alone don't stop the revision. Without untouched online nodes, the network may be the cause.
+    // Losses alone don't stop the revision. No untouched node is online to compare with, so the network may be the cause.
     assert!(!stopped(&none, vec![lost("a", 9), done(), away()]));
     assert!(!stopped(&reverting, vec![lost("a", 9), done()]));
 }

@@ -4,7 +4,7 @@ use crate::core::settings::IntOrPercent;
 use crate::core::testing::{at, current, fleet, node, old};
 use crate::core::{Phase, Progress, Verdict, decide};
 
-/// Input of [`manage`] in addition to the fleet.
+/// Arguments of [`manage`] in addition to the fleet.
 struct Given {
     strategy: Option<Strategy>,
     scaling: Scaling,
@@ -30,7 +30,7 @@ impl Default for Given {
 }
 
 impl Given {
-    /// Returns an input in which `partition` also applies to first pods.
+    /// Returns arguments with `partition`, which here also applies to first pods.
     fn partitioned(partition: IntOrPercent) -> Self {
         let strategy = Strategy {
             partition,
@@ -58,7 +58,7 @@ impl Given {
         }
     }
 
-    /// Returns an input in which pods with the label `drain` have a hook.
+    /// Returns arguments with a hook for pods that have the label `drain`.
     fn hooked() -> Self {
         let hook = PreDelete {
             labels: BTreeMap::from([("drain".to_owned(), "true".to_owned())]),
@@ -144,7 +144,7 @@ fn created(manage: &Manage) -> Vec<&str> {
     manage.create.iter().map(NodeName::as_str).collect()
 }
 
-/// Returns the names of the deleted pods, and checks that there are no other writes.
+/// Returns the names of the deleted pods. Fails if there are other writes.
 #[track_caller]
 fn deleted(manage: &Manage) -> Vec<&str> {
     let name = |action: &'_ Action| match action {
@@ -167,7 +167,7 @@ fn every_row_of_the_table_is_as_it_is_written_down() {
             (!done.create.is_empty(), deleted(&done)),
             (create, gone.to_vec())
         );
-        // Deleted pods are in `leaving`, so a rollout ignores them.
+        // A rollout ignores the pods in `leaving`, so every deleted pod has to be there.
         let leaving = done.actions.iter().map(|action| &action.pod().uid);
         assert!(leaving.into_iter().all(|uid| done.leaving.contains(uid)));
     }
@@ -184,8 +184,8 @@ fn every_row_of_the_table_is_as_it_is_written_down() {
         case(given, on(No, node("a", old(1))), false, &["a"]);
         case(given, on(No, node("a", terminating(old(1)))), false, &[]);
         case(given, on(Keep, node("a", terminating(old(1)))), false, &[]);
-        // An offline node's pod may still run, so it is only deleted if the node should have no pod. An empty offline node gets a
-        // pod.
+        // An offline node's pod may still run, so it is deleted only if the node should have no pod. An offline node without a pod
+        // gets one.
         case(given, node("a", old(1)).away(), false, &[]);
         case(given, on(No, node("a", old(1)).away()), false, &["a"]);
         case(given, empty("a").away(), true, &[]);
@@ -202,7 +202,7 @@ fn every_row_of_the_table_is_as_it_is_written_down() {
         // A terminating pod that has ended doesn't block its successor (kubernetes#118587).
         case(given, node("a", over(terminating(old(1)))), true, &[]);
     }
-    // The result of the pod's deletion is unknown, so its successor isn't created yet.
+    // The API server hasn't answered the deletion of the pod, so the successor isn't created yet.
     let in_doubt = |pod| Pod {
         in_doubt: true,
         ..terminating(pod)
@@ -249,7 +249,7 @@ fn of_several_pods_the_oldest_that_runs_stays_and_of_a_surge_an_old_and_a_new_on
     let (plain, surging) = (Given::default(), Given::surging());
     case(&plain, vec![("p", old(1)), ("q", current(2))], &["q"]);
     case(&plain, vec![("p", current(2)), ("q", old(1))], &["q"]);
-    // A pod that a kubelet has accepted stays instead of an older pod that no kubelet has accepted.
+    // Of two pods, the one that a kubelet has accepted stays, even if it is the younger one.
     case(
         &plain,
         vec![("p", unbound(old(1))), ("q", current(2))],
@@ -261,7 +261,7 @@ fn of_several_pods_the_oldest_that_runs_stays_and_of_a_surge_an_old_and_a_new_on
     case(&surging, three(), &["r"]);
     case(&surging, vec![("p", old(1)), ("q", old(1))], &["q"]);
     case(&surging, vec![("p", current(2)), ("q", current(2))], &["q"]);
-    // Both pods are old because the template changed again. The Ready pod stays.
+    // The template changed again, so both pods are old. The Ready pod stays.
     case(
         &surging,
         vec![("p", old(1).broken()), ("q", old(1))],
@@ -277,7 +277,7 @@ fn of_several_pods_the_oldest_that_runs_stays_and_of_a_surge_an_old_and_a_new_on
         vec![("p", old(1).broken()), ("q", old(1).broken())],
         &["q"],
     );
-    // While the revisions are unknown, either pod may be the new one, so both stay if surge is enabled.
+    // While the revisions are unknown, either pod may be the new one. With surge, both stay.
     let unknown = |pod| Pod {
         revision: PodRevision::Unknown,
         ..pod
@@ -285,7 +285,7 @@ fn of_several_pods_the_oldest_that_runs_stays_and_of_a_surge_an_old_and_a_new_on
     let both = || vec![("p", unknown(old(1))), ("q", unknown(current(2)))];
     case(&surging, both(), &[]);
     case(&plain, both(), &["q"]);
-    // An old pod and its surge pod both stay, even if `max-surge` was removed in the meantime.
+    // An old pod and its surge pod both stay, even if `max-surge` has been removed since.
     let beside = Pod {
         surge: true,
         ..current(2)
@@ -295,7 +295,7 @@ fn of_several_pods_the_oldest_that_runs_stays_and_of_a_surge_an_old_and_a_new_on
     let going = || vec![("p", terminating(old(1))), ("q", current(2))];
     case(&plain, going(), &[]);
     case(&plain, vec![("p", over(old(1))), ("q", current(2))], &["p"]);
-    // Of two pods with the same age, the one with the lower name stays.
+    // Of two pods with the same creation time, the one whose name comes first stays.
     let mut same = with("a", vec![("p", old(1)), ("o", old(1))]);
     same.pods.iter_mut().for_each(|pod| pod.created = at(0));
     assert_eq!(deleted(&plain.manage(vec![same])), ["p"]);
@@ -360,7 +360,7 @@ fn no_more_are_made_or_deleted_at_once_than_burst_replicas_say() {
     }
     case(IntOrPercent::Number(2), 2, 2);
     case(IntOrPercent::Number(250), 5, 5);
-    // A percentage is of the targeted nodes, and allows at least one pod (kruise#2512).
+    // A percentage refers to the targeted nodes. At least one pod is allowed (kruise#2512).
     case(IntOrPercent::Percent(50), 2, 2);
     case(IntOrPercent::Percent(1), 1, 1);
     case(IntOrPercent::Percent(100), 5, 5);
@@ -501,7 +501,7 @@ fn what_is_over_waits_for_a_pause_that_doubles_and_is_forgotten_after_half_an_ho
     }
     assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 900, 900]);
     assert_eq!(backoff.holds(&"b".into(), at(now - 1)), None);
-    // The backoff is reset half an hour after the end of the last pause, not earlier.
+    // The backoff starts over half an hour after the end of the last pause, not earlier.
     let mut within = backoff.clone();
     within.note(&name, at(now + 1799));
     assert_eq!(
@@ -531,7 +531,7 @@ fn a_pod_that_is_over_is_held_back_and_no_other_is_made_beside_it() {
             ..Manage::default()
         };
         assert_eq!(done, expected);
-        // A pod of another node is deleted immediately, because the backoff is per node.
+        // The backoff is per node, so an ended pod of another node is deleted immediately.
         let done = given.manage(vec![node("b", over(current(2)))]);
         assert_eq!((deleted(&done), done.over.len()), (vec!["b"], 1));
         let later = Given { now: 101, ..given };
@@ -571,7 +571,7 @@ fn what_goes_asks_its_hook_first() {
         ("a", Some(true), &None)
     );
     assert!(done.leaving.contains(&"a".into()));
-    // The mark is written once. The pod is deleted when its hook releases it, or when the strategy no longer has a hook.
+    // The mark is written once. The pod is deleted when its hook is done, or when the settings no longer contain the hook.
     let done = given.manage(vec![misplaced(waiting(hooked()))]);
     assert_eq!((done.actions.len(), done.leaving.len()), (0, 1));
     let released = old(1).labelled("drain", "false");
@@ -584,11 +584,11 @@ fn what_goes_asks_its_hook_first() {
         deleted(&nobody.manage(vec![misplaced(waiting(hooked()))])),
         ["a"]
     );
-    // The hook of an ended pod also runs. `over` contains the pod only when it is deleted.
+    // An ended pod also waits for its hook. It is in `over` only when it is deleted.
     let done = given.manage(vec![node("a", over(hooked()))]);
     assert!(matches!(done.actions[..], [Action::Mark { .. }]));
     assert_eq!(done.over, []);
-    // Marks don't count toward `burstReplicas`.
+    // `burstReplicas` limits creations and deletions, not marks.
     let given = Given {
         scaling: Scaling {
             burst: IntOrPercent::Number(1),
@@ -601,7 +601,7 @@ fn what_goes_asks_its_hook_first() {
     assert_eq!((done.actions.len(), done.wake), (3, None));
 }
 
-/// Kruise's table of cases. `made` contains the nodes that get a pod, in this order.
+/// Cases from a test of Kruise. `made` lists the nodes that get a pod, in this order.
 #[test]
 fn partitioned_scaling_makes_as_many_as_the_partition_leaves() {
     #[track_caller]
@@ -655,7 +655,7 @@ fn partitioned_scaling_makes_as_many_as_the_partition_leaves() {
     case(6, 10, 5, false, &[], &[]);
 }
 
-/// Difference from Kruise: there, the node with the lowest name gets a pod before the node whose pod the rollout deleted.
+/// In contrast to Kruise, a node whose pod the rollout deleted gets a pod before nodes with lower names.
 #[test]
 fn nodes_that_lost_their_pod_to_the_rollout_get_one_first() {
     let given = Given::partitioned(IntOrPercent::Percent(50));
@@ -672,14 +672,14 @@ fn nodes_that_lost_their_pod_to_the_rollout_get_one_first() {
         ]
     };
     assert_eq!(created(&given.manage(nodes())), ["d"]);
-    // Node d keeps its place in the partition while its old pod terminates, so node a gets no pod.
+    // The old pod of node d is terminating. Node d is still one of the nodes that get a pod, so node a gets none.
     let leaves = Node {
         emptied: true,
         ..node("d", terminating(old(1)))
     };
     let first = vec![empty("a"), node("b", old(1)), node("c", current(2)), leaves];
     assert_eq!(created(&given.manage(first)), [""; 0]);
-    // Nodes e and f don't count for the partition, because they should run no pod. Node g, whose pod is terminating, comes after d.
+    // Nodes e and f should run no pod, so the partition ignores them. The pod of g is terminating, so g comes after d.
     let others = || {
         let gone = Node {
             readiness: Readiness::Gone,
@@ -690,13 +690,13 @@ fn nodes_that_lost_their_pod_to_the_rollout_get_one_first() {
         [nodes(), vec![gone, misplaced, going]].concat()
     };
     assert_eq!(created(&given.manage(others())), ["d"]);
-    // A pod that was requested for d counts as existing, so no other pod is created.
+    // A pod was requested for node d. It counts as existing, so no other pod is created.
     let given = Given {
         creating: BTreeMap::from([("d".into(), at(99))]),
         ..given
     };
     assert_eq!(created(&given.manage(nodes())), [""; 0]);
-    // OnDelete ignores the partition, so node a gets a pod.
+    // Under `OnDelete`, the partition doesn't apply, so node a gets a pod.
     let given = Given {
         strategy: given.strategy.map(|strategy| Strategy {
             mode: Mode::OnDelete,
@@ -707,7 +707,7 @@ fn nodes_that_lost_their_pod_to_the_rollout_get_one_first() {
     assert_eq!(created(&given.manage(nodes())), ["a"]);
 }
 
-/// Regression test from a real cluster: a node whose pod a user had deleted stayed empty, and another node got the pod.
+/// Regression test from a real cluster. A user had deleted a pod. Its node stayed empty, and another node got the pod.
 #[test]
 fn nodes_that_had_a_pod_get_one_before_nodes_that_never_had_one() {
     let given = Given::partitioned(IntOrPercent::Number(3));
@@ -722,7 +722,7 @@ fn nodes_that_had_a_pod_get_one_before_nodes_that_never_had_one() {
     let given = Given::partitioned(IntOrPercent::Number(2));
     assert_eq!(created(&given.manage(beside(had("z")))), ["z"]);
     assert_eq!(created(&given.manage(beside(empty("z")))), ["d"]);
-    // Node y lost its pod before z and got no new pod. It doesn't take the place of z.
+    // Node y lost its pod before z did and got no new one. The next pod is for z, not for y.
     let before = Node {
         podless_since: Some(at(40)),
         ..had("y")
@@ -730,17 +730,17 @@ fn nodes_that_had_a_pod_get_one_before_nodes_that_never_had_one() {
     let both = [others(), vec![before, had("z")]].concat();
     let one = Given::partitioned(IntOrPercent::Number(3));
     assert_eq!(created(&one.manage(both)), ["z"]);
-    // While the pod of z terminates, z keeps its place, so no other pod is created.
+    // While the pod of z is terminating, its successor will be for z, so no other pod is created.
     let ends = node("z", terminating(current(2)));
     assert_eq!(created(&given.manage(beside(ends))), [""; 0]);
-    // An ended pod counts as gone, so a new pod is created immediately.
+    // An ended pod counts as gone, so z gets its new pod immediately.
     let failed = node("z", terminating(over(current(2))));
     assert_eq!(created(&given.manage(beside(failed))), ["z"]);
 }
 
 /// Regression test from a real cluster: `partition` was raised just after the rollout had deleted pods.
 ///
-/// The nodes of these pods got no new pod and were reported as having a missing pod.
+/// The nodes of these pods got no new pods, and were reported as nodes with a missing pod.
 #[test]
 fn what_the_rollout_took_comes_back_also_when_the_partition_is_raised_meanwhile() {
     let rolled = |name: &str| Node {
@@ -767,7 +767,8 @@ fn what_the_rollout_took_comes_back_also_when_the_partition_is_raised_meanwhile(
         let given = Given::partitioned(partition);
         let told = |nodes| decide(given.strategy.as_ref().unwrap(), &fleet(nodes), at(100_000));
         assert_eq!(created(&given.manage(nodes())), ["b", "c"]);
-        // A node that `partition` leaves without a pod has the verdict `Partition` from the start, and never `Missing`.
+        // A node that `partition` leaves without a pod has the verdict `Partition` from the start. Its pod is never reported as
+        // missing.
         let plan = told(nodes());
         assert_eq!(plan.verdicts[3..], [Verdict::Partition, Verdict::Partition]);
         let missing =
@@ -831,13 +832,12 @@ fn the_numbers_of_the_status_judge_the_first_pod_of_each_node() {
         ..held
     };
     case(Targeting::Run, vec![young.clone()], updated);
-    // The old pod next to a surge pod determines the counts, unless no kubelet has accepted it.
+    // Of an old pod and a surge pod, the old pod determines the counts, unless no kubelet has accepted it.
     case(Targeting::Run, vec![old(1), young.clone()], available);
     case(Targeting::Run, vec![unbound(old(1)), young], updated);
 }
 
-/// Regression test from a real cluster: an ended pod with a finalizer was counted instead of the running pod next to it,
-/// indefinitely.
+/// Regression test from a real cluster. A finalizer kept an ended pod, which was counted instead of the running pod next to it.
 #[test]
 fn a_pod_that_has_ended_is_not_counted_before_the_one_that_runs() {
     let mut ended = old(1);

@@ -25,7 +25,7 @@ fn pulled(hash: &str) -> Option<OtaCondition> {
     Some(condition(true, Some(hash), false))
 }
 
-/// Returns the condition of a failed pull, whose message names a Job.
+/// Returns the condition of a failed pull. Its message names a Job and no revision.
 fn failed() -> Option<OtaCondition> {
     Some(condition(false, None, false))
 }

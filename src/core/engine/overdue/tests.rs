@@ -7,7 +7,7 @@ use crate::core::messages::overdue::words;
 use crate::core::testing::{at, current, fleet, node, old};
 use crate::core::{IntOrPercent, Mode, Phase, Plan, PodRevision, Strategy, decide};
 
-/// Returns a pod that was deleted at `asked` with a grace period of `grace` seconds.
+/// Returns a pod whose deletion was requested at `asked`, with a grace period of `grace` seconds.
 fn leaving(pod: Pod, asked: i64, grace: u64) -> Pod {
     let grace = Duration::from_secs(grace);
     Pod {
@@ -70,7 +70,7 @@ fn a_pod_that_does_not_end_is_named_a_minute_after_its_grace_period_with_what_ho
     );
 }
 
-/// While another node makes progress, the rollout is not stalled, but the blocked node is reported.
+/// If one node is blocked and another one makes progress, the rollout is not stalled. The blocked node is still reported.
 #[test]
 fn who_is_held_up_is_named_while_others_move() {
     let nodes = vec![
@@ -142,7 +142,7 @@ fn every_later_step_of_a_surge_has_a_deadline() {
         max_surge: IntOrPercent::Number(1),
         ..Strategy::with_mode(Mode::AdvancedRollingUpdate)
     };
-    // The old pod doesn't end, either before or after the transfer of the surge pod's ownership.
+    // The old pod doesn't end. It is reported before and after the surge pod is transferred to the DaemonSet.
     let gone = leaving(named(old(1), "old"), 1000, 30);
     for new in [named(made(), "new"), named(current(2).made(900), "new")] {
         let node = with(vec![gone.clone(), new]);
@@ -155,7 +155,7 @@ fn every_later_step_of_a_surge_has_a_deadline() {
                 .starts_with("pod old is still terminating")
         );
     }
-    // The surge pod is outdated and was deleted, but it doesn't end.
+    // The surge pod is outdated and its deletion was requested, but it doesn't end.
     let unwanted = Pod {
         revision: PodRevision::Outdated,
         ..leaving(named(made(), "new"), 1000, 30)
@@ -171,7 +171,7 @@ fn every_later_step_of_a_surge_has_a_deadline() {
         words(&fleet(Vec::new()), &podless, &waits(1015).verdicts[0])
             .contains("does not adopt surge pod")
     );
-    // The native controller removes neither of two pods within ten minutes.
+    // Two pods of the DaemonSet run on the node. Ten minutes later, the native controller has still removed neither.
     let two = with(vec![
         named(current(2).made(900), "x"),
         named(current(2).made(910), "y"),
@@ -180,7 +180,7 @@ fn every_later_step_of_a_surge_has_a_deadline() {
     assert_eq!(plan(vec![two], 1, 1510).phase, STALLED);
 }
 
-/// A node that joins the fleet starts with the current revision. It frees no slot, so the rollout stays stalled.
+/// A node that joins the fleet starts with the current revision. Its start frees no slot, so a stalled rollout stays stalled.
 #[test]
 fn nodes_that_join_do_not_end_a_stall() {
     let stuck = || node("a", current(2).made(1000).broken());
@@ -197,7 +197,7 @@ fn nodes_that_join_do_not_end_a_stall() {
         ..joined()
     };
     assert_eq!(phase(vec![stuck(), podless.clone(), waits()]), STALLED);
-    // Two cases are not stalled: a node is being replaced, or no outdated node is left and the joined node starts.
+    // The rollout is not stalled in two cases: a node is being replaced, or no outdated node is left and the joined node starts.
     let replaced = Node {
         disrupted_at: Some(at(1999)),
         ..podless
@@ -214,7 +214,7 @@ fn an_ended_pod_that_only_a_finalizer_keeps_holds_nothing_up_beside_another() {
     assert_eq!(ending(&one).count(), 1);
     one.pods.push(old(2));
     assert_eq!(ending(&one).count(), 0);
-    // The surge pod serves, so this plan deletes the old pod. The ended pod with a finalizer doesn't make the node overdue.
+    // The surge pod serves, so this plan deletes the old pod. A finalizer keeps the ended pod, but the node is not overdue.
     one.pods.push(Pod {
         surge: true,
         ..current(3).made(900)

@@ -1,4 +1,4 @@
-//! Tests of pre-pulls: the order of nodes, retries, and the effect of settings.
+//! Tests of image pre-pulls: which nodes pull first, when a failed pull is retried, and how the settings change that.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ fn best_effort(nodes: u32) -> Strategy {
     }
 }
 
-/// Returns a fleet of nodes a, b, …, each with an old pod that has the given condition `PodImageReady`.
+/// Returns a fleet of nodes a, b, … Each has an old pod with one of the given conditions `PodImageReady`.
 fn fleet(images: &[Option<OtaCondition>]) -> Fleet {
     let names = ["a", "b", "c", "d"].into_iter();
     let nodes = names.zip(images).map(|(name, image)| {
@@ -72,7 +72,7 @@ fn decided(strategy: &Strategy, images: &[Option<OtaCondition>], now: i64) -> Pl
     decide(strategy, &fleet(images), at(now))
 }
 
-/// Returns three lists of pod names: pods with a new pull request, pods that are replaced, and pods that lose a condition.
+/// Returns three lists of pod names: pods with a new request to pull, replaced pods, and pods that lose their condition.
 fn written(plan: &Plan) -> [Vec<&str>; 3] {
     let named = |wanted: fn(&Action) -> bool| {
         let actions = plan.actions.iter().filter(|action| wanted(action));
@@ -165,7 +165,7 @@ fn a_request_that_is_refused_takes_no_place_from_the_next_node() {
     use crate::core::WriteVerb;
     for settings in [required(1), best_effort(1)] {
         let mut fleet = fleet(&[None, None, None, None]);
-        // With best effort, node a is replaced immediately, so the rejected request is that of node b.
+        // Under best effort, node a is replaced immediately, so node b is the one whose request is rejected.
         let refused = usize::from(settings.predownload.is_none());
         let node = &fleet.nodes[refused];
         let (name, uid) = (node.name.clone(), node.pods[0].uid.clone());
@@ -199,7 +199,7 @@ fn a_result_that_may_not_be_written_takes_no_place_from_the_next_node() {
     let plan = decide(&required(1), &fleet, at(100));
     assert_eq!(written(&plan), [vec!["b"], NOBODY, NOBODY]);
     assert_eq!(plan.verdicts[0], Verdict::Refused { since: at(100) });
-    // The pull on node a continues, although its result can't be written.
+    // The pull on node a continues, although the API server rejects the write of its result.
     let begins: Vec<bool> = plan.pulls.iter().map(|pull| pull.may_start).collect();
     assert_eq!(begins, [true]);
 }
@@ -235,7 +235,7 @@ fn a_failure_is_tried_again_after_pauses_that_double_and_behind_all_others() {
     case(1000, 1040, 1080);
     case(1000, 1100, 1200);
     case(1000, 9000, 9900);
-    // The clocks that set the two times differ, so the failure is older than the request.
+    // The two times come from different clocks, so the failure seems to be older than the request.
     case(1000, 900, 930);
 }
 
@@ -262,7 +262,7 @@ fn who_is_lost_or_kept_is_asked_no_longer() {
     };
     let plan = decided(&kept, &[None, asks()], 100);
     assert_eq!(written(&plan), [vec!["a"], NOBODY, vec!["b"]]);
-    // The result of a finished pull stays, even on a node that keeps its old pod.
+    // The result of a finished pull stays on the pod, even if the node keeps its old pod.
     let plan = decided(&kept, &[None, pulled()], 100);
     assert_eq!(written(&plan), [vec!["a"], NOBODY, NOBODY]);
 }
@@ -285,7 +285,7 @@ fn without_the_annotation_what_is_left_of_it_goes() {
     assert_eq!(written(&plan), [NOBODY, vec!["a"], vec!["b", "c"]]);
 }
 
-/// Returns a strategy and a fleet with the pods `first` and `old` outdated pods. Pulls begin when `ready` updated pods are Ready.
+/// Returns a strategy and a fleet with the pods `first` and `old` outdated pods. Pulls begin when `ready` new pods are Ready.
 fn awaiting(first: Vec<Pod>, old: usize, ready: u32, strategy: Strategy) -> (Strategy, Fleet) {
     let olds = std::iter::repeat_with(|| testing::old(1)).take(old);
     let names = ["a", "b", "c", "d", "e", "f"].into_iter();
@@ -316,7 +316,7 @@ fn no_pull_is_requested_before_enough_new_pods_are_ready() {
     let enough = plan(vec![ready(), ready()], 2);
     assert_eq!(written(&enough), [vec!["d", "e"], vec!["c"], NOBODY]);
     assert_eq!(enough.pulls_await, None);
-    // 26% of four targeted nodes is two nodes, rounded up.
+    // 26% of four targeted nodes is 1.04, rounded up to two nodes.
     let (strategy, fleet) = awaiting(vec![ready()], 3, 0, best_effort(2));
     let strategy = Strategy {
         image_predownload_min_updated_ready_pods: IntOrPercent::Percent(26),
@@ -341,7 +341,8 @@ fn where_images_are_required_only_so_many_go_first_without() {
     assert_eq!(starting.phase, Phase::Progressing);
     let enough = plan(vec![testing::current(2)], 1);
     assert_eq!(written(&enough), [vec!["b", "c"], NOBODY, NOBODY]);
-    // Nine Ready pods are required, but there are only three nodes. No pull could ever begin, so pods are replaced without images.
+    // Nine Ready pods are required, but there are only three nodes. The pulls can't ever begin, so the pods are replaced without
+    // images.
     let all = plan(vec![], 9);
     assert_eq!(written(&all), [NOBODY, vec!["a", "b", "c"], NOBODY]);
 }
@@ -360,7 +361,7 @@ fn who_was_lost_or_has_the_images_takes_no_place_from_the_first() {
     fleet.nodes[0].has_images = true;
     let plan = decide(&strategy, &fleet, at(100));
     assert_eq!(written(&plan), [NOBODY, vec!["a", "b"], NOBODY]);
-    // The earlier request on node a stays, and node a waits for its images.
+    // Node a was requested to pull before. The request stays, and node a waits for its images.
     let mut asked = testing::old(1);
     asked.image_ready = asks().map(Box::new);
     let (strategy, fleet) = awaiting(vec![asked], 2, 1, required(2));

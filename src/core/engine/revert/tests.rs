@@ -1,4 +1,4 @@
-//! Tests of rollbacks: the pods that are rolled back, their new revision, and the time.
+//! Tests of rollbacks in place: which pods are rolled back, when, and to which revision.
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ fn before() -> Pod {
     old(1).named("old")
 }
 
-/// Returns a fleet whose revision the guard stopped, with a rollback to `old`.
+/// Returns a fleet whose current revision the guard stopped. The guard's record says that pods are rolled back to `old`.
 fn stopped(nodes: Vec<Node>) -> Fleet {
     Fleet {
         rollback_targets: rollback_targets(&["old"]),
@@ -58,14 +58,14 @@ fn stopped(nodes: Vec<Node>) -> Fleet {
     }
 }
 
-/// Returns the plan at 1000, and checks that the next wake-up is not in the past.
+/// Returns the plan at 1000. Fails if the next wake-up is in the past.
 fn at_1000(fleet: &Fleet) -> Plan {
     let plan = decide(&strategy(), fleet, at(1000));
     assert!(plan.next_wake.is_none_or(|wake| wake > at(1000)));
     plan
 }
 
-/// Returns the names of the pods that are rolled back, and checks that there are no other writes.
+/// Returns the names of the pods that are rolled back. Fails if there are other writes.
 fn rolled_back(plan: &Plan) -> Vec<&str> {
     let name = |action: &Action| match action {
         Action::UpdateInPlace { pod, patch } => {
@@ -90,7 +90,7 @@ fn rolled_back(plan: &Plan) -> Vec<&str> {
 
 #[test]
 fn who_is_taken_back_later_is_told_so() {
-    // During a pause nothing is rolled back. The verdict of node b reports that its rollback is pending.
+    // During a pause, no pod is rolled back. The verdict of node b reports that its rollback is pending.
     let nodes = vec![node("a", crashing()), node("b", well())];
     let paused = Strategy {
         pause: Some(Pause::Indefinite),
@@ -114,7 +114,7 @@ fn who_is_taken_back_later_is_told_so() {
             .iter()
             .all(|action| action.pod().name.as_str() != "b")
     );
-    // The message of an offline node contains the later rollback of its pod if `is_due` returns true.
+    // The message about an offline node announces the later rollback of its pod if `is_due` is true.
     back[1].readiness = Readiness::NotReady {
         since: Some(at(990)),
     };
@@ -194,7 +194,8 @@ fn a_patch_names_the_old_images_and_where_the_pod_was_taken_back_from() {
     };
     let images = &patch.change.images;
     assert_eq!(*images, [("main".into(), "old".into())]);
-    // The label has to be removed. With the generation of the template, the native controller would count the pod as updated.
+    // The patch has to remove this label. Otherwise the native controller would compare it with the generation of the template and
+    // count the pod as updated.
     assert_eq!(patch.change.labels["pod-template-generation"], None);
 }
 
@@ -206,7 +207,8 @@ fn one_that_was_taken_back_keeps_its_slot_until_it_is_available_and_is_not_taken
     let reverting = Progress::Reverting { since: at(990) };
     assert_eq!(plan.verdicts[0], Verdict::InProgress(reverting));
     assert_eq!((plan.counts.unavailable, plan.counts.outdated), (1, 2));
-    // A user set the pod's label to the stopped revision again. The pod is not rolled back a second time.
+    // A user set the pod's revision label to the stopped revision again. The pod was rolled back once, so it isn't rolled back
+    // again.
     let again = node("a", well().rolled_back(990));
     let plan = at_1000(&stopped(vec![again, node("b", before())]));
     assert_eq!(plan.actions, []);
@@ -260,7 +262,7 @@ fn a_pod_that_was_taken_back_tells_of_a_stop_that_does_not_show_yet() {
     let until = at(1020);
     assert_eq!(plan.guarded, Some(Guarded::Inconclusive { until }));
     assert_eq!((plan.actions, plan.next_wake), (vec![], Some(until)));
-    // The record still shows no stop, because an operator resumed the revision and removed the annotation. The rollout continues.
+    // The record still shows no stop: an operator resumed the revision and removed the annotation. The rollout continues.
     let plan = decide(&strategy, &unseen, until);
     assert_eq!((plan.guarded, plan.actions.len()), (None, 2));
 }
@@ -435,7 +437,7 @@ fn a_stop_stands_while_all_are_away_and_keeps_its_names_when_they_return() {
         assert_eq!(plan.phase, Phase::Stalled(Stall::FailedByRevision));
         assert_eq!(plan.record.unwrap().failed, ["a".into()].into());
     }
-    // All nodes are lost, so the network is the cause. The record still contains node a as the reason for the stop.
+    // All nodes are lost, so the network is the cause. The record still names node a, because it led to the stop.
     let updated = away("a", well());
     let others = ["b", "c", "d"].map(|name| away(name, back()));
     let fleet = stopped([updated].into_iter().chain(others).collect());
@@ -444,7 +446,7 @@ fn a_stop_stands_while_all_are_away_and_keeps_its_names_when_they_return() {
     assert_eq!(plan.phase, Phase::Stalled(Stall::FailedByRevision));
 }
 
-/// Records that the API server rejected the rollback of the pod on node `a`, the first node, at 1000.
+/// Records that the API server rejected the rollback of the pod on node `a` at 1000. Node `a` is the first node.
 fn refuse_at_a(fleet: &mut Fleet) {
     use crate::core::{Revision, WriteVerb};
 

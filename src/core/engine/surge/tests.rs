@@ -14,7 +14,7 @@ fn ago(seconds: i64) -> Timestamp {
     now() - SignedDuration::from_secs(seconds)
 }
 
-/// Returns the columns of the table of [`step`], in order.
+/// Returns the states of the surge pod: the columns of the table of [`step`], in order.
 fn spares() -> [SurgePod; 7] {
     [
         SurgePod::Starting,
@@ -122,7 +122,7 @@ fn a_pod_that_failed_for_good_goes_after_a_minute_and_only_then_comes_the_next()
     );
 }
 
-/// A serving pod is only deleted if another pod serves.
+/// A serving pod is deleted only if another pod serves.
 #[test]
 fn no_step_takes_the_last_available_pod() {
     let owns = [
@@ -305,9 +305,10 @@ fn a_pod_of_ours_leaves_with_its_node_or_takes_the_place_of_the_old_one() {
     assert_eq!(leave(&gone(unbound), terms(true)), remove());
 }
 
-/// Out-of-order changes in the native controller: a surge pod whose old pod is gone stays until there is a third pod.
+/// The native controller sees changes out of order. So a surge pod whose old pod is gone stays until the native controller has
+/// created a pod of its own.
 ///
-/// The release of the fleet is not complete before that.
+/// Until then, the release of the surge pods is not complete.
 #[test]
 fn where_the_native_controller_learns_late_its_next_pod_is_awaited() {
     use PodRevision::{Current, Outdated};
@@ -402,7 +403,7 @@ fn the_old_pod_is_asked_before_it_goes() {
     );
 }
 
-/// A serving pod is never deleted, even if the rollout changes.
+/// The rollout changes while a surge pod serves. The surge pod stays as long as no other pod serves.
 #[test]
 fn a_pod_of_ours_that_serves_beside_one_that_does_not_stays_until_that_one_does() {
     use PodRevision::{Current, Outdated};
@@ -470,7 +471,8 @@ fn a_pod_of_ours_that_serves_beside_one_that_does_not_stays_until_that_one_does(
     }
 }
 
-/// First, the readiness gate that the controller closed opens again. When the old pod serves, the new pod is deleted.
+/// The strategy changes to OTA. First, the readiness gate of the old pod opens again. When the old pod serves, the new pod is
+/// deleted.
 #[test]
 fn under_ota_the_mark_goes_first_and_the_new_pod_when_the_old_one_serves() {
     use crate::core::lifecycle::Gate;
@@ -554,11 +556,11 @@ fn a_node_holds_its_place_until_one_of_its_two_pods_is_gone() {
     let newer = plan(vec![old(), pod("new", Outdated, 50)]);
     assert_eq!(newer.actions, []);
     assert_eq!(newer.verdicts, [ending, waits]);
-    // Both pods belong to the DaemonSet. The node counts as surging until the native controller removes one of them.
+    // Both pods belong to the DaemonSet. The node takes a slot of `max-surge` until the native controller removes one of them.
     let several = plan(vec![pod("new", Current, 50), pod("third", Current, 5)]);
     assert_eq!(several.actions, []);
     assert_eq!(several.counts.surging, 1);
-    // An ended pod that is only kept by a finalizer doesn't count. The native controller ignores it, too.
+    // A finalizer keeps an ended pod. It doesn't count, because the native controller ignores it, too.
     let mut ended = old();
     ended.in_place.is_over = true;
     let plan = plan(vec![ended, pod("new", Current, 50)]);
@@ -566,8 +568,8 @@ fn a_node_holds_its_place_until_one_of_its_two_pods_is_gone() {
     assert_eq!(plan.verdicts, [Verdict::Done, starts]);
 }
 
-/// Regression test from a real cluster: a node that returned with two pods took no slot of `max-surge`, so one more node got two
-/// pods.
+/// Regression test from a real cluster. A node with two pods returned and took no slot of `max-surge`. So one more node than
+/// allowed got two pods.
 #[test]
 fn a_node_that_returned_with_two_pods_holds_its_place_while_it_is_left_alone() {
     use PodRevision::{Current, Outdated};
@@ -593,7 +595,7 @@ fn a_node_that_returned_with_two_pods_holds_its_place_while_it_is_left_alone() {
     assert_eq!(plan.counts.surging, 1);
 }
 
-/// Regression test from a real cluster: a rollback after more than ten minutes reported the serving pod as blocked.
+/// Regression test from a real cluster. After more than ten minutes, a rollback reported the serving pod as one that doesn't end.
 #[test]
 fn a_second_pod_that_goes_by_this_plan_is_not_held_up_however_old_it_is() {
     use PodRevision::{Current, Outdated};
@@ -612,7 +614,7 @@ fn a_second_pod_that_goes_by_this_plan_is_not_held_up_however_old_it_is() {
     assert_eq!(plan.overdue, Vec::<usize>::new());
 }
 
-/// A taint is added after the native controller has created its own pod next to the surge pod.
+/// The native controller has created its own pod next to the surge pod. Then the node gets a taint.
 #[test]
 fn a_node_where_no_pod_can_start_keeps_its_slot_while_it_has_two_pods() {
     use PodRevision::{Current, Outdated};
@@ -646,8 +648,7 @@ fn a_node_where_no_pod_can_start_keeps_its_slot_while_it_has_two_pods() {
     assert!(alone.actions.contains(&Action::TransferOwnership(new)));
 }
 
-/// A node that should run no pod but has two delays the completion of the rollout until one pod is gone. The node is reported in
-/// every mode.
+/// A node should run no pod, but has two. The rollout is not complete until one of them is gone. Every strategy reports the node.
 #[test]
 fn two_pods_where_no_pod_belongs_any_more_are_told_in_every_mode() {
     use PodRevision::Current;
@@ -695,7 +696,7 @@ fn a_rollout_is_complete_when_the_last_old_pod_is_gone() {
     assert_eq!(plan(vec![new()]), complete);
 }
 
-/// Same behavior as without a second pod: a node that becomes excluded while its hook is pending keeps the old pod, which loses its
+/// A setting excludes a node while the hook of its old pod is pending. As without a surge pod, the old pod stays and loses its
 /// mark.
 #[test]
 fn a_node_that_is_kept_while_its_hook_is_awaited_keeps_its_old_pod() {

@@ -33,7 +33,7 @@ fn waves(queries: &[(&str, bool)]) -> Strategy {
     }
 }
 
-/// Returns a fleet with one node for each entry, which contains the pool and the pod of the node.
+/// Returns a fleet with one node per entry. Each entry has the value of the node's label `pool`, and its pod.
 fn pools(pods: &[(&str, Pod)]) -> Fleet {
     let nodes = (1..).zip(pods).map(|(number, (pool, pod))| {
         node(&format!("n{number}"), pod.clone()).labelled("pool", pool)
@@ -49,7 +49,7 @@ fn decided(strategy: &Strategy, fleet: &Fleet) -> Plan {
     decide(strategy, fleet, at(1_000))
 }
 
-/// Returns the message about the invalid setting; empty if all settings are valid.
+/// Returns the message about the setting that matches no node; empty if all selectors match.
 fn said(strategy: &Strategy, fleet: &Fleet) -> String {
     let plan = decided(strategy, fleet);
     assert_eq!(plan.invalid.is_some(), plan.phase == Phase::Invalid);

@@ -1,4 +1,4 @@
-//! Tests of small fleets with waves.
+//! Tests of waves in small fleets.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,7 +53,7 @@ fn replaced(strategy: &Strategy, nodes: &[Node], second: i64) -> Vec<String> {
     plan.actions.iter().map(name).collect()
 }
 
-/// Returns the verdict of the node at `position` at `second`.
+/// Returns the verdict at `second` of the node at `position`.
 fn told(strategy: &Strategy, nodes: &[Node], second: i64, position: usize) -> Verdict {
     decide(strategy, &fleet(nodes.to_vec()), at(second)).verdicts[position]
 }
@@ -127,7 +127,7 @@ fn who_settles_keeps_no_wave_from_being_complete() {
 #[test]
 fn a_late_returner_is_served_at_once_and_shuts_no_later_wave() {
     let strategy = strategy(vec![wave("canary")]);
-    // The canary wave was complete at 110. Node n1 returned at 500, which is too late to close the next wave.
+    // The canary wave was complete at 110. Node n1 returned later, at 500, so it doesn't close the next wave.
     let mut nodes = vec![
         since(500, pooled("n1", "canary", old(1))),
         pooled("n2", "canary", current(2).made(0)),
@@ -137,7 +137,7 @@ fn a_late_returner_is_served_at_once_and_shuts_no_later_wave() {
     assert_eq!(replaced(&strategy, &nodes, 1_000), ["n1", "n3", "n4"]);
     nodes[0] = since(500, pooled("n1", "canary", current(2).made(950)));
     assert_eq!(replaced(&strategy, &nodes, 1_000), ["n3", "n4"]);
-    // Both canaries returned at 500. The wave was not complete before, so the return of n1 is not late.
+    // Both canaries returned at 500. The wave was not complete before, so n1 keeps the next wave closed.
     let both = [
         since(500, pooled("n0", "canary", current(2).made(0))),
         since(500, pooled("n1", "canary", old(1))),
@@ -188,7 +188,7 @@ fn a_charged_node_shuts_the_later_waves_also_when_they_were_open() {
     );
 }
 
-/// Regression test: after a canary failed, the deletion of its Node opened the next wave for the same revision.
+/// Regression test: a canary failed and its Node was deleted. The next wave opened for the same revision, although it had failed.
 #[test]
 fn a_charged_node_shuts_the_later_waves_also_when_its_node_is_gone() {
     let strategy = strategy(vec![Wave {
@@ -202,8 +202,8 @@ fn a_charged_node_shuts_the_later_waves_also_when_its_node_is_gone() {
     ];
     let why = WaveShut::Charged { wave: Some(0) };
     let shut = Verdict::WaveNotOpen { wave: 1, why };
-    // The Node is deleted while its loss is evaluated (1110), or after it counts against the revision (1150). Its pod is deleted
-    // later.
+    // The Node is deleted while its loss is evaluated (1110), or after the loss counts against the revision (1150). The pod is
+    // deleted later.
     for second in [1_110, 1_150] {
         let nodes = [vec![lost.clone()], others.clone()].concat();
         let record = decide(&strategy, &fleet(nodes), at(second)).record;
@@ -226,7 +226,7 @@ fn a_charged_node_shuts_the_later_waves_also_when_its_node_is_gone() {
             assert_eq!(plan.phase, Phase::Stalled(Stall::FailedByRevision));
         }
     }
-    // A failed node that is relabelled counts in the wave in which it failed, even if that wave was removed from the list.
+    // A failed node is relabelled. It counts in the wave in which it failed, even if that wave has been removed from the list.
     let mut record = FailureRecord::new("new".into());
     record.failed.insert("n1".into());
     record.waves = [("canary".into(), record.failed.clone())].into();
@@ -318,7 +318,7 @@ fn an_approval_counts_for_its_revision_alone_and_stands_before_the_wave() {
         assert_eq!(told(&strategy, &nodes, 1_000, 2), shut(2));
     }
     assert_eq!(replaced(&approved("new"), &nodes, 1_000), ["n2"]);
-    // A wave without nodes to update still needs its approval.
+    // A wave without nodes to update still needs its approval before later waves open.
     let nodes = [nodes[0].clone(), nodes[1].clone().away(), nodes[2].clone()];
     assert_eq!(
         replaced(&strategy(list.clone()), &nodes, 1_000),
@@ -336,7 +336,7 @@ fn a_wave_has_its_own_budget_within_that_of_all() {
     let nodes: Vec<Node> = ["n1", "n2", "n3", "n4"]
         .map(|name| pooled(name, "canary", old(1)))
         .into();
-    // 34% of four nodes is two nodes, rounded up.
+    // 34% of four nodes is 1.36, rounded up to two nodes.
     let own = strategy(vec![two.clone()]);
     assert_eq!(replaced(&own, &nodes, 1_000), ["n1", "n2"]);
     let all = Strategy {
@@ -390,7 +390,7 @@ fn under_ota_waves_mean_nothing() {
     assert_eq!(plan.counts.unavailable, 1);
 }
 
-/// Regression test from the model check: the template changed while a node's new pod was starting.
+/// Regression test from the model check. The template changed while a node's new pod was starting.
 #[test]
 fn a_pod_that_is_starting_takes_a_slot_also_when_its_wave_is_no_longer_open() {
     let one = Strategy {
@@ -432,13 +432,13 @@ fn a_wave_tells_who_is_under_way_and_which_slots_are_taken() {
         .map(|action| action.pod().name.as_str())
         .collect();
     assert_eq!(names, ["n3"]);
-    // The old pod of n1 serves, so n1 takes no slot. Node n2 takes one, and node n3, whose update begins now, takes another.
+    // The old pod of n1 serves, so n1 takes no slot. Node n2 takes one, and n3 takes another, because its update begins now.
     let stand = &plan.waves[0];
     assert_eq!((stand.in_flight, stand.taken, stand.allowed), (2, 2, 3));
 }
 
-/// Regression test from a million random simulations: a broken pod and a pod with a completed hook each waited for the other's
-/// slot.
+/// Regression test from a million random simulations: two pods blocked each other. A broken pod and a pod with a completed hook
+/// each waited for the slot of the other.
 #[test]
 fn a_broken_pod_goes_while_another_one_waits_for_its_slot_after_its_hook() {
     let exit = Exit {
@@ -461,8 +461,8 @@ fn a_broken_pod_goes_while_another_one_waits_for_its_slot_after_its_hook() {
     }
 }
 
-/// Regression test from a million random simulations: the first wave waited for a failure domain in which a node of another wave
-/// was in flight.
+/// Regression test from a million random simulations. The first wave waited for a failure domain, because a node of another wave
+/// was in flight there.
 #[test]
 fn a_broken_pod_of_a_wave_that_is_not_open_takes_no_slot_from_one_that_has_begun() {
     let exit = Exit {
