@@ -1,4 +1,4 @@
-//! Nodes that a fleet counts instead of listing them.
+//! Totals of the nodes that a fleet counts instead of listing them.
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -16,7 +16,7 @@ pub struct Crowd {
     pub done: usize,
     /// Number of Ready nodes with an available outdated pod. They are updated after the listed nodes.
     pub waiting: usize,
-    /// Name of the first waiting node in alphabetical order.
+    /// First waiting node in alphabetical order.
     pub next: Option<NodeName>,
     /// Number of NotReady nodes.
     pub offline: usize,
@@ -24,18 +24,18 @@ pub struct Crowd {
     pub offline_updated: usize,
     /// Number of nodes that are being updated and have not passed their deadline.
     pub moving: usize,
-    /// Number of nodes among [`Self::moving`] whose pod the controller did not replace: the node joined the fleet, or another
+    /// Number of nodes in [`Self::moving`] whose pod the controller did not replace. Such a node joined the fleet, or another
     /// client deleted its pod.
     pub joining: usize,
-    /// Number of nodes with a pod of another revision than the current one. Waiting, moving and offline nodes can have one.
+    /// Number of nodes with a pod of another revision than the current one. They can be waiting, moving or offline.
     pub outdated: usize,
-    /// Time at which the oldest pod of the done nodes got its revision. An earlier time is allowed too.
+    /// Time at which the oldest pod of the done nodes got its revision. An earlier time is also correct.
     pub oldest_done: Option<Timestamp>,
-    /// Lowest and highest revision number on the waiting nodes. A wider range is allowed too.
+    /// Lowest and highest revision number of the waiting nodes' pods. A wider range is also correct.
     pub numbers: Option<(i64, i64)>,
-    /// Time at which the newest pod of the waiting nodes got its revision. A later time is allowed too.
+    /// Time at which the newest pod of the waiting nodes got its revision. A later time is also correct.
     pub newest_waiting: Option<Timestamp>,
-    /// Earliest time at which one of the moving nodes has to be listed again without an event.
+    /// Earliest time at which a moving node has to be listed again, because its deadline passes.
     pub wake: Option<Timestamp>,
 }
 

@@ -1,8 +1,11 @@
-//! Results of evictions of a DaemonSet's pods. Only an eviction request shows if a PodDisruptionBudget allows the disruption.
+//! Results of the evictions of a DaemonSet's pods. Only the attempt shows if a PodDisruptionBudget allows an eviction.
 //!
-//! A disruption budget selects pods by labels and treats pods that are not Ready differently. Therefore the result for one pod
-//! applies to its whole [`BudgetClass`]. A thousand nodes with the same budget need one request. A rejected request is repeated
-//! after [`BACK_OFF`], or shortly after a pod of the fleet becomes Ready, because a budget usually waits for that.
+//! A disruption budget selects pods by labels and treats pods that are not Ready differently. So the result for one pod applies to
+//! all pods with the same labels and readiness, its [`BudgetClass`]. For a thousand nodes with the same budget, one request is
+//! enough.
+//!
+//! A rejected eviction is retried after [`BACK_OFF`]. It is retried earlier if a pod of the fleet becomes Ready, because a budget
+//! usually waits for that.
 //!
 //! The results are only in memory. After a restart, the controller requests evictions again.
 
@@ -20,13 +23,13 @@ use crate::core::verdict::Obstruction;
 /// Shortest and longest pause before a rejected eviction is retried. The pause doubles with each rejection.
 pub const BACK_OFF: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(120));
 
-/// Number of results that are always kept. It is enough for the pods of a few revisions, Ready or not.
+/// Number of results that are always kept: enough for the pods of a few revisions, Ready or not.
 pub(in crate::core) const KEPT: usize = 16;
 
-/// Time until a disruption budget includes a pod that became Ready. Kubernetes needs a fraction of a second.
+/// Time after which a disruption budget counts a pod that became Ready. Kubernetes needs a fraction of a second.
 const NOTICED: Duration = Duration::from_secs(1);
 
-/// Class of pods that disruption budgets cannot distinguish: equal labels and readiness.
+/// Pods that a disruption budget treats alike, because their labels and their readiness are equal.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::core) struct BudgetClass {
     labels: Labels,
@@ -46,17 +49,17 @@ impl BudgetClass {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Evictions(pub(in crate::core) BTreeMap<BudgetClass, EvictionAnswer>);
 
-/// Latest result for a class of pods. Only classes with a rejected eviction have one.
+/// Latest result for a class of pods. Classes without a rejected eviction have no entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::core) enum EvictionAnswer {
-    /// The last `times` evictions were rejected.
+    /// The last `times` evictions were rejected, first at `since` and last at `asked`.
     Refused {
         refusal: Refusal,
         since: Timestamp,
         asked: Timestamp,
         times: u32,
     },
-    /// The eviction was accepted after an earlier rejection, so the next one may follow.
+    /// An earlier eviction was rejected and the last one accepted, so the next pod may be evicted.
     Accepted,
 }
 
@@ -65,7 +68,7 @@ pub(in crate::core) enum EvictionAnswer {
 pub struct Refusal {
     /// Name of the disruption budget; `None` if the API server doesn't name one.
     pub budget: Option<Arc<str>>,
-    /// Reason of the rejection, as far as the budget explains it.
+    /// Cause of the rejection, as far as the status of the budget shows it.
     pub obstruction: Obstruction,
 }
 
@@ -116,7 +119,7 @@ impl Evictions {
         };
     }
 
-    /// Records that an eviction of `pod` would be rejected, which was checked at `now` and has been so since `since`.
+    /// Records that an eviction of `pod` would be rejected. A check at `now` showed this, and it has been so since `since`.
     pub fn refuse_since(&mut self, pod: &Pod, refusal: Refusal, since: Timestamp, now: Timestamp) {
         let answer = EvictionAnswer::Refused {
             refusal,
@@ -127,7 +130,7 @@ impl Evictions {
         self.0.insert(BudgetClass::from_pod(pod), answer);
     }
 
-    /// Removes the results for classes that none of `pods` belongs to, if `KEPT` or more results are stored.
+    /// Removes the results of classes without a pod in `pods`, if `KEPT` or more results are stored.
     pub fn tidy<'a>(&mut self, pods: impl Iterator<Item = &'a Pod>) {
         if self.0.len() >= KEPT {
             let labels: BTreeSet<&Labels> = pods.map(|pod| &pod.exit.labels).collect();
@@ -154,7 +157,8 @@ impl Evictions {
 }
 
 impl EvictionAnswer {
-    /// Returns the time of the next request for the class. `newest` is the time at which a pod of the fleet last became Ready.
+    /// Returns the time from which an eviction in this class may be requested. `newest` is the time at which a pod last became
+    /// Ready.
     pub(in crate::core) fn due(&self, newest: Option<Timestamp>) -> Timestamp {
         match self {
             Self::Accepted => Timestamp::MIN,

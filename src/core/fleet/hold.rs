@@ -1,13 +1,13 @@
 //! Holds: the annotation `hold` on a Node, which keeps the node's pods on their revision for some time (strimzi/proposals#229).
 //!
-//! The value is a list of entries. Each entry names a DaemonSet and the time at which the hold ends. An entry without that time has
-//! to give a reason:
+//! The value is a list of entries. Each entry names a DaemonSet and the time at which the hold ends. An entry without an end has to
+//! give a reason:
 //!
 //! ```json
 //! [{"daemonset": "default/nginx-daemonset", "until": "2030-01-31T18:00:00Z", "reason": "calibration"}]
 //! ```
 //!
-//! An annotation that cannot be parsed holds the node for every DaemonSet, because its author intended to protect a pod.
+//! If the annotation cannot be parsed, it holds the node for every DaemonSet, because its author wanted to protect a pod.
 
 use std::fmt;
 use std::sync::Arc;
@@ -23,14 +23,14 @@ const ENTRIES: usize = 64;
 /// Maximum length of a reason, in characters.
 const REASON: usize = 200;
 
-/// Hold of a node for one DaemonSet: the node's pod keeps its revision.
+/// Hold of a node for one DaemonSet. While it is in effect, the node's pod keeps its revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hold {
-    /// End of the hold; `None` if an operator has to remove it.
+    /// End of the hold; `None` if the hold lasts until a user removes it.
     pub until: Option<Timestamp>,
     /// Reason, as written in the annotation. It may be empty if the hold has an end.
     pub reason: Arc<str>,
-    /// True if the annotation cannot be parsed. Then `reason` contains the error.
+    /// True if the annotation cannot be parsed. Then `reason` contains the parse error.
     pub unreadable: bool,
 }
 
@@ -45,7 +45,7 @@ impl Hold {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Holds(Box<[(HoldScope, Hold)]>);
 
-/// DaemonSets to which an entry applies.
+/// DaemonSets to which an entry of the annotation applies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum HoldScope {
     Everybody,
@@ -53,7 +53,7 @@ enum HoldScope {
     DaemonSet(Box<str>),
 }
 
-/// Reason why an annotation cannot be parsed. The `Display` form ends with the remedy.
+/// Reason why an annotation cannot be parsed. Its `Display` text ends with the remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum ParseError {
     NoList,
@@ -118,7 +118,7 @@ impl Holds {
         Self(entries.into())
     }
 
-    /// Returns the hold for the DaemonSet `namespace/name`. If there are several, the one that ends last is returned.
+    /// Returns the hold for the DaemonSet `namespace/name`. If several entries apply, the one that ends last counts.
     pub fn get(&self, namespace: &str, name: &str) -> Option<&Hold> {
         let concerns = |scope: &HoldScope| match scope {
             HoldScope::Everybody => true,

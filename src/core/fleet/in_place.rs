@@ -1,14 +1,14 @@
-//! In-place updates (`rolling-update-type: InPlaceIfPossible`, as in Kruise).
+//! In-place updates: the running pod gets new images (`rolling-update-type: InPlaceIfPossible`, as in Kruise).
 //!
-//! One write gives the running pod the images and labels of the current revision. The pod keeps its UID, its IP and its node.
+//! One write changes the images and labels of the pod to those of the current revision. The pod keeps its UID, its IP and its node.
 //!
 //! ```text
 //! templates of two revisions ──shape──► Shape, Shape ──transition──► InPlaceChange or Recreate ──► per pod: InPlacePatch
 //! annotation of the controller + container statuses ──state──► progress of the pod's last update
 //! ```
 //!
-//! For any other change the pod is recreated. Kubernetes allows no other changes of a pod's spec. For restarts without a new image,
-//! yurt-ds would need an agent on the node, which it doesn't have.
+//! If the templates differ in anything else, the pod is recreated, because Kubernetes allows no other changes of a pod's spec. A
+//! restart without a new image is not possible either: it would need an agent on the node.
 
 mod shape;
 mod state;
@@ -30,9 +30,9 @@ pub use transition::{InPlaceChange, InPlaceTransition, InPlaceTransitions, Recre
 /// Facts about a pod that are needed for in-place updates.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct InPlace {
-    /// Revision in the pod's label; `None` if the label is missing, or if Kruise has written only a part of an update.
+    /// Revision in the pod's label. `None` if the label is missing, or while Kruise has written only a part of an update.
     pub revision: Option<Revision>,
-    /// Containers of the pod, including init containers that ran.
+    /// Containers of the pod, including init containers that have run.
     pub containers: Arc<[RunningContainer]>,
     /// True if the pod has ended (`Failed` or `Succeeded`), so the kubelet never restarts its containers.
     pub is_over: bool,
@@ -42,7 +42,7 @@ pub struct InPlace {
     pub unfinished: BTreeMap<String, PreviousContainer>,
     /// Stopped revision from which the update rolled the pod back; `None` for updates to the current revision.
     pub reverted_from: Option<Revision>,
-    /// Status of Kruise's readiness gate `InPlaceUpdateReady`; `None` if the pod doesn't have it.
+    /// Status of Kruise's readiness gate `InPlaceUpdateReady`; `None` if the pod doesn't have this gate.
     pub gate: Option<bool>,
 }
 
@@ -51,7 +51,7 @@ pub struct InPlace {
 pub struct InPlaceUpdate {
     /// Time at which the controller requested the update, by its own clock.
     pub at: Timestamp,
-    /// True if the kubelet reports the new image for every container that the update changes.
+    /// True if the update is complete: the kubelet reports the new image of each changed container.
     pub is_carried_out: bool,
 }
 
@@ -72,10 +72,10 @@ pub struct RunningContainer {
     pub is_init: bool,
 }
 
-/// Returns the change that `transition` makes to `pod`.
+/// Returns the change that updates `pod` in place.
 ///
 /// # Errors
-/// Returns the reason why the pod has to be recreated.
+/// Returns the reason why the pod has to be recreated instead.
 pub(in crate::core) fn applicable<'a>(
     transition: &'a InPlaceTransition,
     pod: &InPlace,
@@ -104,7 +104,7 @@ pub(in crate::core) fn renewal_to(
     }
 }
 
-/// Returns `change` with its containers in the order of the pod. A webhook may have changed that order.
+/// Returns `change` with its containers in the order of the pod, because a webhook may have changed that order.
 fn in_order_of(pod: &InPlace, change: &Arc<InPlaceChange>) -> Arc<InPlaceChange> {
     let place = |(name, _): &(Arc<str>, Arc<str>)| {
         let mut containers = pod.containers.iter();
@@ -124,17 +124,17 @@ pub struct InPlacePatch {
     pub revision: Revision,
     /// Fields of the pod to change.
     pub change: Arc<InPlaceChange>,
-    /// State of the containers before the update. The write that starts the update also stores it in the pod.
+    /// State of the containers before the update. The patch also stores it in the pod, to compare it later.
     pub before: BTreeMap<String, PreviousContainer>,
     /// Stopped revision from which the pod is rolled back; `None` if the pod is updated to the current revision.
     pub reverts: Option<Revision>,
-    /// New status of the pod's readiness gate for in-place updates; `None` if the pod doesn't have the gate.
+    /// New status of the readiness gate `InPlaceUpdateReady`; `None` if the pod doesn't have this gate.
     pub gate: Option<bool>,
 }
 
 impl InPlace {
-    /// Returns true if the pod's spec has these images. Containers that are not in the list, such as injected ones, may have any
-    /// image.
+    /// Returns true if the pod's spec has these images. Containers that are not in the list may have any image; a webhook may have
+    /// injected them.
     fn runs(&self, images: &[(Arc<str>, Arc<str>)]) -> bool {
         images.iter().all(|(name, image)| {
             let mut containers = self.containers.iter();

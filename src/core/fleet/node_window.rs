@@ -7,8 +7,8 @@ use crate::core::window::Windows;
 /// Maintenance window of a Node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NodeWindow {
-    /// Windows that replace those of the DaemonSet.
+    /// Windows that apply on this node instead of those of the DaemonSet.
     Windows(Arc<Windows>),
-    /// The annotation cannot be parsed for the contained reason. The window never opens.
+    /// The annotation cannot be parsed, for the contained reason. Then the window never opens.
     Unreadable(Arc<str>),
 }

@@ -16,7 +16,7 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 pub struct PauseRecord {
     /// Start of the pause, in whole seconds.
     pub since: Timestamp,
-    /// Number of days that the pause had lasted at the last reminder; 0 before the first one.
+    /// Length of the pause in days at the last reminder; 0 before the first one.
     #[serde(default, deserialize_with = "value")]
     pub reminded: u64,
 }

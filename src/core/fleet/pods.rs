@@ -1,4 +1,4 @@
-//! Pods of a node. Clones of a fleet share them, because pods take most of the memory.
+//! Pods of a node. Pods take most of the memory, so clones of a fleet share them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,11 +6,11 @@ use std::sync::Arc;
 use super::Pod;
 use crate::core::id::PodRevision;
 
-/// Pods of a node, oldest first. Clones share the pods; a shared pod is copied before it is changed.
+/// Pods of a node, oldest first. Clones share the pods, and a shared pod is copied before it is changed.
 #[derive(Clone, Default)]
 pub struct Pods(Held);
 
-/// Storage for zero, one or several pods. One pod has its own form, because nearly every node has exactly one.
+/// Storage for zero, one or several pods. One pod has a form of its own, because nearly every node has exactly one.
 #[derive(Clone, Default)]
 enum Held {
     #[default]
@@ -49,15 +49,14 @@ impl Pods {
         self.slice().iter().map(|pod| &**pod)
     }
 
-    /// Iterates over the pods, oldest first. A pod that another fleet shares is copied.
+    /// Iterates mutably over the pods, oldest first. Pods that are shared with another fleet are copied.
     pub fn iter_mut(&mut self) -> impl DoubleEndedIterator<Item = &mut Pod> + ExactSizeIterator {
         self.slice_mut().iter_mut().map(Arc::make_mut)
     }
 
-    /// Returns the surplus pod of an Advanced DaemonSet, if the node has two.
+    /// Returns the pod of an Advanced DaemonSet that is too many, if the node has two. Terminating pods don't count.
     ///
-    /// If one pod is new and the other is old, the new pod is the surplus, even if it has ended. If both are old, the younger pod
-    /// is the surplus.
+    /// Of a new and an old pod, the new one is too many, even if it has ended. Of two old pods, the younger one is.
     pub fn surplus(&self) -> Option<&Pod> {
         let alive = || {
             let alive = self.iter().filter(|pod| !pod.terminating);
@@ -118,7 +117,7 @@ impl Pods {
         }
     }
 
-    /// Removes all pods from the node. Clones of the fleet keep them.
+    /// Removes all pods from the node. Clones keep their pods.
     pub fn clear(&mut self) {
         *self = Self::default();
     }

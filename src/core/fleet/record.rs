@@ -1,10 +1,10 @@
 //! Record of the guard: a part of the [`RolloutState`](crate::core::RolloutState).
 //!
-//! The guard derives most of an evaluation from the current nodes and pods. The record contains the facts that these don't show. It
-//! survives restarts of the controller, and deletions of Nodes and pods.
+//! The guard derives most of an evaluation from the current nodes and pods. The record contains the facts that nodes and pods don't
+//! show. It survives restarts of the controller, and deletions of Nodes and pods.
 //!
-//! A record is about one revision. The next revision begins with an empty record that contains only the revisions stopped before,
-//! so that rollbacks avoid them.
+//! A record is about one revision. The record of the next revision only takes over the list of revisions that were stopped, so that
+//! rollbacks avoid them.
 //!
 //! The comment of each field names a test that fails if decisions ignore the field.
 
@@ -22,10 +22,10 @@ use crate::core::words::named;
 
 /// Maximum number of names in [`FailureRecord::failed`] and in the lists of lost nodes. Further failed nodes are only counted.
 pub(in crate::core) const FAILED_NAMED: usize = 200;
-/// Maximum number of names in [`FailureRecord::broken_before`]. Nodes that don't fit are evaluated as if they had not been
+/// Maximum number of names in [`FailureRecord::broken_before`]. For further nodes, the guard doesn't know that their old pod was
 /// broken.
 pub(in crate::core) const BROKEN_NAMED: usize = 1000;
-/// Maximum number of revisions in [`FailureRecord::stopped_before`]: ten times the default `revisionHistoryLimit`.
+/// Maximum number of revisions in [`FailureRecord::stopped_before`]: ten times the default of `revisionHistoryLimit`.
 const STOPPED_KEPT: usize = 100;
 
 /// Facts about a revision that the guard remembers.
@@ -45,10 +45,9 @@ pub struct FailureRecord {
         skip_serializing_if = "Option::is_none"
     )]
     pub stopped: Option<Stopped>,
-    /// True if more nodes failed than `failure-threshold` allows, but the rollout was not stopped because no node was left to
-    /// protect.
+    /// True if more nodes failed than `failure-threshold` allows, but no node was left that a stop could protect.
     ///
-    /// Rollbacks still avoid the revision.
+    /// The revision is then not stopped, but rollbacks avoid it.
     ///
     /// `a_revision_that_failed_on_all_nodes_is_known_to_the_next_one` (guard tests) fails without it.
     #[serde(
@@ -57,7 +56,7 @@ pub struct FailureRecord {
         skip_serializing_if = "std::ops::Not::not"
     )]
     pub exceeded: bool,
-    /// Revision to which pods are rolled back under `on-failure: RevertInPlace`. It is chosen when the guard stops the revision.
+    /// Revision to which `on-failure: RevertInPlace` rolls pods back. It is chosen when the guard stops the current revision.
     ///
     /// `a_stop_saves_which_nodes_are_rolled_back_also_when_no_node_waits` (revert tests) fails without it.
     #[serde(
@@ -66,9 +65,10 @@ pub struct FailureRecord {
         skip_serializing_if = "Option::is_none"
     )]
     pub before: Option<Revision>,
-    /// Failed nodes that count against the revision. A node is removed when it has run the revision for the failure window.
+    /// Failed nodes that count against the revision.
     ///
-    /// After the revision was stopped, no node is removed.
+    /// A node is removed when it has run the revision for the failure window without failure. While the revision is stopped, no
+    /// node is removed.
     ///
     /// `a_failure_outlives_its_node_its_pod_and_a_short_recovery` (guard tests) fails without it.
     #[serde(
@@ -100,9 +100,9 @@ pub struct FailureRecord {
         skip_serializing_if = "BTreeSet::is_empty"
     )]
     pub replaced_twice: BTreeSet<NodeName>,
-    /// Nodes that are being evaluated after the controller removed their old pod, if only this record shows the removal.
+    /// Nodes whose old pod the controller removed, if only this record shows the removal.
     ///
-    /// These nodes were lost, or a taint or a label prevents their new pod.
+    /// Such a node was lost and is being evaluated, or a taint or a label prevents its new pod.
     ///
     /// `a_loss_by_removal_outlives_its_pod_its_node_and_a_restart` (guard tests) fails without it.
     #[serde(
@@ -113,8 +113,8 @@ pub struct FailureRecord {
     pub updated_before_loss: BTreeSet<NodeName>,
     /// Nodes that were lost after the rollout touched them, with the time of the loss.
     ///
-    /// If such a Node is deleted, its evaluation continues. If it failed, its loss is still compared with the losses of other
-    /// nodes.
+    /// If such a Node is deleted, its evaluation continues. A failed one stays in the list, because other losses are compared with
+    /// its loss.
     ///
     /// `who_is_deleted_while_it_is_judged_is_charged_all_the_same` (guard tests) fails without it.
     #[serde(
@@ -126,7 +126,7 @@ pub struct FailureRecord {
     pub lost: BTreeMap<NodeName, Timestamp>,
     /// Untouched nodes that were lost at about the same time as touched nodes, with the time of the loss.
     ///
-    /// They are the evidence of a network outage. They stay in the record after their return, until no touched node is lost.
+    /// They are the evidence of a network outage. They stay in the record when they return, as long as a touched node is lost.
     ///
     /// `when_the_others_are_lost_as_well_it_is_the_network_and_it_ends_by_itself` (guard tests) fails without it.
     #[serde(
@@ -137,8 +137,7 @@ pub struct FailureRecord {
     pub control_group: BTreeMap<NodeName, Timestamp>,
     /// Failed and lost nodes by wave. Deleted or relabelled Nodes keep the wave in which they were lost or failed.
     ///
-    /// A failed node prevents the waves after its own from opening. A failed node without a known wave prevents all waves from
-    /// opening.
+    /// Waves after the one of a failed node don't open. If its wave is unknown, no wave opens.
     ///
     /// `a_charged_node_shuts_the_later_waves_also_when_its_node_is_gone` (wave tests) fails without it.
     #[serde(
@@ -159,7 +158,7 @@ pub struct FailureRecord {
 }
 
 impl FailureRecord {
-    /// Returns the nodes of [`Self::lost`] that failed if `failed` is true, otherwise the nodes that are still being evaluated.
+    /// Returns nodes of [`Self::lost`]: the failed ones if `failed` is true, otherwise the ones that are still being evaluated.
     pub(in crate::core) fn losses(
         &self,
         failed: bool,
@@ -168,8 +167,7 @@ impl FailureRecord {
         lost.filter(move |(name, _)| self.failed.contains(*name) == failed)
     }
 
-    /// Returns true if the record contains the node as touched or failed. The loss of such a node is no evidence of a network
-    /// outage.
+    /// Returns true if the record names the node as touched or failed. The loss of such a node is no evidence of a network outage.
     pub(in crate::core) fn remembers(&self, node: &NodeName) -> bool {
         self.updated_before_loss.contains(node) || self.failed.contains(node)
     }
@@ -201,7 +199,7 @@ impl FailureRecord {
         }
     }
 
-    /// Returns a new record of `revision` that contains only the [other stopped revisions](Self::stopped_besides).
+    /// Returns a new record of `revision` that takes over only the [other stopped revisions](Self::stopped_besides).
     pub(in crate::core) fn anew(known: Option<&Self>, revision: &Revision) -> Self {
         Self {
             stopped_before: Self::stopped_besides(known, revision),
@@ -209,7 +207,7 @@ impl FailureRecord {
         }
     }
 
-    /// Returns the revisions other than `current` that were stopped or exceeded `failure-threshold`, the latest last.
+    /// Returns the revisions other than `current` that were stopped or exceeded `failure-threshold`; the latest is last.
     pub fn stopped_besides(known: Option<&Self>, current: &Revision) -> Vec<Revision> {
         let Some(known) = known else {
             return Vec::new();
@@ -228,7 +226,7 @@ impl FailureRecord {
         waves.find_map(|(wave, failed)| failed.contains(node).then_some(wave))
     }
 
-    /// Returns the number of failed nodes, including those without a stored name.
+    /// Returns the number of failed nodes, including nodes that `failed` doesn't name.
     pub fn failures(&self) -> usize {
         self.failed.len() + self.more
     }
@@ -238,7 +236,7 @@ impl FailureRecord {
         *self == Self::new(self.revision.clone())
     }
 
-    /// Returns the reason of the condition `Guard`. The condition's status is `True` if the revision was stopped.
+    /// Returns the reason of the condition `Guard`. The status of this condition is `True` if the revision was stopped.
     pub fn reason(&self) -> &'static str {
         self.stopped.map_or("Watching", Stopped::word)
     }
@@ -302,7 +300,7 @@ mod tests {
         assert_eq!(FailureRecord::begun(Some(&next), &"next".into()), next);
         let good = FailureRecord::begun(Some(&next), &"good".into());
         assert_eq!(good.stopped_before, ["bad".into()]);
-        // When a revision becomes current again, its failures are counted from zero.
+        // If a revision becomes current again, its failures are counted from zero.
         let again = FailureRecord::begun(Some(&good), &"bad".into());
         assert!(again.is_empty(), "{again}");
         assert!(FailureRecord::begun(None, &"good".into()).is_empty());

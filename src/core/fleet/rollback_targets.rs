@@ -8,7 +8,8 @@ use crate::core::id::Revision;
 /// Older revisions to which pods of the current revision can be rolled back.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RollbackTargets {
-    /// True if the guard's record has been written to the DaemonSet's status, where it survives a restart.
+    /// True if the stop is stored in the DaemonSet's status. Only then may pods be rolled back, so that a restart can't interrupt
+    /// it.
     pub stands: bool,
     /// Older revisions with their transitions; empty unless rollbacks are enabled.
     pub revisions: BTreeMap<Revision, RollbackTarget>,
@@ -19,6 +20,6 @@ pub struct RollbackTargets {
 pub struct RollbackTarget {
     /// Number of the ControllerRevision. Newer revisions have greater numbers.
     pub number: i64,
-    /// Transition from the current revision to this one, or the reason why pods have to be recreated.
+    /// Change that leads from the current revision to this one, or the reason why pods have to be recreated.
     pub transition: Result<InPlaceTransition, Recreate>,
 }

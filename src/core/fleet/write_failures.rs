@@ -1,10 +1,8 @@
-//! Writes for a pod or a node that the API server rejects because of an admission policy, a webhook, a quota or missing
-//! permissions.
+//! Writes that the API server rejects because of an admission policy, a webhook, a quota or missing permissions.
 //!
-//! The controller learns about such a rejection only when it tries the write. Therefore every writer records its results in
-//! [`WriteFailures`], and plans use them. A rejected write is retried after a pause that grows within [`BACK_OFF`]. Until then the
-//! node takes no slot and doesn't block other nodes. When a write succeeds, all writes that were rejected with the same message are
-//! forgotten.
+//! Only the attempt shows if a write is rejected. Therefore the controller records the result of each write in [`WriteFailures`],
+//! and plans use the record. A rejected write is retried after a pause that grows within [`BACK_OFF`]. Until then its node takes no
+//! slot and doesn't block other nodes. When a write succeeds, all rejections with the same message are forgotten.
 //!
 //! ```text
 //!             ┌──────────── rejected ◄─────────────┐
@@ -12,8 +10,8 @@
 //! rejected: left out ──pause is over──► tried again ──accepted──► forgotten, with all equal rejections
 //! ```
 //!
-//! The record is about one revision. An entry is dropped with the revision, the pod or the node. The record is part of the
-//! [`RolloutState`](crate::core::RolloutState), so it survives restarts, and `ctl` reads it from there.
+//! The record is about one revision. An entry is removed with its revision, pod or node. The record is part of the
+//! [`RolloutState`](crate::core::RolloutState), so it survives restarts, and `ctl` can read it.
 
 mod plan;
 #[cfg(test)]
@@ -38,21 +36,21 @@ pub(in crate::core) use plan::RetryGate;
 /// Shortest and longest pause before a rejected write is retried. The pause doubles with each rejection.
 pub const BACK_OFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
-/// Number of rejected writes per [`SECOND`] after which new work waits for the rest of the second.
+/// Number of rejected writes in one [`SECOND`] after which no new node is tried for the rest of the second.
 ///
-/// If a policy rejects the writes on all nodes, this limits the load on the API server until every node has been tried once.
+/// A policy may reject the writes on all nodes. Then this limits the load on the API server until every node was tried once.
 pub(in crate::core) const PER_SECOND: usize = 10;
 pub(in crate::core) const SECOND: Duration = Duration::from_secs(1);
 
-/// Number of consecutive conflicts or internal errors after which a write counts as rejected. A pod's cached version is rarely
-/// stale twice in a row.
+/// Number of consecutive conflicts or internal errors after which a write counts as rejected. The controller's cache is rarely out
+/// of date twice in a row, so more than that is no coincidence.
 const CONFLICTS: u32 = 5;
 
-/// Number of conflicts after which a pod is deleted by UID alone, because its resource version changes faster than it can be
-/// read.
+/// Number of conflicts after which a pod is deleted by its UID alone. Its resource version then changes faster than the controller
+/// can read it.
 const CONTENDED: u32 = 3;
 
-/// Maximum number of distinct rejection messages that are stored. Admission plugins use only a few.
+/// Maximum number of different rejection messages that are stored. Admission plugins use only a few.
 const SENTENCES: usize = 16;
 
 /// Kind of a rejected write.
@@ -61,7 +59,7 @@ const SENTENCES: usize = 16;
 pub enum WriteVerb {
     /// Deletion of a pod.
     Delete,
-    /// Eviction of a pod, rejected by something other than a disruption budget.
+    /// Eviction of a pod. Rejections by a disruption budget are recorded elsewhere ([`Evictions`](super::evictions::Evictions)).
     Evict,
     /// In-place update of a pod.
     UpdateInPlace,
@@ -75,11 +73,11 @@ pub enum WriteVerb {
     Create,
     /// Removal of the mark `PreparingDelete`.
     Unmark,
-    /// Update of the pod's conditions.
+    /// Write to the conditions of a pod.
     Tell,
 }
 
-/// Group of writes on a node. After one write is rejected, the other writes of its group also wait.
+/// Group of writes on a node. While one write waits for its retry, the other writes of the group wait, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::core) enum WriteGroup {
     /// Steps in the replacement of an existing pod.
@@ -143,7 +141,7 @@ impl WriteVerb {
         }
     }
 
-    /// Returns the manifests that grant the controller this write to pods of a DaemonSet of this kind.
+    /// Returns the manifests with the permission for this write to the pods of a DaemonSet of this kind.
     pub fn granted_by(self, kind: SetKind) -> &'static str {
         match (self, kind) {
             (Self::Delete | Self::Evict | Self::Tell, _) => BASE_RBAC,
@@ -175,15 +173,15 @@ pub struct WriteFailures {
     by_place: BTreeMap<FailureKey, WriteFailure>,
     /// Number of consecutive conflicts and internal errors, by node and group of writes.
     conflicts: BTreeMap<FailureKey, u32>,
-    /// Number of conflicts by pod. A conflict is a pod that changed between the read and the write.
+    /// Number of conflicts by pod. In a conflict, the pod changed between the read and the write.
     contended: BTreeMap<PodUid, u32>,
-    /// Pods whose in-place update the API server rejected. They are recreated instead.
+    /// Pods whose update in place the API server rejected, so they are recreated instead.
     unfit: BTreeSet<PodUid>,
     /// Distinct rejection messages of the API server. Equal messages share memory.
     sentences: BTreeSet<Arc<str>>,
 }
 
-/// Node and group of writes that a rejection blocks.
+/// Node, and the group of its writes that wait for a retry.
 pub(in crate::core) type FailureKey = (NodeName, WriteGroup);
 
 /// Latest rejection of a write on a node.
@@ -195,20 +193,20 @@ pub struct WriteFailure {
     pub since: Timestamp,
     /// Message with which the API server rejected the write.
     pub sentence: Arc<str>,
-    /// UID of the affected pod; `None` if the pod does not exist yet, or if the record comes from a condition.
+    /// UID of the pod that the write concerns. `None` if the pod does not exist yet, or if the entry was read from a condition.
     pod: Option<PodUid>,
     asked: Timestamp,
     times: u32,
 }
 
 impl WriteFailure {
-    /// Returns true if the node became Ready after the last attempt. The rejection may then be out of date.
+    /// Returns true if the node became Ready after the last attempt. The cause of the rejection may be gone then.
     fn is_before(&self, readiness: Readiness) -> bool {
         let asked = self.asked.max(self.since);
         matches!(readiness, Readiness::Ready { since } if since > asked)
     }
 
-    /// Returns the time of the next attempt. It is rounded up to a full second, so that many retries share one reconcile.
+    /// Returns the time of the next attempt. It is rounded up to a full second, so that one evaluation covers many retries.
     fn due(&self) -> Timestamp {
         if self.asked == Timestamp::MIN {
             return self.asked;
@@ -231,7 +229,7 @@ impl WriteFailures {
     ) {
         let sentence = self.steady(sentence);
         let place = (node.clone(), write.part());
-        // The entry belongs to the node, so rejected writes for several of its pods share one backoff.
+        // The entry belongs to the node. Its pods may change, but the backoff continues.
         let known = self.by_place.get(&place);
         let failure = WriteFailure {
             write,
@@ -244,8 +242,8 @@ impl WriteFailures {
         self.by_place.insert(place, failure);
     }
 
-    /// Restores the rejected writes of `revision` from a condition. They all get the time `since`, and their times of retries are
-    /// unknown.
+    /// Restores the rejected writes of `revision` from a condition. All of them get the time `since`, because the condition doesn't
+    /// contain the times of the attempts.
     pub(in crate::core) fn remember(
         revision: Option<Revision>,
         refused: impl IntoIterator<Item = (NodeName, WriteVerb, Arc<str>)>,
@@ -284,9 +282,9 @@ impl WriteFailures {
             .map(|((node, _), failure)| (node, failure))
     }
 
-    /// Records that `write` failed because of a changed pod or an internal error of the API server.
+    /// Records that `write` failed because the pod had changed, or because of an internal error of the API server.
     ///
-    /// The write counts as rejected after `CONFLICTS` failures in a row, or if another node has the same failure.
+    /// The write counts as rejected after `CONFLICTS` failures in a row, or at once if another node has the same failure.
     pub fn meet(
         &mut self,
         (node, pod): (&NodeName, Option<&PodUid>),
@@ -310,8 +308,8 @@ impl WriteFailures {
 
     /// Records that `write` failed because the pod had changed since it was read.
     ///
-    /// Up to `CONTENDED` conflicts per pod are ignored. Further conflicts, and conflicts without a known pod, count as internal
-    /// errors.
+    /// Up to `CONTENDED` conflicts per pod are only counted. After that, or if the pod is unknown, a conflict is handled like an
+    /// internal error.
     pub fn conflict(
         &mut self,
         place: (&NodeName, Option<&PodUid>),
@@ -325,7 +323,7 @@ impl WriteFailures {
         }
     }
 
-    /// Returns true if the pod changes too often for writes that require a resource version.
+    /// Returns true if the pod changes too often for writes that require a certain resource version.
     pub fn is_contended(&self, pod: &PodUid) -> bool {
         let met = self.contended.get(pod);
         met.is_some_and(|met| *met >= CONTENDED)
@@ -337,8 +335,8 @@ impl WriteFailures {
         self.by_place.extend(others.by_place);
     }
 
-    /// Records that `write` succeeded on `node`. Rejections with the same message on other nodes are forgotten, so their writes are
-    /// retried without backoff.
+    /// Records that `write` succeeded on `node`. Rejections with the same message on other nodes are forgotten, so those writes are
+    /// retried immediately.
     pub fn accept(&mut self, node: &NodeName, write: WriteVerb) {
         if self.is_empty() {
             return;
@@ -377,7 +375,7 @@ impl WriteFailures {
         self.by_place.is_empty()
     }
 
-    /// Returns true if a write of this group is rejected on the node.
+    /// Returns true if a write of the same group as `write` is rejected on the node.
     pub fn is_refused(&self, node: &NodeName, write: WriteVerb) -> bool {
         self.at(node, write.part()).is_some()
     }
@@ -397,7 +395,7 @@ impl WriteFailures {
         }
     }
 
-    /// Removes the entries of any other revision than `revision`, so that its writes are tried again.
+    /// Keeps only the entries of `revision`. Writes for a new revision are tried without backoff.
     pub fn keep_to(&mut self, revision: &Revision) {
         if self.revision.as_ref() != Some(revision) {
             *self = Self {
@@ -407,9 +405,9 @@ impl WriteFailures {
         }
     }
 
-    /// Removes entries for pods and nodes that no longer exist, and for nodes that were offline since the last attempt.
+    /// Removes entries of pods and nodes that no longer exist, and of nodes that returned after the last attempt.
     ///
-    /// After the return of such a node, the API server may accept the write. `nodes` must be sorted by name.
+    /// After a node's return, the API server may accept the write. `nodes` must be sorted by name.
     pub fn tidy(&mut self, nodes: &[Node]) {
         if self.is_empty() {
             return;
@@ -451,8 +449,9 @@ impl WriteFailures {
         }
     }
 
-    /// Returns a recorded message that differs from `sentence` only in digits; `sentence` if there is none. Numbers such as quota
-    /// usage change all the time, so they must not make a new message.
+    /// Returns a recorded message that differs from `sentence` only in digits; `sentence` if there is none.
+    ///
+    /// Numbers in a message, such as the usage of a quota, change all the time. They must not make a new message.
     fn steady(&mut self, sentence: &str) -> Arc<str> {
         let letters = |text: &str| -> String {
             let letter = |letter: &char| !letter.is_ascii_digit();

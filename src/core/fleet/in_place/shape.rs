@@ -8,17 +8,17 @@ use serde_json::Value;
 use crate::core::revision::defaults;
 use crate::core::revision::fingerprint::TemplateFingerprint;
 
-/// Parts of a template that in-place updates compare. Its size doesn't depend on the size of the template.
+/// Parts of a pod template that decide about in-place updates. Their size doesn't grow with the template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Fingerprint of the template without the parts in the other fields.
+    /// Fingerprint of everything in the template that the other fields don't contain.
     pub(super) rest: TemplateFingerprint,
     /// Name and image of every container, in order.
     pub(super) images: Vec<(Arc<str>, Arc<str>)>,
     pub(super) labels: BTreeMap<String, String>,
     pub(super) annotations: BTreeMap<String, String>,
     pub(super) finalizers: BTreeSet<String>,
-    /// Labels and annotations that containers read into environment variables at start, as `fieldPath`s.
+    /// `fieldPath`s of labels and annotations that environment variables refer to. Containers read these only when they start.
     pub(super) read: BTreeSet<String>,
 }
 
@@ -26,7 +26,7 @@ impl Shape {
     /// Returns the shape of a DaemonSet's `spec.template` or a ControllerRevision's `data.spec.template`.
     pub fn from_template(template: &Value) -> Self {
         let mut rest = template.clone();
-        // This must run before the images are removed, because a container's defaults depend on its image.
+        // Do this before the images are removed, because a container's defaults depend on its image.
         defaults::leave_out(&mut rest);
         let images = take_images(&mut rest);
         let metadata = |key| template.pointer("/metadata").and_then(|meta| meta.get(key));
@@ -86,7 +86,7 @@ fn texts(map: Option<&Value>) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// Returns every metadata `fieldPath` that an environment variable refers to.
+/// Returns each `fieldPath` below `metadata` that an environment variable refers to.
 fn read_by_containers(template: &Value) -> BTreeSet<String> {
     let lists = ["/spec/containers", "/spec/initContainers"].map(|list| template.pointer(list));
     let containers = lists.into_iter().flatten().filter_map(Value::as_array);

@@ -1,11 +1,11 @@
-//! State of a pod's last in-place update. The write that updates the pod also stores the state in an annotation.
+//! State of a pod's last in-place update. The write that updates the pod also stores the state in an annotation of the pod.
 //!
 //! An update is complete when the kubelet reports the new containers, however long that takes. A container counts as updated in any
 //! of these cases:
 //!
 //! - Its image has another digest (`imageID`) than before.
-//! - It was restarted, if the new image has the same digest under another name (openkruise/kruise#1493).
-//! - It runs the image in the spec, and the spec returned to the old image before the kubelet saw the new one.
+//! - It was restarted. This covers a new image with the same digest under another name (openkruise/kruise#1493).
+//! - It runs the image in the spec. This covers a spec that returned to the old image before the kubelet saw the new one.
 
 use std::collections::BTreeMap;
 
@@ -28,12 +28,13 @@ pub struct InPlaceState {
     /// Stopped revision from which the pod was rolled back; absent for updates to the current revision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reverted_from: Option<String>,
-    /// State before the update by container name, for containers with a new image and containers that had been restarted.
+    /// State before the update by container name. It contains containers that get a new image, and containers that had been
+    /// restarted.
     #[serde(default, deserialize_with = "or_default")]
     pub last_container_statuses: BTreeMap<String, PreviousContainer>,
 }
 
-/// Reads `null` as the default, because Kruise writes `null`.
+/// Reads `null` as the default value, because Kruise writes `null` for empty fields.
 fn or_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -46,13 +47,13 @@ where
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PreviousContainer {
-    /// Digest of the previous image; empty if the container never ran, `None` if the update does not change the image.
+    /// Digest of the previous image. Empty if the container never ran; `None` if the update does not change its image.
     #[serde(rename = "imageID", default, skip_serializing_if = "Option::is_none")]
     pub image_id: Option<String>,
-    /// Number of restarts before the update. Kruise doesn't store it.
+    /// Number of restarts before the update; 0 if Kruise wrote the state, because Kruise doesn't store it.
     #[serde(default)]
     pub restart_count: u32,
-    /// Image of an earlier unfinished update. It may still run briefly before the new image does.
+    /// Image of an earlier update that was not finished. The container may still run it briefly before it runs the new image.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub superseded: Option<String>,
 }
@@ -65,8 +66,8 @@ pub(in crate::core) fn before(
     let worth = pod.containers.iter().filter_map(|container| {
         let mut images = change.images.iter();
         let changes = !container.is_init && images.any(|(name, _)| *name == container.name);
-        // If an earlier update of this container is unfinished, and this update doesn't change the container, keep the state that
-        // the earlier update recorded.
+        // An earlier update of this container may be unfinished. If this update doesn't change the container, keep the state that
+        // the earlier one stored.
         let unfinished = pod.unfinished.get(&*container.name).filter(|_| !changes);
         if let Some(unfinished) = unfinished.filter(|_| !container.is_init) {
             return Some((container.name.to_string(), unfinished.clone()));
@@ -90,11 +91,11 @@ impl InPlaceState {
             let state: Self = serde_json::from_str(annotations.get(key)?).ok()?;
             Some(state)
         });
-        // If the pod was updated under both kinds of DaemonSet, it has two state annotations. Use the newer one.
+        // A pod that was updated under both kinds of DaemonSet has two state annotations. Use the newer one.
         states.max_by_key(|state| state.update_timestamp.0)
     }
 
-    /// Returns the progress of the update. `seen` is true if the kubelet has seen the new spec; `None` if that is unknown.
+    /// Returns the progress of the update. `seen` tells if the kubelet has seen the new spec; `None` if that is unknown.
     pub fn progress(&self, containers: &[RunningContainer], seen: Option<bool>) -> InPlaceUpdate {
         InPlaceUpdate {
             at: self.update_timestamp.0,
@@ -102,7 +103,7 @@ impl InPlaceState {
         }
     }
 
-    /// Returns the containers that don't run their new images yet, with their state before the update.
+    /// Returns the containers that don't run their new image yet, with their state before the update.
     pub fn unfinished(
         &self,
         containers: &[RunningContainer],
@@ -129,9 +130,9 @@ impl InPlaceState {
         self.last_container_statuses.iter().filter(is_awaited)
     }
 
-    /// Returns the number of `restarts` of the container that happened under the current revision.
+    /// Returns the number of restarts of the container under the current revision, out of all its `restarts`.
     ///
-    /// Earlier restarts don't count. The restart that starts the new image doesn't count either.
+    /// Restarts before the update don't count. The restart that starts the new image doesn't count either.
     pub fn own_restarts(&self, name: &str, restarts: u32) -> u32 {
         let Some(before) = self.last_container_statuses.get(name) else {
             return restarts;
@@ -146,8 +147,8 @@ impl InPlaceState {
         before.is_some_and(|before| before.image_id.is_some())
     }
 
-    /// Returns true if the container `name` has not changed since the update. The kubelet's report may then still describe the old
-    /// image.
+    /// Returns true if the container `name` has the same digest and number of restarts as before the update. The kubelet's report
+    /// may then still describe the old image.
     pub fn is_unchanged(&self, name: &str, image_id: &str, restarts: u32) -> bool {
         let before = self.last_container_statuses.get(name);
         before.is_some_and(|before| {
@@ -156,8 +157,7 @@ impl InPlaceState {
     }
 }
 
-/// Parts of an in-place update that Kruise has not written yet. If containers have launch priorities, Kruise updates them in
-/// several steps.
+/// Parts of an in-place update that Kruise has not written yet. Kruise updates containers with launch priorities in several steps.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct NextBatch {
@@ -169,8 +169,8 @@ struct NextBatch {
     next_container_resources: BTreeMap<String, Value>,
 }
 
-/// Returns true if Kruise has not finished writing an in-place update. The pod's label then names the new revision, but its spec
-/// is not complete.
+/// Returns true if Kruise has written only a part of an in-place update. Then the pod's label already names the new revision, but
+/// its spec is not complete.
 pub fn is_half_written(annotations: &BTreeMap<String, String>) -> bool {
     let text = annotations.get(KRUISE_IN_PLACE_STATE);
     let next: Option<NextBatch> = text.and_then(|text| serde_json::from_str(text).ok());
@@ -182,9 +182,9 @@ pub fn is_half_written(annotations: &BTreeMap<String, String>) -> bool {
 }
 
 impl InPlaceState {
-    /// Returns true if the kubelet's `message` is about the image of an earlier, superseded update of the container `name`.
+    /// Returns true if the kubelet's `message` is about the image of an earlier update that a later one replaced.
     ///
-    /// Such a message names the earlier image, and not the current `image`.
+    /// Such a message names the earlier image of the container `name`, and not its current `image`.
     pub fn is_about_superseded(&self, name: &str, image: &str, message: &str) -> bool {
         let before = self.last_container_statuses.get(name);
         let superseded = before.and_then(|before| before.superseded.as_deref());
@@ -210,7 +210,7 @@ fn is_done(
     !now.image_id.is_empty() && !is_superseded && is_other
 }
 
-/// Returns true if `reported` and `wanted` are the same image. Container runtimes report fully qualified names.
+/// Returns true if `reported` and `wanted` are the same image. The names can differ, because runtimes report full names.
 fn is_same_image(reported: &str, wanted: &str) -> bool {
     let full = |name: &str| {
         let last = name.rsplit('/').next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Transition from one revision to another: the changes in a running pod, or the reason why it must be recreated.
+//! Transition of a pod from one revision to another: the changes to the running pod, or the reason why it must be recreated.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,32 +7,32 @@ use super::shape::Shape;
 use crate::core::id::Revision;
 use crate::core::names::TEMPLATE_GENERATION_LABEL;
 
-/// Annotation that `kubectl rollout restart` writes into the template. If its value changes, pods must be recreated.
+/// Annotation that `kubectl rollout restart` writes into the template. A new value requests a restart, so pods are recreated.
 const RESTARTED_AT: &str = "kubectl.kubernetes.io/restartedAt";
 
-/// Prefix of annotations for AppArmor, one per container. Kubernetes rejects an update of a pod that changes these annotations or
-/// the annotation of mirror pods (`ValidatePodUpdate`).
+/// Prefix of annotations for AppArmor, one per container. Kubernetes rejects an update of a pod that changes one of them, or the
+/// annotation of mirror pods (`ValidatePodUpdate`).
 const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
 const MIRROR: &str = "kubernetes.io/config.mirror";
 
-/// Transitions to the current revision, by old revision.
+/// For each old revision, the transition to the current one.
 pub type InPlaceTransitions = BTreeMap<Revision, Result<InPlaceTransition, Recreate>>;
 
 /// Transition of pods from an old revision to the current one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InPlaceTransition {
-    /// Name and image of every container of the old revision. Pods with other images are recreated.
+    /// Name and image of every container of the old revision. A pod with other images is recreated, because its state is unknown.
     pub(in crate::core) images: Vec<(Arc<str>, Arc<str>)>,
     /// Changes to make in each pod.
     pub(in crate::core) change: Arc<InPlaceChange>,
 }
 
-/// Changes in a running pod.
+/// Changes that one patch makes to a running pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InPlaceChange {
     /// Names of the changed containers with their new images, in the order of the pod's containers.
     ///
-    /// A strategic merge patch reorders the containers in its list, and Kubernetes rejects a changed order.
+    /// In another order, the patch would reorder the pod's containers, and Kubernetes would reject it.
     pub images: Vec<(Arc<str>, Arc<str>)>,
     /// Labels with their new values; `None` removes the label.
     pub labels: BTreeMap<String, Option<String>>,
@@ -49,15 +49,15 @@ pub struct InPlaceChange {
 pub enum Recreate {
     /// The revisions differ in more than images and metadata.
     OtherChange,
-    /// A container reads a changed label or annotation into its environment.
+    /// A container reads a changed label or annotation into its environment, which only a new container does again.
     ReadByContainer,
     /// A restart was requested (`kubectl rollout restart`).
     RestartAsked,
     /// A changed annotation is immutable in running pods.
     FixedAnnotation,
-    /// The pod's revision is not in the history.
+    /// The pod's revision is not in the DaemonSet's history.
     UnknownRevision,
-    /// The pod doesn't have the images of its revision.
+    /// The pod's images differ from those of its revision.
     OtherImages,
     /// The pod has ended, so its containers never run again.
     Over,
@@ -89,7 +89,7 @@ impl Recreate {
 }
 
 impl InPlaceTransition {
-    /// Returns the transition from `old` to `new`. `generation` is the template generation for the label of the pods.
+    /// Returns the transition from `old` to `new`. `generation` is the new value of the label `pod-template-generation`, if any.
     ///
     /// # Errors
     /// Returns the reason why pods have to be recreated.

@@ -10,22 +10,22 @@ use crate::core::fleet::{Node, Pod, by_name};
 use crate::core::id::{NodeName, PodUid};
 use crate::core::instant::later;
 
-/// Rejected writes, and the decision which of them may be retried now.
+/// Rejected writes, and which of them this plan may retry.
 #[derive(Debug)]
 pub(in crate::core) struct RetryGate<'a> {
     write_failures: &'a WriteFailures,
     /// Writes that may not be retried now.
     held: BTreeSet<&'a FailureKey>,
-    /// Time at which more writes may be retried.
+    /// Earliest time at which more writes may be retried.
     wake: Option<Timestamp>,
-    /// True if so many writes were rejected in this second that no new work may begin before it ends.
+    /// True if so many writes were rejected in this second that no new node is tried before its end.
     is_full: bool,
-    /// Node of each pod, for nodes with a rejected write.
+    /// Node of each pod. Only nodes with a rejected write are included.
     places: BTreeMap<&'a PodUid, &'a NodeName>,
 }
 
 impl<'a> RetryGate<'a> {
-    /// Returns the gate at `now`. Among the due retries, the oldest are allowed first. `nodes` must be sorted by name.
+    /// Returns the gate at `now`. If several retries are due, the oldest come first. `nodes` must be sorted by name.
     pub(in crate::core) fn new(
         write_failures: &'a WriteFailures,
         nodes: &'a [Node],
@@ -59,12 +59,12 @@ impl<'a> RetryGate<'a> {
         }
     }
 
-    /// Returns the number of actions out of `batch` that may begin now.
+    /// Returns how many of `batch` actions may begin now: all, or none until the next second.
     pub(in crate::core) fn room(&self, batch: usize) -> usize {
         if self.is_full { 0 } else { batch }
     }
 
-    /// Returns true if nothing else may begin in this second.
+    /// Returns true if no new node is tried before the end of this second.
     pub(in crate::core) fn is_full(&self) -> bool {
         self.is_full
     }
@@ -74,7 +74,7 @@ impl<'a> RetryGate<'a> {
         self.held.is_empty() || !self.held.contains(&(node.clone(), part))
     }
 
-    /// Returns the rejection of a write of that group on this node, even if the write may be retried now.
+    /// Returns the rejection of a write of this group on the node, even if the write may be retried now.
     pub(in crate::core) fn at(
         &self,
         node: &NodeName,
@@ -83,7 +83,7 @@ impl<'a> RetryGate<'a> {
         self.write_failures.at(node, part)
     }
 
-    /// Removes the writes from `actions` that may not be retried now, and returns the time at which more may be retried.
+    /// Returns `actions` without the writes that may not be retried now, and the time at which more may be retried.
     pub(in crate::core) fn without_held(
         &self,
         actions: Vec<Action>,
@@ -101,8 +101,8 @@ impl<'a> RetryGate<'a> {
         (tried, wake)
     }
 
-    /// Returns true if `action` retries a rejected write. Such an action doesn't count as progress of the rollout until the API
-    /// server accepts it.
+    /// Returns true if `action` retries a rejected write. A retry counts as progress of the rollout only when the API server
+    /// accepts it.
     pub(in crate::core) fn is_again(&self, action: &Action) -> bool {
         self.refused_at(action).is_some()
     }
@@ -137,17 +137,17 @@ impl<'a> RetryGate<'a> {
         node.map(|node| (node.clone(), part))
     }
 
-    /// Returns the time at which a plan could retry more writes, even if nothing else changes.
+    /// Returns the time at which more writes may be retried if nothing else changes.
     pub(in crate::core) fn wake(&self) -> Option<Timestamp> {
         self.wake
     }
 }
 
 impl WriteFailures {
-    /// Removes the writes from `actions` that may not be retried at `now`.
+    /// Returns `actions` without the writes that may not be retried at `now`.
     ///
-    /// Also returns the time at which more may be retried, and the rejections that concern any of the actions. `nodes` must be
-    /// sorted by name.
+    /// Also returns the time at which more may be retried, and the rejections that concern the actions. `nodes` must be sorted by
+    /// name.
     pub fn without_held(
         &self,
         nodes: &[Node],
@@ -160,15 +160,15 @@ impl WriteFailures {
         (actions, again, refused)
     }
 
-    /// Returns true if the API server rejected the pod's deletion before and has not confirmed the repeated request yet.
+    /// Returns true if a rejected deletion of the pod was requested again, and the API server hasn't answered.
     pub(in crate::core) fn is_in_doubt(&self, node: &Node, pod: &Pod) -> bool {
         pod.in_doubt && self.at(&node.name, WriteGroup::Step).is_some()
     }
 
-    /// Returns the rejections and the nodes for the case that the API server rejects all unconfirmed writes and all retries in
-    /// `actions`.
+    /// Returns the state that results if the API server rejects the unanswered writes and all retries in `actions`, with their
+    /// nodes.
     ///
-    /// Returns `None` if `actions` retries nothing and no write is unconfirmed. `nodes` must be sorted by name.
+    /// Returns `None` if there are no such writes. `nodes` must be sorted by name.
     pub(in crate::core) fn tried_in_vain(
         &self,
         nodes: &[Node],
@@ -199,14 +199,14 @@ impl WriteFailures {
             .iter_mut()
             .filter(|(at, _)| tried.contains(at))
         {
-            // Date the attempt one second back. Rejected writes of the current second count against the limit and would delay other
-            // nodes.
+            // Pretend that the attempt was a second ago. Rejections in the current second count against the limit and would delay
+            // other nodes.
             (failure.asked, failure.times) = (now - SECOND, u32::MAX);
         }
         Some((then, nodes))
     }
 
-    /// Returns the rejected writes to existing pods on nodes that match `such`. `nodes` must be sorted by name.
+    /// Returns the rejected writes to existing pods on the nodes for which `such` is true. `nodes` must be sorted by name.
     pub fn of_pods_on(&self, nodes: &[Node], such: impl Fn(&Node) -> bool) -> Self {
         let places = self.by_place.keys().filter(|(name, part)| {
             *part == WriteGroup::Step && by_name(nodes, name).is_some_and(&such)
