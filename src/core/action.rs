@@ -1,4 +1,4 @@
-//! Writes to pods that a plan contains, and the image pulls that it requests.
+//! Actions: the writes to pods that a plan contains, and the image pulls that it requests.
 
 use super::fleet::in_place::InPlacePatch;
 use super::id::{NodeName, PodName, PodUid, ResourceVersion, Revision};
@@ -18,13 +18,13 @@ pub enum Action {
         /// Change to write.
         patch: InPlacePatch,
     },
-    /// Change the marks on the pod that announce its deletion.
+    /// Write the mark by which the controller announces the pod's deletion to the program behind its hook.
     Mark {
         /// Pod to change.
         pod: PodRef,
         /// True to mark the pod `PreparingDelete`, false to remove that mark; `None` to leave it.
         preparing: Option<bool>,
-        /// Write to the pod's readiness gate `KruisePodReady`. The gate is written before the mark.
+        /// Write to the condition of the pod's readiness gate `KruisePodReady`, which is made before the mark.
         gate: Option<GateWrite>,
     },
     /// Create a surge pod of `revision` on `node`, next to the existing pod (`max-surge`).
@@ -59,10 +59,9 @@ pub enum Action {
         revision: Revision,
         /// True if the status changes. `lastTransitionTime` then has to be set.
         flips: bool,
-        /// True if the native controller would create no new pod on the node after this pod is deleted. The condition's reason
-        /// reports it.
+        /// True if no new pod could be created on the node after the deletion of this one. The reason of the condition reports it.
         repelled: bool,
-        /// Change to a `PodImageReady` condition that belongs to another revision. It is part of the same write.
+        /// Correction of a `PodImageReady` that is about another revision, as part of the same write.
         stale_image: Option<StaleImage>,
     },
     /// Set the pod condition `PodImageReady` to request the images of this revision.
@@ -71,7 +70,7 @@ pub enum Action {
         pod: PodRef,
         /// Target revision, for the message of the condition.
         revision: Revision,
-        /// True if this is the first request for this revision. The write then sets `lastTransitionTime` and removes earlier
+        /// True if this is the first request for this revision. Then the write also sets `lastTransitionTime` and removes reported
         /// failures.
         anew: bool,
     },
@@ -101,7 +100,7 @@ impl Action {
         }
     }
 
-    /// Returns this action without the resource version as a precondition, so that it applies even if the pod has changed.
+    /// Returns this action without the precondition on the resource version, so that it succeeds even if the pod has changed.
     pub fn by_uid(mut self) -> Self {
         if let Self::Delete(pod)
         | Self::Evict(pod)
@@ -113,7 +112,7 @@ impl Action {
         self
     }
 
-    /// Returns true if the action starts or continues the replacement of a pod.
+    /// Returns true if the action is a step in the replacement of a pod.
     pub fn begins(&self) -> bool {
         match self {
             Self::Delete(_)
@@ -127,7 +126,8 @@ impl Action {
         }
     }
 
-    /// Returns this action for a pod with a surge pod next to it. A deletion then also transfers the ownership to `successor`.
+    /// Returns this action for a pod with a surge pod next to it. After a deletion, the surge pod `successor` is transferred to the
+    /// DaemonSet.
     pub(super) fn before(self, successor: PodRef) -> Self {
         match self {
             Self::Delete(pod) => Self::DeleteAfterSurge {
@@ -214,12 +214,12 @@ impl Action {
     }
 }
 
-/// Change to a pod's `PodImageReady` for a revision other than the target revision.
+/// Correction of a pod's `PodImageReady` that is about another revision than the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StaleImage {
-    /// Removes the condition, because it holds the result of an old pull, or because its images are no longer needed.
+    /// Remove the condition: it is the result of an old pull, or its images are no longer needed.
     Drop,
-    /// Changes the condition into a request for the images of the target revision, because the old request has no result yet.
+    /// Request the images of the target revision instead, because the old request has no result yet.
     AskAgain,
 }
 
@@ -245,20 +245,20 @@ pub struct Pull {
 /// Initiator of an image pull.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PullInitiator {
-    /// The node owner, before approving the update (OTA).
+    /// The node owner under OTA, who pulls the images before the update.
     Owner,
-    /// The rollout, which limits the number of nodes that pull at once.
+    /// The rollout. It limits the number of nodes that pull at once.
     Rollout,
 }
 
-/// Reference to a pod in the version for which an action was decided.
+/// Reference to one version of a pod, for which an action was decided.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodRef {
     /// Name of the pod.
     pub name: PodName,
     /// UID of the pod.
     pub uid: PodUid,
-    /// Resource version of the pod; [`ResourceVersion::any`] if it does not matter.
+    /// Resource version that the pod must still have; [`ResourceVersion::any`] if it does not matter.
     pub resource_version: ResourceVersion,
 }
 

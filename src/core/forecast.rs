@@ -1,4 +1,4 @@
-//! Forecasts: simulates how a fleet changes as its plans are carried out, in virtual time and without I/O.
+//! Forecast of a rollout for `ctl plan`: decides and carries out plans for a copy of the fleet, in virtual time and without I/O.
 //!
 //! ```text
 //! Fleet ──decide──► Plan ──actions──► Fleet
@@ -6,8 +6,8 @@
 //!   └── pods end, start, change ◄───────┘  after the durations of their nodes
 //! ```
 //!
-//! The model supplies only what the engine cannot decide: the durations of pod steps, and if disruption budgets allow evictions.
-//! Offline nodes stay offline, preDelete hooks are never completed, and the API server accepts every write.
+//! The durations of pod steps are estimates of the caller. So are the answers of disruption budgets. Offline nodes stay offline,
+//! preDelete hooks are never completed, and the API server accepts every write.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -30,15 +30,15 @@ use super::plan::{Phase, Plan, Stall};
 use super::settings::{Scaling, Strategy};
 use super::verdict::Verdict;
 
-/// Time without a change after which a rollout counts as stuck. It is longer than the time after which yurt-ds reports a stall.
+/// Time without a change after which the forecast treats a rollout as stuck. The controller reports a stall earlier than that.
 const STUCK: Duration = Duration::from_secs(660);
-/// Shortest wait that is reported. Shorter waits are a normal part of a rollout.
+/// Shortest wait that a forecast reports. Shorter waits are a normal part of a rollout.
 const WAIT: SignedDuration = SignedDuration::from_secs(60);
 /// Time after which Kubernetes marks a node without heartbeats NotReady (`--node-monitor-grace-period`, and a check every 5 s).
 const SILENCE: Duration = Duration::from_secs(45);
-/// Maximum number of plans at one instant. The writes of one plan may lead to another plan at the same time.
+/// Maximum number of plans at one instant. A plan's writes can change the fleet so that another plan follows at once.
 const ROUNDS: usize = 8;
-/// Time per node within which events count as one change. A fleet of ten thousand nodes is then evaluated once per second.
+/// Time per node within which events are handled together. A fleet of ten thousand nodes then needs one decision per second.
 const TOGETHER: Duration = Duration::from_micros(100);
 
 /// Durations of the steps of a pod on a node.
@@ -60,13 +60,13 @@ pub struct ForecastTerms<'a> {
     pub pace: &'a dyn Fn(&NodeName) -> NodePace,
     /// Duration of an image pre-pull on any node.
     pub pull: Duration,
-    /// Pod from which new pods are copied.
+    /// Template for new pods: each one is a copy of this pod.
     pub new_pod: Pod,
     /// Existing pods that never become Ready.
     pub broken: BTreeSet<PodUid>,
-    /// Number of nodes that are lost when they get the new revision. They are the first nodes of the rollout.
+    /// Number of nodes that are assumed to be lost when they get the new revision. The first updated nodes are taken.
     pub breaks: usize,
-    /// Function that returns why a disruption budget rejects an eviction; `None` if the pod may be evicted.
+    /// Function that returns the reason why a disruption budget rejects an eviction; `None` if the pod may be evicted.
     pub refusal: &'a dyn Fn(&Fleet, &Pod) -> Option<Refusal>,
     /// Limits on pod creation of an Advanced DaemonSet; `None` if Kubernetes creates the pods.
     pub scaling: Option<Scaling>,
@@ -85,7 +85,7 @@ pub struct Forecast {
     pub waits: Vec<RolloutWait>,
     /// Nodes that were lost with the new revision.
     pub broke: Vec<NodeName>,
-    /// Time of the last event of a pod, such as its start or end.
+    /// Time at which a pod last started, ended or changed.
     pub last: Option<Timestamp>,
     /// State of the fleet at the end of the forecast.
     pub fleet: Fleet,
@@ -102,7 +102,7 @@ pub struct Forecast {
 pub struct RolloutWait {
     /// Time at which the wait started.
     pub from: Timestamp,
-    /// Time at which the wait can end without an event; `None` if it needs one.
+    /// Time at which the wait ends if nothing else changes; `None` if it ends only with a change.
     pub until: Option<Timestamp>,
     /// Phase of the rollout during the wait.
     pub phase: Phase,
@@ -117,7 +117,7 @@ pub struct Replacement {
     pub node: NodeName,
     /// Kind of replacement.
     pub manner: ReplacementManner,
-    /// Time at which the old pod is deleted or updated. On a node without a pod, the time at which the new pod is created.
+    /// Time at which the old pod is deleted or updated. If the node has no pod, the time at which the new pod is created.
     pub begins: Timestamp,
     /// Time at which the new pod is Ready; `None` if it never is.
     pub ready: Option<Timestamp>,
@@ -172,7 +172,7 @@ pub fn forecast(
         }
         world.pass(until);
     };
-    // The forecast stops at the horizon, so a later end of a wait is unknown. Only the end of a hold is known.
+    // The forecast stops at the horizon, so the end of a wait after the horizon is unknown. Only a hold contains its end.
     let cut_off = waits.last_mut().filter(|_| cut);
     if let Some((last, _)) = cut_off.filter(|(last, _)| last.awaited.reason != HELD) {
         last.until = last.until.filter(|until| *until <= terms.horizon);
@@ -190,7 +190,7 @@ pub fn forecast(
     }
 }
 
-/// Records a wait. If the last wait has the same reason and no replacement began since, the last wait is extended instead.
+/// Records a wait. If no replacement began since the last wait and the reason is the same, the last wait is extended instead.
 fn note(waits: &mut Vec<(RolloutWait, usize)>, wait: RolloutWait, steps: usize) {
     match waits.last_mut() {
         Some((last, before)) if *before == steps && last.awaited.reason == wait.awaited.reason => {
@@ -201,12 +201,12 @@ fn note(waits: &mut Vec<(RolloutWait, usize)>, wait: RolloutWait, steps: usize) 
     }
 }
 
-/// Next step of the forecast after a plan was carried out.
+/// What the forecast does after a plan was carried out.
 enum Next {
     Over,
-    /// The next event of a pod is due at that time.
+    /// Advance to this time, at which the next event of a pod is due.
     Moves(Timestamp),
-    /// The next change without an event is due at that time; `None` if nothing can change.
+    /// Advance to this time, at which the plan changes without an event; `None` if nothing changes any more.
     Waits(Option<Timestamp>),
 }
 
@@ -228,13 +228,13 @@ struct World<'a> {
     /// Scheduled events, by time, position of the node, and pod.
     due: BTreeSet<(Timestamp, usize, PodUid, Happening)>,
     steps: Vec<Replacement>,
-    /// Position of each node's step in the list of steps.
+    /// Position in `steps` of each node's replacement.
     step_of: BTreeMap<usize, usize>,
     /// Positions of the nodes that had a pod at any time.
     inhabited: BTreeSet<usize>,
     broke: Vec<NodeName>,
     last: Option<Timestamp>,
-    /// Latest time at which the plan was due to change by the clock alone. Until then, the rollout was waiting, not stuck.
+    /// Latest time at which a plan was to change without an event. Until then, the rollout waits and is not stuck.
     woken: Option<Timestamp>,
     /// Position of each pod's node.
     home: BTreeMap<PodUid, usize>,
@@ -265,7 +265,7 @@ impl<'a> World<'a> {
         world
     }
 
-    /// Schedules the events of the pods that the node has at the start of the forecast.
+    /// Schedules the events of the pods that are on the node when the forecast starts.
     fn begin(&mut self, position: usize) {
         let node = &self.fleet.nodes[position];
         for pod in node.pods.iter() {
@@ -297,7 +297,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Carries out plans until no further plan follows at this instant. Returns the last plan.
+    /// Decides and carries out plans until no further plan follows at this instant. Returns the last plan.
     fn settle(&mut self) -> Plan {
         let mut plan = self.decide();
         for _ in 0..ROUNDS {
@@ -320,7 +320,7 @@ impl<'a> World<'a> {
         plan
     }
 
-    /// Creates and removes pods of an Advanced DaemonSet; returns true if a pod was created or removed.
+    /// Creates and deletes the pods of an Advanced DaemonSet. Returns true if there was anything to do.
     fn manage(&mut self) -> bool {
         let Some(scaling) = self.terms.scaling else {
             return false;
@@ -421,7 +421,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Deletes a pod, or tries to evict it.
+    /// Deletes a pod; with `evict`, only if no disruption budget rejects its eviction.
     fn remove(&mut self, pod: &PodRef, evict: bool) {
         let Some(position) = self.position(pod) else {
             return;
@@ -518,7 +518,7 @@ impl<'a> World<'a> {
         found.map_or(self.terms.new_pod.number, |(_, number)| *number)
     }
 
-    /// Requests images for a node. The pull begins at once.
+    /// Requests the images on the pod's node. Their pull begins at once.
     fn ask_for_images(&mut self, pod: &PodRef, revision: Revision) {
         self.change(pod, |pod| {
             pod.image_ready = Some(Box::new(OtaCondition {
@@ -614,7 +614,7 @@ impl<'a> World<'a> {
         });
     }
 
-    /// Advances to the given time, or slightly further if more events follow within [`TOGETHER`] per node.
+    /// Advances to `until`, and further to include events that follow within [`TOGETHER`] per node.
     fn pass(&mut self, until: Timestamp) {
         let nodes = u32::try_from(self.fleet.nodes.len()).unwrap_or(u32::MAX);
         let together = later(until, TOGETHER.saturating_mul(nodes));
@@ -691,7 +691,7 @@ impl<'a> World<'a> {
             let until = wake.map_or(happens, |wake| wake.min(happens));
             return self.wakes(until, wake);
         }
-        // If the maintenance window never opens, the rollout can still continue on nodes whose holds end.
+        // A maintenance window never opens, which stalls the rollout. Nodes whose holds end can still be updated later.
         let is_held = |verdict: &Verdict| matches!(verdict, Verdict::Held { until: Some(_) });
         let goes_on = match plan.phase {
             Phase::Stalled(Stall::WindowNeverOpens) => plan.verdicts.iter().any(is_held),

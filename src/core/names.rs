@@ -1,5 +1,5 @@
-//! Names that other programs read or write, such as keys and values. Each is defined once, together with the project that it comes
-//! from.
+//! Names that other programs read or write, such as annotations and conditions. Each comment names the project that introduced the
+//! name.
 //!
 //! The keys of settings are defined in the modules of [`super::settings`].
 
@@ -10,11 +10,11 @@ pub const ANNOTATION_PREFIX: &str = "apps.openyurt.io/";
 pub const IN_PLACE_STATE: &str = "apps.openyurt.io/inplace-update-state";
 /// Annotation of a Node. It lists DaemonSets whose pods keep their revision on the node; see [`crate::core::fleet::Hold`].
 pub const HOLD: &str = "apps.openyurt.io/hold";
-/// Path of the type of a DaemonSet's update strategy, which has to be [`ON_DELETE`] (Kubernetes).
+/// Path of the update strategy's type, which has to be [`ON_DELETE`] in a managed native DaemonSet (Kubernetes).
 pub const UPDATE_STRATEGY_TYPE_FIELD: &str = "spec.updateStrategy.type";
 /// Type of the update strategy under which the native controller replaces no pods (Kubernetes).
 pub const ON_DELETE: &str = "OnDelete";
-/// Path of the limit for the native controller's rolling update. It is the default for `max-unavailable` (Kubernetes).
+/// Path of the limit of the native rolling update, which is the default for `max-unavailable` (Kubernetes).
 pub const ROLLING_UPDATE_MAX_UNAVAILABLE_FIELD: &str =
     "spec.updateStrategy.rollingUpdate.maxUnavailable";
 
@@ -25,33 +25,33 @@ pub const TEMPLATE_GENERATION_LABEL: &str = "pod-template-generation";
 /// Label of pods and ControllerRevisions with the hash of the revision (Kubernetes).
 pub const REVISION_HASH_LABEL: &str = "controller-revision-hash";
 
-/// Reason of the pod condition `PodScheduled`, status `False`: the node lacks resources for the pod (Kubernetes).
+/// Reason of the pod condition `PodScheduled` if its status is `False`: no node has the resources for the pod (Kubernetes).
 pub const UNSCHEDULABLE: &str = "Unschedulable";
 /// Pod condition that is `True` while a newer revision waits for the node owner (OpenYurt).
 pub const POD_NEED_UPGRADE: &str = "PodNeedUpgrade";
 /// Pod condition with the state of the image pre-pull (OpenYurt).
 pub const POD_IMAGE_READY: &str = "PodImageReady";
-/// Reason of the condition `PodNeedUpgrade`, status `True`, on a node on which no new pod would be created, because the template
-/// does not tolerate a `NoSchedule` taint.
+/// Reason of the condition `PodNeedUpgrade` if its status is `True` and no new pod would be created on the node. The cause is a
+/// `NoSchedule` taint that the template does not tolerate.
 ///
 /// OpenYurt leaves the reason empty.
 pub const UNTOLERATED_TAINT: &str = "UntoleratedTaint";
 /// Prefix of the message of `PodNeedUpgrade` and `PodImageReady`. The hash of the revision follows (OpenYurt).
 pub const CONDITION_MESSAGE_PREFIX: &str = "controllerrevision: ";
-/// Reason of the condition `PodImageReady`, status `False`: a pull was requested (OpenYurt).
+/// Reason of the condition `PodImageReady` if its status is `False`: a pull was requested (OpenYurt).
 pub const WAIT_PULL_IMAGE: &str = "WaitPullImage";
-/// Reason of the condition `PodImageReady`, status `True` (OpenYurt).
+/// Reason of the condition `PodImageReady` if its status is `True` (OpenYurt).
 pub const PULL_IMAGE_SUCCESS: &str = "PullImageSuccess";
-/// Reason of the condition `PodImageReady`, status `False`: the pull failed (OpenYurt).
+/// Reason of the condition `PodImageReady` if its status is `False`: the pull failed (OpenYurt).
 pub const PULL_IMAGE_FAIL: &str = "PullImageFail";
-/// Part of the message about a failed pull between the name of the Job and the cause (OpenYurt, there without the colon).
+/// Text between the Job's name and the cause in the message about a failed pull (OpenYurt, there without the colon).
 pub const PULL_FAILED: &str = " failed: ";
 
 /// API group of Advanced DaemonSets (Kruise).
 pub const KRUISE_GROUP: &str = "apps.kruise.io";
 /// Namespace and name of the Lease that Kruise's manager holds while it runs (Kruise).
 pub const KRUISE_LEASE: (&str, &str) = ("kruise-system", "kruise-manager");
-/// API version in the owner references to an Advanced DaemonSet, regardless of the version in which it was created (Kruise).
+/// API version in owner references to an Advanced DaemonSet, even if the DaemonSet was created in another version (Kruise).
 pub const KRUISE_VERSION: &str = "apps.kruise.io/v1beta1";
 /// Readiness gate and condition of a pod that may be updated in place (Kruise).
 pub const IN_PLACE_UPDATE_READY: &str = "InPlaceUpdateReady";
@@ -61,9 +61,9 @@ pub const KRUISE_IN_PLACE_STATE: &str = "apps.kruise.io/inplace-update-state";
 ///
 /// A native DaemonSet with this annotation is invalid.
 pub const PROGRESSIVE_CREATE_POD: &str = "daemonset.kruise.io/progressive-create-pod";
-/// Annotations of an Advanced DaemonSet that correspond to the settings with these names (Kruise).
+/// Annotations of an Advanced DaemonSet with the meaning of the settings `image-predownload-…` (Kruise).
 ///
-/// On a native DaemonSet, these annotations cause a warning.
+/// On a native DaemonSet they have no effect, so each one causes a warning.
 pub const KRUISE_PREDOWNLOADS: [&str; 3] = [
     "apps.kruise.io/image-predownload-parallelism",
     "apps.kruise.io/image-predownload-timeout-seconds",
@@ -79,9 +79,9 @@ pub const PRE_PULL_DAEMONSET: &str = "apps.openyurt.io/image-pre-pull-daemonset"
 
 /// Hook in a `lifecycle` that runs before a deletion (Kruise).
 pub const PRE_DELETE: &str = "preDelete";
-/// Hook in a `lifecycle` that runs before an in-place update. It is rejected for a DaemonSet (Kruise).
+/// Hook in a `lifecycle` that runs before an in-place update. It is rejected for a DaemonSet, as in Kruise.
 pub const IN_PLACE_UPDATE: &str = "inPlaceUpdate";
-/// Hook in a `lifecycle` that runs before a pod first becomes Ready. It has no effect for a DaemonSet (Kruise).
+/// Hook in a `lifecycle` that runs before a pod first becomes Ready. It is ignored for DaemonSets (Kruise).
 pub const PRE_NORMAL: &str = "preNormal";
 /// Pod label with the state of the pod in its lifecycle (Kruise).
 pub const LIFECYCLE_STATE: &str = "lifecycle.apps.kruise.io/state";
@@ -89,8 +89,7 @@ pub const LIFECYCLE_STATE: &str = "lifecycle.apps.kruise.io/state";
 pub const PREPARING_DELETE: &str = "PreparingDelete";
 /// Pod annotation with the time of the last change of [`LIFECYCLE_STATE`] (RFC 3339, Kruise).
 pub const LIFECYCLE_TIMESTAMP: &str = "lifecycle.apps.kruise.io/timestamp";
-/// Readiness gate and condition of a pod. The status is `False` while the message lists a reason to keep the pod not Ready
-/// (Kruise).
+/// Readiness gate of a pod, and the condition of the same name. While its message lists a reason, its status is `False` (Kruise).
 pub const KRUISE_POD_READY: &str = "KruisePodReady";
 
 /// DaemonSet condition that is `True` if every targeted online node runs the current revision.

@@ -18,7 +18,7 @@ pub use reversal::{Reversal, ReversalStage};
 /// Result of a decision: the actions to take now, the verdict of each node, and the time of the next decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// Writes to make, in this order. A second execution has no further effect.
+    /// Writes to make, in this order. Making them twice has the same effect as making them once.
     pub actions: Vec<Action>,
     /// One verdict per entry of `Fleet::nodes`, in the same order.
     pub verdicts: Vec<Verdict>,
@@ -26,7 +26,8 @@ pub struct Plan {
     pub recreates: Option<Recreate>,
     /// Image pulls to request before the update, in the order of nodes.
     pub pulls: Vec<Pull>,
-    /// Number of Ready pods that are needed before more pulls are requested; `None` if there are enough, or if no node has to pull.
+    /// Set if more pods have to be Ready before images are requested on further nodes; `None` if enough are, or if no node has to
+    /// pull.
     pub pulls_await: Option<PullsAwait>,
     /// Totals of the nodes, for example by verdict.
     pub counts: Counts,
@@ -41,7 +42,7 @@ pub struct Plan {
     /// Setting that matches no node (for [`Phase::Invalid`]); `None` if there is none.
     pub invalid: Option<Invalid>,
     /// Failure domains (values of `topology-key`) in which nodes are being updated or may be updated next, in order. Empty without
-    /// that setting, and if no rollout is active.
+    /// `topology-key`, and if no rollout is active.
     pub domains: Vec<String>,
     /// Reason why the guard allows no further updates; `None` if it allows them.
     pub guarded: Option<Guarded>,
@@ -58,12 +59,12 @@ pub struct Plan {
     /// Positions of the nodes that are past their deadline ([`overdue`](super::engine::overdue)), even if other nodes make
     /// progress.
     pub overdue: Vec<usize>,
-    /// True if no further update begins before a disruption budget allows an eviction.
+    /// True if the rollout only waits for disruption budgets to allow evictions.
     pub blocked: bool,
     /// Writes that the API server rejected, including writes that this plan retries.
     pub refused: super::fleet::write_failures::WriteFailures,
-    /// Earliest time at which a decision about the same fleet would have another result; `None` if only a change of the fleet can
-    /// change it.
+    /// Earliest time at which a decision about the same fleet has another result. `None` if the result stays until the fleet
+    /// changes.
     pub next_wake: Option<Timestamp>,
 }
 
@@ -78,8 +79,8 @@ pub struct PullsAwait {
 }
 
 impl Plan {
-    /// Returns this plan without writes to pods, because the data is stale. A rollout in progress gets the phase
-    /// [`Phase::Stale`].
+    /// Returns this plan without its writes to pods, for a controller whose data is stale (too old for decisions). The phase of a
+    /// rollout in progress becomes [`Phase::Stale`].
     #[must_use]
     pub fn withheld(mut self, stale: StaleData, record: Option<&FailureRecord>) -> Self {
         self.actions.clear();
@@ -119,13 +120,13 @@ impl Plan {
         self.verdicts.iter().filter(waits).count()
     }
 
-    /// Returns the number of targeted nodes that run the current revision: online nodes with an available pod of it, and offline
-    /// nodes with any pod of it.
+    /// Returns the number of targeted nodes that run the current revision. An online node needs an available pod of it; for an
+    /// offline node, any pod of it is enough.
     pub fn running(&self) -> usize {
         self.counts.updated + self.counts.offline_updated
     }
 
-    /// Returns true if no further update begins before a node has pulled its images.
+    /// Returns true if the rollout only waits for image pulls.
     pub fn is_pull_pending(&self) -> bool {
         self.counts
             .of_kind(Verdict::PullPending(PullStage::Queued { failed: false }))
@@ -144,7 +145,7 @@ impl Plan {
         self.verdicts.iter().any(of_hooks)
     }
 
-    /// Returns true if every node in progress waits for a preDelete hook or a disruption budget.
+    /// Returns true if pods wait for their preDelete hooks, and no node makes progress in another way.
     pub(super) fn awaits_hooks_only(&self) -> bool {
         self.awaits_hooks() && !self.verdicts.iter().any(Verdict::is_begun)
     }
@@ -156,7 +157,7 @@ impl Plan {
         self.verdicts.iter().any(is_overdue)
     }
 
-    /// Returns the reason why a wave is not open; `None` if another update can begin before it opens.
+    /// Returns the reason why the rollout waits for a wave to open; `None` if another update can begin before that.
     pub fn awaited(&self) -> Option<WaveShut> {
         let moves = self
             .counts
@@ -174,8 +175,8 @@ impl Plan {
             .map(|(_, why)| why)
     }
 
-    /// Returns true if no further update begins before a maintenance window opens, and image pulls don't block more nodes than
-    /// windows do.
+    /// Returns true if the rollout waits for a maintenance window. If image pulls block more nodes than windows do, it waits for
+    /// the pulls instead.
     pub fn is_out_of_window(&self) -> bool {
         let blocked = |verdict: &Verdict| matches!(verdict, Verdict::BlockedByPdb { .. });
         self.next_opening().is_some()
@@ -204,8 +205,8 @@ pub struct WaveStand {
     pub done: usize,
     /// Number of nodes in the wave that are being updated, or that failed because of the revision.
     pub in_flight: usize,
-    /// Number of slots in use out of [`allowed`](Self::allowed) while the wave is open. It includes nodes with a broken old pod and
-    /// nodes whose update begins now.
+    /// Number of slots of [`allowed`](Self::allowed) in use while the wave is open. Nodes with a broken old pod, and nodes whose
+    /// update begins now, are included.
     pub taken: usize,
     /// Maximum number of nodes in the wave without an available pod. A wave without its own limit has the limit of the rollout.
     pub allowed: usize,
@@ -216,7 +217,7 @@ pub struct WaveStand {
 /// Progress of a wave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaveState {
-    /// All online nodes of the wave are updated.
+    /// All online nodes of the wave are updated. The soak time may still be running.
     Complete,
     /// Nodes of the wave are being updated.
     Open,
@@ -235,9 +236,10 @@ pub struct Counts {
     pub allowed: usize,
     /// Targeted nodes that take a slot of `max-unavailable` after this plan is carried out.
     pub unavailable: usize,
-    /// Unavailable nodes that keep their old pod for now.
+    /// Nodes included in `unavailable` that keep their old pod for now.
     ///
-    /// The controller took the pod out of service for its hook and it doesn't serve again yet, or the pod was created recently.
+    /// Either the controller took the pod out of service for its hook, and it doesn't serve again yet. Or the pod was created
+    /// recently.
     pub withheld: usize,
     /// Maximum number of nodes with a second pod (`max-surge`), resolved for `base`.
     pub surge_allowed: usize,
@@ -251,13 +253,13 @@ pub struct Counts {
     pub failed: usize,
     /// Nodes included in `failed` that are NotReady.
     pub lost: usize,
-    /// Nodes that failed because their containers crashed. The containers have been running again for less than the failure window.
+    /// Nodes whose containers crashed and run again, but for less than the failure window. They are included in `failures`.
     pub relapsing: usize,
-    /// Targeted online nodes with an outdated, unavailable pod, except the nodes that this plan updates.
+    /// Targeted online nodes with an outdated, unavailable pod that this plan doesn't replace.
     pub broken_before: usize,
     /// Nodes that failed because of the current revision, including nodes that have been deleted or are recovering.
     pub failures: usize,
-    /// Maximum for `failures`. If it is exceeded, the guard stops the revision.
+    /// Highest value of `failures` with which the guard doesn't stop the revision.
     pub threshold: usize,
     /// Targeted online nodes that are outdated, including the nodes that this plan updates.
     pub outdated: usize,
@@ -295,7 +297,7 @@ impl Counts {
         self.by_word[verdict.index()]
     }
 
-    /// Returns the number of nodes that wait for their turn; see [`Verdict::awaits_turn`].
+    /// Returns the number of nodes that wait only for other nodes; see [`Verdict::awaits_turn`].
     fn awaiting_turn(&self) -> usize {
         let words = [Verdict::Budget { broken: false }, Verdict::AwaitingDomain];
         words.map(|verdict| self.of_kind(verdict)).iter().sum()
@@ -305,9 +307,8 @@ impl Counts {
 /// State of a rollout as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Every targeted node runs the current revision.
-    ///
-    /// Exceptions are nodes that are offline or kept, and at most `failure-threshold` lost nodes.
+    /// Every targeted node runs the current revision, with these exceptions: offline nodes, nodes that keep their old revision, and
+    /// at most `failure-threshold` lost nodes.
     Complete {
         /// Targeted nodes that are offline and outdated. They are updated when they return.
         offline: usize,
@@ -320,7 +321,7 @@ pub enum Phase {
     RevisionUnknown(super::id::RevisionUnknown),
     /// The controller's data is too old, so it changes no pods.
     Stale(StaleData),
-    /// The rollout makes no progress before an operator acts or a node recovers.
+    /// The rollout needs an operator, or the recovery of a node, before it makes progress.
     Stalled(Stall),
     /// The rollout is paused, and outdated nodes are left.
     Paused {
@@ -350,14 +351,15 @@ impl Phase {
 pub struct StaleData {
     /// Resource that is stale, such as `nodes` or `pods`.
     pub resource: &'static str,
-    /// Time of the last message about the resource from the API server, which is a watch event or a bookmark.
+    /// Time of the last message from the API server about the resource. It can be a change or a bookmark of the watch.
     pub heard: Timestamp,
 }
 
-/// Reason why a rollout is stalled. The order is by severity, most serious first.
+/// Reason why a rollout is stalled, the most serious first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stall {
-    /// More nodes failed with the current revision than allowed. The guard stopped it, or no node is left to protect.
+    /// More nodes failed with the current revision than `failure-threshold` allows. The guard stopped the revision, unless no node
+    /// is left to protect.
     FailedByRevision,
     /// The guard stopped the revision because a replacement doesn't help: the pod of a node was replaced twice and is outdated
     /// again.
@@ -370,7 +372,7 @@ pub enum Stall {
     WindowNeverOpens,
     /// Nodes for which the native controller cannot create a pod take the whole budget (quota, admission).
     PodsNotCreated,
-    /// Nodes whose pod was deleted, and whose next pod a taint or a label prevents, take the whole budget.
+    /// Nodes without a pod take the whole budget: the controller deleted the pod, and a taint or a label prevents the next one.
     PodsKeptAway,
     /// Every remaining node, or the whole budget, waits for a write that the API server rejects.
     WritesRefused,

@@ -1,5 +1,5 @@
-//! Verdicts: the state of each node with its reason. `ctl`, Events, metrics, the simulator's report and the tests use the same
-//! words.
+//! Verdicts: one word per node for its state in the rollout. `ctl`, Events, metrics, the simulator's report and the tests use the
+//! same words.
 
 use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
@@ -11,21 +11,22 @@ pub enum Verdict {
     Done,
     /// The node is being updated. It takes a slot until its pod is available.
     InProgress(Progress),
-    /// The deletion of the node's pod waits for its preDelete hook (`lifecycle`). The node takes a slot.
+    /// The pod is to be deleted, but its preDelete hook has to agree first (`lifecycle`). The node takes a slot.
     HookPending {
-        /// Time at which the pod began to wait for its hook; `None` if the pod doesn't record it.
+        /// Time at which the pod began to wait for its hook; `None` if the mark on the pod contains no time.
         since: Option<Timestamp>,
         /// True if the hook has taken so long that an operator has to check it.
         overdue: bool,
     },
-    /// The node is next, but a PodDisruptionBudget rejects the eviction of its pod (`disruption: evict`). The node takes no slot.
+    /// The node is next in the order, but a PodDisruptionBudget rejects the eviction of its pod (`disruption: evict`). The node
+    /// takes no slot.
     BlockedByPdb {
         /// Time of the first rejected eviction.
         since: Timestamp,
         /// Reason why the eviction was rejected.
         obstruction: Obstruction,
     },
-    /// The node is next, but the API server rejects the write. The node takes a slot only if it had one before.
+    /// The node is next in the order, but the API server rejects the write. The node takes a slot only if it had one before.
     Refused {
         /// Time of the first rejected write.
         since: Timestamp,
@@ -35,7 +36,7 @@ pub enum Verdict {
         /// True if the node's old pod is unavailable.
         broken: bool,
     },
-    /// The node is outdated and waits for another failure domain, which is updated first (`topology-key`).
+    /// The node is outdated, and nodes of other failure domains are updated first (`topology-key`).
     AwaitingDomain,
     /// The node is offline, or returned recently and has not settled. It does not block other nodes.
     Offline(Offline),
@@ -82,11 +83,11 @@ pub enum Verdict {
     AwaitingOwner,
     /// The node is outdated until another client deletes its pod (`OnDelete`).
     AwaitingDeletion,
-    /// The native DaemonSet controller has not processed the latest change of the DaemonSet, so no pod may be changed.
+    /// The native controller has not processed the latest change of the DaemonSet, so the current revision is not known yet.
     NativeControllerBehind,
     /// The settings of the DaemonSet are invalid.
     Invalid,
-    /// The node should not run a pod. The native controller removes or keeps a remaining pod.
+    /// The node should not run a pod. If a pod is left there, the native controller decides about it.
     NotTargeted,
     /// The node keeps its outdated pod, because a `NoSchedule` taint would prevent a new one.
     UntoleratedTaint,
@@ -121,13 +122,13 @@ pub enum Progress {
         /// Time at which the pod becomes available.
         available_at: Timestamp,
     },
-    /// The node has more than one pod. The native controller removes the surplus.
+    /// The node has more than one pod. The native controller removes all but one.
     Surplus,
     /// The previous pod is still terminating, while another pod serves.
     OldTerminating,
     /// A surge pod was created next to the old one (`max-surge`) and is not Ready.
     SurgeStarting,
-    /// The surge pod is Ready, but not yet for `minReadySeconds`.
+    /// The surge pod is Ready, but not yet for `minReadySeconds`, so the old pod stays.
     SurgeYoung {
         /// Time at which the surge pod becomes available and the old pod is deleted.
         available_at: Timestamp,
@@ -156,14 +157,14 @@ pub enum PullStage {
         /// Earliest time of the next attempt.
         retry: Timestamp,
     },
-    /// No further node pulls before more pods of the current revision are Ready (`image-predownload-min-updated-ready-pods`).
+    /// The node may not pull before more pods of the current revision are Ready (`image-predownload-min-updated-ready-pods`).
     ///
-    /// Enough nodes are already being updated without a pre-pull.
+    /// These pods are on nodes that are updated without a pre-pull.
     AwaitingReady,
 }
 
 impl PullStage {
-    /// Returns true if an attempt has failed, even if another attempt is queued or running.
+    /// Returns true if an attempt to pull has failed, even if another attempt is queued or running.
     pub fn has_failed(self) -> bool {
         match self {
             Self::Queued { failed: tried } | Self::UnderWay { again: tried } => tried,
@@ -187,8 +188,8 @@ pub enum Obstruction {
 }
 
 impl Obstruction {
-    /// Returns the reason for a rejection that lasts longer than ten seconds. Kubernetes processes a budget within one second, so
-    /// `NotProcessed` then becomes `NotComputed`.
+    /// Returns the reason to report if the rejections last longer than ten seconds. Kubernetes processes a budget within a second,
+    /// so `NotProcessed` then means that the budget can't be computed.
     pub(super) fn after_a_while(self) -> Self {
         match self {
             Self::NotProcessed => Self::NotComputed,
@@ -196,7 +197,7 @@ impl Obstruction {
         }
     }
 
-    /// Returns true if only an operator can resolve this, by a correction of the disruption budgets.
+    /// Returns true if the budgets contain a mistake, which only an operator can correct.
     pub fn is_mistake(self) -> bool {
         matches!(self, Self::NotComputed | Self::Several)
     }
@@ -214,8 +215,7 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// Returns true if the failed node takes a slot, because it is Ready and has a failing pod. A lost node does not block other
-    /// nodes.
+    /// Returns true if a node with this failure takes a slot: it is Ready and has a failing pod. A lost node blocks no other nodes.
     pub fn holds_slot(self) -> bool {
         match self {
             Self::NodeLost => false,
@@ -231,7 +231,7 @@ pub enum Guarded {
     Stopped(Stopped),
     /// Nodes were lost, and the guard has not decided yet if the revision or the network is the cause.
     Inconclusive {
-        /// Time at which the guard decides without an event.
+        /// Time at which the guard decides, if nothing changes before.
         until: Timestamp,
     },
 }
@@ -251,7 +251,7 @@ impl Guarded {
 pub enum Stopped {
     /// More nodes failed with the revision than `failure-threshold` allows.
     FailedByRevision,
-    /// The pod of a node was replaced twice and is outdated again, so another replacement would not help.
+    /// The pod of a node was replaced twice and is outdated again, so a third replacement would not help.
     ReplacedTwice,
 }
 
@@ -267,7 +267,7 @@ impl Stopped {
         }
     }
 
-    /// Returns the reason with this word; `None` if there is none.
+    /// Returns the reason with this word; `None` if no reason has it.
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|stopped| stopped.word() == word)
     }
@@ -310,7 +310,7 @@ pub enum WaveShut {
 }
 
 impl WaveShut {
-    /// Returns true if the wave waits for a time or an approval, not for other nodes.
+    /// Returns true if the wave waits for its soak time or an approval, and false if it waits for other nodes.
     pub(super) fn is_named(self) -> bool {
         match self {
             Self::Soaking { .. } | Self::Approval { .. } => true,
@@ -327,7 +327,7 @@ pub enum Offline {
         /// Time at which the node became NotReady; `None` if it never reported its status.
         since: Option<Timestamp>,
     },
-    /// The node is NotReady, and its pod cannot finish terminating before the node returns.
+    /// The node is NotReady and has a terminating pod, which can't finish before the node returns.
     Terminating {
         /// Time at which the node became NotReady; `None` if it never reported its status.
         since: Option<Timestamp>,
@@ -405,7 +405,7 @@ impl Verdict {
         }
     }
 
-    /// Returns true if the node takes a slot: it is being updated, or is Ready with a pod that fails because of the revision.
+    /// Returns true if the node takes a slot. It is being updated, or it is Ready with a pod that fails because of the revision.
     pub fn is_in_flight(&self) -> bool {
         match self {
             Self::InProgress(_) | Self::HookPending { .. } => true,
@@ -434,7 +434,7 @@ impl Verdict {
         matches!(self, Self::Budget { .. } | Self::AwaitingDomain)
     }
 
-    /// Returns true if the settings are the reason why the node keeps its outdated pod.
+    /// Returns true if a setting makes the node keep its outdated pod.
     pub(super) fn is_kept(&self) -> bool {
         matches!(
             self,

@@ -1,4 +1,4 @@
-//! Invalid `hold` annotations of Nodes, which keep outdated pods by mistake.
+//! Invalid `hold` annotations of Nodes. A node with such an annotation keeps its outdated pod, perhaps by mistake.
 
 use super::Plan;
 use crate::core::fleet::{Fleet, Node};
@@ -18,7 +18,7 @@ impl Plan {
         held.map(|(node, _)| node).filter(is_unreadable).collect()
     }
 
-    /// Returns a note about invalid `hold` annotations of Nodes, for the owner of the DaemonSet.
+    /// Returns a note about the nodes with invalid `hold` annotations, for the owner of the DaemonSet.
     pub fn notes_on_nodes(&self, fleet: &Fleet) -> Option<Note> {
         let nodes = self.unreadable_holds(fleet);
         let (first, others) = nodes.split_first()?;

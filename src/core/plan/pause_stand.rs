@@ -14,9 +14,9 @@ pub struct PauseStand {
     pub until: Option<Timestamp>,
     /// True if a reminder is due now.
     pub reminds: bool,
-    /// Names of the targeted nodes that got the current revision during the pause, sorted. The native controller creates every
-    /// new pod with that revision.
+    /// Names of the targeted nodes that got the current revision during the pause, sorted. Their pods were created again, and every
+    /// new pod has the current revision.
     pub newcomers: Vec<NodeName>,
-    /// True if the end of the pause starts the rollback of pods from the revision that the guard stopped.
+    /// True if pods will be rolled back from the stopped revision when the pause ends.
     pub reverts: bool,
 }

@@ -1,16 +1,16 @@
-//! Progress of the rollback from a stopped revision, as part of a plan.
+//! Progress of the rollback in place from a revision that the guard stopped, as part of a plan.
 
 use crate::core::fleet::in_place::Recreate;
 use crate::core::id::{NodeName, Revision};
 
-/// Stage of an in-place rollback from a stopped revision.
+/// Stage of the rollback of a fleet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReversalStage {
     /// Pods are being rolled back, or will be next.
     UnderWay,
     /// Some nodes keep the stopped revision, because their pods cannot be rolled back in place.
     Stuck,
-    /// All nodes that still have the stopped revision are offline.
+    /// Only offline nodes still have the stopped revision.
     Away,
     /// No online node has the stopped revision. Offline nodes may still have it.
     Done,
