@@ -1,9 +1,11 @@
 //! Eligibility: the nodes on which a DaemonSet runs pods. The rules are those of the native controller, with one exception.
 //!
-//! The exception: a NotReady node stays targeted. The node lifecycle controller taints such a node `not-ready` or `unreachable`,
-//! once with `NoExecute` and once with `NoSchedule`. The native controller tolerates only `NoExecute`, so offline nodes are missing
-//! from its `desiredNumberScheduled` (seen on 1.36). Here they stay targeted for two reasons: a percentage must not shrink when
-//! nodes go offline, and the nodes have to be updated when they return.
+//! The exception: a node that turns NotReady stays targeted. Kubernetes taints such a node `not-ready` or `unreachable`, once with
+//! `NoExecute` and once with `NoSchedule`. The native controller tolerates only `NoExecute`. So its `desiredNumberScheduled`
+//! doesn't include offline nodes (seen on 1.36).
+//!
+//! Here they stay targeted for two reasons: a percentage must not shrink when nodes go offline, and the nodes have to be updated
+//! when they return.
 //!
 //! The rules are parsed from the template once, and evaluated for every node without allocation. The API server rejects templates
 //! with invalid parts. If such a template is evaluated anyway, an invalid node selector or affinity term matches nothing, as in
@@ -32,7 +34,7 @@ pub struct Scheduling {
     affinity: Option<Vec<Term>>,
     /// Tolerations of the template, followed by the tolerations of every daemon pod.
     tolerations: Vec<Toleration>,
-    /// Number of tolerations that come from the template.
+    /// Number of `tolerations` that come from the template. They are the first ones.
     of_template: usize,
 }
 
@@ -86,26 +88,26 @@ struct Toleration {
     effect: Option<Effect>,
 }
 
-/// Taint that OpenYurt's pool coordinator sets on a node that cannot reach the API server but still sends heartbeats through other
+/// Taint that OpenYurt's pool coordinator sets on a node that cannot reach the API server, but still sends heartbeats through other
 /// nodes of its pool.
 ///
-/// The node's Ready condition stays `True`, but its kubelet doesn't respond.
+/// The node's Ready condition then stays `True`, although the API server can't reach its kubelet.
 pub const CUT_OFF_TAINT: &str = "node.openyurt.io/unschedulable";
 
-/// Taints that only repeat the Ready condition. They are tolerated with any effect, so that NotReady nodes stay targeted.
+/// Taints that follow from the Ready condition. They are tolerated with any effect, so that NotReady nodes stay targeted.
 const READINESS: [&str; 3] = [
     "node.kubernetes.io/not-ready",
     "node.kubernetes.io/unreachable",
     CUT_OFF_TAINT,
 ];
-/// Taints whose `NoSchedule` effect every daemon pod tolerates, because the native controller adds the tolerations.
+/// Taints with `NoSchedule` that every daemon pod tolerates, because the native controller adds these tolerations.
 const PRESSURE: [&str; 4] = [
     "node.kubernetes.io/disk-pressure",
     "node.kubernetes.io/memory-pressure",
     "node.kubernetes.io/pid-pressure",
     "node.kubernetes.io/unschedulable",
 ];
-/// Taint whose `NoSchedule` effect daemon pods on the host network tolerate, because the native controller adds the toleration.
+/// Taint with `NoSchedule` that daemon pods on the host network tolerate, because the native controller adds this toleration.
 const NETWORK: &str = "node.kubernetes.io/network-unavailable";
 
 impl Scheduling {
@@ -125,7 +127,7 @@ impl Scheduling {
         }
     }
 
-    /// Returns the number of parts of the constraints: terms, requirements, their values, and tolerations.
+    /// Returns the number of terms, requirements, values and tolerations, to limit the size of a template.
     pub fn size(&self) -> usize {
         let asked = |all: &[Requirement]| all.iter().map(Requirement::size).sum::<usize>();
         let terms = self.affinity.iter().flatten();
@@ -134,14 +136,14 @@ impl Scheduling {
         terms.sum::<usize>() + asked(selector) + self.of_template
     }
 
-    /// Returns the eligibility of this node for the DaemonSet's pod. NotReady nodes stay eligible.
+    /// Returns the eligibility of this node for the DaemonSet's pod. Being NotReady makes no difference.
     pub fn targeting(&self, node: &NodeFacts<'_>) -> Targeting {
         self.evaluate(node, |taint| self.tolerates(taint))
     }
 
-    /// Returns the eligibility of this node by the native rules, which decide where Kubernetes and Kruise create pods now.
+    /// Returns the eligibility of this node by the rules of Kubernetes and Kruise, which decide where they create pods now.
     ///
-    /// NotReady nodes are not eligible for new pods, unlike in [`targeting`](Self::targeting).
+    /// In contrast to [`targeting`](Self::targeting), NotReady nodes are not eligible for new pods.
     pub fn native_targeting(&self, node: &NodeFacts<'_>) -> Targeting {
         self.evaluate(node, |taint| {
             if is_readiness(taint) {
@@ -192,7 +194,7 @@ impl Scheduling {
         self.tolerations.iter().any(|t| t.tolerates(taint))
     }
 
-    /// Returns true if the template itself tolerates a taint. The tolerations that every daemon pod gets are ignored.
+    /// Returns true if the template itself tolerates a taint. The tolerations that the native controller adds don't count.
     fn template_tolerates(&self, taint: &Taint) -> bool {
         let mut own = self.tolerations[..self.of_template].iter();
         own.any(|toleration| toleration.tolerates(taint))
@@ -204,7 +206,7 @@ impl NodeFacts<'_> {
         self.labels.get(key)
     }
 
-    /// Returns the value of a field in node affinity. Only the node's name is supported; any other field is empty.
+    /// Returns the value of a field for `matchFields`. Only the node's name is supported; any other field has an empty value.
     fn field(&self, key: &str) -> &str {
         if key == "metadata.name" {
             self.name
@@ -305,13 +307,13 @@ fn read_affinity(spec: &Value) -> Option<Vec<Term>> {
 
 /// Returns true if the taint follows from the Ready condition and keeps new pods off the node.
 ///
-/// Kubernetes makes every daemon pod tolerate the `NoExecute` effect of its own two taints.
+/// The `NoExecute` effect of the two Kubernetes taints is not included, because every daemon pod tolerates it.
 fn is_readiness(taint: &Taint) -> bool {
     let keeps_away = taint.effect == Effect::NoSchedule || *taint.key == *CUT_OFF_TAINT;
     keeps_away && READINESS.contains(&&*taint.key)
 }
 
-/// Returns the tolerations of the template followed by those of every daemon pod, and the number of those from the template.
+/// Returns the tolerations of the template, then the tolerations of every daemon pod. The number is how many the template has.
 fn read_tolerations(spec: &Value) -> (Vec<Toleration>, usize) {
     let own = spec["tolerations"].as_array().into_iter().flatten();
     let own: Vec<Toleration> = own.filter_map(Toleration::from_json).collect();
@@ -454,7 +456,7 @@ mod tests {
         assert_eq!(labelled(field("In", json!(["n2"])), &[]), Targeting::No);
         assert_eq!(labelled(field("NotIn", json!(["n1"])), &[]), Targeting::No);
         assert_eq!(labelled(field("NotIn", json!(["n2"])), &[]), Targeting::Run);
-        // As Kubernetes does, only the operators `In` and `NotIn` with exactly one value are accepted for `matchFields`.
+        // As in Kubernetes, `matchFields` accepts only `In` and `NotIn` with exactly one value.
         assert_eq!(
             labelled(field("In", json!(["n1", "n2"])), &[]),
             Targeting::No

@@ -201,7 +201,7 @@ fn note(waits: &mut Vec<(RolloutWait, usize)>, wait: RolloutWait, steps: usize) 
     }
 }
 
-/// What the forecast does after a plan was carried out.
+/// Step of the forecast after a plan was carried out.
 enum Next {
     Over,
     /// Advance to this time, at which the next event of a pod is due.

@@ -1,32 +1,32 @@
-//! Text from other components, such as messages of kubelets, registries and API servers, made safe for display.
+//! Foreign text: messages of kubelets, registries, API servers and other components, made safe for display.
 //!
-//! Every output shows such text only after it passed through this module: terminal, log, condition, Event and node API. Values that
-//! are parsed or compared don't pass through it.
+//! Every output shows such text only after this module has changed it: terminal, log, condition, Event and node API. Values that
+//! are parsed or compared are not changed.
 //!
 //! # Guarantees
 //! - No character of the result controls a terminal, reorders the surrounding text, or is invisible. Each such character is
 //!   replaced by an escape such as `\u{1b}`.
 //! - Tabs and white space that breaks a line become one space.
-//! - A second pass has no effect, and clean text is not copied.
+//! - To apply a function to its own result has no effect. Clean text is not copied.
 //!
 //! # Caveats
 //! Letters of all scripts and emoji stay readable. A joiner (U+200C, U+200D) is kept between two non-ASCII characters, because
 //! Persian, Sinhala and composed emoji need it. A variation selector (U+FE0E, U+FE0F) is kept after a non-ASCII character. Flags of
-//! regions consist of invisible tags, so they are shown as escapes.
+//! regions consist of invisible characters, so they are shown as escapes.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// Maximum length of a sentence with text from other components, in characters.
+/// Maximum length of a sentence that contains foreign text, in characters.
 pub const SENTENCE: usize = 1_000;
-/// Maximum length of one output, such as a response or a log line, with text from other components, in characters.
+/// Maximum length of one output that contains foreign text, such as a response or a log line, in characters.
 pub const TEXT: usize = 4_000;
 /// Maximum length of a setting's value that a message quotes in full, in characters.
 pub const QUOTED: usize = 64;
 /// Maximum length of a one-word field in an API object, such as a reason, in characters.
 pub const WORD: usize = 100;
 
-/// Forbidden characters that are allowed between the tokens of JSON, but not in its strings.
+/// Control characters that JSON allows between its tokens, but not in its strings.
 const JSON_LAYOUT: [char; 3] = ['\n', '\r', '\t'];
 
 /// Returns true if a character controls a terminal, reorders text, breaks a line, or is invisible.
@@ -58,7 +58,7 @@ pub fn shown(text: &str) -> Cow<'_, str> {
     styled(text, &[])
 }
 
-/// Returns the text like [`shown`], but keeps the program's own sequences in `own`: line breaks and colors.
+/// Returns the text like [`shown`], but keeps the sequences in `own`, which the program itself inserted: line breaks and colors.
 pub fn styled<'a>(text: &'a str, own: &[&str]) -> Cow<'a, str> {
     rewritten(text, own, |out, letter| {
         if letter.is_whitespace() {
@@ -69,7 +69,7 @@ pub fn styled<'a>(text: &'a str, own: &[&str]) -> Cow<'a, str> {
     })
 }
 
-/// Returns a JSON document, or a part of one, with each forbidden character as a JSON escape. The parsed values don't change.
+/// Returns a JSON document, or a part of one, with a JSON escape for each forbidden character. Parsers get the same values.
 pub fn json(document: &str) -> Cow<'_, str> {
     escaped(document, &JSON_LAYOUT, |out, letter| {
         for unit in letter.encode_utf16(&mut [0; 2]) {
@@ -87,7 +87,7 @@ pub fn json_length(document: &str) -> usize {
     document.len() + more.sum::<usize>()
 }
 
-/// Returns a YAML document with escapes as in [`json`]. Strings with forbidden characters must be in double quotes.
+/// Returns a YAML document with escapes as in [`json`]. Only strings in double quotes may contain forbidden characters.
 pub fn yaml(document: &str) -> Cow<'_, str> {
     escaped(document, &['\n'], |out, letter| {
         // Writing to a String cannot fail.
@@ -98,8 +98,8 @@ pub fn yaml(document: &str) -> Cow<'_, str> {
     })
 }
 
-/// Returns the document with each forbidden character replaced, except those in `layout`. Unlike [`rewritten`], it ignores
-/// neighboring characters.
+/// Returns the document with each forbidden character replaced, except the characters in `layout`. In contrast to [`rewritten`],
+/// neighboring characters make no difference.
 fn escaped<'a>(
     document: &'a str,
     layout: &[char],
@@ -131,7 +131,7 @@ pub fn cut(text: &str, limit: usize) -> Cow<'_, str> {
     }
 }
 
-/// Returns at most [`QUOTED`] characters of a value, followed by an ellipsis if it was truncated, for display with `{:?}`.
+/// Returns the value for display with `{:?}`: at most [`QUOTED`] characters, then an ellipsis if it was truncated.
 pub fn quoted(value: &str) -> String {
     match value.char_indices().nth(QUOTED) {
         None => value.to_owned(),
@@ -148,7 +148,7 @@ pub fn beginning(text: &str, bytes: usize) -> &str {
     &text[..end]
 }
 
-/// Returns the result of [`cut`] with single spaces between the words.
+/// Returns the result of [`cut`] on one line, with single spaces between the words.
 pub fn one_line(text: &str, limit: usize) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
     cut(&words.join(" "), limit).into_owned()
@@ -190,7 +190,7 @@ fn rewritten<'a>(
     out.map_or(Cow::Borrowed(text), Cow::Owned)
 }
 
-/// Returns true if an otherwise forbidden character is needed between these neighbors, such as a joiner in an emoji.
+/// Returns true if a forbidden character is needed between these two neighbors, such as a joiner in an emoji.
 fn joins(before: char, letter: char, after: &str) -> bool {
     let is_joiner = |letter| matches!(letter, '\u{200c}' | '\u{200d}');
     match letter {
@@ -209,7 +209,7 @@ mod tests {
 
     use super::*;
 
-    /// Generates text with every kind of character, including characters close to the limits of the rules.
+    /// Generates text from all kinds of characters. Characters at the limits of the rules are frequent.
     fn letters() -> impl Strategy<Value = String> {
         let near = prop::sample::select(
             "ab .\\\n\r\t\0\x07\x1b\x7f\u{85}\u{9b}\u{9d}\u{ad}\u{200b}\u{200c}\u{200d}\u{200e}\u{2028}\u{202e}\u{2066}\u{fe0f}\u{feff}\u{e0041}é中ع😀❤…"

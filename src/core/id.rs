@@ -2,7 +2,7 @@
 
 mod compact;
 
-/// Number of a DaemonSet's first ControllerRevision. Pods of that revision replaced no other pods.
+/// Number of a DaemonSet's first ControllerRevision. Pods of that revision are the first on their nodes and replaced no others.
 pub const FIRST_REVISION: i64 = 1;
 
 use std::fmt;
@@ -95,19 +95,19 @@ pub enum RevisionUnknown {
     NoRevision,
     /// Two revisions share the greatest number, because the native controller is merging duplicates.
     Tie,
-    /// The newest revision does not contain the DaemonSet's template, because the cache of one of the two objects is stale.
+    /// The newest revision does not contain the DaemonSet's template, so one of the two cached objects is out of date.
     Mismatch,
-    /// A pod has an unknown revision, possibly because the cache is stale.
+    /// A pod has a revision that is not in the cache, possibly because the cache is out of date.
     UnknownRevision,
 }
 
-/// Revision of a pod relative to the current one, according to its label `controller-revision-hash`.
+/// Relation of a pod's revision, in the label `controller-revision-hash`, to the current revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PodRevision {
     /// The pod has the current revision.
     Current,
     /// The pod has an older revision.
     Outdated,
-    /// The pod's revision is unknown and has to be looked up before any action.
+    /// The pod's revision is not known. No pod is changed before it is.
     Unknown,
 }

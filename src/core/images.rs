@@ -1,13 +1,13 @@
-//! Image references, which show if a node has an image.
+//! Image references: they are compared with the images on a node, to find nodes that need no pull.
 //!
-//! A node lists its images in `status.images` (kubelets list the 50 largest by default). A listed image is on the node, and an
-//! unlisted image may also be there. To save memory for thousands of nodes, only one number per required image is stored.
+//! A node lists its images in `status.images`. A listed image is on the node; an unlisted one may be there, too, because kubelets
+//! list only the 50 largest by default. To save memory, only one number per required image is stored.
 
 use serde_json::Value;
 
 /// Key of an image reference. Different references to the same image have equal keys.
 ///
-/// The key has 64 bits. If the keys of two images collide, a node may pull an image only during its replacement.
+/// The key has 64 bits. If two images had the same key, a missing image might be pulled only when the pod is replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ImageKey(u64);
 
@@ -16,7 +16,7 @@ pub struct ImageKey(u64);
 pub struct TemplateImage {
     /// Key of the image's reference.
     pub key: ImageKey,
-    /// True if the kubelet checks the registry for the image at every start. A present image may then be out of date.
+    /// True if the tag may point to a newer image. The kubelet then asks the registry at every start, even if it has the image.
     pub moves: bool,
 }
 
@@ -41,7 +41,7 @@ impl ImageKey {
         } else {
             ""
         };
-        // A digest identifies the image; the tag next to it is ignored.
+        // If a reference has a digest, its tag is ignored, because the digest alone identifies the image.
         let end = match digest {
             Some(digest) => ["@", digest],
             None => [":", tag],

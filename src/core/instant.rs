@@ -1,4 +1,4 @@
-//! Timestamps and durations: saturating arithmetic, and their format in messages.
+//! Timestamps and durations: arithmetic without overflow, and the format in messages.
 
 use std::time::Duration;
 

@@ -8,7 +8,7 @@ pub enum SetKind {
     /// DaemonSet of the group `apps`. The native controller of Kubernetes creates its pods.
     #[default]
     Native,
-    /// Advanced DaemonSet of the group `apps.kruise.io`. This controller creates its pods.
+    /// Advanced DaemonSet of the group `apps.kruise.io`. The yurt-ds controller creates its pods.
     Advanced,
 }
 
@@ -37,7 +37,7 @@ impl SetKind {
         }
     }
 
-    /// Returns the name of the process that runs that controller, for messages about a controller that is inactive.
+    /// Returns the name of the process in which that controller runs, for messages that it doesn't work.
     pub fn process(self) -> &'static str {
         match self {
             Self::Native => "kube-controller-manager",

@@ -1,4 +1,4 @@
-//! Labels of nodes and pods. There are many small sets of labels, which are read often and never changed.
+//! Labels of nodes and pods, stored compactly: there are many small sets, which are read often and never changed.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Deserialization of single fields: an invalid value is treated as absent, and other fields are unaffected.
+//! Lenient deserialization: an invalid field is treated as absent, and the other fields of the object stay valid.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -60,8 +60,8 @@ where
         .collect())
 }
 
-/// Parses the reason why a revision was stopped. If a later release wrote a reason that is unknown here, the revision still counts
-/// as stopped.
+/// Parses the reason why a revision was stopped. A later release may have written a reason that is unknown here. The revision then
+/// still counts as stopped.
 pub(in crate::core) fn stop<'de, D>(deserializer: D) -> Result<Option<Stopped>, D::Error>
 where
     D: Deserializer<'de>,

@@ -1,10 +1,10 @@
 //! The preDelete hook: before a pod is deleted, another program has to agree to the deletion.
 //!
-//! This is `lifecycle.preDelete` of Kruise's Advanced DaemonSet, configured by an annotation. A pod with one of the configured
-//! labels or finalizers is *hooked*. Before a hooked pod is replaced, the controller marks it `PreparingDelete`. It deletes the pod
-//! after another program has removed the label or finalizer. Unlike Kruise, it removes the mark from a pod that is kept after all.
+//! This is `lifecycle.preDelete` of Kruise's Advanced DaemonSet. A pod with one of the configured labels or finalizers is
+//! *hooked*. Before the controller replaces a hooked pod, it marks the pod `PreparingDelete`. It deletes the pod after another
+//! program has removed the label or finalizer. If a marked pod is kept after all, the controller removes the mark; Kruise does not.
 //!
-//! This module contains only data. The module `removal` makes the decisions.
+//! This module contains only data. The module `engine::removal` makes the decisions.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,17 +29,17 @@ pub struct PreDelete {
     pub labels: BTreeMap<String, String>,
     /// Finalizers that make a pod hooked.
     pub finalizers: Vec<String>,
-    /// True if a pod with the readiness gate `KruisePodReady` is made not Ready before it waits for the hook.
+    /// True if a pod with the readiness gate `KruisePodReady` is made not Ready before its hook runs.
     pub mark_not_ready: bool,
 }
 
 impl PreDelete {
-    /// Returns true if any pod can be hooked, because a label or a finalizer is configured.
+    /// Returns true if at least one label or finalizer is configured, so that pods can be hooked.
     pub fn asks(&self) -> bool {
         !self.labels.is_empty() || !self.finalizers.is_empty()
     }
 
-    /// Parses the JSON of Kruise's `spec.lifecycle`; `None` if it contains no hook.
+    /// Parses the JSON of `spec.lifecycle` in Kruise's format; `None` if it contains no hook.
     ///
     /// # Errors
     /// Returns the end of a sentence that begins with "KEY is VALUE, …".
@@ -59,7 +59,7 @@ impl PreDelete {
                         "of which {IN_PLACE_UPDATE} is not supported for DaemonSets, as in Kruise; remove it"
                     ));
                 }
-                // Kruise accepts `preNormal` in a DaemonSet and ignores it.
+                // Kruise accepts `preNormal` for a DaemonSet without any effect.
                 (PRE_NORMAL, _) => {}
                 (other, _) => return Err(unknown(other, "preDelete")),
             }
@@ -90,7 +90,7 @@ impl PreDelete {
                 ("finalizersHandler", value) => {
                     hook.finalizers =
                         serde_json::from_value(value).map_err(|_| wrong("a list of finalizers"))?;
-                    // A finalizer needs the syntax of a label key. Otherwise no pod could have it.
+                    // A finalizer has the syntax of a label key. No pod could have an invalid one.
                     if !hook.finalizers.iter().all(|name| is_label_key(name)) {
                         return Err(wrong("a list of valid finalizers"));
                     }
@@ -115,8 +115,8 @@ impl PreDelete {
         self.awaited(exit).next().is_some()
     }
 
-    /// Returns the labels and finalizers to remove from a pod before its deletion: `label example.io/drain=true`, `finalizer
-    /// example.io/lb`.
+    /// Returns the labels and finalizers that have to be removed from a pod before its deletion. Their format is `label
+    /// example.io/drain=true` and `finalizer example.io/lb`.
     pub fn awaited<'a>(&'a self, exit: &'a Exit) -> impl Iterator<Item = String> + 'a {
         let labels = self
             .labels
@@ -146,7 +146,7 @@ pub struct Exit {
     pub labels: Labels,
     /// Finalizers of the pod.
     pub finalizers: Vec<Arc<str>>,
-    /// The mark `PreparingDelete` on the pod; `None` if it is not set.
+    /// The mark `PreparingDelete` on the pod; `None` if the pod doesn't have it.
     pub preparing: Option<PreDeleteHook>,
     /// The pod's readiness gate `KruisePodReady`; `None` if it has no such gate.
     pub gate: Option<Box<Gate>>,
@@ -164,13 +164,13 @@ pub struct PreDeleteHook {
 pub struct Gate {
     /// Status of the condition, true for `True`; `None` if it was never set.
     pub status: Option<bool>,
-    /// Keys that keep the condition `False`; `None` if the message has another format and must not be changed.
+    /// Keys that keep the condition `False`. `None` if the message has another format; the controller must not change it then.
     pub keys: Option<Vec<GateKey>>,
     /// Time at which the status became `True`; `None` if it isn't `True`, or if the time is unknown.
     pub opened: Option<Timestamp>,
 }
 
-/// One reason to keep a pod not Ready, in the format of the message that Kruise writes.
+/// Reason of one program to keep a pod not Ready, in the format of the message that Kruise writes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct GateKey {
     /// Name of the program that set the key.
@@ -192,7 +192,7 @@ pub struct GateWrite {
 }
 
 impl Gate {
-    /// Parses the condition of the readiness gate. Without a condition, the gate has no status and no keys.
+    /// Parses the condition of the readiness gate. If the condition is absent, the gate has no status and no keys.
     pub fn read(condition: Option<(bool, &str)>) -> Self {
         let Some((open, message)) = condition else {
             return Self {
@@ -224,7 +224,7 @@ impl Gate {
         self.keys.iter().flatten().any(|key| *key == own_key())
     }
 
-    /// Returns the write that adds the controller's key, so that the pod becomes not Ready.
+    /// Returns the write that adds the controller's key and so makes the pod not Ready.
     ///
     /// Returns `None` if the gate already has the key, or if its message has another format.
     pub(super) fn shut(&self) -> Option<GateWrite> {
@@ -243,7 +243,7 @@ impl Gate {
         self.is_ours().then(|| self.write(keys)).flatten()
     }
 
-    /// Returns the write that sets the status to `True` for the first time; `None` if the status is already set.
+    /// Returns the write that sets the status to `True` for the first time; `None` if the gate has a status.
     pub(super) fn begin(&self) -> Option<GateWrite> {
         self.status
             .is_none()
@@ -251,9 +251,9 @@ impl Gate {
             .flatten()
     }
 
-    /// Returns the write that stores these keys.
+    /// Returns the write that stores these keys. The status is `True` only if there are none.
     ///
-    /// The status becomes `True` only if the list is empty. The list is sorted by user agent and then by key, as in Kruise.
+    /// The keys are sorted by user agent and then by key, as in Kruise.
     fn write(&self, mut keys: Vec<GateKey>) -> Option<GateWrite> {
         keys.sort();
         keys.dedup();
@@ -271,7 +271,7 @@ impl Gate {
     }
 }
 
-/// Returns the key of the controller. It equals Kruise's key, so that Kruise and yurt-ds can revert each other's changes.
+/// Returns the controller's key. Kruise uses the same key, so that each can open a gate that the other closed.
 fn own_key() -> GateKey {
     GateKey {
         user_agent: "Lifecycle".into(),

@@ -1,4 +1,4 @@
-//! Reasons why a DaemonSet runs no pod on a node. They are shown to users who expect a pod there.
+//! Obstacles: the reasons why a DaemonSet runs no pod on a node, for users who expect a pod there.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use crate::core::fleet::Targeting;
 pub enum Obstacle {
     /// The template names another node.
     NodeName(String),
-    /// The node lacks these labels of the template's node selector. The list is empty if the selector can't match any node.
+    /// The node lacks these labels of the template's node selector. If the selector can't match any node, the list is empty.
     NodeSelector(Vec<String>),
     /// No term of the template's required node affinity matches.
     NodeAffinity,

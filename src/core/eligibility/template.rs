@@ -1,7 +1,7 @@
-//! Validation of a template's scheduling constraints, with the rules of the API server for pods.
+//! Validation of a template's scheduling constraints, by the rules of the API server for pods.
 //!
-//! The CRD of the Advanced DaemonSet stores a template without validation. If an invalid constraint were ignored or matched
-//! nothing, the controller would create or remove the wrong pods.
+//! The API server doesn't validate the template of an Advanced DaemonSet. Without this check, an invalid constraint would match all
+//! nodes or none, and the controller would create or remove the wrong pods.
 
 use serde_json::Value;
 
@@ -167,7 +167,7 @@ mod tests {
         }
     }
 
-    /// Regression test: in a real cluster, `nodeSelector: {edge: true}` without quotes removed every pod.
+    /// Regression test from a real cluster: `nodeSelector: {edge: true}`, without quotes around `true`, removed every pod.
     #[test]
     fn what_kubernetes_refuses_in_a_pod_is_refused() {
         let terms = |operator: &str, values: Value| {

@@ -1,4 +1,4 @@
-//! Compact storage for strings of which every pod has one.
+//! Compact storage for strings that every pod has, because the controller keeps tens of thousands of them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ enum Uid {
     Text(Arc<str>),
 }
 
-/// `metadata.resourceVersion` of a Pod, which is only compared for equality. In clusters with etcd it is a number.
+/// `metadata.resourceVersion` of a Pod. With etcd it is a number, stored as such. It is only compared for equality.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ResourceVersion(Version);
 
@@ -38,7 +38,7 @@ impl From<String> for PodUid {
     }
 }
 
-/// Returns the bytes of a UUID in lower case. `None` for any other form, because the original text could not be restored from
+/// Returns the 16 bytes of a UUID in lower case. Any other form gives `None`, because the text could not be restored from the
 /// bytes.
 fn uuid(text: &str) -> Option<[u8; 16]> {
     let mut uuid = [0; 16];
@@ -85,7 +85,7 @@ impl fmt::Debug for PodUid {
 }
 
 impl ResourceVersion {
-    /// Returns the value that accepts any resource version of a pod.
+    /// Returns the value that stands for any resource version, so that a write has no such precondition.
     pub fn any() -> Self {
         "".into()
     }
