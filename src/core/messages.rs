@@ -9,8 +9,8 @@
 //!
 //! Each message states a fact, its cause and the next step. `tests/golden/messages.txt` contains one example of every message.
 //!
-//! Sentences of [`RolloutStatus`] contain no numbers that change with every pod, because each change of a condition costs a write.
-//! Messages of `ctl` are not stored, so they contain such numbers. Remedies for a failing revision are in
+//! A condition is written when its sentence changes. Therefore sentences of [`RolloutStatus`] contain no numbers that change with
+//! every pod. Messages of `ctl` are not stored, so they contain such numbers. Remedies for a failing revision are in
 //! [`remedy`](super::remedy).
 
 mod budgets;
@@ -79,8 +79,8 @@ pub struct RolloutStatus<'a> {
 impl Plan {
     /// Returns the phase to report. `was_complete` is true if the rollout of the same revision was complete before.
     ///
-    /// A complete rollout stays complete while no node is outdated, because restarted pods and new nodes are normal operation.
-    /// While the guard evaluates a lost node, it is incomplete again.
+    /// A complete rollout stays complete as long as no node is outdated, because restarted pods and new nodes are normal. Only
+    /// while the guard evaluates a lost node, it counts as incomplete.
     pub fn reported_phase(&self, was_complete: bool) -> Phase {
         let counts = &self.counts;
         let is_daily_life = match self.phase {
@@ -151,7 +151,7 @@ impl RolloutStatus<'_> {
             .with(facts.flatten())
     }
 
-    /// Returns the sentence about the nodes whose holds end next; `None` while anything other than time can change the state.
+    /// Returns the sentence about the nodes whose holds end next; `None` if the rollout also waits for anything else.
     pub fn held(&self) -> Option<StatusSentence> {
         let is_over = matches!(
             self.plan.phase,
@@ -228,7 +228,7 @@ impl RolloutStatus<'_> {
         }
     }
 
-    /// Returns the step that updates the nodes that are kept only by `partition`; `None` if there are none.
+    /// Returns the step that updates the nodes that `partition` keeps; `None` if `partition` keeps none.
     fn past_partition(&self) -> Option<NextStep> {
         if self.plan.counts.of_kind(Verdict::Partition) == 0 {
             return None;
@@ -288,7 +288,7 @@ impl RolloutStatus<'_> {
         StatusSentence::new(PROGRESSING, "being rolled out").with(asides.into_iter().flatten())
     }
 
-    /// Adds to the sentence of a paused rollout that the guard stopped its revision.
+    /// Adds to the sentence about a pause that the guard has stopped the revision, if it has.
     fn with_stop(&self, paused: StatusSentence) -> StatusSentence {
         let plan = self.plan;
         if plan.guarded != Some(Guarded::Stopped(Stopped::FailedByRevision)) {
@@ -307,9 +307,9 @@ impl RolloutStatus<'_> {
             .with([then.to_owned()])
     }
 
-    /// Returns a sentence about nodes that disruption budgets block, if no other node makes progress.
+    /// Returns a sentence about the nodes that disruption budgets block; `None` if any node makes progress.
     ///
-    /// While a node makes progress, the next eviction may succeed.
+    /// While a node makes progress, the next eviction may succeed without a report.
     fn budgets_aside(&self, phase: Phase) -> Option<String> {
         let plan = self.plan;
         let waits = match phase {
@@ -346,7 +346,7 @@ impl RolloutStatus<'_> {
         Some(opening_words(self.fleet, self.plan, self.strategy, at))
     }
 
-    /// Returns the step that starts a rollout before its window opens; `None` if all waiting nodes have their own windows.
+    /// Returns the step that starts a rollout outside its window. `None` if all waiting nodes have windows of their own.
     fn past_window(&self) -> Option<NextStep> {
         let waits = |verdict: &Verdict| matches!(verdict, Verdict::OutOfWindow { .. });
         let mut waiting = self.plan.nodes_with(self.fleet, waits);

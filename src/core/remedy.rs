@@ -17,7 +17,7 @@ pub const KRUISE_RUNS: &str = "OpenKruise's manager is running, so yurt-ds doesn
 
 /// Returns the remedies for a failing revision. `set` is the DaemonSet, as `NAMESPACE/NAME`.
 ///
-/// No rollback is recommended after a rollback to the oldest revision, because it would return to the failed one.
+/// If an operator has already rolled back to the oldest revision, no rollback is recommended: it would lead to the failed one.
 pub fn other_revision(fleet: &Fleet, set: &dyn Display) -> String {
     match roll_back(fleet, set) {
         Some(roll_back) => format!("{roll_back}; or roll out another template"),
@@ -83,13 +83,13 @@ impl UndoTarget<'_> {
 /// Returns the recommended rollback; `None` if no earlier revision is kept, or the guard stopped all of them.
 ///
 /// The target is the newest earlier revision with serving pods, because the previous revision may also be broken. If no earlier
-/// revision has serving pods, the target is the previous one. After a rollback, the next rollback always goes further back.
+/// revision serves, the target is the previous one. After a rollback, the next one never leads back to a newer revision.
 pub fn undo_target(fleet: &Fleet) -> Option<UndoTarget<'_>> {
     let earlier = unstopped(fleet);
     let (before, _) = *earlier.first()?;
     let mut all = earlier.iter().copied();
     let serving = all.find(|(revision, _)| serves(fleet, revision));
-    // While all nodes are offline, no pod counts as serving. Choose the revision of most nodes, because the previous revision may
+    // While all nodes are offline, no pod counts as serving. Then choose the revision of most nodes. The previous revision may
     // never have run.
     let most = || {
         let has = |revision: &Revision| {
@@ -196,7 +196,7 @@ mod tests {
             stopped: Some(Stopped::FailedByRevision),
             ..FailureRecord::new(revision.into())
         };
-        // The recommendation stays the same when the record of the next revision replaces that of the stopped one.
+        // The recommendation stays the same when the next revision gets its record, which names the stopped one.
         fleet.record = Some(stop("bad"));
         let at_once = roll_back(&fleet, &"edge/web").expect("a rollback");
         fleet.record = Some(FailureRecord::begun(Some(&stop("bad")), &"new".into()));

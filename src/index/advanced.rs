@@ -1,4 +1,5 @@
-//! State that an Advanced DaemonSet has in addition to that of any DaemonSet: creation settings, requested pods, orphans, status.
+//! Part of the index that only Advanced DaemonSets need: settings for the creation of pods, requested pods, orphans, and the
+//! status.
 
 #[cfg(test)]
 mod tests;
@@ -16,12 +17,12 @@ use crate::core::{
 use crate::k8s;
 use crate::k8s::AdvancedStatus;
 
-/// Minimum interval between status writes in which only numbers changed.
+/// Minimum interval between two writes of the status in which only numbers changed.
 ///
-/// A changed condition is written at once. In total, a rollout writes the status at most about once a second.
+/// A changed condition is written at once. In total, a rollout writes the status about once a second at most.
 const BETWEEN_COUNTS: SignedDuration = SignedDuration::from_millis(1250);
 
-/// Number of nodes with rejected pods after which no other node is tried, because its pod would be rejected too.
+/// Number of nodes with rejected pods from which no further node is tried. The cause then probably concerns all nodes.
 const REFUSED_NODES: usize = 10;
 
 /// Pod that the DaemonSet should adopt.
@@ -29,41 +30,41 @@ const REFUSED_NODES: usize = 10;
 pub struct Orphan {
     /// The pod to adopt.
     pub pod: PodRef,
-    /// UID of the ControllerRevision that controls the pod: a native DaemonSet created the pod for `max-surge`. `None` if the pod
-    /// has no controller.
+    /// UID of the ControllerRevision that controls the pod. A native DaemonSet created such a pod for `max-surge`. `None` if the
+    /// pod has no controller.
     pub revision: Option<String>,
 }
 
-/// State that an Advanced DaemonSet has in addition to that of any DaemonSet.
+/// State of an Advanced DaemonSet in addition to that of any DaemonSet.
 #[derive(Debug)]
 pub struct AdvancedRecord {
     /// Settings for creating the pods.
     pub scaling: Scaling,
-    /// True if the pods can be created and found. Otherwise the controller doesn't change them.
+    /// True if pods can be created from the spec, and its selector finds them. Otherwise the controller leaves the pods alone.
     pub is_workable: bool,
     /// Status fields of the object except conditions.
     pub stands: AdvancedStatus,
-    /// Nodes for which a pod was requested, until the watch shows the pod or it is no longer expected. The time is that of the
-    /// request or, later, of its answer.
+    /// Nodes for which a pod was requested, as long as the watch doesn't show the pod. The time is that of the request, or of its answer
+    /// if there is one.
     creating: BTreeMap<NodeName, Timestamp>,
-    /// Nodes of `creating` whose request is unanswered. A list of pods cannot show yet whether these requests succeeded.
+    /// Nodes in `creating` whose request has no answer yet. A list of pods can't show if such a request succeeded.
     asked: BTreeSet<NodeName>,
     /// Backoff for deleting failed pods.
     backoff: FailedPodsBackoff,
-    /// Pods to adopt. The selector matches them, and they have no controller, or a ControllerRevision of a native DaemonSet as
-    /// controller.
+    /// Pods to adopt: the selector matches them, and they have no controller. Surge pods of a native DaemonSet, which a
+    /// ControllerRevision controls, are also adopted.
     orphans: BTreeMap<PodUid, Orphan>,
-    /// All orphans, with their nodes. On such a node no pod is created until the orphan is adopted or gone.
+    /// All orphans with their nodes. No pod is created on such a node until the orphan is adopted or gone.
     free: BTreeMap<PodUid, NodeName>,
-    /// Pods that are deleted for other reasons than the rollout, so that their deletion doesn't count as a replacement.
+    /// Pods that are deleted, but not by the rollout. Their deletion doesn't count as a replacement.
     leaving: BTreeSet<PodUid>,
-    /// Number of revision names that were taken: `status.collisionCount`.
+    /// Number of new revisions whose name was already in use: `status.collisionCount`.
     pub collisions: i64,
     /// Nodes that had a pod that is gone now.
     held: BTreeSet<NodeName>,
-    /// Nodes whose pod the API server rejected, with the number of consecutive rejections.
+    /// Nodes for which the API server rejected a pod, with the number of rejections in a row.
     refused: BTreeMap<NodeName, u32>,
-    /// Numbers that were sent last, with the time.
+    /// Numbers in the last write of the status, with the time of the write.
     sent: Option<(StatusNumbers, Timestamp)>,
 }
 
@@ -76,7 +77,7 @@ pub struct StatusNumbers {
     pub revision: Option<Revision>,
     /// Generation of the DaemonSet that was observed.
     pub observed: i64,
-    /// Number of revision names that were taken: `status.collisionCount`.
+    /// Number of new revisions whose name was already in use: `status.collisionCount`.
     pub collisions: i64,
 }
 
@@ -90,14 +91,14 @@ fn uid_of(pod: &k8s::Pod) -> PodUid {
     pod.uid().into()
 }
 
-/// Decision whether to write numbers to the status.
+/// Decision about a write of numbers to the status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NumbersDue {
-    /// No write is needed: the status already has these numbers, or they were sent.
+    /// No write is needed, because the status has these numbers or a write with them was sent.
     No,
     /// Write now.
     Now,
-    /// Write at that time if the numbers still differ.
+    /// Write at this time, if the numbers still differ then.
     At(Timestamp),
 }
 
@@ -128,7 +129,7 @@ impl AdvancedRecord {
 
     /// Applies a newer version of the object.
     ///
-    /// Returns true if pods are created differently now, or if the status has other numbers than those sent.
+    /// Returns true if the creation of pods has other settings now, or if the status has other numbers than the last write.
     pub(super) fn update(&mut self, newer: Self) -> bool {
         let changed = (self.scaling, self.is_workable) != (newer.scaling, newer.is_workable);
         (self.scaling, self.is_workable) = (newer.scaling, newer.is_workable);
@@ -137,13 +138,13 @@ impl AdvancedRecord {
         changed || differs && self.numbers_that_stand().as_ref() != self.sent_numbers()
     }
 
-    /// Resets the backoffs, so that failed pods are deleted at once. Called when a user changed the DaemonSet.
+    /// Resets the backoffs after a user changed the DaemonSet. Failed pods are then deleted at once.
     pub(super) fn forget_failures(&mut self) {
         self.backoff.reset();
         self.refused.clear();
     }
 
-    /// Records whether the API server rejected a pod for `node`.
+    /// Records the answer to the creation of a pod on `node`: rejected if `refused` is true, otherwise accepted.
     pub fn note_creation(&mut self, node: &NodeName, refused: bool) {
         if refused {
             *self.refused.entry(node.clone()).or_default() += 1;
@@ -152,10 +153,11 @@ impl AdvancedRecord {
         }
     }
 
-    /// Returns the nodes that may be tried during the backoff after rejections: those for which no pod was rejected.
+    /// Returns those of `nodes` that may be tried although pods were rejected on other nodes. Nodes with a rejected pod have to
+    /// wait.
     ///
-    /// If pods were rejected for many nodes, the cause probably concerns the whole DaemonSet, such as a quota. Then no node is
-    /// returned.
+    /// If pods were rejected on many nodes, the cause probably concerns the whole DaemonSet, such as a quota. Then no node may be
+    /// tried.
     pub fn untried(&self, mut nodes: Vec<NodeName>) -> Vec<NodeName> {
         if self.refused.len() < REFUSED_NODES {
             nodes.retain(|node| !self.refused.contains_key(node))
@@ -165,7 +167,7 @@ impl AdvancedRecord {
         nodes
     }
 
-    /// Returns the inputs for deciding which pods to create and delete.
+    /// Returns the input for the decision which pods to create and to delete.
     pub fn terms<'a>(&'a self, reading: &'a ParsedSettings, now: Timestamp) -> ManageTerms<'a> {
         ManageTerms {
             strategy: reading.usable(),
@@ -191,8 +193,8 @@ impl AdvancedRecord {
         }
     }
 
-    /// Records that the request for `node` was answered or timed out at `now`. From then on, the watch has a limited time to
-    /// show the pod.
+    /// Records that the request for `node` was answered, or timed out, at `now`. The watch has to show the pod within a certain
+    /// time after that.
     pub fn answer_creation(&mut self, node: &NodeName, now: Timestamp) {
         self.asked.remove(node);
         if let Some(at) = self.creating.get_mut(node) {
@@ -200,7 +202,7 @@ impl AdvancedRecord {
         }
     }
 
-    /// Records that the unanswered requests will never be answered.
+    /// Records that the requests without an answer will never get one.
     pub(super) fn lose_answers(&mut self, now: Timestamp) {
         for node in std::mem::take(&mut self.asked) {
             self.answer_creation(&node, now);
@@ -212,14 +214,14 @@ impl AdvancedRecord {
         self.creating.remove(node);
     }
 
-    /// Returns the time at which the pods have to be listed again, because it is unknown whether a requested pod was created.
+    /// Returns the time at which the pods have to be listed again; `None` if it is known which requested pods exist.
     pub(super) fn creation_due(&self) -> Option<Timestamp> {
         let answered = self.creating.iter();
         let answered = answered.filter(|(node, _)| !self.asked.contains(*node));
         answered.map(|(_, at)| later(*at, UNANSWERED)).min()
     }
 
-    /// Drops the creation requests whose result is in a complete list of pods that started at `began`.
+    /// Drops the requests whose result a complete list of pods shows. The list started at `began`.
     pub(super) fn retain_creations(&mut self, began: Option<Timestamp>) {
         let Some(began) = began else { return };
         let asked = &self.asked;
@@ -232,8 +234,7 @@ impl AdvancedRecord {
         self.backoff.note(node, now);
     }
 
-    /// Records a pod that the DaemonSet doesn't own. Returns true if the pod is a new orphan, or was an orphan and now has a
-    /// controller.
+    /// Records a pod that the DaemonSet doesn't own. Returns true if the pod became an orphan, or was one and now has a controller.
     pub(super) fn note_orphan(&mut self, pod: &k8s::Pod) -> bool {
         if pod.controller().is_some() {
             self.forget_orphan(&uid_of(pod))
@@ -242,9 +243,9 @@ impl AdvancedRecord {
         }
     }
 
-    /// Records a surge pod of a native DaemonSet, which is controlled by a ControllerRevision, as a pod to adopt.
+    /// Records a pod to adopt: a surge pod of a native DaemonSet, controlled by a ControllerRevision.
     ///
-    /// Returns true if the pod was not recorded before.
+    /// Returns true if the pod is new here.
     pub(super) fn note_made_beside(&mut self, pod: &k8s::Pod) -> bool {
         let revision = pod.controller();
         self.note_to_adopt(pod, revision.map(|revision| revision.uid.clone()))
@@ -267,18 +268,18 @@ impl AdvancedRecord {
         self.orphans.insert(uid, orphan).is_none()
     }
 
-    /// Forgets an orphan. Returns true if its node no longer waits for its adoption, so that a pod may be created there.
+    /// Forgets an orphan. Returns true if its node waited for the adoption, so that a pod may now be created there.
     pub(super) fn forget_orphan(&mut self, uid: &PodUid) -> bool {
         self.orphans.remove(uid);
         self.free.remove(uid).is_some()
     }
 
-    /// Returns the orphans to adopt, and clears the queue. An orphan is returned again only after it changed.
+    /// Removes and returns the orphans to adopt. An orphan is added again only when it changes.
     pub fn take_orphans(&mut self) -> Vec<Orphan> {
         std::mem::take(&mut self.orphans).into_values().collect()
     }
 
-    /// Puts an orphan that could not be adopted back into the queue, unless it is gone or a newer version is queued.
+    /// Adds an orphan again that could not be adopted. Has no effect if it is gone, or if a newer version was added.
     pub fn return_orphan(&mut self, orphan: Orphan) {
         let uid = &orphan.pod.uid;
         if self.free.contains_key(uid) {
@@ -315,8 +316,8 @@ impl AdvancedRecord {
 
     /// Decides when to write these numbers.
     ///
-    /// If the watch doesn't show the numbers sent last yet (`unseen`), compares with those, otherwise with the numbers in the
-    /// status.
+    /// They are compared with the status. If the watch doesn't show the last write yet (`unseen`), they are compared with that
+    /// write.
     pub fn numbers_due(&self, numbers: &StatusNumbers, unseen: bool, now: Timestamp) -> NumbersDue {
         let stands = self.numbers_that_stand();
         let known = if unseen {
@@ -326,7 +327,7 @@ impl AdvancedRecord {
         };
         match &self.sent {
             _ if known == Some(numbers) => NumbersDue::No,
-            // The revision or the generation changed, not only counts, so write at once.
+            // The revision or the generation changed, and not only counts. Write at once.
             Some((sent, _))
                 if (&sent.revision, sent.observed) != (&numbers.revision, numbers.observed) =>
             {
@@ -340,7 +341,7 @@ impl AdvancedRecord {
         }
     }
 
-    /// Returns the time before which no numbers of this generation are written, if it is after `now`.
+    /// Returns the time before which numbers of this generation must not be written again; `None` if they may be written now.
     pub fn counted_until(&self, generation: i64, now: Timestamp) -> Option<Timestamp> {
         let (sent, at) = self.sent.as_ref()?;
         let until = at.checked_add(BETWEEN_COUNTS).ok()?;

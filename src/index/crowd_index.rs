@@ -1,5 +1,4 @@
-//! Index of the nodes of a fleet that are counted rather than listed. It is kept between passes (see
-//! [`crowd`](crate::core::engine::crowd)).
+//! Index of the nodes that a fleet counts instead of listing them, kept between passes (see [`crowd`](crate::core::engine::crowd)).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,25 +8,25 @@ use crate::core::action::BATCH;
 use crate::core::engine::crowd::{Bystander, Standing, named};
 use crate::core::{Crowd, FailureRecord, Node, NodeName, NodeOrder, Strategy};
 
-/// Number of waiting nodes that are listed. One pass in the middle of a rollout updates about as many nodes.
+/// Usual number of waiting nodes that are listed: about as many as one pass in the middle of a rollout updates.
 const FEW: usize = 16;
 
-/// Nodes of a fleet that are counted, by state.
+/// Counted nodes of a fleet, by their state.
 #[derive(Debug)]
 pub(super) struct CrowdIndex {
     strategy: Strategy,
-    /// `in_order` and `is_proven` of the fleet for which the nodes were evaluated.
+    /// The fields `in_order` and `is_proven` of the fleet for which the nodes were counted.
     judged_by: [bool; 2],
     done: BTreeSet<NodeName>,
-    /// Counted nodes that wait for their update, sorted by name, which is the update order or its reverse.
+    /// Counted nodes that wait for their update, sorted by name. The order of updates is the same or the reverse.
     waiting: BTreeSet<NodeName>,
-    /// Listed nodes that wait for their update. All of them come before `waiting` in the update order.
+    /// Listed nodes that wait for their update. They are updated before the nodes in `waiting`.
     shown: BTreeSet<NodeName>,
     /// Intended size of `shown`.
     window: usize,
-    /// Counted nodes that are offline or being updated, with the latest time at which that state ends.
+    /// Counted nodes that are offline or being updated, with the time at which they have to be evaluated again.
     others: BTreeMap<NodeName, (Standing, Option<Timestamp>)>,
-    /// Times at which nodes in `others` have to be evaluated again.
+    /// The times in `others`, sorted.
     deadlines: BTreeSet<(Timestamp, NodeName)>,
     /// Nodes that the guard's record contains. They are always listed.
     named: BTreeSet<NodeName>,
@@ -54,7 +53,7 @@ impl CrowdIndex {
         }
     }
 
-    /// Returns true if the index was built for this strategy and for a fleet with these flags.
+    /// Returns true if the index was built for this strategy and these fields of the fleet.
     pub(super) fn is_of(&self, strategy: &Strategy, judged_by: [bool; 2]) -> bool {
         self.judged_by == judged_by && self.strategy == *strategy
     }
@@ -68,8 +67,8 @@ impl CrowdIndex {
         }
     }
 
-    /// Returns the nodes to evaluate again at `now`: their deadline has passed, or they were added to or removed from the guard's
-    /// record.
+    /// Returns the nodes to evaluate again at `now`: the time of their evaluation has come, or the guard's record now contains them
+    /// or no longer does.
     pub(super) fn due(&mut self, record: Option<&FailureRecord>, now: Timestamp) -> Vec<NodeName> {
         let deadlines = self.deadlines.iter();
         let late = deadlines.take_while(|(at, _)| *at <= now);
@@ -83,7 +82,7 @@ impl CrowdIndex {
         due
     }
 
-    /// Records the state of a node as of `now`. Returns true if the node is counted and so must not be listed.
+    /// Evaluates a node at `now`. Returns true if it is counted, so that it must not be listed.
     pub(super) fn take(&mut self, node: &Node, now: Timestamp) -> bool {
         self.forget(&node.name);
         let bystander = Bystander::new(&self.strategy, node, self.judged_by, now);
@@ -131,7 +130,7 @@ impl CrowdIndex {
         self.standing(name).is_some()
     }
 
-    /// Returns true if the index is right about the node as of `now`: counted in its actual state, or not counted.
+    /// Returns true if the index is correct about the node at `now`: it counts the node in its actual state, or doesn't count it.
     pub(super) fn agrees(&self, name: &NodeName, node: Option<&Node>, now: Timestamp) -> bool {
         let is = node.and_then(|node| Bystander::new(&self.strategy, node, self.judged_by, now));
         let is = is.map(|bystander| bystander.standing);
@@ -145,7 +144,7 @@ impl CrowdIndex {
         done.or_else(waiting).or_else(other)
     }
 
-    /// Returns the counted node that is updated next.
+    /// Returns the counted waiting node that is updated first.
     fn next_waiting(&self) -> Option<&NodeName> {
         match self.strategy.order {
             NodeOrder::Ascending => self.waiting.first(),
@@ -153,7 +152,7 @@ impl CrowdIndex {
         }
     }
 
-    /// Returns true if a waiting node has to be listed, according to its position in the update order.
+    /// Returns true if a waiting node has to be listed: it is updated before a listed one, or the list has room for the next node.
     fn is_shown(&self, name: &NodeName) -> bool {
         let order = self.strategy.order;
         let is_before = |other: &NodeName| order.is_before(name, other);
@@ -165,15 +164,15 @@ impl CrowdIndex {
         last.is_some_and(is_before) || has_room && self.next_waiting().is_none_or(is_before)
     }
 
-    /// Returns the next counted node to list, if too few waiting nodes are listed.
+    /// Returns the next counted node to list; `None` if enough waiting nodes are listed.
     pub(super) fn next_to_show(&self) -> Option<NodeName> {
         let has_room = self.shown.len() < self.window;
         self.next_waiting().filter(|_| has_room).cloned()
     }
 
-    /// Removes and returns the last listed waiting node, if too many are listed.
+    /// Removes and returns the listed waiting node that is updated last; `None` unless too many are listed.
     ///
-    /// The node is counted only after it was passed to [`take`](Self::take) again.
+    /// The caller passes the node to [`take`](Self::take), which counts it.
     pub(super) fn next_to_hide(&mut self) -> Option<NodeName> {
         let is_crowded = self.shown.len() > 2 * self.window;
         let pop = |shown: &mut BTreeSet<NodeName>| match self.strategy.order {
@@ -183,7 +182,7 @@ impl CrowdIndex {
         is_crowded.then(|| pop(&mut self.shown)).flatten()
     }
 
-    /// Increases the number of waiting nodes to list. Returns false if it already was the maximum.
+    /// Increases the number of waiting nodes to list. Returns false if the number already was the maximum.
     pub(super) fn show_more(&mut self) -> bool {
         std::mem::replace(&mut self.window, BATCH) < BATCH
     }

@@ -1,7 +1,7 @@
-//! Times at which pods were last removed from their nodes, each kept until the next pod on the node is Ready.
+//! Disruptions: the time at which the last pod was removed from each node. It is kept until the next pod there is Ready.
 //!
-//! The removal of a pod can take its node down (CNI, VPN, tunnel). The node may be lost only after the pod is gone, or even after
-//! the next pod is created. Then the API server no longer shows that a pod was removed from that node, and when.
+//! The removal of a pod can cut the node's connection (CNI, VPN, tunnel). The node may be lost only after the pod is gone, or even
+//! after the next pod is created. The API server then no longer shows the removal. The guard needs its time.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use super::pod::PodRecord;
 use crate::core::{Leaving, NodeName, Pod, PodUid, Revision, RevisionState};
 
-/// Maximum number of entries. When it is reached, entries older than the longest failure window are dropped.
+/// Maximum number of entries. If there are more, entries older than the longest failure window are dropped.
 const KEPT: usize = 1024;
 
 /// Longest failure window.
@@ -20,7 +20,7 @@ const LONGEST: SignedDuration = SignedDuration::from_hours(24);
 #[derive(Debug, Default)]
 pub(super) struct Disruptions {
     begun: BTreeMap<NodeName, Disruption>,
-    /// Unanswered deletions by the controller, with the time of the request. A node can be lost before the deletion is answered.
+    /// Deletions that the controller requested and that have no answer yet. The node can be lost before the answer.
     sent: BTreeMap<NodeName, (PodUid, Timestamp)>,
 }
 
@@ -29,11 +29,11 @@ struct Disruption {
     /// Pod that was removed.
     pod: PodUid,
     at: Timestamp,
-    /// Revision hash of that pod; `None` if the pod was outdated.
+    /// Revision hash of that pod. `None` if the pod was outdated.
     hash: Option<Revision>,
-    /// True if the controller deleted that pod, or an earlier pod of the node and no pod has been Ready since.
+    /// True if the controller deleted that pod. Also true if it deleted an earlier pod, and no pod has been Ready since.
     is_ours: bool,
-    /// True if the pod was already terminating when it was first seen. Then `at` is by the API server's clock.
+    /// True if the pod was already terminating when the controller first saw it. Then `at` is by the API server's clock.
     is_read: bool,
 }
 
@@ -80,8 +80,7 @@ impl Disruptions {
 
     /// Records the answer to the deletion of `pod`.
     ///
-    /// If the deletion was carried out, the removal began when the request was sent: the node may have been lost before the
-    /// answer arrived.
+    /// If the pod was deleted, the time of the request counts, because the node may have been lost before the answer.
     pub(super) fn answer(&mut self, pod: &PodUid, carried_out: bool) {
         let mut sent = self.sent.iter();
         let found = sent.find(|(_, (sent, _))| sent == pod);
@@ -100,7 +99,7 @@ impl Disruptions {
         }
     }
 
-    /// Drops the unanswered deletions, because their answers are lost.
+    /// Drops the deletions without an answer, because they will never get one.
     pub(super) fn lose_answers(&mut self) {
         self.sent.clear();
     }
@@ -110,7 +109,7 @@ impl Disruptions {
         self.begun.get(node).is_some_and(|left| left.is_ours)
     }
 
-    /// Returns when the controller requested the deletion of the pod; `None` if it did not.
+    /// Returns the time at which the controller requested the deletion of the pod; `None` if it did not.
     fn asked_by_us(&self, node: &NodeName, pod: &PodUid) -> Option<Timestamp> {
         let sent = self.sent.get(node).map(|(sent, at)| (sent, *at));
         let begun = self.begun.get(node).map(|left| (&left.pod, left.at));
@@ -128,10 +127,10 @@ impl Disruptions {
         self.begun.insert(node, disruption);
     }
 
-    /// Returns when the last pod of a revision other than `current` began to leave `node`.
+    /// Returns the time at which the last pod of a revision other than `current` began to leave `node`.
     ///
-    /// A removal may have been in progress when the controller first saw the pod. If it began before `current` was `adopted`,
-    /// it belongs to an earlier rollout and is ignored. Observed removals are dropped when the template changes.
+    /// If a removal was in progress when the controller first saw the pod, it may belong to an earlier rollout. It is ignored if it
+    /// began before `current` was `adopted`. Observed removals are dropped when the template changes.
     pub(super) fn at(
         &self,
         node: &NodeName,
@@ -151,7 +150,7 @@ impl Disruptions {
     }
 }
 
-/// Returns when the deletion of the pod was requested, by the API server's clock.
+/// Returns the time at which the deletion of the pod was requested, by the API server's clock.
 fn asked_at(pod: &Pod) -> Option<Timestamp> {
     let Leaving { ends, grace, .. } = **pod.leaving.as_ref()?;
     ends.checked_sub(grace).ok()

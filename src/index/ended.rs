@@ -1,8 +1,10 @@
-//! Pods that ended for good, by node: `Succeeded`, or `Failed` (evicted, or rejected by the kubelet).
+//! Pods that ended for good (`Succeeded`, or `Failed` because of an eviction or a rejection by the kubelet), by node.
 //!
-//! The native controller deletes each ended pod and creates the next one, so the existing pods don't show the series. Therefore
-//! the next pod inherits the problem until it is Ready. After several ended pods, the node itself has the problem, until a pod
-//! has been Ready for a while. After a restart, the DaemonSet's condition shows on which nodes such a series stalls the rollout.
+//! The native controller deletes each ended pod and creates the next one. The existing pods don't show that several ended one after
+//! the other, a *series*. Therefore the next pod gets the problem of the last one until it is Ready. After several ended pods, the
+//! node itself has the problem until a pod has been Ready for a while.
+//!
+//! After a restart, the DaemonSet's condition shows the nodes on which such a series stalls the rollout.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,15 +19,14 @@ use crate::core::words::line;
 use crate::core::{NodeName, PodProblem, PodUid, Revision, RolloutState};
 use crate::k8s;
 
-/// Maximum time between two ended pods of one series.
-///
-/// The native controller waits at most 15 minutes before it creates the next pod (`FailedPodsBackoff`).
+/// Maximum time between two ended pods of one series. It is longer than the backoff of the native controller, which waits at most
+/// 15 minutes before it creates the next pod (`FailedPodsBackoff`).
 const TOGETHER: SignedDuration = SignedDuration::from_hours(1);
 
-/// Maximum number of nodes. When it is reached, nodes on which no pod ended within [`TOGETHER`] are dropped.
+/// Maximum number of nodes. If there are more, nodes on which no pod ended within [`TOGETHER`] are dropped.
 const KEPT: usize = 1024;
 
-/// Series of pods that ended before this process started, according to the saved state.
+/// Series of pods that ended before this process started, from the DaemonSet's condition.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct RecalledProblem {
     /// Revision of the pods.
@@ -35,7 +36,7 @@ pub(super) struct RecalledProblem {
 }
 
 impl RecalledProblem {
-    /// Returns the saved reason why pods keep ending on `node`, if there is one.
+    /// Returns the reason in the condition why pods keep ending on `node`; `None` if it doesn't name the node.
     pub(super) fn new(state: &RolloutState, node: &NodeName) -> Option<Self> {
         let failing = state.failing_on(node)?;
         Some(Self {
@@ -45,7 +46,7 @@ impl RecalledProblem {
         })
     }
 
-    /// Returns a series that continues the saved one.
+    /// Returns a series that continues this one.
     fn begin(self, now: Timestamp) -> Series {
         Series {
             hash: Some(self.hash),
@@ -69,9 +70,9 @@ struct Series {
     hash: Option<Revision>,
     /// Number of ended pods that this process observed.
     times: u32,
-    /// True if the series was restored from the saved state.
+    /// True if the series was restored from the condition.
     ///
-    /// The number of pods that ended before the restart is unknown, so they don't count as failures of the revision.
+    /// The condition doesn't contain how many pods ended. So they don't count as failures of the revision.
     is_recalled: bool,
     /// Last ended pod, the time at which its end was observed, and the reason.
     last: Option<PodUid>,
@@ -81,7 +82,7 @@ struct Series {
 }
 
 impl Ended {
-    /// Records a change of a pod on `node`. If the pod belongs to a series, adds the problem of the series to the pod's record.
+    /// Records a change of a pod on `node`. A pod that belongs to a series gets the problem of the series.
     pub(super) fn note(
         &mut self,
         node: &NodeName,
@@ -108,7 +109,7 @@ impl Ended {
         }
     }
 
-    /// Returns the problem of `node` if enough pods of revision `hash` ended there one after another.
+    /// Returns the problem of `node` if enough pods of the revision `hash` ended there, one after the other.
     pub(super) fn trouble(
         &mut self,
         node: &NodeName,
@@ -122,7 +123,7 @@ impl Ended {
         (lasts && series.hash.as_ref() == Some(hash)).then(|| series.problem())
     }
 
-    /// Restores the series from the saved state, if no pod was observed to end on the node.
+    /// Restores the series from the condition, unless this process has seen pods end on the node.
     fn recall(
         &mut self,
         node: &NodeName,
@@ -136,7 +137,7 @@ impl Ended {
         }
     }
 
-    /// Ends the series if the pod in the record `before` was Ready for a while: if that pod ends later, a new series begins.
+    /// Ends the series if the pod in `before` was Ready for a while. If this pod ends later, a new series begins.
     ///
     /// Returns true if there was a series.
     pub(super) fn end(
@@ -192,7 +193,7 @@ impl Series {
     }
 }
 
-/// Returns why a pod ended: the reason that the kubelet reports for the pod, or for one of its containers.
+/// Returns the reason why a pod ended, as the kubelet reports it for the pod or for one of its containers.
 fn reason(pod: &k8s::Pod) -> &str {
     let statuses = &pod.status.container_statuses;
     let mut ended = statuses

@@ -10,8 +10,8 @@
 //!                                                                             the list does not show did not happen
 //! ```
 //!
-//! All expectations expire by this rule, except the report on a DaemonSet ([`Expectations::begin_report`] explains why). So a
-//! late watch causes no duplicate write, and a lost answer doesn't block anything permanently.
+//! All expectations expire by this rule, with one exception: the report on a DaemonSet (see [`Expectations::begin_report`]). So a
+//! late watch causes no duplicate write, and a lost answer blocks nothing permanently.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -27,21 +27,21 @@ use crate::core::{
 };
 use crate::k8s::Condition;
 
-/// Time after the acceptance of a write until the watch must show it. After that, its event counts as lost and the pods are
-/// listed again.
+/// Time within which the watch has to show an accepted write. After that, the watch event counts as lost, and the pods are listed
+/// again.
 pub const UNSEEN: Duration = Duration::from_secs(30);
 
-/// Time after which an unanswered request can no longer take effect. Until then, a server that was frozen may still carry it out.
+/// Time after which a request without an answer can no longer take effect. Before that, a frozen server may still carry it out.
 pub(super) const UNANSWERED: Duration = Duration::from_secs(15);
 
-/// Write to a pod that the watch doesn't show yet.
+/// Write to a pod, as long as the watch doesn't show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct PendingWrite {
-    /// Time of the last change of `uncertainty`: of the request, or of its answer.
+    /// Time of the request, or of the answer if there is one.
     at: Timestamp,
     /// Requested change.
     write: PodWrite,
-    /// Certainty that the write happened, according to the answer so far.
+    /// Certainty about the write, according to the answer.
     uncertainty: ExpectationState,
 }
 
@@ -52,7 +52,7 @@ pub enum PodWrite {
     Deletion,
     /// Deletion of the pod, if its PodDisruptionBudget allows it.
     Eviction,
-    /// Start of the wait for the preDelete hook of the pod.
+    /// Mark by which the pod begins to wait for its preDelete hook.
     PreDeleteHook,
     /// Update in place to a revision.
     InPlacePatch {
@@ -63,20 +63,21 @@ pub enum PodWrite {
     },
     /// Request to pull the images of this revision on the node of the pod.
     ImageRequest(Revision),
-    /// Any other change. It doesn't stop the pod: conditions, owner, a surge pod next to it.
+    /// Any other change, which doesn't stop the pod: to its conditions or owner, or the creation of a surge pod next to it.
     Other(Action),
 }
 
-/// Certainty that a write has happened.
+/// Certainty that a write has happened or will happen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum ExpectationState {
-    /// In flight: the API server may carry out the write at any moment, and will answer.
+    /// Sent: the API server may carry out the write at any moment, and will answer.
     UnderWay,
     /// Accepted: the watch should show the write soon.
     Accepted,
-    /// Rejected because the cached pod was stale. The next decision waits until the cache shows another version than this one.
+    /// Rejected, because the cached pod was out of date. The next decision waits until the cache shows another version than this
+    /// one.
     Conflict(ResourceVersion),
-    /// Unanswered: the write may have happened. Repeating it is harmless.
+    /// Without an answer: the write may have happened. To repeat it does no harm.
     Unanswered,
 }
 
@@ -87,15 +88,15 @@ pub enum WriteAnswer {
     Accepted,
     /// The write was rejected.
     Refused,
-    /// The write was rejected because the cached pod was stale.
+    /// The write was rejected because the cached pod was out of date.
     Conflict,
-    /// The pod doesn't exist. The watch is about to show that.
+    /// The pod doesn't exist, which the watch will show soon.
     Gone,
     /// No answer arrived.
     Unanswered,
 }
 
-/// Part of a pod that a write changes. For each part, only the last write to a pod is kept.
+/// Part of a pod that a write changes. Only the last write to each part is kept.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Aspect {
     /// Existence and containers of the pod: its deletion or update.
@@ -137,7 +138,7 @@ impl PodWrite {
         }
     }
 
-    /// Returns true if the write updates the pod or deletes it for its successor. A rollback and the wait for a hook don't
+    /// Returns true if the write updates the pod, or deletes it to create a successor. A rollback and a mark for a hook don't
     /// count.
     pub fn replaces(&self) -> bool {
         matches!(
@@ -160,9 +161,9 @@ impl PodWrite {
         }
     }
 
-    /// Returns true if an unanswered write has to be treated as carried out, because it uses a slot or creates a pod.
+    /// Returns true if a write without an answer counts as carried out, because it takes a slot or creates a pod.
     ///
-    /// Other writes are repeated at once, which is harmless.
+    /// Other writes are repeated at once, which does no harm.
     fn counts_in_doubt(&self) -> bool {
         match self {
             Self::Other(action) => matches!(action, Action::Surge { .. }),
@@ -179,19 +180,19 @@ impl PodWrite {
             Self::Deletion | Self::Eviction => seen.pod.terminating,
             Self::PreDeleteHook => seen.pod.terminating || seen.pod.exit.preparing.is_some(),
             Self::InPlacePatch { to, .. } => seen.pod.terminating || seen.hash() == Some(to),
-            // The condition shows a first request as soon as it exists, but a repeated request only if it waits again.
+            // A first request exists as soon as the condition does. A repeated request exists only if the condition waits again.
             Self::ImageRequest(revision) => {
                 let image = seen.pod.image_ready.as_ref();
                 image.is_some_and(|image| {
                     image.revision.as_ref() == Some(revision) && (image.waits || image.status)
                 })
             }
-            // `without_pending` drops this write: once the cache shows the change, the next plan doesn't request it.
+            // `without_pending` drops this write when the next plan no longer requests it, because the cache then shows the change.
             Self::Other(_) => false,
         }
     }
 
-    /// Changes `pod` to its state after this write. `at`: the time of the request, or of the last answer.
+    /// Changes `pod` to its state after this write. `at` is the time of the request, or of the last answer.
     fn show(&self, pod: &mut Pod, at: Timestamp) {
         match self {
             Self::Deletion | Self::Eviction => pod.terminating = true,
@@ -211,7 +212,7 @@ impl PodWrite {
                     at,
                     is_carried_out: false,
                 });
-                // The problem of the old containers may not apply to the new ones.
+                // The problem was that of the old containers. The new ones may not have it.
                 pod.problem = None;
             }
             Self::ImageRequest(revision) => {
@@ -228,7 +229,7 @@ impl PodWrite {
                     .into(),
                 );
             }
-            // These writes do not change the pod here. `without_pending` keeps them from being sent twice.
+            // These writes don't change the pod for decisions. `without_pending` keeps them from being sent twice.
             Self::Other(_) => {}
         }
     }
@@ -242,7 +243,7 @@ impl ExpectationState {
 }
 
 impl PendingWrite {
-    /// Returns true if `seen` shows whether the write happened.
+    /// Returns true if `seen` shows that the write happened, or that it didn't.
     fn is_settled_by(&self, seen: &PodRecord) -> bool {
         match &self.uncertainty {
             ExpectationState::UnderWay
@@ -260,7 +261,7 @@ impl PendingWrite {
         self.write.show(pod, self.at);
     }
 
-    /// Returns the time at which the pods have to be listed again to check the write; `None` before the write is answered.
+    /// Returns the time at which the pods have to be listed again to check the write; `None` while the answer is awaited.
     fn due(&self) -> Option<Timestamp> {
         match self.uncertainty {
             ExpectationState::UnderWay => None,
@@ -271,7 +272,7 @@ impl PendingWrite {
         }
     }
 
-    /// Returns true if the write may be carried out after `began`, so that a complete list from that time doesn't settle it.
+    /// Returns true if a complete list that started at `began` can't settle the write, because it may happen after that.
     fn outlasts(&self, began: Timestamp) -> bool {
         match self.uncertainty {
             ExpectationState::UnderWay => true,
@@ -281,19 +282,19 @@ impl PendingWrite {
     }
 }
 
-/// Last report sent for a DaemonSet.
+/// Last report that was sent for a DaemonSet.
 #[derive(Clone, Debug)]
 struct SentReport {
     conditions: Vec<Condition>,
     at: Timestamp,
-    /// Version of the DaemonSet after the write of the report; `None` if unknown.
+    /// Resource version of the DaemonSet that contains the report; `None` if unknown.
     version: Option<u64>,
 }
 
-/// Writes of the controller to one DaemonSet and its pods, until the watches show them.
+/// Writes of the controller for one DaemonSet that the watches don't show yet.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Expectations {
-    /// Pending writes of each pod, at most one per aspect.
+    /// Writes to each pod, at most one per part of the pod.
     pods: BTreeMap<PodUid, Vec<PendingWrite>>,
     report: Option<SentReport>,
 }
@@ -313,7 +314,7 @@ impl Expectations {
         self.insert(uid.clone(), pending, known);
     }
 
-    /// Records a write, unless the cached pod `known` already settles it, or there is no such pod.
+    /// Records a write. Has no effect if the cached pod `known` shows its result already, or if there is no such pod.
     fn insert(&mut self, uid: PodUid, pending: PendingWrite, known: Option<&PodRecord>) {
         self.retract(&uid, &pending.write);
         if known.is_some_and(|known| !pending.is_settled_by(known)) {
@@ -332,7 +333,7 @@ impl Expectations {
         let (pod, write) = (action.pod(), PodWrite::from_action(action));
         let uncertainty = match answer {
             WriteAnswer::Accepted | WriteAnswer::Gone => {
-                // Update the pending write. If the watch has already shown the write, there is none, and none is added.
+                // Update the record of the write. If there is none, the watch has already shown the write, and none is added.
                 let writes = self.pods.get_mut(&pod.uid).into_iter().flatten();
                 for pending in writes.filter(|pending| pending.write == write) {
                     (pending.at, pending.uncertainty) = (now, ExpectationState::Accepted);
@@ -355,8 +356,8 @@ impl Expectations {
         self.insert(pod.uid.clone(), pending, known);
     }
 
-    /// Returns the `actions` that have not been sent yet. Drops sent writes that are not in `actions`, because the cache shows
-    /// them.
+    /// Returns the `actions` that have not been sent yet. Records of writes that are not in `actions` are dropped: the plan no
+    /// longer requests them, because the cache shows them.
     pub(super) fn without_pending(&mut self, actions: Vec<Action>) -> Vec<Action> {
         if self.pods.is_empty() {
             return actions;
@@ -383,7 +384,7 @@ impl Expectations {
         fresh
     }
 
-    /// Records that the task that sent some writes failed. Its writes in flight may remain unanswered.
+    /// Records that the task that sent writes has failed. The writes without an answer may never get one.
     pub(super) fn lose_answers(&mut self, now: Timestamp) {
         let writes = self.pods.values_mut().flatten();
         for pending in writes.filter(|pending| pending.uncertainty == ExpectationState::UnderWay) {
@@ -392,7 +393,7 @@ impl Expectations {
         self.report = None;
     }
 
-    /// Drops `write` and any other write to the same part of the pod, because it certainly didn't happen.
+    /// Drops the record of `write`, and of any other write to the same part of the pod, because `write` certainly didn't happen.
     fn retract(&mut self, uid: &PodUid, write: &PodWrite) {
         self.keep(uid, |pending| pending.write.aspect() != write.aspect());
     }
@@ -402,7 +403,7 @@ impl Expectations {
         self.pods.remove(uid);
     }
 
-    /// Drops the writes that `seen` settles. Returns true if a deletion or update of the pod was among them.
+    /// Drops the records of writes whose result `seen` shows. Returns true if one of them was a deletion or update of the pod.
     pub(super) fn settle(&mut self, seen: &PodRecord) -> bool {
         let mut settled = false;
         self.keep(seen.uid(), |pending| {
@@ -413,8 +414,8 @@ impl Expectations {
         settled
     }
 
-    /// Drops the writes that a complete list would show. `began` is the start of that list; `is_there` is true for the listed
-    /// pods.
+    /// Drops the records of writes that a complete list of pods would show. `began` is the start of the list. `is_there` is true
+    /// for the listed pods.
     pub(super) fn retain_since(
         &mut self,
         began: Option<Timestamp>,
@@ -426,7 +427,7 @@ impl Expectations {
         });
     }
 
-    /// Returns `pod` as it will be after all pending writes.
+    /// Returns `pod` as it is after all writes that the watch doesn't show yet.
     pub(super) fn shown(&self, pod: &Arc<Pod>) -> Arc<Pod> {
         let mut shown = pod.clone();
         for pending in self.pods.get(&pod.uid).into_iter().flatten() {
@@ -435,7 +436,7 @@ impl Expectations {
         shown
     }
 
-    /// Returns true if it is unknown whether some write happened: it conflicted or was not answered.
+    /// Returns true if it is unknown for some write if it happened, because of a conflict or a missing answer.
     pub(super) fn is_uncertain(&self) -> bool {
         let mut writes = self.pods.values().flatten();
         writes.any(|pending| !pending.uncertainty.is_sure())
@@ -449,8 +450,8 @@ impl Expectations {
 
     /// Records that a report with these conditions is sent.
     ///
-    /// If the watch doesn't show it in time, the report is sent again, which changes at most a timestamp. Checking would require
-    /// a list of all DaemonSets of the cluster.
+    /// If the watch doesn't show the report in time, it is sent again, which changes at most a timestamp. A list of all DaemonSets
+    /// of the cluster would be needed to check for it.
     pub(super) fn begin_report(&mut self, conditions: Vec<Condition>, now: Timestamp) {
         self.report = Some(SentReport {
             conditions,
@@ -459,20 +460,20 @@ impl Expectations {
         });
     }
 
-    /// Records the version of the DaemonSet after the write of the report.
+    /// Records the resource version of the DaemonSet that contains the report.
     pub(super) fn answer_report(&mut self, version: Option<u64>) {
         if let Some(sent) = &mut self.report {
             sent.version = version;
         }
     }
 
-    /// Returns true if these conditions are those sent last.
+    /// Returns true if the last report that was sent has these conditions.
     pub(super) fn is_sent(&self, conditions: &[Condition]) -> bool {
         let sent = self.report.as_ref();
         sent.is_some_and(|sent| sent.conditions == conditions)
     }
 
-    /// Returns true if a report was sent that the DaemonSet in version `seen` may not contain yet.
+    /// Returns true if the DaemonSet in version `seen` may be older than the report that was sent.
     pub(super) fn is_report_unseen(&self, seen: Option<u64>, now: Timestamp) -> bool {
         self.report.as_ref().is_some_and(|sent| {
             let shows = sent.version.is_some() && seen >= sent.version;

@@ -1,4 +1,4 @@
-//! Last fleet that was built, and the nodes that have changed since.
+//! Cache of the fleet that was built last, with the nodes that have changed since.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use crate::core::images::TemplateImage;
 use crate::core::instant::later;
 use crate::core::{Fleet, InView, NodeName, Revision, RevisionState};
 
-/// Time for which all nodes remain listed after a decision needed them. Going back to counting requires evaluating every node.
+/// Time for which all nodes stay listed after a decision needed all of them. To count them again, every node has to be evaluated.
 const WIDE: Duration = Duration::from_secs(10);
 
 /// Last fleet that was built, and the changes since.
 #[derive(Debug, Default)]
 pub(super) struct FleetCache {
     pub(super) fleet: Option<Arc<Fleet>>,
-    /// Index of the nodes that are counted; `None` if all nodes are listed.
+    /// Index of the counted nodes; `None` if all nodes are listed.
     pub(super) crowd: Option<CrowdIndex>,
     /// Time until which all nodes have to be listed.
     wide_until: Option<Timestamp>,
@@ -26,17 +26,17 @@ pub(super) struct FleetCache {
     pub(super) dirty: BTreeSet<NodeName>,
     /// True if any fleet was built before.
     pub(super) looked: bool,
-    /// Nodes that the guard's record contains as lost after their pod was deleted.
+    /// Nodes that were lost after their pod was deleted, according to the guard's record.
     remembered: BTreeSet<NodeName>,
-    /// Revision that an earlier decision considered proven ([`Fleet::is_proven`]).
+    /// Revision that a decision found to be proven ([`Fleet::is_proven`]).
     proven: Option<Revision>,
 }
 
-/// Facts on which the evaluation of every pod depends. If they change, all pods are evaluated again.
+/// Facts that the evaluation of every pod depends on. If one changes, all pods are evaluated again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Basis {
     pub(super) state: RevisionState,
-    /// Images of the current revision, if their presence on nodes affects decisions.
+    /// Images of the current revision; `None` if no decision depends on their presence on nodes.
     pub(super) images: Option<Arc<[TemplateImage]>>,
     pub(super) known: Vec<(Revision, i64)>,
     pub(super) absent: BTreeSet<Revision>,
@@ -63,12 +63,12 @@ impl FleetCache {
         !self.looked
     }
 
-    /// Returns true if the guard's record contains `node` as lost after its pod was deleted.
+    /// Returns true if `node` was lost after its pod was deleted, according to the guard's record.
     pub(super) fn remembers(&self, node: &NodeName) -> bool {
         self.remembered.contains(node)
     }
 
-    /// Sets the nodes that the guard's record contains as lost after their pod was deleted.
+    /// Sets the nodes that were lost after their pod was deleted, from the guard's record.
     pub(super) fn remember(&mut self, nodes: BTreeSet<NodeName>) {
         let changed = self.remembered.symmetric_difference(&nodes);
         self.dirty.extend(changed.cloned());
@@ -80,8 +80,8 @@ impl FleetCache {
         self.wide_until.is_some_and(|until| now < until)
     }
 
-    /// Records whether the listed nodes were enough for a decision at `now`. Returns true if the decision has to be repeated with
-    /// more nodes.
+    /// Records the result of a decision at `now` about the listed nodes. Returns true if the decision has to be repeated with more
+    /// nodes.
     pub(super) fn widen(&mut self, view: InView, now: Timestamp) -> bool {
         match view {
             InView::Enough => {

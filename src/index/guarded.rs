@@ -1,4 +1,5 @@
-//! The guard's last record, even if the watch doesn't show it yet, and the nodes whose pods were replaced for a revision.
+//! Index part of the guard: its last record, even if the watch doesn't show it yet, and the nodes whose pods were deleted for a
+//! revision.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,9 +13,9 @@ pub(super) struct GuardedRevision {
     replaced: Replaced,
 }
 
-/// Completed deletions of pods for one revision.
+/// Deletions of pods for one revision that were carried out.
 ///
-/// The first deletion on a node is recorded only here, so it is lost on a restart. After the second deletion, the node is in the
+/// The first deletion on a node is only in memory, so it is forgotten on a restart. The second one is stored in the
 /// [`FailureRecord`].
 #[derive(Debug, Default)]
 struct Replaced {
@@ -22,12 +23,12 @@ struct Replaced {
     revision: Option<Revision>,
     once: BTreeSet<NodeName>,
     twice: BTreeSet<NodeName>,
-    /// Unanswered deletions.
+    /// Deletions without an answer.
     pending: BTreeMap<PodUid, NodeName>,
 }
 
 impl GuardedRevision {
-    /// Returns the record to report, which includes the nodes whose pods were replaced twice.
+    /// Returns the record to report, with the nodes whose pods were deleted twice.
     pub(super) fn record(
         &self,
         reported: &RolloutState,
@@ -52,7 +53,7 @@ impl GuardedRevision {
         self.reported.or(|| reported.guard.clone())
     }
 
-    /// Returns true if the DaemonSet's status shows both the stopped revision and the revision to roll back to.
+    /// Returns true if the DaemonSet's status contains both the stop and the revision to roll back to.
     pub(super) fn stands(&self, reported: &RolloutState) -> bool {
         let stop = |record: FailureRecord| (record.revision, record.stopped, record.before);
         let seen = reported.guard.clone().map(stop);
@@ -78,7 +79,7 @@ impl GuardedRevision {
         self.replaced.pending.insert(uid, node);
     }
 
-    /// Records the answer to a deletion. `carried_out`: true if the pod was deleted. Returns the node of the pod.
+    /// Records the answer to a deletion; `carried_out` is true if the pod was deleted. Returns the node of the pod.
     pub(super) fn end(&mut self, uid: &PodUid, carried_out: bool) -> Option<NodeName> {
         let node = self.replaced.pending.remove(uid)?;
         if carried_out && !self.replaced.once.insert(node.clone()) {
@@ -87,7 +88,8 @@ impl GuardedRevision {
         Some(node)
     }
 
-    /// Forgets the deletions after a change of the template. So a revision that becomes current again starts from zero.
+    /// Forgets the deletions, because the template changed. If a revision becomes current again, its deletions are counted from
+    /// zero.
     pub(super) fn forget_replaced(&mut self) {
         self.replaced = Replaced::default();
     }

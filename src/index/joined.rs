@@ -1,8 +1,7 @@
-//! Builds the fleet of a DaemonSet, and keeps it between passes, so that only changed nodes are built again.
+//! Builds the fleet of a DaemonSet and keeps it between passes. Only changed nodes are built again.
 //!
-//! A rollout consists of thousands of small events. Building a fleet of a thousand nodes for each burst of events would cost
-//! more than everything else together. Decisions need only the number of unchanged nodes, so these are counted instead of
-//! listed.
+//! A rollout consists of thousands of small events. To build a fleet of a thousand nodes for each burst of events would cost more
+//! than everything else together. Of unchanged nodes, decisions need only the number, so these nodes are counted and not listed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -25,7 +24,7 @@ use crate::core::{
     RevisionUnknown, RollbackTargets, Strategy, Targeting, WriteFailures,
 };
 
-/// Inputs for building a fleet, in addition to the record of the DaemonSet.
+/// Data from which a fleet is built, in addition to the record of the DaemonSet.
 pub(super) struct Surroundings<'a> {
     pub(super) key: &'a SetKey,
     pub(super) nodes: &'a BTreeMap<NodeName, NodeRecord>,
@@ -35,9 +34,9 @@ pub(super) struct Surroundings<'a> {
     pub(super) now: Timestamp,
 }
 
-/// Returns the fleet of `set` as of `around.now`.
+/// Returns the fleet of `set` at the time `around.now`.
 ///
-/// With a strategy, returns only the part that a decision by this strategy needs: nodes on which nothing happens are counted
+/// With a strategy, the fleet lists only the nodes that a decision by this strategy needs. The others are counted
 /// ([`crowd`](crate::core::engine::crowd)).
 pub(super) fn fleet(
     set: &mut SetRecord,
@@ -99,13 +98,12 @@ pub(super) fn fleet(
     fleet
 }
 
-/// Minimum time between the creation of a revision and its adoption as the current one. If more time passed, the revision was
-/// current before.
+/// Minimum age of a revision at the time at which it became current. If it is older, it was current before.
 ///
-/// The API server records both times in whole seconds, and the native controller may write to a new revision once more.
+/// Both times are in whole seconds, and the native controller may write to a new revision once more.
 const ADOPTED_LATER: Duration = Duration::from_secs(2);
 
-/// Returns the value of [`Fleet::is_proven`]: true if the current revision was current before, or a decision found it proven.
+/// Returns the value of [`Fleet::is_proven`]. True if the current revision was current before, or if a decision found it proven.
 fn is_proven(set: &SetRecord, around: &Surroundings<'_>) -> bool {
     let Some(current) = around.basis.state.current() else {
         return false;
@@ -118,9 +116,9 @@ fn is_proven(set: &SetRecord, around: &Surroundings<'_>) -> bool {
     ran_before || set.cache.is_proven(current)
 }
 
-/// Returns a node for which the cached fleet is wrong, if there is one.
+/// Returns a node that is wrong in the cached fleet, if there is one.
 ///
-/// Used in debug builds to find changes that an incremental update missed.
+/// Only debug builds call this function, to find changes that an update of single nodes missed.
 fn forgotten(set: &mut SetRecord, around: &Surroundings<'_>, fleet: &Fleet) -> Option<NodeName> {
     let crowd = set.cache.crowd.take();
     let is_right = |name: &NodeName, node: Option<Node>| {
@@ -140,7 +138,7 @@ fn forgotten(set: &mut SetRecord, around: &Surroundings<'_>, fleet: &Fleet) -> O
     wrong
 }
 
-/// Returns a fleet with these nodes. All other fields are placeholders that `update_common_fields` sets.
+/// Returns a fleet with these nodes. [`update_common_fields`] sets all other fields.
 fn with_placeholders(nodes: Vec<Node>) -> Fleet {
     Fleet {
         revision: RevisionState::Unknown(RevisionUnknown::NotObserved),
@@ -182,8 +180,8 @@ fn update_common_fields(
     let target = basis.state.current();
     let known = target.and_then(|target| revisions.iter().find(|known| known.hash == *target));
     (kept.made, kept.adopted) = (known.and_then(|known| known.made), basis.adopted);
-    // Older ControllerRevisions may have been deleted. Outdated pods or the guard's record still show that the current revision
-    // is not the first one.
+    // Older ControllerRevisions may have been deleted. Even then, outdated pods or the guard's record show that the current
+    // revision is not the first one.
     let has = |nodes: &[Node], revision: PodRevision| {
         let mut pods = nodes.iter().flat_map(|node| &node.pods);
         pods.any(|pod| pod.revision == revision)
@@ -218,7 +216,7 @@ fn update_common_fields(
     kept.in_order = around.in_order;
 }
 
-/// Nodes of a fleet that is being built: some are listed, the others counted.
+/// Nodes of a fleet that is being built. Some are listed, the others are counted in `crowd`.
 struct List {
     /// Listed nodes, sorted by name.
     nodes: Vec<Node>,
@@ -226,7 +224,7 @@ struct List {
 }
 
 impl List {
-    /// Builds all nodes that should run a pod or have one. Those in the crowd are only counted.
+    /// Builds all nodes that should run a pod or have one. Nodes that need not be listed are counted.
     fn of_all(set: &mut SetRecord, around: &Surroundings<'_>, crowd: Option<CrowdIndex>) -> Self {
         set.keep_held(|name| around.nodes.contains_key(name));
         let names = names(set, around);
@@ -250,7 +248,7 @@ impl List {
         place(&mut self.nodes, name, looked_at);
     }
 
-    /// Returns the node if it has to be listed. Otherwise counts it.
+    /// Returns the node if it has to be listed; otherwise counts it and returns `None`.
     fn looked_at(&mut self, name: &NodeName, node: Option<Node>, now: Timestamp) -> Option<Node> {
         let Some(crowd) = &mut self.crowd else {
             return node;
@@ -264,7 +262,7 @@ impl List {
         }
     }
 
-    /// Moves waiting nodes between the list and the counts, until the list has as many as the crowd index needs.
+    /// Moves waiting nodes between the list and the counts until the list has the number that the crowd index asks for.
     fn balance(&mut self, set: &mut SetRecord, around: &Surroundings<'_>) {
         let next = |crowd: &mut CrowdIndex| crowd.next_to_show().or_else(|| crowd.next_to_hide());
         while let Some(name) = self.crowd.as_mut().and_then(next) {
@@ -284,7 +282,7 @@ fn names(set: &SetRecord, around: &Surroundings<'_>) -> Vec<NodeName> {
     names
 }
 
-/// Returns a node with its pods; `None` if it has no pod and none belongs there.
+/// Returns a node with its pods; `None` if the node has no pod and should run none.
 fn node(set: &mut SetRecord, around: &Surroundings<'_>, name: &NodeName) -> Option<Node> {
     let Surroundings {
         key,
@@ -363,7 +361,7 @@ fn node(set: &mut SetRecord, around: &Surroundings<'_>, name: &NodeName) -> Opti
     })
 }
 
-/// Returns the nodes that the guard's record contains as lost after their pod was deleted for the current revision.
+/// Returns the nodes that were lost after their pod was deleted for the current revision, from the guard's record.
 fn lost_while_touched(record: Option<&FailureRecord>, state: &RevisionState) -> BTreeSet<NodeName> {
     let is_about =
         |record: &&FailureRecord| *state == RevisionState::Current(record.revision.clone());

@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 pub use crate::core::SetKind;
 use crate::k8s::DaemonSet;
 
-/// Kind, namespace and name of a DaemonSet. Written `namespace/name` in messages.
+/// Kind, namespace and name of a DaemonSet. Messages show it as `namespace/name`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SetKey {
     /// Kind of the DaemonSet. A native and an Advanced DaemonSet may have the same name.
@@ -53,7 +53,7 @@ impl SetKey {
         })
     }
 
-    /// Returns the key of the DaemonSet that has the same name and this kind.
+    /// Returns the key of the DaemonSet of the kind `kind` with the same namespace and name.
     pub fn as_kind(&self, kind: SetKind) -> Self {
         Self {
             kind,

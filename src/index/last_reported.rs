@@ -1,19 +1,19 @@
-//! Value that was reported last. It bridges the time until the watch shows the write of the report.
+//! Value in the last report of this replica. It is used instead of the status until the watch shows the report, and after that.
 
-/// Value that was reported last.
+/// Value in the last report of this replica, such as the guard's record.
 ///
-/// Unlike a pending write, it is used as long as this replica leads, because other replicas don't report in that time.
+/// It replaces the value in the status as long as this replica leads, because other replicas don't report in that time.
 #[derive(Debug, Default)]
 pub(super) enum LastReported<T> {
-    /// This replica has reported nothing, so the status of the DaemonSet is used.
+    /// This replica has reported nothing, so the value in the DaemonSet's status counts.
     #[default]
     Nothing,
-    /// Reported value, which is used even while the status of the DaemonSet differs.
+    /// The reported value counts, even while the DaemonSet's status differs.
     Reported(Option<T>),
 }
 
 impl<T: Clone> LastReported<T> {
-    /// Returns the value that was reported last. If there is none, returns `stands`, the value in the status.
+    /// Returns the reported value. If nothing was reported, returns `stands`, the value in the status.
     pub(super) fn or(&self, stands: impl FnOnce() -> Option<T>) -> Option<T> {
         match self {
             Self::Reported(record) => record.clone(),

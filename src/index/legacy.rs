@@ -1,7 +1,7 @@
 //! Conditions of releases before 0.2, which stored the state of a rollout in their messages.
 //!
-//! They are parsed only if the condition `RolloutState` is missing. The first report of this release writes that condition. This
-//! module can be removed after the release 0.2 (2027-06).
+//! These conditions are parsed only if the condition `RolloutState` is missing. The first report of this release writes it. This
+//! module can be removed after release 0.2 (2027-06).
 //!
 //! The texts in this module are those of commit f471909 and later commits up to 0.2. They must not change.
 
@@ -31,7 +31,7 @@ const AFTER: &str = "after ";
 /// End of a list of node names that was cut.
 const OTHERS: &str = " and others";
 
-/// Returns the state of the rollout in these conditions; `None` if yurt-ds wrote none of them.
+/// Returns the state of the rollout from these conditions; `None` if yurt-ds wrote none of them.
 pub(super) fn read(conditions: &[Condition]) -> Option<RolloutState> {
     let find = |kind: &str| conditions.iter().find(|told| told.kind == kind);
     let holding = |kind: &str| find(kind).filter(|told| told.status == "True");

@@ -24,25 +24,27 @@ pub(super) struct NodeRecord {
     pub(super) readiness: Readiness,
     /// See [`Node::losses`](crate::core::Node::losses).
     pub(super) losses: Option<Arc<[Timestamp]>>,
-    /// DaemonSets that must not be updated on this node.
+    /// Holds, by which the node's owner keeps DaemonSets from being updated on this node.
     pub(super) holds: Holds,
     /// Maintenance windows of the node.
     pub(super) window: Option<NodeWindow>,
-    /// Images on the node, as far as their presence matters, sorted.
+    /// Images on the node, sorted. Only images that DaemonSets wait for are kept.
     images: Box<[ImageKey]>,
-    /// `lastTransitionTime` of the Ready condition. A new value shows a change that was missed while the watch was interrupted.
+    /// `lastTransitionTime` of the Ready condition. If it changed while the watch was interrupted, the node was NotReady in
+    /// between.
     stamped: Option<Timestamp>,
 }
 
-/// Tolerance for a node's clock that is ahead of the controller's.
+/// Accepted difference between the clocks of a node and of the controller.
 ///
-/// A Ready time that is further in the future is ignored. A smaller difference only makes waits longer.
+/// A Ready time further in the future is ignored. A smaller difference only makes waits longer.
 const SKEW: SignedDuration = SignedDuration::from_mins(1);
 
 impl NodeRecord {
     /// Reads a Node.
     ///
-    /// `before` is the previous record, `texts` stores labels that nodes share, `wanted` has the images whose presence matters.
+    /// `before` is the previous record. `texts` stores labels that nodes share. `wanted` contains the images that DaemonSets wait
+    /// for.
     pub(super) fn read(
         node: &k8s::Node,
         before: Option<&Self>,
@@ -64,8 +66,7 @@ impl NodeRecord {
             })
         });
         let taints: Vec<Taint> = taints.collect();
-        // Ignore the Ready condition of a node that is cut off: its `lastTransitionTime` is not the time at which the node was
-        // cut off.
+        // Ignore the Ready condition of a node that is cut off. Its `lastTransitionTime` doesn't show when the node was cut off.
         let ready = ready.filter(|_| !is_cut_off(&taints));
         let stamped = ready
             .and_then(|condition| condition.last_transition.as_ref())
@@ -125,7 +126,7 @@ impl NodeRecord {
         self.images.binary_search(&image).is_ok()
     }
 
-    /// Returns the facts that decide whether a pod belongs on the node.
+    /// Returns the facts that decide if a pod should run on the node.
     pub(super) fn facts<'a>(&'a self, name: &'a NodeName) -> NodeFacts<'a> {
         NodeFacts {
             name: name.as_str(),
@@ -135,8 +136,8 @@ impl NodeRecord {
     }
 }
 
-/// Parses the maintenance windows. If the text is unchanged, returns the previous ones: Nodes are updated often, but rarely their
-/// windows.
+/// Parses the maintenance windows. If their text is the same as before, the previous result is used, because Nodes are updated
+/// often and their windows rarely.
 fn window(before: Option<&NodeRecord>, text: &str) -> NodeWindow {
     match before.and_then(|before| before.window.as_ref()) {
         Some(NodeWindow::Windows(known)) if known.text() == text => {
@@ -156,14 +157,14 @@ fn readiness(
     now: Timestamp,
 ) -> Readiness {
     match before {
-        // Readiness is unchanged, so keep the known time.
+        // The readiness is the same as before, so the known time stays.
         Some(before)
             if before.stamped == stamped
                 && matches!(before.readiness, Readiness::Ready { .. }) == ready =>
         {
             before.readiness
         }
-        // The controller observed the change itself, so its own clock counts rather than the node's.
+        // The controller saw the change itself, so the time by its own clock is used.
         Some(_) if ready => Readiness::Ready { since: now },
         Some(_) => Readiness::NotReady { since: Some(now) },
         None if ready => Readiness::Ready {
@@ -181,15 +182,15 @@ fn is_cut_off(taints: &[Taint]) -> bool {
     taints.iter().any(|taint| *taint.key == *CUT_OFF_TAINT)
 }
 
-/// Maximum number of recorded losses per node.
+/// Maximum number of losses that are recorded per node.
 ///
-/// Recorded losses are at least [`SPACING`] apart, so they cover the last half minute even if the node flaps.
+/// Recorded losses are at least [`SPACING`] apart. So they cover the last half minute even if the node flaps.
 const LOSSES: usize = 4;
 
 /// Minimum time between two recorded losses.
 const SPACING: Duration = Duration::from_secs(10);
 
-/// Returns the recorded losses of a node, including a loss that this readiness shows.
+/// Returns the recorded losses of a node, including the present one if the node is NotReady.
 fn losses(before: Option<&NodeRecord>, readiness: Readiness) -> Option<Arc<[Timestamp]>> {
     let known = before.and_then(|before| before.losses.clone());
     let Readiness::NotReady { since: Some(since) } = readiness else {

@@ -42,7 +42,7 @@ pub(super) fn remedy(obstruction: Obstruction) -> &'static str {
 }
 
 impl NodeView<'_> {
-    /// Returns the reason and the text for a node whose pod a disruption budget protects.
+    /// Returns the reason and the text for a node whose pod a disruption budget keeps from being evicted.
     pub(super) fn blocked(&self, obstruction: Obstruction) -> (&'static str, String) {
         let reason = match obstruction {
             Obstruction::Exhausted => "Exhausted",
@@ -58,7 +58,7 @@ impl NodeView<'_> {
         (reason, because)
     }
 
-    /// Returns the remedy for a node whose pod a disruption budget protects.
+    /// Returns the remedy for a node whose pod a disruption budget keeps from being evicted.
     pub(super) fn unblock(&self, obstruction: Obstruction) -> String {
         let namespace = &self.rollout.key.namespace;
         let look = match self.budget() {

@@ -1,4 +1,4 @@
-//! Text of other components' Events about pods that cannot be created or don't become Ready.
+//! Text of Events about pods that cannot be created or don't become Ready. Other components write these Events.
 
 use crate::core::words::{line, of_event};
 
@@ -11,7 +11,8 @@ const PREFIX: &str = "Error creating: ";
 /// Number of characters that Kubernetes appends to `generateName`.
 const RANDOM: usize = 5;
 
-/// Returns the message of an Event `FailedCreate` with `*` for the random part of the pod's name, which differs between attempts.
+/// Returns the message of an Event `FailedCreate`. The random part of the pod's name becomes `*`, because it differs between
+/// attempts.
 pub fn not_created(message: &str, set: &str) -> String {
     let message = of_event(message).trim_start_matches(PREFIX);
     let start = format!("\"{set}-");

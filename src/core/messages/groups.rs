@@ -1,4 +1,4 @@
-//! Descriptions of groups of nodes that wait, fail or keep their pods. They are used in sentences about a rollout.
+//! Descriptions of the nodes that wait, fail or keep their pods, as parts of sentences about a rollout.
 
 use std::collections::BTreeSet;
 
@@ -50,7 +50,7 @@ impl Plan {
         }
     }
 
-    /// Returns the reason why a wave doesn't open, without times. For each such reason, one Event is sent.
+    /// Returns the reason why a wave doesn't open, without times. A new reason is reported by a new Event.
     pub fn awaited_subject(&self, why: WaveShut) -> String {
         let name = |wave| self.wave_name(wave);
         match why {
@@ -65,9 +65,9 @@ impl Plan {
         self.waves.get(wave).map_or("", |stand| &stand.name)
     }
 
-    /// Returns the exceptions of a complete rollout, one sentence per cause.
+    /// Returns the exceptions of a complete rollout, such as offline nodes, in one sentence per cause.
     ///
-    /// The sentences don't name nodes that an operator excluded intentionally.
+    /// Nodes that an operator excluded on purpose are not named.
     pub fn exceptions(&self, fleet: &Fleet, strategy: &Strategy) -> Vec<String> {
         let counts = &self.counts;
         let names = |nodes: &[&Node]| named(nodes.iter().map(|node| node.name.as_str()), 0);
@@ -136,8 +136,7 @@ impl Plan {
         format!(" and will be updated {when}")
     }
 
-    /// Returns the names of nodes that failed with the current revision, and the number of all failed nodes. Some names may not be
-    /// stored.
+    /// Returns the failed nodes that are known by name, and the number of all failed nodes.
     pub(super) fn failed<'a>(&'a self, fleet: &'a Fleet) -> (BTreeSet<&'a NodeName>, usize) {
         let failing = self
             .nodes_with(fleet, Verdict::is_failed)
@@ -165,7 +164,7 @@ impl Plan {
         )
     }
 
-    /// Describes the lost nodes that the guard evaluates. No update begins during the evaluation.
+    /// Describes the lost nodes that the guard evaluates now. No update begins before the result.
     pub fn evaluation_words(&self) -> String {
         let open = self.record.iter().flat_map(|record| {
             let lost = record.losses(false).map(|(name, _)| name);

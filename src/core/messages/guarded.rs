@@ -195,7 +195,7 @@ impl<'a> NodeView<'a> {
         }
     }
 
-    /// Returns the time until which a node that returned is not updated because of `ready-settle`; `None` if that time has passed.
+    /// Returns the time until which a returned node has to stay Ready (`ready-settle`); `None` if that time has passed.
     fn settles(&self) -> Option<Timestamp> {
         let Readiness::Ready { since } = self.node.readiness else {
             return None;
@@ -206,7 +206,7 @@ impl<'a> NodeView<'a> {
         (until > self.rollout.now).then_some(until)
     }
 
-    /// Describes a node whose pod has the revision that the guard stopped, or was rolled back from it.
+    /// Describes a node whose pod waits for its rollback from the stopped revision, or was rolled back.
     pub(super) fn rollback(self, revert: Revert) -> Answer<'a> {
         let (rollout, pod, to) = (self.rollout, self.pod(), self.rollout.to_revision());
         let after_guard = move || rollout.after_guard(Guarded::Stopped(Stopped::FailedByRevision));
@@ -263,7 +263,7 @@ impl RolloutView<'_> {
         waves.any(|stand| matches!(stand.state, WaveState::NotOpen(WaveShut::Charged { .. })))
     }
 
-    /// Returns the remedy if the guard allows no updates.
+    /// Returns the remedy for a node that the guard keeps from being updated.
     pub(super) fn after_guard(&self, guarded: Guarded) -> String {
         match guarded {
             Guarded::Stopped(stopped) => {
@@ -318,7 +318,7 @@ impl RolloutView<'_> {
         joined([ends, then.unwrap_or(progress)])
     }
 
-    /// Returns the first wave up to `own` that needs an approval after wave `done` is complete; `None` if none does.
+    /// Returns the first wave after `done` and up to `own` that needs an approval; `None` if none does.
     fn awaits_approval(&self, done: usize, own: usize) -> Option<usize> {
         let waves = self.strategy.waves.as_ref()?;
         let revision = self.revision()?;
@@ -364,9 +364,9 @@ impl Reversal {
         }
     }
 
-    /// Returns the reason of the Event, its message, and the affected nodes. Next steps are not included.
+    /// Returns the reason, the message and the affected nodes of the Event about a rollback, without next steps.
     ///
-    /// The message changes when the rollback begins and when it ends, but not with every node.
+    /// The message changes when the rollback begins and ends, but not with every node, because each change is a new Event.
     pub fn event(&self) -> Option<(&'static str, String, &[NodeName])> {
         let to = self.to.as_ref();
         let to = to.map_or_else(

@@ -4,7 +4,7 @@ use super::NextStep;
 use crate::core::foreign::cut;
 use crate::core::words::{append, nodes};
 
-/// Maximum length of a headline, in characters. A condition consists of the revision and the headline, and has at most 200.
+/// Maximum length of a headline, in characters. Together with the revision before it, it has to fit into the 200 of a condition.
 pub(super) const ROOM: usize = 178;
 
 /// Maximum number of nodes that a headline names.
@@ -13,7 +13,7 @@ const NAMED: usize = 3;
 /// Minimum length to which a cause is truncated, in characters.
 const LEAST: usize = 24;
 
-/// Text between a fact that includes the number of nodes and their names.
+/// Separator between the fact and the names of the nodes, if the fact contains their number.
 pub(super) const COUNTED: &str = ": ";
 
 /// Parts of a headline: the fact, the nodes, the cause and the next steps.
@@ -21,19 +21,19 @@ pub(super) const COUNTED: &str = ": ";
 pub(super) struct Headline {
     /// Fact, as the beginning of the sentence.
     pub(super) fact: String,
-    /// Text between the fact and the names of the nodes.
+    /// Separator between the fact and the names of the nodes.
     pub(super) of: &'static str,
     /// Names of the affected nodes, in order.
     pub(super) nodes: Vec<String>,
-    /// Number of further affected nodes, without names.
+    /// Number of further affected nodes that are counted and not named.
     pub(super) more: usize,
-    /// Cause, in the words of the API server, the kubelet or another component.
+    /// Cause, as the API server, the kubelet or another component reports it.
     pub(super) cause: String,
     /// Next step for the operator.
     pub(super) next: Option<NextStep>,
     /// Alternative next step, included if there is enough space.
     pub(super) or: Option<NextStep>,
-    /// Command that shows details. It is part of the next steps, but not of the sentence.
+    /// Command that shows details. It is listed with the next steps, but the sentence doesn't contain it.
     pub(super) look: Option<NextStep>,
 }
 
@@ -46,10 +46,8 @@ impl Headline {
         }
     }
 
-    /// Returns the headline as a sentence.
-    ///
-    /// The next step and one node name are never truncated. To save space, the other names are removed first. After that, the cause
-    /// is truncated.
+    /// Returns the headline as a sentence. If the sentence is too long, all names but one are removed first, then the cause is
+    /// truncated. The next step and one name always stay.
     pub(super) fn sentence(&self) -> String {
         let fits = |text: &String| text.chars().count() <= ROOM;
         let longest = self.or.as_ref().map(|or| {
@@ -86,8 +84,7 @@ impl Headline {
         without_next.sentence()
     }
 
-    /// Returns the headline without next steps, and with the number of nodes instead of their names. If the fact has the number,
-    /// the names stay.
+    /// Returns the headline without next steps. Unless the fact contains the number of nodes, the number replaces their names.
     pub(super) fn fact_alone(&self) -> String {
         if self.of == COUNTED {
             return self.without_next();

@@ -28,10 +28,10 @@ use crate::core::settings::selector::SELECTOR;
 use crate::core::verdict::{Guarded, Offline, Progress, Revert, Verdict};
 use crate::core::words::{append, capitalized, has_command_at_end, joined, spaced};
 
-/// Returns the cause of the verdict for the node at `position`. It has at most 70 characters, and is equal for all nodes with that
-/// cause.
+/// Returns the cause of the verdict for the node at `position`, in at most 70 characters. Nodes with the same cause get the same
+/// text.
 ///
-/// `stands` is true if the rollout updates no node, because no controller runs or the rollout itself is stopped.
+/// `stands` is true if nothing is updated now, because no controller runs or the rollout is stopped.
 pub fn cause(rollout: &RolloutView<'_>, position: usize, stands: bool) -> String {
     let node = &rollout.fleet.nodes[position];
     let verdict = &rollout.plan.verdicts[position];
@@ -89,7 +89,7 @@ fn meaning(rollout: &RolloutView<'_>, verdict: &Verdict, stands: bool) -> &'stat
 /// Reason for the verdict of one node, for `ctl why`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation {
-    /// More specific reason than the verdict, such as `ImagePullBackOff` or `NotReady`; `None` if there is none.
+    /// Reason that is more specific than the verdict, such as `ImagePullBackOff` or `NotReady`; `None` if there is none.
     pub reason: Option<String>,
     /// Time since which the node has this verdict, as far as it is known.
     pub since: Option<Timestamp>,
@@ -109,7 +109,7 @@ pub fn explain(rollout: &RolloutView<'_>, position: usize) -> Explanation {
         .as_ref()
         .filter(|hold| !hold.holds(rollout.now));
     let ended = hold.and_then(|hold| hold.until);
-    // Remind the operator to remove the annotation.
+    // The hold has ended, but its annotation is still on the Node. Remind the operator to remove it.
     let ended = ended.map(|until| format!("its hold ended at {}", instant::words(until)));
     Explanation {
         reason,
@@ -144,7 +144,7 @@ pub fn refused_aside(rollout: &RolloutView<'_>, position: usize) -> Option<Strin
     view.rejected_write().filter(|_| !is_reported)
 }
 
-/// Describes a node on which no new pod would be created. The taint is included if it is known.
+/// Describes a node on which no new pod would be created, with the taint that prevents it, if known.
 pub fn repelled(node: &Node, obstacle: Option<&Obstacle>) -> String {
     let why = match obstacle {
         Some(obstacle) => obstacle.to_string(),
@@ -470,8 +470,8 @@ impl<'a> NodeView<'a> {
         let failure = rollout.fleet.write_failures.on(&self.node.name).next();
         let why = failure.map_or("", |failure| &*failure.sentence);
         let remedy = if lacks_permission(why) {
-            // Before a mark or an in-place update, the controller writes a condition (`pods/status`). The base manifest grants the
-            // permission for that.
+            // Before it marks a pod or updates it in place, the controller writes a condition (`pods/status`). If that permission
+            // is missing, the base manifest grants it.
             let part = failure.filter(|_| !why.contains("\"pods/status\""));
             let part = part.map_or(BASE_RBAC, |failure| {
                 failure.write.granted_by(rollout.fleet.kind)
@@ -503,9 +503,9 @@ impl<'a> NodeView<'a> {
         let (rollout, node) = (self.rollout, self.node);
         let newest = newest(node);
         match *self.verdict {
-            // A node has such a verdict as long as the rollout is incomplete.
+            // A node has one of these verdicts as long as the rollout is incomplete.
             Verdict::Budget { .. } | Verdict::AwaitingDomain => rollout.incomplete_since,
-            // The phase may be older than the pod, but a pod cannot wait for longer than it has existed.
+            // The phase can be older than the pod. A pod can't have waited before it existed.
             Verdict::AwaitingOwner | Verdict::AwaitingDeletion => {
                 rollout.phase_since.max(newest.map(Pod::revised))
             }
@@ -545,10 +545,10 @@ impl<'a> NodeView<'a> {
     }
 }
 
-/// Urgency of a node that is only offline. The rollout continues without it and updates it later, so operators need not act.
+/// Urgency of a node that is offline and has no other problem. It is updated after its return, so operators need not act.
 pub const OFFLINE_URGENCY: u8 = 5;
 
-/// Returns the urgency of a node for operators: a lower number is more urgent; `None` if the node is not worth a look.
+/// Returns the urgency of a node for operators; lower numbers are more urgent. `None` if the node needs no attention.
 pub fn urgency(rollout: &RolloutView<'_>, position: usize) -> Option<u8> {
     let (node, verdict) = (
         &rollout.fleet.nodes[position],
@@ -582,5 +582,5 @@ pub fn urgency(rollout: &RolloutView<'_>, position: usize) -> Option<u8> {
     }
 }
 
-/// Age of an update, in seconds, after which operators should check it.
+/// Age of an update in seconds after which an operator should look at it.
 const OLD_SECONDS: i64 = 120;

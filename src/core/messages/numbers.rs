@@ -15,7 +15,7 @@ use crate::core::words::{append, joined, nodes, plural};
 
 /// Returns sentences about the next opening of a maintenance window; empty if no node waits for one.
 ///
-/// If another cause affects more nodes, it comes first.
+/// A cause that affects more nodes comes first.
 fn opening(rollout: &RolloutView<'_>) -> Vec<String> {
     let plan = rollout.plan;
     let Some(at) = plan.next_opening() else {
@@ -43,7 +43,7 @@ fn opening(rollout: &RolloutView<'_>) -> Vec<String> {
 
 /// Returns the cause that affects more nodes than maintenance windows do.
 ///
-/// Returns `None` if windows affect the most nodes, or if no further update begins before a window opens.
+/// `None` if no other cause affects more nodes, or if the whole rollout waits for a window.
 fn outnumbering(rollout: &RolloutView<'_>) -> Option<String> {
     let plan = rollout.plan;
     let counts = &plan.counts;
@@ -130,7 +130,7 @@ fn paused_next(rollout: &RolloutView<'_>) -> NextStep {
 
 fn with_numbers(rollout: &RolloutView<'_>, status: &StatusSentence) -> String {
     let counts = &rollout.plan.counts;
-    // The sentences after the numbers of an active rollout don't repeat that the rollout is progressing.
+    // For an active rollout, the numbers already show the progress. Add only the details of the sentence.
     let rest = match status.reason {
         PROGRESSING => joined(status.details()),
         _ => status.sentence(),
@@ -144,7 +144,7 @@ fn with_numbers(rollout: &RolloutView<'_>, status: &StatusSentence) -> String {
         Phase::Progressing => {
             let slots = rollout.slots(" slots") + &about_to_be(rollout);
             let opening = match status.reason {
-                // Sentences with these reasons already contain the maintenance windows.
+                // A sentence with this reason already contains the maintenance windows.
                 PULL_PENDING | BLOCKED => Vec::new(),
                 _ => opening(rollout),
             };
@@ -205,7 +205,7 @@ fn updated(rollout: &RolloutView<'_>) -> String {
     }
 }
 
-/// Returns a sentence about outdated offline nodes; `None` if there are none. Only a rolling update updates them automatically.
+/// Returns a sentence about outdated offline nodes; `None` if there are none. Only a rolling update brings them up to date later.
 fn offline(rollout: &RolloutView<'_>) -> Option<String> {
     let count = rollout.plan.counts.offline_outdated;
     let are = plural(count, "is", "are");

@@ -62,7 +62,7 @@ impl<'a> NodeView<'a> {
         is_due(self.rollout.strategy, self.rollout.fleet, self.node)
     }
 
-    /// Returns what else the update of this node depends on.
+    /// Returns the conditions under which the node is updated after its return, such as a window.
     fn turn(&self) -> String {
         let strategy = self.rollout.strategy;
         let has_window = strategy.window.is_some() || self.node.window.is_some();

@@ -10,7 +10,7 @@ use crate::core::plan::Plan;
 use crate::core::verdict::{Progress, Verdict};
 use crate::core::words::{joined, named};
 
-/// Describes the cause for a node past its deadline. The text follows "node NAME:".
+/// Describes why the update of an overdue node takes so long. The text follows "node NAME:".
 pub(in crate::core) fn words(fleet: &Fleet, node: &Node, verdict: &Verdict) -> String {
     let ending: Vec<String> = ending(node).map(does_not_end).collect();
     let Verdict::InProgress(progress) = verdict else {
@@ -64,7 +64,7 @@ impl Plan {
     }
 }
 
-/// Returns the reason why a node whose pod the controller deleted gets no new pod.
+/// Returns the reason why a node gets no new pod after the controller deleted the old one.
 pub(super) fn barrier(node: &Node) -> &str {
     (node.kept_away_by.as_deref()).unwrap_or("a taint or a label of the node prevents it")
 }

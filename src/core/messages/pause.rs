@@ -37,7 +37,7 @@ pub fn still_paused(plan: &Plan, stand: &PauseStand) -> String {
     joined(parts.into_iter().flatten())
 }
 
-/// Returns a note that the rollout is paused; `None` if it isn't, or if its phase already reports the pause.
+/// Returns a note that the rollout is paused; `None` if it isn't, or if the phase already says so.
 pub fn quietly_paused(rollout: &RolloutView<'_>) -> Option<String> {
     let stand = rollout.pause()?;
     if matches!(rollout.phase, Phase::Paused { .. }) {
@@ -71,7 +71,7 @@ impl RolloutView<'_> {
         }
     }
 
-    /// Describes when a rollout continues that a pause or an invalid setting blocks; `None` if it is not blocked.
+    /// Describes when a rollout continues after a pause or after the correction of a setting; `None` if neither blocks it.
     pub(super) fn after_standstill(&self) -> Option<String> {
         match (self.invalid, self.pause()) {
             (Some(invalid), _) => Some(format!("correct the setting: {invalid}")),
@@ -90,7 +90,7 @@ impl RolloutView<'_> {
         }
     }
 
-    /// Describes when a rollout continues that is blocked only by a pause.
+    /// Describes when a rollout continues that only a pause blocks.
     pub(super) fn until_resumed(&self, until: Option<Timestamp>) -> String {
         let ends =
             until.map(|until| format!("the pause ends in {}", instant::between(self.now, until)));

@@ -24,7 +24,7 @@ pub(super) struct NodeView<'a> {
 pub(super) struct Answer<'a> {
     pub(super) reason: Option<String>,
     pub(super) because: String,
-    /// Remedy, computed on demand because it may depend on all nodes.
+    /// Remedy. It is computed only on demand, because the computation may have to read all nodes.
     pub(super) next: Box<dyn Fn() -> String + 'a>,
 }
 
@@ -50,7 +50,8 @@ pub(super) fn newest(node: &Node) -> Option<&Pod> {
     node.pods.iter().max_by_key(|pod| pod.created)
 }
 
-/// Returns the problem of the node's newest pod. If it has none, returns the problem of earlier pods of the current revision.
+/// Returns the problem of the node's newest pod. If that pod reports none, returns the reason why earlier pods of the revision
+/// ended.
 fn problem(node: &Node) -> Option<&PodProblem> {
     let newest = newest(node);
     let is_next = newest.is_none_or(|pod| pod.revision == PodRevision::Current);
@@ -82,8 +83,8 @@ pub(super) fn problem_cause(node: &Node) -> Option<String> {
     (!cause.is_empty()).then(|| cut(cause, CAUSE).into_owned())
 }
 
-/// Returns true if this process saw pods end repeatedly on the node. A problem that was restored from a condition may be that of a
-/// container.
+/// Returns true if this process itself saw pods end repeatedly on the node. A problem that was read from a condition may also be
+/// that of a container.
 pub(super) fn are_seen_to_end(node: &Node) -> bool {
     let has_ended = newest(node).is_none_or(|pod| pod.in_place.is_over);
     let problem = node.trouble.as_ref();

@@ -20,7 +20,7 @@ use crate::core::remedy::{LOOK_FOR_IT, free_resources, other_revision, repair_no
 use crate::core::verdict::Progress;
 use crate::core::words::{append, joined, named, spaced};
 
-/// Note about a pod whose disruption budget rejected the last eviction, but would allow it now.
+/// Note about a pod whose last eviction was rejected by its disruption budget. The budget would allow it now.
 const EVICTED_LATER: &str = "to be evicted at the next attempt: its PodDisruptionBudget rejected the last one, but allows it now";
 
 /// Describes the stage of the node's update, with the remedy.
@@ -33,14 +33,15 @@ pub(super) fn answer(view: NodeView<'_>, stage: Progress) -> Answer<'_> {
     Answer::new(because, move || view.next_of(stage)).reason(reason)
 }
 
-/// Returns a phrase with the reason why the pod is not updated in place; empty if no update in place was requested.
+/// Returns a phrase with the reason why the pod is recreated instead of updated in place; empty if no update in place was
+/// requested.
 pub(super) fn not_in_place(why: Option<Recreate>) -> String {
     why.map_or_else(String::new, |why| {
         format!("; not in place, because {}", why.words())
     })
 }
 
-/// Describes the surge pods that are still kept, and the condition for their deletion.
+/// Describes the surge pods that stay after yurt-ds stopped managing the DaemonSet, and when they will be deleted.
 pub fn kept_words(released: &SurgeRelease) -> String {
     let names = released.kept.iter().map(NodeName::as_str);
     format!(

@@ -21,7 +21,7 @@ pub fn is_about_jobs(why: &str) -> bool {
     why.contains("jobs.batch") || why.contains(" is forbidden: ")
 }
 
-/// Returns the message and the next step for a node with a requested pull but without a puller pod.
+/// Returns the message and the next step for a requested pull that no puller pod has begun.
 pub fn unbegun(namespace: &str) -> (String, String) {
     (
         "is outdated and waits to pull the new images; no pod pulls them yet".to_owned(),
@@ -33,7 +33,8 @@ pub fn unbegun(namespace: &str) -> (String, String) {
 }
 
 impl PullsAwait {
-    /// Says how many pods must be Ready before pre-pulls begin, but not how many are Ready now: that changes with every pod.
+    /// Returns how many pods must be Ready before pre-pulls begin. The number of Ready pods is omitted, because it changes with
+    /// every pod.
     pub(super) fn words(&self) -> String {
         format!(
             "image pre-pulls begin when {} {} of the new revision {} Ready",
@@ -179,7 +180,7 @@ impl<'a> NodeView<'a> {
             .is_some_and(|image| !image.status && !image.waits)
     }
 
-    /// Returns a clause about the images of a node whose update doesn't wait for them; `None` if the images were not requested.
+    /// Returns a clause about the images of a node that doesn't have to wait for them; `None` if the images were not requested.
     pub(super) fn images(&self) -> Option<String> {
         Predownloading::from_strategy(self.rollout.strategy)?;
         let image = self.image();
@@ -207,7 +208,7 @@ impl<'a> NodeView<'a> {
         ))
     }
 
-    /// Returns the time at which the images were requested. Only a failed attempt records it, so it is `None` before.
+    /// Returns the time at which the images were first requested; `None` before the first failed attempt, which records it.
     pub(super) fn pull_since(&self) -> Option<Timestamp> {
         Some(self.image()?.failure.as_ref()?.asked)
     }

@@ -7,7 +7,7 @@ use super::headline::Headline;
 use crate::core::fleet::write_failures::{WriteFailures, WriteVerb};
 use crate::core::id::NodeName;
 
-/// Writes that were rejected with the same message.
+/// Rejected writes of one kind with the same message of the API server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group<'a> {
     /// Kind of the write.
@@ -59,7 +59,7 @@ pub(super) fn headline(refused: &WriteFailures) -> Headline {
     }
 }
 
-/// Removes the name of an admission policy's binding from a message, because it is usually similar to that of the policy.
+/// Removes the name of an admission policy's binding from a message. It is usually similar to the policy's name, which stays.
 fn without_binding(sentence: &str) -> String {
     let parts = sentence.split_once(" with binding '");
     let parts = parts.and_then(|(policy, rest)| Some((policy, rest.split_once("' ")?.1)));

@@ -13,7 +13,7 @@ use crate::core::settings::{Invalid, Strategy};
 use crate::core::verdict::{Guarded, Progress, Verdict};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
-/// Name of a DaemonSet, as sentences and commands show it.
+/// Namespace and name of a DaemonSet, as sentences and commands show them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SetName<'a> {
     /// Namespace of the DaemonSet.
@@ -47,12 +47,11 @@ pub struct RolloutView<'a> {
     pub phase_since: Option<Timestamp>,
     /// Time at which the rollout became incomplete, as reported by a controller.
     pub incomplete_since: Option<Timestamp>,
-    /// True if a disruption budget rejected the last eviction and the controller has not tried again yet.
+    /// True if a disruption budget rejected the last eviction and the controller has not retried it yet.
     ///
-    /// The controller tries again within [`BACK_OFF`](crate::core::fleet::evictions::BACK_OFF), regardless of the budget's
-    /// current state.
+    /// The retry follows within [`BACK_OFF`](crate::core::fleet::evictions::BACK_OFF), even if the budget still allows no eviction.
     pub asks_again: bool,
-    /// Time at which the observation began. A state with this time may have begun earlier.
+    /// Time at which the observation began. A state that is observed since then may be older.
     pub first_look: Timestamp,
     /// Time for which the messages are valid.
     pub now: Timestamp,
@@ -64,7 +63,7 @@ impl<'a> RolloutView<'a> {
         self.fleet.revision.current()
     }
 
-    /// Returns the number of nodes whose available pod is replaced by this plan. The controller has not carried out the plan yet.
+    /// Returns the number of nodes whose available pod this plan replaces. The controller has not made the writes yet.
     pub fn next(&self) -> usize {
         let nodes = self.fleet.nodes.iter().zip(&self.plan.verdicts);
         let next = nodes.filter(|(node, verdict)| {
@@ -91,11 +90,11 @@ impl<'a> RolloutView<'a> {
 
     /// Returns the active pause; `None` if the rollout is not paused.
     pub fn pause(&self) -> Option<&'a PauseStand> {
-        // If a setting is invalid, the plan contains an artificial pause. No user requested that pause, so it is not reported.
+        // If a setting is invalid, the plan contains a pause that no user requested. It is not reported.
         self.plan.pause.as_ref().filter(|_| self.invalid.is_none())
     }
 
-    /// Joins the texts about `max-unavailable` and `max-surge`. The text for a limit of zero is skipped.
+    /// Joins the texts about `max-unavailable` and `max-surge`. The text about a limit of zero is omitted.
     pub fn limits(&self, unavailable: String, surge: String) -> String {
         match (self.plan.counts.surge_allowed, self.plan.counts.allowed) {
             (0, _) => unavailable,
@@ -104,8 +103,8 @@ impl<'a> RolloutView<'a> {
         }
     }
 
-    /// Returns the number of nodes that fail with the revision and have no surge pod. Each of them takes a slot of
-    /// `max-unavailable` and one of `max-surge`.
+    /// Returns the number of nodes without a surge pod that fail with the revision. Each takes a slot of `max-unavailable` and one
+    /// of `max-surge`.
     pub fn failing_alone(&self) -> usize {
         let nodes = self.fleet.nodes.iter().zip(&self.plan.verdicts);
         let failing = nodes.filter(|(node, verdict)| {
@@ -116,14 +115,14 @@ impl<'a> RolloutView<'a> {
         failing.count()
     }
 
-    /// Returns the number of nodes for which this plan creates a surge pod. The controller has not carried out the plan yet.
+    /// Returns the number of nodes for which this plan creates a surge pod. The controller has not created it yet.
     pub fn next_surging(&self) -> usize {
         let made = self.plan.actions.iter().filter_map(|action| match action {
             Action::Surge { node, .. } => Some(node),
             _ => None,
         });
         let made: BTreeSet<&NodeName> = made.collect();
-        // Count only nodes whose first creation begins now. Nodes that retry a rejected creation have another verdict.
+        // Count only nodes whose first attempt begins now. A node that retries a rejected creation has another verdict.
         let begins = Verdict::InProgress(Progress::SurgeStarting);
         let nodes = self.fleet.nodes.iter().zip(&self.plan.verdicts);
         let begun =
@@ -136,7 +135,7 @@ impl<'a> RolloutView<'a> {
         self.plan.counts.surging.saturating_sub(self.next_surging())
     }
 
-    /// Returns the number of `max-surge` slots in use, at most the limit. A node that fails with its only pod also takes one.
+    /// Returns the number of `max-surge` slots in use, at most the limit. A node whose only pod fails also takes one.
     pub fn surge_taken(&self) -> usize {
         let surging = self.surging();
         let allowed = self.plan.counts.surge_allowed;
@@ -159,9 +158,9 @@ impl<'a> RolloutView<'a> {
     }
 }
 
-/// Returns true if a pod of the current revision is available only at `counts_at`, because it has to prove its revision first.
+/// Returns true if a pod of the current revision counts as available only at `counts_at`, because its revision is not proven yet.
 ///
-/// If only `minReadySeconds` applied, the pod would be available earlier.
+/// By `minReadySeconds` alone, the pod would be available earlier.
 pub(super) fn awaits_proof(rollout: &RolloutView<'_>, node: &Node, counts_at: Timestamp) -> bool {
     let is_young = |since: Timestamp| later(since, rollout.strategy.min_ready) < counts_at;
     let mut pods = node.pods.iter();

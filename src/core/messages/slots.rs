@@ -21,7 +21,7 @@ use crate::core::settings::waves::WAVES;
 use crate::core::verdict::Verdict;
 use crate::core::words::{joined, named, nodes};
 
-/// Maximum number of nodes with a slot that a message names. Further nodes are counted.
+/// Maximum number of nodes with a slot that a message names. Further ones are counted.
 const NAMED: usize = 5;
 
 impl<'a> NodeView<'a> {
@@ -66,7 +66,7 @@ impl<'a> NodeView<'a> {
         Answer { reason, ..answer }
     }
 
-    /// Describes the position of the node in the queue, the nodes that take slots, and how to accelerate the rollout.
+    /// Describes the node's place in the queue, the nodes that take slots, and how to speed up the rollout.
     fn queue(&self) -> String {
         let (rollout, strategy) = (self.rollout, self.rollout.strategy);
         let (plan, key) = (rollout.plan, &rollout.key);
@@ -81,7 +81,7 @@ impl<'a> NodeView<'a> {
         let ahead = queue
             .into_iter()
             .take_while(|other| *other != self.position);
-        // Nodes whose pod already waits for its preDelete hook are updated before all others.
+        // A pod that already waits for its hook is not in the queue, because its update has begun.
         let before = if self.is_preparing() {
             0
         } else {
@@ -151,7 +151,7 @@ impl<'a> NodeView<'a> {
     }
 }
 
-/// Returns the node's wave if all its slots are in use while the rollout has a free slot.
+/// Returns the node's wave if only the wave's own limit keeps the node from being updated.
 fn full_wave<'a>(rollout: &RolloutView<'a>, node: &Node) -> Option<&'a WaveStand> {
     let (plan, waves) = (rollout.plan, rollout.strategy.waves.as_ref()?);
     let stand = plan.waves.get(waves.index_for(&node.labels))?;
@@ -159,7 +159,7 @@ fn full_wave<'a>(rollout: &RolloutView<'a>, node: &Node) -> Option<&'a WaveStand
     (is_free && stand.taken >= stand.allowed).then_some(stand)
 }
 
-/// Describes how many of the slots that a node waits for are in use.
+/// Describes how many slots are in use, of the kind that the node waits for.
 pub(super) fn taken(view: &NodeView<'_>) -> String {
     let rollout = view.rollout;
     match full_wave(rollout, view.node) {
@@ -227,13 +227,13 @@ fn limit(rollout: &RolloutView<'_>) -> (String, String) {
     (words, strategy.place_of(setting))
 }
 
-/// Returns true if all slots of `max-unavailable` and `max-surge` are in use. Slots that this plan takes don't count.
+/// Returns true if all slots of `max-unavailable` and `max-surge` are in use, not counting the slots that this plan takes.
 fn is_taken(rollout: &RolloutView<'_>) -> bool {
     let counts = &rollout.plan.counts;
     rollout.unavailable() >= counts.allowed && rollout.surge_taken() >= counts.surge_allowed
 }
 
-/// Returns the node whose unfinished update delays the other nodes of its wave (`min-interval`).
+/// Returns the node for whose update the other nodes of its wave wait because of `min-interval`.
 fn paced_by<'a>(rollout: &RolloutView<'a>, position: usize) -> Option<&'a str> {
     if rollout.strategy.min_interval.is_zero() {
         return None;
@@ -269,7 +269,7 @@ pub fn holders(rollout: &RolloutView<'_>, asking: Option<usize>, of_wave: bool) 
     let waves = rollout.strategy.waves.as_ref().filter(|_| of_wave);
     let wave =
         |position: usize| waves.map(|waves| waves.index_for(&rollout.fleet.nodes[position].labels));
-    // A node with two pods takes a slot of `max-surge`, whatever prevents the removal of either pod.
+    // A node with two pods takes a slot of `max-surge`, even if neither pod can be removed.
     let has_two = |position: usize| {
         let of_surge = rollout.plan.counts.surge_allowed > 0;
         of_surge && rollout.fleet.nodes[position].pods.len() > 1

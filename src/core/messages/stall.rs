@@ -73,7 +73,7 @@ impl RolloutStatus<'_> {
                 ..Headline::default()
             },
             Stall::PodsNotCreated if let Some(why) = &fleet.not_created => Headline {
-                // Skip the prefix with the pod's name, which doesn't help to find the cause.
+                // The prefix contains the pod's name, which doesn't help to find the cause.
                 cause: (why
                     .split_once(" is forbidden: ")
                     .map_or(&**why, |(_, why)| why))
@@ -108,7 +108,7 @@ impl RolloutStatus<'_> {
                 next: Some(NextStep::plain("check their readiness")),
                 ..on_begun("the new pods do not become available")
             },
-            // A rollback would not help, because it would wait for the same terminating pods.
+            // After a rollback, these pods would still be terminating, so a rollback is no remedy.
             Stall::NoProgress if plan.awaits_ends(fleet) => self.overdue(),
             Stall::NoProgress => Headline {
                 next: Some(self.roll_back()),
@@ -156,7 +156,7 @@ impl RolloutStatus<'_> {
         }
     }
 
-    /// Returns the message about a current revision that stays unknown.
+    /// Returns the message for a current revision that has been unknown for too long.
     fn behind(&self) -> Headline {
         let fleet = self.fleet;
         let behind = match fleet.revision {
@@ -202,7 +202,7 @@ impl RolloutStatus<'_> {
                 look: self.look(),
                 next: Some(next),
                 or: match self.plan.pause {
-                    // Don't suggest `resume` during a pause, because it would end the pause, but not the stop.
+                    // Don't suggest `ctl resume` during a pause. It would end the pause, but not the stop.
                     Some(_) => None,
                     None => Some(NextStep::command(
                         "to continue anyway",
@@ -226,7 +226,7 @@ impl RolloutStatus<'_> {
         }
     }
 
-    /// Returns the message about nodes past their deadline. It contains the cause for the first of them.
+    /// Returns the message about overdue nodes, with the cause for the first of them.
     fn overdue(&self) -> Headline {
         let (fleet, plan) = (self.fleet, self.plan);
         let mut overdue = plan
@@ -370,7 +370,7 @@ impl RolloutStatus<'_> {
     }
 }
 
-/// Returns each kind of problem once, with the details of the first pod. The details of other pods differ only in numbers.
+/// Returns each kind of problem once, with the details of its first pod. The other details differ only in numbers.
 fn causes<'a>(problems: impl Iterator<Item = &'a PodProblem>) -> String {
     let mut reasons = BTreeMap::new();
     for problem in problems {

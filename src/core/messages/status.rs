@@ -1,4 +1,4 @@
-//! Status sentences of rollouts, with a reason from a closed list and the next steps.
+//! Status sentences: the text of conditions about a rollout, with a reason from a closed list and the next steps.
 
 use std::fmt;
 
@@ -21,7 +21,7 @@ pub(super) const OUT_OF_WINDOW: &str = "OutOfWindow";
 /// Reason for a rollout in which all next nodes have to pull their images first.
 pub(super) const PULL_PENDING: &str = "PullPending";
 
-/// Internal reason for a rollout in which only held nodes are left and their holds will end. No condition uses it.
+/// Reason for a rollout in which only nodes with a hold are left, and the holds will end. `ctl` uses it, but no condition.
 pub const HELD: &str = "Held";
 
 /// Reason for a rollout in which disruption budgets block every eviction.
@@ -44,7 +44,7 @@ const LEAST: usize = 32;
 pub struct StatusSentence {
     /// Reason of the condition, from a closed list.
     pub reason: &'static str,
-    /// First part of the sentence, without the revision. If the text is a headline, it includes its next step.
+    /// First part of the sentence, without the revision. It contains the next step if there is one.
     pub head: String,
     /// Fact: [`head`](Self::head) without next steps.
     pub fact: String,
@@ -124,9 +124,9 @@ impl StatusSentence {
         joined([self.head.clone()].into_iter().chain(self.details()))
     }
 
-    /// Returns the head and as many further parts as fit into `room` characters. Steps are never truncated.
+    /// Returns the head and as many clauses as fit into `room` characters. Next steps are left out or complete, never truncated.
     pub fn short(&self, room: usize) -> String {
-        // If the head is too long, use the fact alone. The head may contain a command, and a truncated command is useless.
+        // The head may contain a command, which would be useless if truncated. If the head is too long, use the fact alone.
         let head = if self.head.chars().count() < room {
             &self.head
         } else {
@@ -150,7 +150,7 @@ impl StatusSentence {
     }
 }
 
-/// Reason for a rollout that is suspended because the controller's data is too old.
+/// Reason for a rollout that waits because the controller's data is too old.
 pub const STALE_DATA: &str = "StaleData";
 
 /// Reasons for a rollout that has begun and continues automatically.
@@ -211,7 +211,7 @@ impl Stall {
     }
 }
 
-/// Describes what the responsible controller has not done yet, so that the current revision is unknown.
+/// Describes the missing step of the responsible controller, without which the current revision is unknown.
 pub fn behind_words(kind: SetKind, behind: RevisionUnknown) -> String {
     let controller = kind.controller();
     match behind {
@@ -229,8 +229,8 @@ pub fn behind_words(kind: SetKind, behind: RevisionUnknown) -> String {
     }
 }
 
-/// Explains why the API server rejects the ControllerRevision for the template; `None` if it doesn't, or if yurt-ds doesn't create
-/// it.
+/// Explains why the API server rejects the ControllerRevision for the template. `None` if it doesn't, or if Kubernetes creates the
+/// ControllerRevisions.
 pub(super) fn unrevised(fleet: &Fleet) -> Option<String> {
     let why = fleet.not_created.as_ref();
     let why = why.filter(|_| fleet.kind == SetKind::Advanced && fleet.revision_is_unknown())?;
