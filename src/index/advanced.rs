@@ -44,8 +44,8 @@ pub struct AdvancedRecord {
     pub is_workable: bool,
     /// Status fields of the object except conditions.
     pub stands: AdvancedStatus,
-    /// Nodes for which a pod was requested, as long as the watch doesn't show the pod. The time is that of the request, or of its answer
-    /// if there is one.
+    /// Nodes for which a pod was requested, as long as the watch doesn't show the pod. The time is that of the request, or of its
+    /// answer if there is one.
     creating: BTreeMap<NodeName, Timestamp>,
     /// Nodes in `creating` whose request has no answer yet. A list of pods can't show if such a request succeeded.
     asked: BTreeSet<NodeName>,

@@ -28,14 +28,13 @@ use crate::k8s;
 /// Pod of a DaemonSet, read from the object. The comparison with the current revision is made later.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PodRecord {
-    /// Pod in the form that decisions use, shared with the fleet. Its `revision` is the result of the comparison for the last
-    /// fleet.
+    /// Pod in the form that decisions use, shared with the fleet. Its field `revision` was set when the fleet was last built.
     pub(super) pod: Arc<Pod>,
-    /// Time at which the pod's Ready condition became `True`, by the node's clock, in whole seconds.
+    /// Time at which the Ready condition became `True`, in whole seconds by the node's clock; `None` if it isn't `True`.
     stamped: Option<NonZero<i64>>,
 }
 
-/// Parts that several pods of a DaemonSet share: most pods of a revision have the same labels and run the same images.
+/// Parts that many pods of a DaemonSet share. For example, most pods of a revision have the same labels and images.
 #[derive(Debug, Default)]
 pub(super) struct SharedParts {
     exits: BTreeSet<Shared<Exit>>,
@@ -44,7 +43,7 @@ pub(super) struct SharedParts {
     containers: BTreeSet<Arc<[RunningContainer]>>,
 }
 
-/// Maximum number of shared parts. It is exceeded only if nearly every pod has its own parts, and then sharing saves nothing.
+/// Maximum number of stored parts. If there are more, nearly every pod has its own, so that sharing saves nothing.
 const MOST_SHARED: usize = 64;
 
 /// Returns the stored part that equals `part`. If there is none, stores `part`.
@@ -60,7 +59,7 @@ fn share<T: Ord + Clone>(known: &mut BTreeSet<T>, part: T) -> T {
 }
 
 impl PodRecord {
-    /// Reads a pod that the DaemonSet controls, or its surge pod if `surge` is true. `before` is the previous record of the pod.
+    /// Reads a pod that the DaemonSet controls; with `surge`, a surge pod. `before` is the previous record of the pod.
     pub(super) fn read(
         pod: &k8s::Pod,
         surge: bool,
@@ -71,7 +70,7 @@ impl PodRecord {
     ) -> Option<Self> {
         let meta = &pod.metadata;
         let created = meta.creation_timestamp.as_ref().map_or(now, |time| time.0);
-        // A pod that ended serves nothing, even if the writer of its phase left the Ready condition `True`.
+        // An ended pod serves nothing, even if its Ready condition is still `True`.
         let ready = pod
             .condition("Ready")
             .filter(|condition| condition.is_true() && !pod.is_over());
@@ -120,7 +119,7 @@ impl PodRecord {
         })
     }
 
-    /// Returns true if the records differ at most in the resource version.
+    /// Returns true if the records are equal, or differ only in the resource version.
     pub(super) fn is_alike(&self, other: &Self) -> bool {
         let mut pod = Pod::clone(&self.pod);
         pod.resource_version = other.pod.resource_version.clone();
@@ -150,10 +149,9 @@ impl PodRecord {
     }
 }
 
-/// Completed update in place: the containers run the new images.
+/// Update in place that is complete, so that the new containers run.
 ///
-/// The kubelet may leave the pod Ready during an update in place. So the time of the Ready condition doesn't show how long the
-/// new containers have run.
+/// The pod may stay Ready during such an update. Then its Ready condition doesn't show how long the new containers have run.
 struct Restarted {
     update: InPlaceUpdate,
     /// Time at which the last updated container started, by the node's clock.
@@ -180,7 +178,7 @@ impl Restarted {
         })
     }
 
-    /// Returns true if the update was completed after the record `before`.
+    /// Returns true if the record `before` doesn't show this update.
     fn is_news(&self, before: &PodRecord) -> bool {
         before.pod.in_place.update != Some(self.update)
     }
@@ -190,8 +188,8 @@ fn seconds(at: Option<Timestamp>) -> Option<NonZero<i64>> {
     NonZero::new(at?.as_second())
 }
 
-/// Returns the time since which a Ready pod has been Ready with its current containers. The time is never before the pod's
-/// creation or in the future.
+/// Returns the time since which a Ready pod has been Ready with its current containers. It is neither before the pod's creation nor
+/// in the future.
 fn ready_since(
     before: Option<&PodRecord>,
     stamped: Option<Timestamp>,
@@ -212,10 +210,9 @@ fn ready_since(
     }
 }
 
-/// Returns the deadline of a pod that is being deleted: its grace period, counted from the time at which the controller saw the
-/// deletion.
+/// Returns the grace period of a pod that is being deleted. Its end is counted from when the controller saw the deletion.
 ///
-/// If the deletion began before the controller first saw the pod, the API server's deadline is used.
+/// If the pod was already being deleted when the controller first saw it, the end is the one by the API server's clock.
 fn leaving(before: Option<&PodRecord>, meta: &ObjectMeta, now: Timestamp) -> Option<Leaving> {
     let stamped = meta.deletion_timestamp.as_ref()?.0;
     let grace = meta.deletion_grace_period_seconds.unwrap_or_default();
@@ -235,7 +232,7 @@ fn leaving(before: Option<&PodRecord>, meta: &ObjectMeta, now: Timestamp) -> Opt
     })
 }
 
-/// Returns the time at which the kubelet accepted the pod, by the same clock as in [`ready_since`].
+/// Returns the time at which the kubelet accepted the pod, by the clock that [`ready_since`] uses.
 fn started(
     before: Option<&PodRecord>,
     pod: &k8s::Pod,
@@ -249,10 +246,10 @@ fn started(
     })
 }
 
-/// Returns the start of the last period in which the pod was not Ready; `None` for the first period after its creation.
+/// Returns the start of the last period in which the pod was not Ready; `None` in the first period after its creation.
 ///
-/// If the pod was Ready too briefly to be available, the earlier period continues. The time is by the same clock as in
-/// [`ready_since`].
+/// A Ready period that was too short for the pod to become available is ignored. The time is by the clock that [`ready_since`]
+/// uses.
 fn unready_since(
     before: Option<&PodRecord>,
     is_ready: bool,
@@ -277,7 +274,7 @@ fn unready_since(
     })
 }
 
-/// Returns the facts about the pod that matter for its deletion.
+/// Returns the facts about the pod that its deletion depends on.
 fn exit(pod: &k8s::Pod, before: Option<&Shared<Exit>>, shared: &mut SharedParts) -> Shared<Exit> {
     let meta = &pod.metadata;
     let labels = meta.labels.iter().flatten();
@@ -330,9 +327,9 @@ fn ota_condition(condition: &k8s::Condition) -> OtaCondition {
     }
 }
 
-/// Returns the failures of image pulls that the condition records.
+/// Returns the failures of image pulls in the condition `PodImageReady`.
 ///
-/// The transition time is the time of the first request, and the probe time is the end of the last attempt.
+/// Its transition time is the time of the first request. Its probe time is the end of the last attempt.
 fn failure(condition: &k8s::Condition) -> Option<PullFailure> {
     let failed = condition.last_probe.as_ref()?.0;
     let parts = condition.message.split_once(PULL_FAILED);
@@ -349,12 +346,12 @@ fn failure(condition: &k8s::Condition) -> Option<PullFailure> {
     })
 }
 
-/// Returns the state that an update in place saved in the pod; `None` if there is none or it is unreadable.
+/// Returns the state that an update in place stored in the pod; `None` if there is none or it is invalid.
 fn state(pod: &k8s::Pod) -> Option<InPlaceState> {
     InPlaceState::from_annotations(pod.metadata.annotations.as_ref()?)
 }
 
-/// Returns true if the readiness gate for updates in place is open; `None` if the pod doesn't have that gate.
+/// Returns the status of the readiness gate for updates in place; `None` if the pod doesn't have this gate.
 fn in_place_gate(pod: &k8s::Pod) -> Option<bool> {
     let gate = pod.condition(IN_PLACE_UPDATE_READY);
     let is_open = gate.is_some_and(k8s::Condition::is_true);
@@ -396,7 +393,7 @@ fn in_place(
     }
 }
 
-/// Fields of a container as received. They are compared first, because most containers have not changed.
+/// Fields of a container as the API server sent them. They are compared with the record first, because most have not changed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct ReportedContainer<'a> {
     name: &'a str,

@@ -34,7 +34,7 @@ impl Records {
         }
     }
 
-    /// Returns the records, sorted; `None` if there are none.
+    /// Sorts and returns the records; `None` if there are none.
     fn from_records(mut records: Vec<PodRecord>) -> Option<Self> {
         records.sort_by(|a, b| (a.pod.created, &a.pod.name).cmp(&(b.pod.created, &b.pod.name)));
         match records.len() {
@@ -66,7 +66,7 @@ impl PodIndex {
         self.nodes.get(node).map_or(&[], Records::slice)
     }
 
-    /// Returns the pods on a node for modification, oldest first.
+    /// Returns the pods on a node to change them, oldest first.
     pub(super) fn on_mut(&mut self, node: &NodeName) -> &mut [PodRecord] {
         self.nodes.get_mut(node).map_or(&mut [], Records::slice_mut)
     }

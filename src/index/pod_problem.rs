@@ -10,19 +10,19 @@ use crate::core::names::UNSCHEDULABLE;
 use crate::core::words::line;
 use crate::k8s;
 
-/// Waiting reasons while an image cannot be pulled. The kubelet alternates between them: the failed attempt, and the wait for the
-/// next.
+/// Waiting reasons of a container whose image cannot be pulled. They alternate: one is for the failed attempt, the other for the
+/// wait before the next attempt.
 const PULLS: [&str; 2] = ["ErrImagePull", "ImagePullBackOff"];
 
-/// Prefixes that containerd adds to the error of an image pull. The image name in quotes follows.
+/// Prefixes that containerd adds to the error of an image pull. The image name and a quote follow.
 const WRAPPERS: [&str; 2] = [
     "failed to pull and unpack image \"",
     "failed to resolve reference \"",
 ];
 
-/// Returns the problem of the first container that doesn't start: its waiting reason, or why it terminated.
+/// Returns the problem of the first container that doesn't start: the reason why it waits or terminated.
 ///
-/// A termination from before an update in place is ignored.
+/// If the container terminated before an update in place, that is no problem of the new container and is ignored.
 pub(super) fn problem(pod: &k8s::Pod, state: Option<&InPlaceState>) -> Option<PodProblem> {
     let status = &pod.status;
     let seen = is_seen(pod);
@@ -35,8 +35,8 @@ pub(super) fn problem(pod: &k8s::Pod, state: Option<&InPlaceState>) -> Option<Po
         .find_map(|container| {
             let count = u32::try_from(container.restart_count).unwrap_or_default();
             let name = container.name.as_str();
-            // The status shows the container from before the update in place. Ignore it if the kubelet has not seen the update
-            // yet. Ignore a crash back-off in any case: only the old container ran.
+            // The status shows the container from before the update in place. Its problem is ignored while the kubelet hasn't seen
+            // the update. A crash back-off is always ignored, because only the old container ran.
             let is_as_before =
                 state.is_some_and(|state| state.is_unchanged(name, &container.image_id, count));
             let backs_off = container.state.waiting.as_ref();
@@ -45,7 +45,7 @@ pub(super) fn problem(pod: &k8s::Pod, state: Option<&InPlaceState>) -> Option<Po
                 return None;
             }
             let waiting = container.state.waiting.as_ref();
-            // Even a kubelet that has seen the update may still report an error about an image that is no longer requested.
+            // The kubelet may have seen the update and still report an error about an earlier image. Ignore it.
             let is_superseded = |state: &InPlaceState| {
                 let message = waiting.map_or("", |waiting| waiting.message.as_str());
                 state.is_about_superseded(name, image_of(pod, name), message)
@@ -83,16 +83,15 @@ pub(super) fn problem(pod: &k8s::Pod, state: Option<&InPlaceState>) -> Option<Po
         })
 }
 
-/// Returns true if the kubelet has not yet seen a change of the image of a container that never ran.
+/// Returns true if the container never ran, and the kubelet has not yet seen the change of its image.
 ///
-/// For such a container, the kubelet reports the image name as requested. So another name shows that it has not seen the
-/// change.
+/// For such a container, the kubelet reports the image by the name in the spec. Another name shows that it has an older spec.
 fn is_of_former(container: &k8s::ContainerStatus, image: &str) -> bool {
     let never_ran = container.image_id.is_empty() && container.restart_count == 0;
     never_ran && !container.image.is_empty() && container.image != image
 }
 
-/// Returns true if the kubelet has seen the current version of the pod; `None`: the kubelet doesn't report that.
+/// Returns true if the kubelet has seen the current version of the pod; `None` if it doesn't report this.
 pub(super) fn is_seen(pod: &k8s::Pod) -> Option<bool> {
     let observed = pod.status.observed_generation?;
     Some(observed >= pod.metadata.generation?)
@@ -105,10 +104,10 @@ fn image_of<'a>(pod: &'a k8s::Pod, name: &str) -> &'a str {
     container.map_or("", |container| container.image.as_str())
 }
 
-/// Returns the problem of a pod that cannot be scheduled.
+/// Returns the problem of a pod that cannot be scheduled, from its condition `PodScheduled`.
 pub(super) fn unscheduled(condition: &k8s::Condition) -> Option<PodProblem> {
     let waits = condition.status == "False" && condition.reason == UNSCHEDULABLE;
-    // Drop the part about preemption. It follows the cause.
+    // The part about preemption comes after the cause and is dropped.
     let cause = condition.message.split(" preemption:").next();
     waits.then(|| PodProblem {
         reason: UNSCHEDULABLE.into(),
@@ -118,7 +117,7 @@ pub(super) fn unscheduled(condition: &k8s::Condition) -> Option<PodProblem> {
     })
 }
 
-/// Returns `problem`, or the pull error `before` while the kubelet only waits for its next attempt to pull.
+/// Returns `problem`. While the kubelet only waits for its next attempt to pull, returns `before`, the error of the last attempt.
 pub(super) fn as_before(problem: PodProblem, before: Option<&PodProblem>) -> PodProblem {
     let pulls = |problem: &PodProblem| PULLS.contains(&&*problem.reason);
     match before.filter(|known| pulls(known) && pulls(&problem) && problem.detail.is_empty()) {
@@ -130,7 +129,7 @@ pub(super) fn as_before(problem: PodProblem, before: Option<&PodProblem>) -> Pod
     }
 }
 
-/// Returns the error of an image pull without the prefixes of gRPC and containerd, which repeat the image name.
+/// Returns the error of an image pull without the prefixes of gRPC and containerd, which only repeat the image name.
 fn pull_error(message: &str) -> String {
     let is_grpc = message.starts_with("rpc error: code = ");
     let grpc = message.split_once(" desc = ").filter(|_| is_grpc);
@@ -154,7 +153,7 @@ fn pull_error(message: &str) -> String {
     }
 }
 
-/// Returns the kubelet's message about a waiting container, without the parts that change with each attempt.
+/// Returns the kubelet's message about a waiting container, without the parts that differ between attempts.
 fn detail_of(detail: &k8s::StateDetail) -> Arc<str> {
     let message = detail.message.as_str();
     match detail.reason.as_str() {

@@ -1,4 +1,4 @@
-//! State of a managed DaemonSet: settings, pods, and the controller's writes that the watches don't show yet.
+//! Record of a managed DaemonSet: settings, pods, and the controller's writes that the watches don't show yet.
 
 mod pods;
 mod reported;
@@ -39,11 +39,11 @@ use crate::k8s;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Podless {
     since: Timestamp,
-    /// True if a pod should run on the node. The time without a pod starts again when this changes.
+    /// True if the node should run a pod. When this changes, the time without a pod starts again.
     is_targeted: bool,
 }
 
-/// State of a DaemonSet.
+/// Everything that the controller knows about one DaemonSet.
 #[derive(Debug)]
 pub struct SetRecord {
     /// Name of the DaemonSet.
@@ -64,11 +64,11 @@ pub struct SetRecord {
     pub rollback_mark: RollbackMark,
     /// Conditions in the status that this controller writes.
     pub conditions: Vec<k8s::Condition>,
-    /// State of the rollout that these conditions contain.
+    /// State of the rollout in the condition `RolloutState`.
     pub state: Arc<RolloutState>,
-    /// Error if the saved state could not be parsed. The rollout then continues without that state.
+    /// Error if that condition could not be parsed. The rollout then continues without its content.
     pub state_error: Option<Arc<str>>,
-    /// Label selector of the pods, as a query.
+    /// Label selector of the pods, in the form of a query parameter.
     pub selector: String,
     /// True if all pods and revisions have been listed.
     pub synced: bool,
@@ -78,10 +78,10 @@ pub struct SetRecord {
     pub advanced: Option<Box<AdvancedRecord>>,
     pub(super) scheduling: Scheduling,
     pub(super) podless: BTreeMap<NodeName, Podless>,
-    /// Pods, by UID and name, that the selector no longer matches. The controller has to release them if they still exist.
+    /// Pods that the selector no longer matches, by UID and name. The controller has to release them, if they still exist.
     unmanaged: BTreeSet<(PodUid, String)>,
     disruptions: Disruptions,
-    /// Error that kept the native controller from creating a pod.
+    /// Reason why the API server rejects new pods, from an Event of the native controller.
     not_created: LastReported<Arc<str>>,
     /// Reasons why pods don't become available, by pod.
     not_ready: LastReported<BTreeMap<PodName, Arc<str>>>,
@@ -93,13 +93,13 @@ pub struct SetRecord {
     shared: SharedParts,
     /// Writes to the DaemonSet and its pods that the watches don't show yet.
     expectations: Expectations,
-    /// Evictions that were rejected.
+    /// Rejected evictions.
     pub(super) evictions: Evictions,
-    /// Other writes that were rejected or failed.
+    /// Other writes that the API server rejected, or that failed.
     write_failures: LastReported<WriteFailures>,
     absent: BTreeSet<Revision>,
     trusted: Option<i64>,
-    /// Template that the newest revision contained when the fleet was last built.
+    /// Fingerprint of the template, if the newest revision contained it when the fleet was last built.
     confirmed: Option<TemplateFingerprint>,
     version: Option<u64>,
     /// Pods that cannot be parsed.
@@ -113,7 +113,7 @@ pub struct SetRecord {
 #[derive(Debug)]
 struct UnreadablePod {
     name: PodName,
-    /// Node of the pod, if that part could be parsed.
+    /// Node of the pod; `None` if it could not be parsed.
     node: Option<NodeName>,
     why: Arc<str>,
 }
@@ -121,17 +121,17 @@ struct UnreadablePod {
 /// Delay between a change and the next decision about the DaemonSet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequeueDelay {
-    /// No new decision.
+    /// No decision is needed.
     Never,
-    /// Long delay: the change frees no slot and only affects reports.
+    /// The change frees no slot and only affects reports, so the decision can wait for long.
     Long,
-    /// Short delay, until the current burst of changes ends: the rollout may be able to continue.
+    /// The rollout may be able to continue, so the decision follows as soon as the current burst of changes ends.
     Short,
-    /// No delay: a user changed the DaemonSet.
+    /// A user changed the DaemonSet, so the decision follows at once.
     Zero,
 }
 
-/// Controller of a pod of a DaemonSet.
+/// Owner that controls a pod of a DaemonSet (`controller: true` in its owner references).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PodController {
     /// The DaemonSet itself.
@@ -141,11 +141,11 @@ pub enum PodController {
 }
 
 impl PodController {
-    /// Returns the controller of a pod with this metadata; `None` if neither the DaemonSet with the UID `set` nor one of its
-    /// revisions controls the pod.
+    /// Returns the controller of the pod with this metadata. `None` unless it is the DaemonSet with the UID `set`, or one of its
+    /// revisions.
     ///
-    /// A surge pod is controlled by a ControllerRevision and has the DaemonSet as a second owner. When a DaemonSet is deleted
-    /// without its pods, Kubernetes removes the second owner. Then the name of the ControllerRevision decides.
+    /// A surge pod is controlled by a ControllerRevision and has the DaemonSet as a second owner. Kubernetes removes the second
+    /// owner when the DaemonSet is deleted without its pods. Then the name of the ControllerRevision decides.
     pub fn new(meta: &ObjectMeta, set: &str) -> Option<Self> {
         let owners = || meta.owner_references.iter().flatten();
         let controller = owners().find(|owner| owner.controller == Some(true))?;
@@ -157,7 +157,8 @@ impl PodController {
         let was_own = || {
             let hash = label(REVISION_HASH_LABEL).unwrap_or_default();
             let others = owners().any(|owner| owner.kind == "DaemonSet");
-            // Compare only the end of the name: a revision that was adopted from another DaemonSet has the name of that one.
+            // Compare only the end of the name. A revision that was adopted from another DaemonSet has a name with another
+            // beginning.
             let names = !hash.is_empty() && controller.name.ends_with(&format!("-{hash}"));
             !others && names
         };
@@ -241,7 +242,7 @@ impl SetRecord {
         }
     }
 
-    /// Counts nodes and pods for the status, as of `now`. `nodes`: all nodes, each with
+    /// Counts nodes and pods for the status, as of `now`. `nodes` yields all nodes with their
     /// [`Node::native`](crate::core::Node::native).
     pub(super) fn counts<'a>(
         &self,
@@ -290,15 +291,15 @@ impl SetRecord {
         self.advanced.is_some()
     }
 
-    /// Returns true if the record can be dropped: the DaemonSet is not managed, and has no conditions of this controller.
+    /// Returns true if the record can be dropped: the DaemonSet is not managed, and its status has no conditions of yurt-ds.
     pub(super) fn is_finished(&self) -> bool {
         self.reading == ParsedSettings::NotOurs && self.conditions.is_empty()
     }
 
     /// Applies a newer version of the object. Returns false if nothing relevant changed.
     ///
-    /// An older version is ignored: a live read may have returned a newer one before the watch did. Resource versions are
-    /// compared as numbers if they are numbers (KEP-5504).
+    /// An older version is ignored. The watch can be behind a live read, which then returned a newer version. Resource versions are
+    /// compared as numbers, if they are numbers (KEP-5504).
     pub(super) fn update(&mut self, newer: Self) -> bool {
         if newer
             .version

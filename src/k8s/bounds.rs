@@ -7,10 +7,11 @@ use crate::core::eligibility::Scheduling;
 use crate::core::fleet::in_place::Shape;
 use crate::core::foreign::beginning;
 
-/// Maximum number of parts kept per object, such as label requirements, tolerations and containers. Each takes up to 200 bytes.
+/// Maximum number of parts that are kept per object, such as label requirements, tolerations and containers. Each has up to 200
+/// bytes.
 const MOST_KEPT: usize = 1 << 11;
 
-/// Maximum number of bytes of text kept per object. Kubernetes has the same limit for all annotations of a template together.
+/// Maximum number of bytes of text that are kept per object. Kubernetes limits all annotations of a template to the same number.
 const MOST_KEPT_BYTES: usize = 256 << 10;
 
 /// Maximum number of conditions of a DaemonSet.
@@ -19,7 +20,7 @@ const MOST_CONDITIONS: usize = 100;
 /// Maximum length of each text in a condition of an unreadable object, in bytes.
 const LONGEST_TEXT: usize = 1 << 10;
 
-/// Returns an error that names the exceeded limit if a DaemonSet is too large.
+/// Returns an error if a DaemonSet exceeds a limit. The error names the limit.
 pub(super) fn of_daemonset(
     selector: &Value,
     scheduling: &Scheduling,
@@ -53,7 +54,7 @@ pub(super) fn of_daemonset(
     found.map(|(place, what, _, most)| too_much(place, what, most))
 }
 
-/// Truncates the list of conditions of an unreadable object, and the texts in each, so that the object can be kept.
+/// Truncates the conditions of an unreadable object, and their texts, so that the object can be kept.
 pub(super) fn keep_few(conditions: &mut Vec<Condition>) {
     conditions.truncate(MOST_CONDITIONS);
     for condition in conditions {
@@ -68,7 +69,7 @@ pub(super) fn keep_few(conditions: &mut Vec<Condition>) {
     }
 }
 
-/// Returns an error that names the exceeded limit if the template of a ControllerRevision is too large.
+/// Returns an error if the template of a ControllerRevision exceeds a limit. The error names the limit.
 pub(super) fn of_revision(template: &Shape) -> Option<String> {
     let (entries, bytes) = template.size();
     let place = "data.spec.template";
@@ -84,7 +85,7 @@ fn too_much(place: &str, what: &str, most: usize) -> String {
     format!("{place} has more than {most} {what}")
 }
 
-/// Returns the number of values in a JSON value, including itself.
+/// Returns the number of all values within a JSON value, including itself.
 fn values(value: &Value) -> usize {
     1 + match value {
         Value::Array(items) => items.iter().map(values).sum(),

@@ -1,8 +1,10 @@
 //! Client of the API server: its configuration, time limits of calls, and classification of errors.
 //!
-//! Three defaults of `kube` are dangerous on slow connections, and this module changes them. A `read_timeout` ends connections
-//! to servers that accept and never respond. Writes that could wait indefinitely get a deadline ([`within`]). Automatic retries
-//! (`default_retry`) are turned off, because they could delay a Lease renewal until the Lease has expired.
+//! Three defaults of `kube` are dangerous on slow connections, so this module changes them:
+//!
+//! - A `read_timeout` ends connections to servers that accept and never respond.
+//! - Writes that could wait indefinitely have a deadline ([`within`]).
+//! - Automatic retries (`default_retry`) are off, because they could delay a Lease renewal until the Lease has expired.
 
 pub(crate) mod conditions;
 pub(crate) mod eviction;
@@ -27,20 +29,20 @@ use crate::core::words::named;
 
 /// Timeout of a watch on the API server, for `watcher::Config::timeout`.
 ///
-/// A watch that ends is resumed by one request without a list, so a short timeout costs little. It limits the time for which a
-/// dead connection goes unnoticed to two minutes.
+/// A dead connection goes unnoticed for at most this time. A short timeout costs little: a watch that ends is resumed by one
+/// request, without a new list.
 pub const WATCH_TIMEOUT_SECONDS: u32 = 120;
 
-/// Time without data after which a connection is closed. It is slightly longer than a watch without events.
+/// Time without data after which a connection is closed. It is slightly longer than a watch in which nothing happens.
 const READ_TIMEOUT: Duration = Duration::from_secs(WATCH_TIMEOUT_SECONDS as u64 + 10);
 
 /// Time limit for one write.
 ///
-/// It is shorter than the 5 s between the end of leadership and the expiry of the Lease (`controller::lease`). So a write that a
-/// leader began has ended before another replica can become the leader.
+/// The limit is shorter than the 5 s between the end of leadership and the expiry of the Lease (`controller::lease`). So a write
+/// that a leader began has ended before another replica can lead.
 pub const WRITE_DEADLINE: Duration = Duration::from_secs(4);
 
-/// Command of the program that sends the requests. The user agent contains it.
+/// Component of yurt-ds that sends the requests, as part of their user agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// `yurt-ds controller`.
@@ -73,24 +75,24 @@ pub struct Source {
     pub kubeconfig: Option<PathBuf>,
     /// Context to use instead of the kubeconfig's `current-context`.
     pub context: Option<String>,
-    /// Source if `kubeconfig` is not set. True: only the pod's service account. False: the files that kubectl reads
-    /// (`$KUBECONFIG`, `~/.kube/config`), or else the service account.
+    /// Source if `kubeconfig` is not set. If true, only the pod's service account. If false, the files that kubectl reads
+    /// (`$KUBECONFIG`, `~/.kube/config`), and the service account if there is none.
     pub in_cluster: bool,
 }
 
 /// Creates a client without sending a request.
 ///
 /// # Errors
-/// If a file or variable is missing or unusable. The error names it and the reason.
+/// Returns an error if a file or variable is missing or unusable. The error names it and the reason.
 pub async fn connect(source: &Source, role: Role) -> Result<Client> {
     from_config(config(source).await?, role)
 }
 
-/// Creates a client like [`connect`]. The gauge `waiting` counts the controller's watches that have waited more than 5 s for a
-/// response.
+/// Creates a client like [`connect`]. The gauge `waiting` counts the watches of the controller that have waited for a response for
+/// more than 5 s.
 ///
 /// # Errors
-/// If a file or variable is missing or unusable. The error names it and the reason.
+/// Returns an error if a file or variable is missing or unusable. The error names it and the reason.
 pub async fn connect_counted(source: &Source, role: Role, waiting: Gauge) -> Result<Client> {
     counted(config(source).await?, role, waiting)
 }
@@ -98,7 +100,7 @@ pub async fn connect_counted(source: &Source, role: Role, waiting: Gauge) -> Res
 /// Creates a client from a configuration.
 ///
 /// # Errors
-/// If the certificates of the configuration cannot be used.
+/// Returns an error if the certificates of the configuration cannot be used.
 pub fn from_config(config: Config, role: Role) -> Result<Client> {
     counted(config, role, Gauge::default())
 }
@@ -125,7 +127,7 @@ fn counted(mut config: Config, role: Role, waiting: Gauge) -> Result<Client> {
 /// Returns the client configuration from a source.
 ///
 /// # Errors
-/// If a file or variable is missing or unusable. The error names it and the reason.
+/// Returns an error if a file or variable is missing or unusable. The error names it and the reason.
 pub async fn config(source: &Source) -> Result<Config> {
     let options = KubeConfigOptions {
         context: source.context.clone(),
@@ -182,16 +184,16 @@ fn check_context(file: &Kubeconfig, source: &Source) -> Result<()> {
     }
 }
 
-/// Error of a call to the API server.
+/// Error of a request to the API server.
 #[derive(Debug)]
 pub enum CallError {
-    /// No response within the deadline. A write may have been applied, or may still be applied later.
+    /// No response arrived within the deadline. A write may have been applied, or may still be applied.
     TimedOut(Duration),
-    /// The response is an error, or the connection failed.
+    /// The API server responded with an error, or the connection failed.
     Kube(kube::Error),
 }
 
-/// Class of a [`CallError`]. It alone determines how callers react.
+/// Class of a [`CallError`]. The reaction of callers depends only on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
     /// The object does not exist or no longer exists.
@@ -202,7 +204,7 @@ pub enum Failure {
     Forbidden,
     /// The server rejects the request because of a quota, admission or validation.
     Refused,
-    /// A PodDisruptionBudget currently does not allow the eviction.
+    /// A PodDisruptionBudget doesn't allow the eviction now.
     Blocked,
     /// The server throttles requests.
     Throttled,
@@ -259,7 +261,7 @@ impl CallError {
 
     /// Returns the message of the policy, webhook or quota that rejected the request.
     ///
-    /// Returns `None` if the credentials lack a permission (RBAC), or the request failed for another reason.
+    /// `None` if the request failed for another reason, such as a missing permission (RBAC).
     pub fn refused_by_admission(&self) -> Option<&str> {
         let Self::Kube(kube::Error::Api(status)) = self else {
             return None;
@@ -306,7 +308,8 @@ impl From<kube::Error> for CallError {
     }
 }
 
-/// Returns the error on one line. Omits the lines of the kubeconfig that the parser quotes, because they may contain credentials.
+/// Returns the error on one line. The parser quotes lines of the kubeconfig, which are omitted, because they may contain
+/// credentials.
 fn without_content(error: KubeconfigError) -> anyhow::Error {
     let KubeconfigError::Parse(error) = error else {
         return in_one_line(error);
@@ -328,8 +331,8 @@ fn in_one_line(error: impl std::error::Error) -> anyhow::Error {
 
 /// Joins an error and its sources into one text, without repetitions.
 ///
-/// The sources are needed because `kube` itself reports only "client error (Connect)" for a rejected TLS handshake. Many of its
-/// errors repeat their source.
+/// Without the sources, the text for a rejected TLS handshake would only be "client error (Connect)". Many errors of `kube` repeat
+/// their source.
 fn chain(error: &dyn std::error::Error) -> String {
     let mut last = error.to_string();
     let mut chain = last.clone();
@@ -348,7 +351,7 @@ fn chain(error: &dyn std::error::Error) -> String {
 /// Waits for a call for at most `deadline`.
 ///
 /// # Errors
-/// The error of the call, or [`CallError::TimedOut`]. Dropping the call closes its connection.
+/// Returns the error of the call, or [`CallError::TimedOut`]. After a timeout, the connection of the call is closed.
 pub async fn within<T>(
     deadline: Duration,
     call: impl Future<Output = kube::Result<T>>,
@@ -389,7 +392,7 @@ mod tests {
         assert!(broken.ends_with("see line 3, column 11"), "{broken}");
     }
 
-    /// The lines around a syntax error in a kubeconfig may contain credentials.
+    /// The parser's error quotes the lines around a syntax error in a kubeconfig. They may contain credentials.
     #[tokio::test]
     async fn no_line_of_a_kubeconfig_is_in_an_error_about_it() {
         for (text, place) in [

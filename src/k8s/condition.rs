@@ -15,9 +15,9 @@ pub struct Condition {
     pub kind: String,
     /// Status: `True`, `False` or `Unknown`.
     pub status: String,
-    /// Reason for the status, one word.
+    /// Reason for the status, in one word.
     pub reason: String,
-    /// Message about the status, a sentence.
+    /// Message about the status, in one sentence.
     pub message: String,
     /// Time of the last change of `status`, according to the clock of the component that wrote it.
     pub last_transition: Option<Time>,
@@ -31,27 +31,26 @@ impl Condition {
         self.status == "True"
     }
 
-    /// Returns the hash of the revision in the message; `None` if it contains none.
+    /// Returns the revision hash in the message; `None` if the message contains none.
     pub fn hash(&self) -> Option<&str> {
         revision_in(&self.message).filter(|hash| !hash.is_empty())
     }
 
-    /// Returns true if the conditions name different revisions. False if one of them names none.
+    /// Returns true if both conditions name a revision, and the revisions differ.
     pub fn names_other_revision(&self, other: &Self) -> bool {
         let hashes = self.hash().zip(other.hash());
         hashes.is_some_and(|(own, other)| own != other)
     }
 
-    /// Returns true if this is the condition `PodNeedUpgrade` of a pod whose node has a taint that the new pod doesn't
-    /// tolerate.
+    /// Returns true if this `PodNeedUpgrade` reports a taint of the node that a new pod wouldn't tolerate.
     ///
-    /// The controller reads the Node's taints and reports them as the reason of the condition.
+    /// The agent can't read Nodes. Therefore the controller reports the taint as the reason of the condition.
     pub fn is_repelled(&self) -> bool {
         self.is_true() && self.reason == UNTOLERATED_TAINT
     }
 }
 
-/// A condition before its type is checked. It borrows its texts and doesn't parse times, because most conditions are dropped.
+/// A condition before its type is checked. Most conditions are dropped, so it borrows its texts and doesn't parse times.
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
 struct Raw<'a> {

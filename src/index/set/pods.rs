@@ -1,4 +1,4 @@
-//! Pods of a DaemonSet: readable ones, unreadable ones, and nodes that lack a pod.
+//! Pods of a DaemonSet, including unreadable ones, and nodes without a pod.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ impl SetRecord {
         self.pods.on(node).iter().map(|record| &*record.pod)
     }
 
-    /// Stores a pod, or removes it if it is neither controlled by this DaemonSet nor one of its surge pods.
+    /// Stores a pod. If the DaemonSet no longer controls it and it is no surge pod, removes it.
     pub(in crate::index) fn apply_pod(
         &mut self,
         pod: &k8s::Pod,
@@ -54,8 +54,8 @@ impl SetRecord {
                 }
             });
         let before = self.pods.get(&uid).cloned();
-        // No field marks a surge pod of an Advanced DaemonSet. It is recognized by another pod on its node, so keep the last
-        // result.
+        // No field of an Advanced DaemonSet's pod shows that it is a surge pod. It counts as one if its node had another pod, so
+        // keep the previous result.
         let paired = || before.as_ref().is_some_and(|before| before.pod.surge);
         let surge = by_revision || self.is_advanced() && paired();
         let record = PodRecord::read(
@@ -88,8 +88,8 @@ impl SetRecord {
             advanced.end_creation(&node);
         }
         let is_spare = |known: &PodRecord| known.pod.surge;
-        // The native controller created a pod next to the surge pod. The next decision must come soon, because the surge pod
-        // may wait for that pod.
+        // The native controller created a pod next to a surge pod. The surge pod may wait for that pod before its transfer, so
+        // decide again soon.
         let is_third = before.is_none() && !surge && self.pods.on(&node).iter().any(is_spare);
         let delay = match before.as_ref() {
             _ if settled || is_third || is_to_adopt => RequeueDelay::Short,
@@ -113,7 +113,7 @@ impl SetRecord {
         delay
     }
 
-    /// Records an unreadable pod. No pod on its node is changed, or no pod of the DaemonSet if the node is unknown.
+    /// Records a pod that can't be parsed. The pods on its node are not changed any more; if its node is unknown, no pods at all.
     pub(in crate::index) fn note_unreadable_pod(
         &mut self,
         unreadable: &k8s::Unreadable,
@@ -151,7 +151,8 @@ impl SetRecord {
         pods.any(|pod| pod.node.as_ref() == Some(node))
     }
 
-    /// Returns an unreadable pod whose node is unknown, with the parse error.
+    /// Returns an unreadable pod whose node is unknown, with the parse error. While there is one, no pod of the DaemonSet is
+    /// changed.
     pub(in crate::index) fn unreadable_pod_somewhere(&self) -> Option<(&PodName, &str)> {
         let mut pods = self.unreadable.values();
         let pod = pods.find(|pod| pod.node.is_none())?;
@@ -178,18 +179,18 @@ impl SetRecord {
         }
     }
 
-    /// Returns true if the controller has to release pods.
+    /// Returns true if the controller has to release pods that the selector no longer matches.
     pub fn has_strays(&self) -> bool {
         !self.unmanaged.is_empty()
     }
 
-    /// Returns the pods to release, by UID and name, and forgets them. Some may be gone.
+    /// Removes and returns the pods to release, by UID and name. Some may be gone.
     pub fn take_strays(&mut self) -> BTreeSet<(PodUid, String)> {
         std::mem::take(&mut self.unmanaged)
     }
 
-    /// Returns the delay until the next decision after a pod is gone. It is short if this controller creates the next pod, and
-    /// long if the native controller does.
+    /// Returns the delay of the next decision after a pod is gone. It is short for an Advanced DaemonSet, whose next pod this
+    /// controller creates. Otherwise the native controller creates it.
     pub(super) fn of_loss(&self) -> RequeueDelay {
         if self.is_advanced() {
             RequeueDelay::Short
@@ -198,9 +199,9 @@ impl SetRecord {
         }
     }
 
-    /// Removes the pods that a complete list doesn't contain, and the expectations from before the list began.
+    /// Removes the pods that a complete list doesn't contain. Also drops expected writes from before the list began.
     ///
-    /// The list is complete even if events or answers were lost.
+    /// This corrects the effects of lost watch events and lost answers.
     pub fn retain_pods(&mut self, seen: &BTreeSet<PodUid>, began: Option<Timestamp>) {
         let gone: Vec<PodUid> = self
             .pods
@@ -248,7 +249,7 @@ impl SetRecord {
         self.pods.iter().filter_map(|(_, record)| record.hash())
     }
 
-    /// Returns the pods that have a revision hash, each with the hash.
+    /// Returns the pods with a revision hash, and this hash.
     pub fn hashed_pods(&self) -> impl Iterator<Item = (Revision, PodRef)> {
         self.pods
             .iter()
@@ -282,7 +283,8 @@ impl SetRecord {
         self.pods.nodes()
     }
 
-    /// Returns the pods on a node, each compared with the current revision, and changed by the controller's pending writes.
+    /// Returns the pods on a node as decisions see them: compared with the current revision, and after the controller's pending
+    /// writes.
     pub(in crate::index) fn judged_pods(
         &mut self,
         node: &NodeName,
@@ -333,16 +335,16 @@ impl SetRecord {
 
     /// Returns true if the pod was created from the current template, or if that is unknown.
     ///
-    /// A pod that was rolled back in place from a newer template doesn't count as created from the current one.
+    /// False for a pod that was created from a newer template and rolled back in place.
     pub(super) fn is_of_template(&self, record: &PodRecord) -> bool {
         let generations = record.generation().zip(self.template_generation.as_deref());
         let is_rolled_back = record.pod.in_place.reverted_from.is_some();
         !is_rolled_back && generations.is_none_or(|(pod, template)| pod == template)
     }
 
-    /// Records if `node` lacks a pod. Returns the time since which it does; `None` if it has a pod.
+    /// Records if `node` lacks a pod. Returns the time since which it lacks one; `None` if it has a pod.
     ///
-    /// `podless`: `None` if the node has a pod. Otherwise true if a pod should run there. The time starts again when that
+    /// `podless` is `None` if the node has a pod. Otherwise it tells if the node should run one. The time starts again when this
     /// changes.
     pub(in crate::index) fn note_podless(
         &mut self,
@@ -369,7 +371,7 @@ impl SetRecord {
         Some(known.since)
     }
 
-    /// Records that a pod was created on `node` and is not in the cache yet. The time without a pod starts again.
+    /// Records that a pod was created on `node` that the cache doesn't show yet. The time without a pod starts again.
     pub fn note_made(&mut self, node: &NodeName, now: Timestamp) {
         if let Some(known) = self.podless.get_mut(node) {
             known.since = now;
@@ -377,9 +379,9 @@ impl SetRecord {
         }
     }
 
-    /// Returns a time at which, according to the saved state, pods were already missing; `None` if they were not.
+    /// Returns a time at which pods were already missing, from the condition `RolloutState`; `None` if none were missing.
     ///
-    /// A restart loses the exact time.
+    /// After a restart, the exact times are unknown.
     pub(super) fn missing_since(&self) -> Option<Timestamp> {
         let stalls = [Stall::PodsNotCreated, Stall::PodsKeptAway].into_iter();
         let since = stalls.filter_map(|stall| self.state.stalled_since(stall.reason()));

@@ -1,4 +1,4 @@
-//! State that the controller has reported about a DaemonSet, and remembers until the watch shows it.
+//! State in the controller's reports about a DaemonSet. It is kept in memory, because the watch shows a report only later.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,27 +8,27 @@ use crate::core::{FailureRecord, PauseRecord, PodName};
 use crate::index::last_reported::LastReported;
 
 impl SetRecord {
-    /// Returns the guard's record that was last reported.
+    /// Returns the guard's record in the last report.
     pub fn last_record(&self) -> Option<FailureRecord> {
         self.guard.known(&self.state)
     }
 
-    /// Returns the guard's record that the status of the DaemonSet contains.
+    /// Returns the guard's record in the status of the DaemonSet.
     pub fn reported_record(&self) -> Option<FailureRecord> {
         self.state.guard.clone()
     }
 
-    /// Sets the guard's record that was last reported. The watch may not show it yet.
+    /// Sets the guard's record in the last report, which the watch may not show yet.
     pub fn set_last_record(&mut self, record: Option<FailureRecord>) {
         self.guard.set_last_reported(record);
     }
 
-    /// Returns the error that kept the native controller from creating a pod, if known.
+    /// Returns the reason why the API server rejects new pods; `None` if it doesn't, or if the reason is unknown.
     pub(in crate::index) fn not_created(&self) -> Option<Arc<str>> {
         self.not_created.or(|| self.state.not_created.clone())
     }
 
-    /// Sets the error that kept the native controller from creating a pod.
+    /// Sets the reason why the API server rejects new pods.
     pub fn set_not_created(&mut self, why: Option<Arc<str>>) {
         self.not_created = LastReported::Reported(why);
     }
@@ -44,19 +44,18 @@ impl SetRecord {
         self.not_ready = LastReported::Reported(Some(why));
     }
 
-    /// Returns the state of the pause that was last reported.
+    /// Returns the record of the pause in the last report.
     pub fn last_pause(&self) -> Option<PauseRecord> {
         let stands = || Some(self.state.pause.as_ref()?.record);
         self.pause.or(stands)
     }
 
-    /// Sets the state of the pause that was last reported. The watch may not show it yet.
+    /// Sets the record of the pause in the last report, which the watch may not show yet.
     pub fn set_last_pause(&mut self, record: Option<PauseRecord>) {
         self.pause = LastReported::Reported(record);
     }
 
-    /// Replaces what was reported by the content of the DaemonSet's status, because another replica may have reported something
-    /// else.
+    /// Forgets the reports of this replica, so that the DaemonSet's status counts again. Another replica may have written it.
     pub fn forget_reported(&mut self) {
         self.lose_report();
         self.guard.forget_reported();

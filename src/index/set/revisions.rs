@@ -1,4 +1,4 @@
-//! Revisions of a DaemonSet: the current one, images, and updates in place between revisions.
+//! Revisions of a DaemonSet: the current one, its images, and the changes that lead from one revision to another in place.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,24 +20,25 @@ use crate::index::node::NodeRecord;
 use crate::index::pod::PodRecord;
 
 impl SetRecord {
-    /// Returns the current revision, or why it is unknown.
+    /// Returns the current revision, or the reason why it is unknown.
     pub fn revision_state(&self, revisions: &[RevisionFacts]) -> RevisionState {
         self.current_revision(revisions)
     }
 
-    /// Records that no revision has this hash, so pods with it are outdated.
+    /// Records that no ControllerRevision has this hash. Pods with the hash then count as outdated.
     pub fn note_absent(&mut self, hash: Revision) {
         self.absent.insert(hash);
     }
 
     /// Treats the newest revision as current for this generation, even if its template seems to differ.
     ///
-    /// Has no effect on an Advanced DaemonSet: this controller writes its revisions, so their templates are always compared.
+    /// Has no effect on an Advanced DaemonSet. This controller writes its revisions itself, so a different template is never an
+    /// error of the comparison.
     pub fn trust_greatest(&mut self, generation: i64) {
         self.trusted = Some(generation).filter(|_| !self.is_advanced());
     }
 
-    /// Returns true if the newest revision counts as current for this generation without a comparison of templates.
+    /// Returns true if the newest revision counts as current for this generation, although the templates were not compared.
     pub fn trusts_greatest(&self) -> bool {
         self.trusted == Some(self.generation)
     }
@@ -47,14 +48,14 @@ impl SetRecord {
         self.template_generation.as_deref()
     }
 
-    /// Returns true if the DaemonSet controller has observed the current generation.
+    /// Returns true if the controller that creates the pods has observed the current generation.
     ///
-    /// Always true for an Advanced DaemonSet, because yurt-ds itself is its controller.
+    /// Always true for an Advanced DaemonSet, because yurt-ds itself is this controller.
     pub fn is_observed(&self) -> bool {
         self.is_advanced() || self.observed >= self.generation
     }
 
-    /// Returns true if the template equaled the newest revision when the fleet was last built.
+    /// Returns true if the newest revision had the current template when the fleet was last built.
     pub fn is_template_current(&self) -> bool {
         self.confirmed == Some(self.template)
     }
@@ -79,8 +80,8 @@ impl SetRecord {
         }
     }
 
-    /// Returns true if the node `name` has all of `images`. Either the Node lists them, or a Ready pod there runs a revision
-    /// with the same images.
+    /// Returns true if the node `name` has all of `images`: the Node lists them, or a Ready pod there runs a revision with the same
+    /// images.
     pub(in crate::index) fn has_images(
         &self,
         name: &NodeName,
@@ -101,7 +102,7 @@ impl SetRecord {
         })
     }
 
-    /// Records the current template if the newest revision contains it.
+    /// Records that the current template is confirmed, if the newest revision contains it.
     pub(in crate::index) fn confirm(&mut self, revisions: &[RevisionFacts]) {
         let newest = revisions.iter().max_by_key(|revision| revision.number);
         let found = newest.filter(|newest| newest.template == self.template);
@@ -151,8 +152,7 @@ impl SetRecord {
         }
     }
 
-    /// Returns, for each old revision, how its pods are updated in place to the current one. Empty if updates in place are not
-    /// requested.
+    /// Returns for each old revision the change that updates its pods in place. Empty if updates in place are not enabled.
     pub(in crate::index) fn transitions(
         &self,
         state: &RevisionState,
@@ -176,7 +176,7 @@ impl SetRecord {
         old.map(|old| (old.hash.clone(), between(old))).collect()
     }
 
-    /// Returns how pods are rolled back in place from the current revision to older ones. Empty if that is not requested.
+    /// Returns the older revisions, with the changes that roll pods back in place. Empty if such rollbacks are not enabled.
     pub(in crate::index) fn rollback_targets(
         &self,
         state: &RevisionState,
@@ -196,7 +196,7 @@ impl SetRecord {
             return RollbackTargets::default();
         };
         let older = earlier(revisions, &current.hash).into_iter();
-        // Omit the generation label: that of an older template is unknown, and the current one would be wrong.
+        // Without the generation label: the generation of an older template is unknown, and the current one would be wrong.
         let past = |old: &RevisionFacts| RollbackTarget {
             number: old.number,
             transition: InPlaceTransition::between(&current.shape, &old.shape, None),
@@ -207,7 +207,7 @@ impl SetRecord {
         }
     }
 
-    /// Returns true if the guard stopped the revision and the DaemonSet's status doesn't show that yet.
+    /// Returns true if the guard stopped the revision, but the DaemonSet's status doesn't show the stop yet.
     pub fn is_stopped_unseen(&self) -> bool {
         let stopped = self
             .last_record()
@@ -215,7 +215,7 @@ impl SetRecord {
         stopped && !self.guard.stands(&self.state)
     }
 
-    /// Returns the images of the current revision, if their presence on nodes affects decisions.
+    /// Returns the images of the current revision; `None` if no decision depends on their presence on nodes.
     pub(super) fn wanted_images(
         &self,
         revisions: &[RevisionFacts],
@@ -228,7 +228,7 @@ impl SetRecord {
         current.map(|current| current.images.clone())
     }
 
-    /// Returns the facts on which the evaluation of every pod depends.
+    /// Returns the facts that the evaluation of every pod depends on.
     pub(in crate::index) fn basis(&self, revisions: &[RevisionFacts]) -> Basis {
         let state = self.current_revision(revisions);
         let is_current =
@@ -250,7 +250,7 @@ impl SetRecord {
         }
     }
 
-    /// Records whether the current revision is known. If it is unknown, returns the time since which it is.
+    /// Records if the current revision is known. Returns the time since which it is unknown; `None` if it is known.
     pub(in crate::index) fn note_behind(
         &mut self,
         state: &RevisionState,

@@ -1,4 +1,4 @@
-//! The controller's writes for a DaemonSet that the watches don't show yet, and the API server's answers to writes.
+//! Writes of the controller for a DaemonSet: the ones that the watches don't show yet, and the API server's answers.
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -13,7 +13,7 @@ use crate::index::last_reported::LastReported;
 use crate::k8s;
 
 impl SetRecord {
-    /// Records that a write is sent. Until the watch shows it, decisions see its pod as if the write had happened.
+    /// Records that a write is sent. Until the watch shows the write, decisions see the pod as if it had happened.
     pub fn begin_write(&mut self, action: &Action, now: Timestamp) {
         let uid = &action.pod().uid;
         self.touch_place_of(uid);
@@ -38,7 +38,7 @@ impl SetRecord {
         self.expectations.answer(action, answer, known, now);
     }
 
-    /// Records that the task that sent writes failed, so the answers to writes in flight are lost.
+    /// Records that the task that sent writes has failed, so that their answers are lost.
     pub fn lose_answers(&mut self, now: Timestamp) {
         self.cache.forget();
         self.expectations.lose_answers(now);
@@ -48,7 +48,7 @@ impl SetRecord {
         }
     }
 
-    /// Returns the `actions` that were not sent yet. A sent action is omitted until the watch shows its effect.
+    /// Returns the `actions` that were not sent yet. After an action was sent, it is omitted until the watch shows its effect.
     pub fn without_pending(&mut self, actions: Vec<Action>) -> Vec<Action> {
         self.expectations.without_pending(actions)
     }
@@ -58,19 +58,19 @@ impl SetRecord {
         self.expectations.begin_report(conditions, now);
     }
 
-    /// Records the version of the DaemonSet after the report was written; `None` if unknown.
+    /// Records the resource version of the DaemonSet that contains the report; `None` if unknown.
     pub fn answer_report(&mut self, version: Option<u64>) {
         self.expectations.answer_report(version);
     }
 
-    /// Returns true if these conditions are those sent last.
+    /// Returns true if the last report that was sent has these conditions.
     pub fn is_sent(&self, conditions: &[k8s::Condition]) -> bool {
         self.expectations.is_sent(conditions)
     }
 
     /// Returns true if a report was sent that the watch may not show yet.
     ///
-    /// Once the watch has shown the report, another client must have caused any difference.
+    /// If the result is false and the status differs from the report, another client changed the status.
     pub fn is_report_unseen(&self, now: Timestamp) -> bool {
         self.expectations.is_report_unseen(self.version, now)
     }
@@ -83,7 +83,7 @@ impl SetRecord {
         }
     }
 
-    /// Records the answer to the eviction of a pod. `refusal`: why it was rejected; `None` if it was accepted.
+    /// Records the answer to the eviction of a pod. `refusal` is the reason if it was rejected.
     pub fn note_eviction(&mut self, uid: &PodUid, refusal: Option<Refusal>, now: Timestamp) {
         let mut evictions = std::mem::take(&mut self.evictions);
         let pods = || self.pods().map(|(_, pod)| pod);
@@ -103,8 +103,8 @@ impl SetRecord {
         self.evictions = evictions;
     }
 
-    /// Returns the rejected and failed writes other than evictions. If `revision` is known, returns only those for it. Drops
-    /// those for pods that are gone.
+    /// Returns the rejected and failed writes other than evictions. If `revision` is known, only its writes are returned. Entries
+    /// of pods that are gone are dropped.
     pub(in crate::index) fn refusals(
         &mut self,
         revision: Option<&Revision>,
@@ -121,12 +121,12 @@ impl SetRecord {
         write_failures
     }
 
-    /// Returns true if a rejected eviction or another failed write is recorded.
+    /// Returns true if any rejected or failed write is recorded.
     pub(in crate::index) fn has_write_failures(&self) -> bool {
         !(self.evictions.is_empty() && self.known_write_failures().is_empty())
     }
 
-    /// Returns true if the pod changes so often that a write with a version precondition would fail.
+    /// Returns true if the pod changes so often that a write for a certain resource version would fail.
     pub fn is_contended(&self, pod: &PodUid) -> bool {
         match &self.write_failures {
             LastReported::Reported(Some(write_failures)) => write_failures.is_contended(pod),
@@ -146,7 +146,7 @@ impl SetRecord {
         }
     }
 
-    /// Records the result of a write that concerns a node.
+    /// Records the result of a write on a node, for example the creation of a pod.
     pub fn note_write_on(
         &mut self,
         node: &NodeName,
@@ -165,8 +165,8 @@ impl SetRecord {
 
     /// Records that the pod is about to be deleted for the current revision.
     ///
-    /// Not recorded for a surge pod, or for a pod that is deleted for another reason than the rollout: such a deletion is no
-    /// replacement.
+    /// A surge pod is not recorded, because its deletion is no replacement. The same applies to a pod that another part than the
+    /// rollout deletes.
     pub(super) fn begin_replacement(&mut self, uid: &PodUid, now: Timestamp) {
         let advanced = self.advanced.as_ref();
         if advanced.is_some_and(|advanced| advanced.is_leaving(uid)) {
@@ -182,7 +182,7 @@ impl SetRecord {
         }
     }
 
-    /// Records the answer to a deletion. `carried_out`: true if the API server certainly carried out the deletion.
+    /// Records the answer to a deletion. `carried_out` is true if the API server certainly deleted the pod.
     pub(super) fn end_replacement(&mut self, uid: &PodUid, carried_out: bool) {
         self.disruptions.answer(uid, carried_out);
         if let Some(node) = self.guard.end(uid, carried_out) {
@@ -190,9 +190,10 @@ impl SetRecord {
         }
     }
 
-    /// Returns when the last pod of a revision other than `current` left a node; `None` if its successor has been Ready since.
+    /// Returns the time at which the last pod of a revision other than `current` left a node. `None` if its successor has been
+    /// Ready.
     ///
-    /// `adopted`: time at which `current` became the current revision.
+    /// `adopted` is the time at which `current` became the current revision.
     pub(in crate::index) fn disrupted_at(
         &self,
         node: &NodeName,
@@ -202,7 +203,7 @@ impl SetRecord {
         self.disruptions.at(node, current, adopted)
     }
 
-    /// Returns the problem of a node on which several pods of `current` ended, one after another.
+    /// Returns the problem of a node on which several pods of `current` ended, one after the other.
     pub(in crate::index) fn trouble(
         &mut self,
         node: &NodeName,
@@ -217,8 +218,7 @@ impl SetRecord {
         self.ended.trouble(node, current, now, recalled)
     }
 
-    /// Returns true if the controller deleted the last pod of a node for the current template, and the next pod has not been
-    /// Ready yet.
+    /// Returns true if the controller deleted the node's last pod for the current template, and no pod has been Ready there since.
     pub(in crate::index) fn is_emptied(&self, node: &NodeName) -> bool {
         self.disruptions.is_ours(node) || self.cache.remembers(node)
     }
@@ -229,14 +229,14 @@ impl SetRecord {
         advanced.is_some_and(|advanced| advanced.had_pod(node))
     }
 
-    /// Forgets the nodes for which `is_there` returns false, because they no longer exist.
+    /// Forgets the nodes for which `is_there` is false, because they no longer exist.
     pub(in crate::index) fn keep_held(&mut self, is_there: impl FnMut(&NodeName) -> bool) {
         if let Some(advanced) = &mut self.advanced {
             advanced.keep_held(is_there);
         }
     }
 
-    /// Returns true if it is unknown whether some write happened: it conflicted or was not answered.
+    /// Returns true if it is unknown for some write if it happened, because of a conflict or a missing answer.
     pub fn has_uncertain_writes(&self) -> bool {
         self.expectations.is_uncertain()
     }
