@@ -44,7 +44,7 @@ resource!(
 );
 
 impl DaemonSet {
-    /// Reads the settings. If the object is unreadable, they are invalid.
+    /// Parses the settings. If the object is unreadable, the settings are invalid.
     pub fn reading(&self) -> ParsedSettings {
         match (read(&self.settings()), &self.spec.unreadable) {
             (ParsedSettings::NotOurs, _) => ParsedSettings::NotOurs,
@@ -55,7 +55,7 @@ impl DaemonSet {
         }
     }
 
-    /// Returns all parts of the object from which settings are read.
+    /// Returns the parts of the object that contain settings or affect them.
     pub fn settings(&self) -> SettingsSource<'_> {
         static NONE: BTreeMap<String, String> = BTreeMap::new();
         let (spec, strategy) = (&self.spec, &self.spec.update_strategy);
@@ -80,12 +80,12 @@ impl DaemonSet {
         self.spec.fields.is_some()
     }
 
-    /// Parses a native DaemonSet. The template is skipped if the DaemonSet has neither settings nor conditions of yurt-ds.
+    /// Parses a native DaemonSet. If it has neither settings nor conditions of yurt-ds, its template is skipped.
     ///
-    /// The template of such a DaemonSet is never needed, and may have a megabyte.
+    /// Such a template is never needed, and it can be a megabyte long.
     ///
     /// # Errors
-    /// If a field has the wrong type or nesting is too deep.
+    /// Returns an error if a field has the wrong type, or if the nesting is too deep.
     pub(super) fn parse_as_far_as_needed(json: &[u8]) -> serde_json::Result<Self> {
         let parts: WithoutTemplate = serde_json::from_slice(json)?;
         let annotations = parts.metadata.annotations.as_ref();
@@ -106,7 +106,7 @@ impl DaemonSet {
         }
     }
 
-    /// Creates a DaemonSet from the readable parts of an unreadable one. Its `spec` contains the error.
+    /// Creates a DaemonSet from the readable parts of an unreadable object. Its `spec` contains the error.
     pub(super) fn salvaged(parts: &Parts<'_>, why: &Unreadable) -> Option<Self> {
         let mut status: DaemonSetStatus = part(parts.status).unwrap_or_default();
         bounds::keep_few(&mut status.conditions);
@@ -176,7 +176,7 @@ pub struct DaemonSetSpec {
     pub update_strategy: UpdateStrategy,
     /// Time for which a pod must be Ready to count as available.
     pub min_ready: Duration,
-    /// Names of yurt-ds annotations in the pod template, where they have no effect and are reported.
+    /// Names of yurt-ds annotations in the pod template. They have no effect there, so they are reported.
     pub in_template: Vec<String>,
     /// Fingerprint of the template.
     pub template: TemplateFingerprint,
@@ -184,7 +184,7 @@ pub struct DaemonSetSpec {
     pub scheduling: Scheduling,
     /// Reason why two pods of the DaemonSet cannot run on one node; `None` if they can.
     pub exclusive: Option<Exclusive>,
-    /// Priority with which the DaemonSet's pods can preempt other pods on a full node; `None` if they cannot.
+    /// Part of the template that lets the pods preempt other pods on a full node; `None` if they can't.
     pub preempting: Option<Preempting>,
     /// Settings in the fields of an Advanced DaemonSet; `None` for a native one.
     pub fields: Option<Box<FieldSettings>>,
@@ -274,7 +274,7 @@ resource!(
 struct RawAdvanced {
     #[serde(deserialize_with = "authored", default)]
     metadata: ObjectMeta,
-    // Spec and status are first kept as JSON, so that a value of the wrong type doesn't make the whole list unreadable.
+    // Keep spec and status as JSON first. Otherwise a value of the wrong type would make the whole list unreadable.
     #[serde(default)]
     spec: Value,
     #[serde(default)]
@@ -282,7 +282,7 @@ struct RawAdvanced {
 }
 
 impl AdvancedDaemonSet {
-    /// Creates an Advanced DaemonSet from the readable parts of an unreadable one. Its `spec` contains the error.
+    /// Creates an Advanced DaemonSet from the readable parts of an unreadable object. Its `spec` contains the error.
     pub(super) fn salvaged(parts: &Parts<'_>, why: &Unreadable) -> Option<Self> {
         let raw = RawAdvanced {
             metadata: salvaged_metadata(parts)?,
@@ -301,7 +301,7 @@ impl AdvancedDaemonSet {
 
 impl From<RawAdvanced> for AdvancedDaemonSet {
     fn from(mut raw: RawAdvanced) -> Self {
-        // The template is moved instead of cloned, because it can be most of the object.
+        // Move the template instead of cloning it, because it can be most of the object.
         let template = raw.spec.get_mut("template").map(Value::take);
         let spec = match RawSpec::deserialize(&raw.spec) {
             Ok(spec) => Ok(RawSpec {
@@ -344,7 +344,7 @@ impl AdvancedDaemonSet {
             fields: Some(Box::new(fields)),
             ..spec.into()
         };
-        // Keep only `paused` here, which `ctl pause` and `ctl resume` change. `fields` contains all other settings.
+        // Only `paused` is needed here, because `ctl pause` and `ctl resume` change it. `fields` contains all settings.
         let rolling_update = spec.update_strategy.rolling_update.take();
         let paused = rolling_update.and_then(|block| block["paused"].as_bool());
         spec.update_strategy.rolling_update = paused.map(|paused| json!({ "paused": paused }));
@@ -380,7 +380,7 @@ pub struct AdvancedStatus {
     /// Conditions of the DaemonSet.
     #[serde(deserialize_with = "nullable")]
     pub conditions: Vec<Condition>,
-    /// Number of hash collisions: each time, a new revision needed another name because its own was taken.
+    /// Number of new revisions whose name was already in use, so that they got another one (`collisionCount`).
     pub collision_count: Option<i64>,
     /// Hash of the current revision in `v1beta1`.
     pub update_revision: Option<String>,
@@ -418,7 +418,7 @@ fn settings_in(template: &Value) -> Vec<String> {
     keys.filter(|key| is_setting(key)).cloned().collect()
 }
 
-/// Status written by the native controller, with the conditions of yurt-ds.
+/// Status that the native controller writes, including the conditions of yurt-ds.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DaemonSetStatus {

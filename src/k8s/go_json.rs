@@ -1,9 +1,9 @@
-//! JSON with the same bytes as Go's encoder, which the API server uses.
+//! JSON in exactly the bytes that Go's encoder writes, because the API server uses that encoder.
 //!
-//! A ControllerRevision stores its data as the bytes that a client sent, and the data is immutable. When another field changes,
-//! such as an owner or the number, the API server encodes the whole object again. If its encoding of the data differs from the
-//! stored bytes, it rejects this request and every later one as a change of the data. Even orphaning by the garbage collector
-//! then fails (seen with Kubernetes 1.36).
+//! The API server stores the data of a ControllerRevision as the bytes that a client sent. The data is immutable. When another
+//! field changes, such as an owner or the number, the API server encodes the whole object again. If its encoding of the data
+//! differs from the stored bytes, it takes that for a change of the data. Then it rejects this request and every later one. Even
+//! orphaning by the garbage collector fails (seen with Kubernetes 1.36).
 
 use serde_json::Value;
 
@@ -16,9 +16,9 @@ const ESCAPED: [(char, &str); 5] = [
     ('\u{2029}', "\\u2029"),
 ];
 
-/// Encodes a value like Go's `encoding/json` encodes a map: with sorted keys, and with some characters escaped.
+/// Encodes a value as Go's `encoding/json` encodes a map: sorted by key, and with some characters escaped.
 pub fn go_json(value: &Value) -> String {
-    // The characters can be replaced in the whole text, because they occur only inside JSON strings.
+    // These characters occur only inside JSON strings, so they can be replaced in the whole text.
     let escaped = ESCAPED.iter();
     escaped.fold(value.to_string(), |text, (from, to)| {
         text.replace(*from, to)

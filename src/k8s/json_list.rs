@@ -1,6 +1,6 @@
-//! Splits a JSON list into its items while it arrives. Only one item at a time is in memory, never the whole list.
+//! Splitter for JSON lists: it returns items while the list arrives, so that only one item at a time is in memory.
 //!
-//! `serde_json` needs the complete text, so a page of large objects would be in memory two or three times.
+//! `serde_json` needs the complete text. A page of large objects would then be in memory two or three times.
 
 use serde::de::DeserializeOwned;
 
@@ -13,9 +13,9 @@ use super::object::LARGEST;
 pub(crate) struct ListSplitter {
     /// Text of the object without its items.
     rest: Vec<u8>,
-    /// Beginning of the current item. An item larger than [`LARGEST`] is cut off shortly after this size.
+    /// Beginning of the current item. The rest of an item larger than [`LARGEST`] is dropped.
     item: Vec<u8>,
-    /// Beginning of the last string outside the items, a key or a value. It is compared with the key `items`.
+    /// Beginning of the last string outside the items, which may be the key `items`.
     last: Vec<u8>,
     depth: usize,
     text: Text,
@@ -57,11 +57,11 @@ enum Edge {
 const KEY: &[u8] = b"items";
 
 impl ListSplitter {
-    /// Processes the next bytes and passes each complete item to `take`. For an item larger than [`LARGEST`], it passes only the
-    /// beginning.
+    /// Processes the next bytes and passes each complete item to `take`. Of an item larger than [`LARGEST`], only the beginning is
+    /// passed.
     ///
     /// # Errors
-    /// The first error that `take` returns. An empty item also is an error.
+    /// Returns the first error of `take`. An empty item is also an error.
     pub(crate) fn feed(
         &mut self,
         bytes: &[u8],
@@ -90,10 +90,10 @@ impl ListSplitter {
         Ok(())
     }
 
-    /// Parses everything except the items. Called after the whole text was passed to [`feed`](Self::feed).
+    /// Parses everything except the items, after the whole text was passed to [`feed`](Self::feed).
     ///
     /// # Errors
-    /// If the text is incomplete or not a list object.
+    /// Returns an error if the text is incomplete or not a list object.
     pub(crate) fn finish<T: DeserializeOwned>(self) -> serde_json::Result<T> {
         serde_json::from_slice(&self.rest)
     }
@@ -141,14 +141,14 @@ impl ListSplitter {
         }
     }
 
-    /// Passes the item that ends with `piece` to `take`. An empty list has no item to pass.
+    /// Passes the item that ends with `piece` to `take`. At the end of an empty list, there is no item.
     fn end_item(
         &mut self,
         piece: &[u8],
         edge: Edge,
         take: &mut impl FnMut(&[u8]) -> serde_json::Result<()>,
     ) -> serde_json::Result<()> {
-        // Most items arrive completely in one piece and are passed without a copy.
+        // Most items arrive in one piece, which is passed without a copy.
         let item = match self.item.is_empty() {
             true => piece,
             false if self.item.len() > LARGEST => &self.item,
@@ -168,7 +168,7 @@ impl ListSplitter {
     }
 }
 
-/// Capacity of the buffer that is kept for the next item, in bytes.
+/// Maximum capacity of the buffer that is reused for the next item, in bytes.
 const KEPT: usize = 64 * 1024;
 
 #[cfg(test)]

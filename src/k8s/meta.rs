@@ -1,5 +1,7 @@
-//! `metadata` without `managedFields` and unknown annotations, which are most of an object's bytes. If an owner controls the
-//! object, only owner references with `controller: true` or to DaemonSets are kept.
+//! `metadata` without the parts that decisions don't need, which are most of an object's bytes: `managedFields`, unknown
+//! annotations, and most owner references.
+//!
+//! If an owner controls the object, only its reference and those to DaemonSets are kept.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +20,7 @@ use crate::core::names::{
     PROGRESSIVE_CREATE_POD, TEMPLATE_GENERATION_ANNOTATION,
 };
 
-/// Annotations of other projects that stay in memory. All others, except those of yurt-ds, are dropped when an object is parsed.
+/// Annotations of other projects that are kept. Of all others, only those of yurt-ds are kept.
 const KNOWN: [&str; 4] = [
     KRUISE_IN_PLACE_STATE,
     TEMPLATE_GENERATION_ANNOTATION,
@@ -178,7 +180,7 @@ fn needed_owners(mut owners: Vec<OwnerReference>) -> Vec<OwnerReference> {
 /// Maximum length of an annotation, in bytes. Valid settings and the annotations of OpenKruise and yurt-ds on pods are shorter.
 const LONGEST_ANNOTATION: usize = 32 << 10;
 
-/// Deserializes annotations and copies only known ones. A value that is too long is truncated, which makes it invalid.
+/// Deserializes annotations, and keeps only known ones. A value that is too long is truncated, which makes it invalid.
 fn known<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error> {
     let all = Option::<BTreeMap<Text<'de>, Text<'de>>>::deserialize(deserializer)?;
     let known = all.unwrap_or_default().into_iter();

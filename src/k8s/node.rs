@@ -62,12 +62,12 @@ pub struct NodeStatus {
     /// Conditions of the node.
     #[serde(deserialize_with = "nullable")]
     pub conditions: Vec<Condition>,
-    /// Keys of all image names that the node lists.
+    /// Keys of the names of all images that the node lists.
     #[serde(deserialize_with = "image_keys")]
     pub images: Vec<ImageKey>,
 }
 
-/// Deserializes the names of images as short keys. The names themselves are not kept, because a node lists about a hundred.
+/// Deserializes the names of images as short keys. A node lists about a hundred names, which would take too much memory.
 fn image_keys<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<ImageKey>, D::Error> {
     #[derive(Deserialize, Default)]
     #[serde(default)]

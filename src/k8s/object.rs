@@ -1,8 +1,8 @@
-//! Objects that are parsed one by one, so that an unreadable object doesn't affect other objects.
+//! Objects that are parsed one by one, so that an unreadable object doesn't affect others.
 //!
-//! The API server accepts objects that this process cannot parse or keep in memory: data nested hundreds of levels deep, or
-//! megabytes of tiny values. [`read`] parses all objects, and returns an error for such an object instead of failing the whole
-//! list or watch.
+//! The API server accepts objects that this process cannot parse or keep in memory. Examples are data that is nested hundreds of
+//! levels deep, and megabytes of tiny values. For such an object, [`read`] returns an error. The rest of the list or watch is
+//! parsed as usual.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -19,10 +19,10 @@ use crate::core::foreign::one_line;
 
 /// Maximum size of an object, in bytes of JSON.
 ///
-/// etcd stores up to 1.5 MiB per object. JSON is slightly longer than the encoding in etcd.
+/// etcd stores up to 1.5 MiB per object. In JSON, an object is slightly longer than in etcd.
 pub(crate) const LARGEST: usize = 4 << 20;
 
-/// Maximum number of values in one object. Each takes up to 100 bytes during parsing. The largest templates have a few thousand.
+/// Maximum number of values in one object. During parsing, each takes up to 100 bytes. The largest templates have a few thousand.
 const MOST_VALUES: usize = 1 << 14;
 
 /// Maximum nesting depth: the limit of `serde_json`.
@@ -31,10 +31,10 @@ const DEEPEST: usize = 127;
 /// Maximum length of a parser's error message, in characters.
 const LONGEST_ERROR: usize = 200;
 
-/// A parsed object, or the readable parts of an unreadable one.
+/// An object, or the readable parts of an object that cannot be parsed.
 pub type Item<K> = Result<K, Box<Unreadable>>;
 
-/// Returns the metadata of an object. For an unreadable object, only the readable fields are set.
+/// Returns the metadata of an object. Of an unreadable object, only the readable fields are set.
 pub fn meta_of<K: Resource>(item: &Item<K>) -> &ObjectMeta {
     match item {
         Ok(object) => object.meta(),
@@ -83,26 +83,26 @@ impl fmt::Display for Unreadable {
     }
 }
 
-/// A kind of object that is parsed one by one.
+/// Kind of object that is parsed one by one.
 pub trait Readable: Resource<DynamicType = ()> + Sized + Send + 'static {
     /// Parses an object from JSON.
     ///
     /// # Errors
-    /// If a field has the wrong type or nesting is too deep.
+    /// Returns an error if a field has the wrong type, or if the nesting is too deep.
     fn parse(json: &[u8]) -> serde_json::Result<Self>;
 
-    /// Returns an error if the parsed object is too large to be kept.
+    /// Returns the error if the object was parsed, but is too large to be kept.
     fn excess(&self) -> Option<String> {
         None
     }
 
-    /// Creates an object from the readable parts of an unreadable one; `None` if this kind cannot use them.
+    /// Creates an object from the readable parts of an unreadable one; `None` if they are of no use for this kind.
     fn salvage(_parts: &Parts<'_>, _why: &Unreadable) -> Option<Self> {
         None
     }
 }
 
-/// Parses an object. If the object is larger than [`LARGEST`], `json` may be only its beginning.
+/// Parses an object. Of an object larger than [`LARGEST`], `json` may be only the beginning.
 pub fn read<K: Readable>(json: &[u8]) -> Item<K> {
     if json.len() > LARGEST {
         return read_beginning(json);
@@ -124,7 +124,7 @@ pub fn read<K: Readable>(json: &[u8]) -> Item<K> {
     }
 }
 
-/// Returns the item for an object larger than [`LARGEST`], created from its beginning.
+/// Returns the error for an object larger than [`LARGEST`], with the parts that its beginning contains.
 pub(crate) fn read_beginning<K: Readable>(json: &[u8]) -> Item<K> {
     let error = format!("it is larger than {} MiB", LARGEST >> 20);
     unreadable(json, UnreadableReason::TooLarge, &error)
@@ -149,7 +149,7 @@ struct JsonShape {
     depth: usize,
 }
 
-/// Measures a JSON text without parsing it.
+/// Measures a JSON text in one pass, before it is parsed.
 fn shape(json: &[u8]) -> JsonShape {
     let (mut values, mut depth, mut deepest) = (1, 0_usize, 0);
     let mut bytes = json.iter();
@@ -178,7 +178,7 @@ fn shape(json: &[u8]) -> JsonShape {
     }
 }
 
-/// Top-level parts of an object, as JSON. Each may be missing or unreadable.
+/// Top-level parts of an object, as JSON text. Each may be missing or unreadable.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Parts<'a> {
     pub(super) metadata: Option<&'a RawValue>,
@@ -279,7 +279,7 @@ impl<'de> Visitor<'de> for PartsSeed<'_, 'de> {
     }
 }
 
-/// Implements [`Readable`] for kinds that cannot use the readable parts of an unreadable object.
+/// Implements [`Readable`] for kinds for which the parts of an unreadable object are of no use.
 macro_rules! readable {
     ($($kind:ty),*) => {
         $(impl $crate::k8s::Readable for $kind {
@@ -365,7 +365,7 @@ impl Readable for AdvancedDaemonSet {
     }
 }
 
-/// Wrapper of an item that implements `kube::Resource`, so that `kube` can list and watch it.
+/// Wrapper of an [`Item`] for `kube`, which can only list and watch types that implement `kube::Resource`.
 #[derive(Clone, Debug)]
 pub struct Listed<K> {
     /// The object, or its readable parts.

@@ -1,4 +1,4 @@
-//! Permissions of an RBAC role: one verb on one resource each. Each part of the program lists the permissions that it needs.
+//! Permissions: one verb on one resource, as in an RBAC rule. Each component lists the permissions that it needs.
 
 use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
@@ -11,11 +11,11 @@ use crate::core::names;
 pub enum PermissionScope {
     /// Objects in all namespaces.
     Cluster,
-    /// All objects in the namespace of the Lease.
+    /// All Leases in the namespace of the yurt-ds Lease.
     LeaseNamespace,
-    /// Only the Lease itself.
+    /// Only the yurt-ds Lease itself.
     Lease,
-    /// Leases with the name of the Lease, in all namespaces.
+    /// Leases with the name of the yurt-ds Lease, in all namespaces.
     AnyLease,
     /// The Lease of OpenKruise's manager.
     KruiseLease,
@@ -48,7 +48,7 @@ pub(crate) const fn cluster(
     }
 }
 
-/// Creates a permission for Leases with the given scope.
+/// Creates a permission for Leases in this scope.
 pub(crate) const fn lease(scope: PermissionScope, verb: &'static str) -> Permission {
     Permission {
         scope,
@@ -72,13 +72,13 @@ impl Permission {
         }
     }
 
-    /// Returns true if a rejected request needs this permission. `resource` includes the group if the name alone is ambiguous.
+    /// Returns true if a request with this verb and resource needs this permission. `resource` may include the group.
     pub(crate) fn is_for(&self, verb: &str, resource: &str) -> bool {
         self.verb == verb && (self.resource == resource || self.resource_and_group() == resource)
     }
 
-    /// Returns a SelfSubjectAccessReview, which checks if the service account has the permission. `lease_namespace` is the
-    /// namespace of the Lease.
+    /// Returns the SelfSubjectAccessReview that asks the API server for this permission. `lease_namespace` is the namespace of the
+    /// Lease.
     pub(crate) fn review(&self, lease_namespace: &str) -> SelfSubjectAccessReview {
         let (resource, subresource) = match self.resource.split_once('/') {
             Some((resource, subresource)) => (resource, Some(subresource.to_owned())),
@@ -151,7 +151,7 @@ pub(crate) mod testing {
         role.expect("a role of that name").rules
     }
 
-    /// Returns every (scope, group, resource, verb) that the role with this name in a manifest grants.
+    /// Returns the permissions that the role `name` in a manifest grants, as (scope, group, resource, verb).
     pub(crate) fn granted(
         file: &str,
         scope: PermissionScope,

@@ -44,11 +44,11 @@ type Fields<'a> = BTreeMap<String, &'a RawValue>;
 const PARTS: [&str; 3] = ["metadata", "spec", "status"];
 
 impl Pod {
-    /// Parses those fields of metadata, spec and status for which `is_wanted(part, field, value)` returns true. Other fields
-    /// count as missing and may have any content.
+    /// Parses the fields of metadata, spec and status for which `is_wanted(part, field, value)` is true. Other fields count as
+    /// missing, so they may have any content.
     ///
     /// # Errors
-    /// If `json` is not an object, or a wanted field has unexpected content.
+    /// Returns an error if `json` is not an object, or if a wanted field has the wrong type.
     pub(crate) fn read_fields(
         json: &RawValue,
         is_wanted: impl Fn(&str, &str, &RawValue) -> bool,
@@ -64,10 +64,10 @@ impl Pod {
         join(&wanted)
     }
 
-    /// Parses a pod. A field of metadata, spec or status with unexpected content counts as missing.
+    /// Parses a pod. A field of metadata, spec or status with the wrong type counts as missing.
     ///
     /// # Errors
-    /// If `json` is not an object.
+    /// Returns an error if `json` is not an object.
     pub(crate) fn read_leniently(json: &RawValue) -> serde_json::Result<Self> {
         let is_readable = |part: &str, field: &str, value: &RawValue| {
             let alone = BTreeMap::from([(part, BTreeMap::from([(field, value)]))]);
@@ -91,7 +91,7 @@ impl Pod {
         format!("{}/{}", self.namespace(), self.name())
     }
 
-    /// Returns the UID, which differs for a later pod of the same name.
+    /// Returns the UID. A later pod with the same name has another UID.
     pub fn uid(&self) -> &str {
         self.metadata.uid.as_deref().unwrap_or_default()
     }
@@ -101,19 +101,19 @@ impl Pod {
         self.metadata.labels.as_ref()?.get(key).map(String::as_str)
     }
 
-    /// Returns the hash of the revision that the pod was created from.
+    /// Returns the revision hash in the pod's label; `None` if there is none.
     pub fn revision(&self) -> Option<&str> {
         self.label(REVISION_HASH_LABEL)
             .filter(|hash| !hash.is_empty())
     }
 
-    /// Returns the controlling owner.
+    /// Returns the owner that controls the pod (`controller: true`).
     pub fn controller(&self) -> Option<&OwnerReference> {
         let mut owners = self.metadata.owner_references.iter().flatten();
         owners.find(|owner| owner.controller == Some(true))
     }
 
-    /// Returns the controlling owner, or else the first owner.
+    /// Returns the owner that controls the pod. If there is none, returns the first owner.
     pub fn owner(&self) -> Option<&OwnerReference> {
         let owners = self.metadata.owner_references.as_deref();
         self.controller().or_else(|| owners?.first())
@@ -135,7 +135,7 @@ impl Pod {
         self.condition("Ready").is_some_and(Condition::is_true)
     }
 
-    /// Returns true if all containers have ended and will not be restarted.
+    /// Returns true if the pod has ended, so that its containers never run again.
     pub fn is_over(&self) -> bool {
         ["Failed", "Succeeded"].contains(&self.status.phase.as_str())
     }
@@ -158,7 +158,7 @@ pub struct PodSpec {
     /// Init containers of the pod.
     #[serde(deserialize_with = "nullable")]
     pub init_containers: Vec<Container>,
-    /// Node affinity. It names the pod's node from the pod's creation on, before the scheduler sets `nodeName`.
+    /// Node affinity. The native controller creates each pod with its node in this field; the scheduler sets `nodeName` later.
     affinity: Option<Affinity>,
     /// Condition types that must be `True` before the pod becomes Ready.
     #[serde(deserialize_with = "nullable")]
@@ -225,7 +225,7 @@ struct Requirement {
 }
 
 impl PodSpec {
-    /// Returns all containers in the order in which they start, each with a flag that is true for init containers.
+    /// Returns all containers in the order of their start. The flag is true for init containers.
     pub fn in_order(&self) -> impl Iterator<Item = (&Container, bool)> {
         let init = self
             .init_containers
@@ -240,7 +240,7 @@ impl PodSpec {
         gates.any(|gate| gate.condition_type == kind)
     }
 
-    /// Returns the node to which the pod is bound. Before that, returns the node for which it was created.
+    /// Returns the node of the pod. If the pod is not bound yet, returns the node that its affinity names.
     pub fn target_node(&self) -> Option<&str> {
         let bound = self.node_name.as_deref().filter(|name| !name.is_empty());
         bound.or_else(|| {
@@ -269,18 +269,18 @@ impl PodSpec {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodStatus {
-    /// Generation of the pod that the status describes. Kubelets before Kubernetes 1.34 don't report it.
+    /// Generation of the pod's spec that the status is about; `None` from kubelets before Kubernetes 1.34.
     pub observed_generation: Option<i64>,
     /// Phase: `Pending`, `Running`, `Succeeded`, `Failed` or `Unknown`.
     #[serde(deserialize_with = "nullable")]
     pub phase: String,
-    /// Reason for the phase, one word such as `Evicted`; usually empty.
+    /// Reason for the phase in one word, such as `Evicted`; usually empty.
     #[serde(deserialize_with = "nullable")]
     pub reason: String,
-    /// Message about the phase, a sentence.
+    /// Message about the phase in one sentence.
     #[serde(deserialize_with = "nullable")]
     pub message: String,
-    /// Time at which the kubelet acknowledged the pod.
+    /// Time at which the kubelet accepted the pod.
     #[serde(deserialize_with = "time::optional")]
     pub start_time: Option<Time>,
     /// Conditions of the pod. Only the types in `CONDITIONS` are kept.
@@ -294,7 +294,7 @@ pub struct PodStatus {
     pub init_container_statuses: Vec<ContainerStatus>,
 }
 
-/// Types of conditions that are kept. Each watch event of a pod repeats all conditions, and decisions need only these.
+/// Types of the conditions that are kept. Decisions need no others, and every watch event of a pod repeats all of them.
 const CONDITIONS: [&str; 6] = [
     IN_PLACE_UPDATE_READY,
     "Ready",

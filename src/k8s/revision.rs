@@ -1,4 +1,4 @@
-//! ControllerRevision: number, owner, and the parts of the template that are compared.
+//! ControllerRevision: number, owner, and the parts of its template that are compared.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ pub struct ControllerRevision {
 pub struct Template {
     /// Fingerprint of the whole template.
     pub fingerprint: TemplateFingerprint,
-    /// Structure of the template, from which in-place updates are decided.
+    /// Parts of the template that decide if pods can be updated in place.
     pub shape: Arc<Shape>,
     /// Images of the template's containers.
     pub images: Vec<TemplateImage>,

@@ -1,7 +1,7 @@
-//! Times of API objects, limited to a range that is safe for arithmetic.
+//! Times of API objects, limited to a range in which arithmetic can't overflow.
 //!
-//! The API server accepts times up to the year 9999 from a kubelet. [`Timestamp`] ends some hours before the end of that year,
-//! and adding a duration to a timestamp near its end overflows.
+//! The API server accepts times up to the end of the year 9999 from a kubelet. [`Timestamp`] ends some hours earlier, and a
+//! duration added to such a time would overflow.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
@@ -9,16 +9,16 @@ use serde::{Deserialize, Deserializer};
 
 use super::text::Text;
 
-/// Latest time that is used: 9000-01-01T00:00:00Z. Later times are replaced by this one.
+/// Latest time that is used: 9000-01-01T00:00:00Z. It replaces all later times.
 const LATEST: Timestamp = Timestamp::constant(221_845_392_000, 0);
 
-/// Beginning of times in the year in which [`Timestamp`] ends.
+/// Beginning of all times in the year in which [`Timestamp`] ends.
 const LAST_YEAR: &str = "9999-";
 
 /// Parses an RFC 3339 time.
 ///
 /// # Errors
-/// If the text is not a time.
+/// Returns an error if the text is not a time.
 pub(crate) fn read(text: &str) -> Result<Time, k8s_openapi::jiff::Error> {
     match text.parse::<Timestamp>() {
         Ok(time) => Ok(Time(time.min(LATEST))),

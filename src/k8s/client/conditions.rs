@@ -1,7 +1,7 @@
-//! Changes of single conditions in an object's status, without changing the other conditions.
+//! Writes of single conditions to an object's status. The other conditions don't change.
 //!
-//! A strategic merge patch identifies each condition by its type. So conditions that the kubelet or a native controller writes at
-//! the same time are kept. The patch contains the UID, so that it cannot change another object with the same name.
+//! A strategic merge patch identifies each condition by its type. So the kubelet or a native controller can write other conditions
+//! at the same time. The patch contains the UID, so that it can't change another object with the same name.
 
 use kube::api::{Patch, PatchParams};
 use kube::core::{Request, request};
@@ -26,8 +26,7 @@ pub(crate) fn patch_conditions(
     requests.patch_subresource("status", name, &parameters, &Patch::Strategic(&patch))
 }
 
-/// Returns a `PodImageReady` condition that requests the images of a revision. The caller adds `lastTransitionTime` if the status
-/// changes.
+/// Returns a `PodImageReady` that requests the images of a revision. If the status changes, the caller adds `lastTransitionTime`.
 pub(crate) fn image_request(revision: &str) -> Value {
     json!({
         "type": POD_IMAGE_READY,
@@ -37,7 +36,7 @@ pub(crate) fn image_request(revision: &str) -> Value {
     })
 }
 
-/// Returns the patch entry that removes the condition of a type.
+/// Returns the patch entry that removes the condition of the type `kind`.
 pub(crate) fn removal(kind: &str) -> Value {
     json!({ "$patch": "delete", "type": kind })
 }

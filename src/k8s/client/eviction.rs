@@ -11,27 +11,26 @@ use super::CallError;
 use crate::core::{Obstruction, PodRef, Refusal};
 use crate::k8s::pod::Pod;
 
-/// Value of `reason` in the cause that names a budget (`DisruptionBudgetCause` in `k8s.io/api/policy/v1`).
+/// Value of `reason` by which a response shows that it names a budget (`DisruptionBudgetCause` in `k8s.io/api/policy/v1`).
 const CAUSE: &str = "DisruptionBudget";
-/// Beginning of the message in that cause. The name of the budget follows.
+/// Beginning of the message with that reason. The name of the budget follows.
 const ABOUT: &str = "The disruption budget ";
-/// Part of the message while the disruption controller has not processed the latest version of the budget.
+/// Part of the message if Kubernetes has not processed the latest version of the budget yet.
 const NOT_PROCESSED: &str = "still being processed";
-/// Part of the message if the budget cannot be computed.
+/// Part of the message if Kubernetes cannot compute the budget.
 const NOT_COMPUTED: &str = "failed sync";
 /// Part of the message for a pod that several budgets select. The response then contains no cause.
 const SEVERAL: &str = "more than one PodDisruptionBudget";
 
 /// Creates a request to evict exactly the pod with this UID.
 ///
-/// The body is built here, because `kube` writes a field `delete_options`, which the API server ignores along with the
-/// preconditions in it.
+/// `kube` would write the preconditions into a field `delete_options`, which the API server ignores. So the body is built here.
 ///
-/// The API server checks preconditions after the budget. If the pod was replaced just before, the request fails, but uses up
-/// one allowed disruption for two minutes. This is rare and harmless.
+/// The API server checks the budget first and the preconditions after that. If the pod was replaced just before, the request fails,
+/// but takes one allowed disruption for two minutes. This is rare and harmless.
 ///
 /// # Errors
-/// If the namespace or the name is not valid in a URL path.
+/// Returns an error if the namespace or the name is not valid in a URL path.
 pub(crate) fn eviction(
     namespace: &str,
     pod: &PodRef,
@@ -54,7 +53,7 @@ pub(crate) fn eviction(
         .map_err(request::Error::BuildRequest)
 }
 
-/// Returns the reason if a disruption budget rejected the eviction; `None` for any other error.
+/// Returns the details of a rejection by a disruption budget; `None` for any other error.
 pub(crate) fn refusal(error: &CallError) -> Option<Refusal> {
     match error {
         CallError::Kube(kube::Error::Api(status)) => refusal_in(status),
@@ -71,7 +70,7 @@ pub(super) fn refusal_in(status: &Status) -> Option<Refusal> {
     }
     let details = status.details.as_ref()?;
     let named = |name: &str| Some(Arc::from(name)).filter(|_| !name.is_empty());
-    // 403: the budget tracks a limited number of evictions in progress, and this number is reached.
+    // 403: a budget can track only a limited number of evictions in progress, and this number is reached.
     if status.code == 403 && details.group == "policy" {
         return Some(Refusal {
             budget: named(&details.name),

@@ -7,15 +7,15 @@
 //! ```
 //!
 //! `kube` supports only HTTP/1.1, where each concurrent request needs its own connection and TLS handshake. With HTTP/2, many
-//! concurrent deletions share one connection. Watches use other connections than writes and Lease renewals, because unread watch
-//! events use up the flow-control window of a connection.
+//! concurrent deletions share one connection. Watches never use the connection of writes and Lease renewals: unread watch events
+//! can fill the flow-control window of a connection and so block it.
 //!
-//! API servers and proxies limit the streams of a connection, and a request above the limit waits without an error. Watches of
-//! many DaemonSets' pods must not block the watch of Nodes. So the watches of Nodes and DaemonSets have their own connection. A
-//! watch that waits for its response is counted and logged.
+//! API servers and proxies limit the number of streams per connection. A request above the limit waits without an error. The
+//! watches of many DaemonSets' pods must not block the watch of Nodes, so the watches of Nodes and DaemonSets have their own
+//! connection. A watch that waits for its response is counted and logged.
 //!
-//! Pings detect dead connections: on the connection for calls, within the deadline of a write. A connection is opened when its
-//! first request is sent.
+//! Pings detect dead connections. On the connection for calls, they do so within the deadline of a write. A connection is opened
+//! when its first request is sent.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -46,8 +46,7 @@ struct Ping {
     timeout: Duration,
 }
 
-/// Ping settings of the connection for calls. Interval and timeout together are shorter than
-/// [`WRITE_DEADLINE`](super::WRITE_DEADLINE).
+/// Ping settings of the connection for calls. Interval plus timeout is shorter than [`WRITE_DEADLINE`](super::WRITE_DEADLINE).
 const PING: Ping = Ping {
     interval: Duration::from_millis(1500),
     timeout: Duration::from_secs(2),
@@ -57,19 +56,19 @@ const WATCH_PING: Ping = Ping {
     interval: Duration::from_secs(30),
     timeout: Duration::from_secs(15),
 };
-/// Receive windows of a stream and of a connection, in bytes. They limit the memory for received data that was not read yet.
+/// Receive windows of a stream and of a connection, in bytes. They limit the memory for data that was received and not read yet.
 ///
-/// With a quarter of these sizes, a streaming list of 50,000 pods takes twice as long, because the thread sleeps between reads
-/// (see [`WakeupBatching`](crate::controller::WakeupBatching)).
+/// With windows of a quarter of this size, a streaming list of 50,000 pods takes twice as long. The cause is that the thread sleeps
+/// between reads (see [`WakeupBatching`](crate::controller::WakeupBatching)).
 const WINDOWS: (u32, u32) = (1 << 20, 2 << 20);
 
 /// Maximum number of group watches per connection. Most servers and proxies allow 100 streams or more (kube-apiserver, HAProxy:
 /// 100; nginx, AWS: 128). Hardened installations may allow fewer.
 const GROUP_STREAMS: usize = 16;
-/// Maximum number of connections for group watches. With [`GROUP_STREAMS`] watches each they suffice for 128 groups; with 100
-/// streams each they suffice for 800.
+/// Maximum number of connections for group watches. With [`GROUP_STREAMS`] watches each, they are enough for 128 groups. With 100
+/// watches each, they are enough for 800.
 const GROUP_CONNECTIONS: usize = 16;
-/// Time after which a watch without a response counts as waiting. An API server normally responds as soon as the watch has begun.
+/// Time after which a watch without a response counts as waiting. An API server normally responds as soon as it accepts the watch.
 const LATE: Duration = Duration::from_secs(5);
 
 type Connector = TimeoutConnector<HttpsConnector<HttpConnector>>;
@@ -78,10 +77,10 @@ type Http = HttpClient<Connector, Body>;
 /// Creates a client for the API server of `config` without sending a request. The gauge `waiting` counts watches without a
 /// response.
 ///
-/// Lists are not compressed: near the API server, compression costs more CPU on both sides than it saves.
+/// Lists are requested without compression. Close to the API server, it would cost more CPU time on both sides than it saves.
 ///
 /// # Errors
-/// If the certificates or headers of `config` cannot be used.
+/// Returns an error if the certificates or headers of `config` cannot be used.
 pub(super) fn client(config: &Config, waiting: Gauge) -> Result<Client> {
     let connections = Connections::new(
         connector(config)?,
@@ -121,7 +120,7 @@ struct WatchConnection {
     late: Arc<AtomicUsize>,
 }
 
-/// Counts one watch in a counter until dropped.
+/// Counts one watch in a counter until this value is dropped.
 struct Counted(Arc<AtomicUsize>);
 
 impl Counted {
@@ -137,7 +136,7 @@ impl Drop for Counted {
     }
 }
 
-/// Counts one waiting watch in the client's gauge until dropped.
+/// Counts one waiting watch in the client's gauge until this value is dropped.
 struct Waiting<'a>(&'a Gauge);
 
 impl Drop for Waiting<'_> {
@@ -214,7 +213,7 @@ impl Connections {
         Ok(response.map(|body| holding(body, Some(watch))))
     }
 
-    /// Begins a watch of a group: on the first connection with room, on a new connection, or on the least used one.
+    /// Chooses the connection for a watch of a group: the first one with room, or a new one, or the one with the fewest watches.
     fn group(&self) -> (WatchConnection, Counted) {
         let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
         let chosen = match groups.iter().find(|connection| connection.has_room()) {
@@ -259,7 +258,7 @@ impl WatchConnection {
     }
 }
 
-/// Returns the body of a response. If it is the body of a watch, the watch counts as open until the body is dropped.
+/// Returns the body of a response. A watch counts as open until its body is dropped.
 fn holding(
     body: Incoming,
     watch: Option<Counted>,
@@ -278,7 +277,7 @@ fn builder(ping: Ping) -> Builder {
         .pool_timer(TokioTimer::new())
         .http2_keep_alive_interval(ping.interval)
         .http2_keep_alive_timeout(ping.timeout)
-        // One stream until the server announces its limit, because the server rejects streams above the limit.
+        // Begin with one stream, until the server announces its limit. Streams above the limit would be rejected.
         .http2_initial_max_send_streams(1)
         .http2_initial_stream_window_size(window)
         .http2_initial_connection_window_size(connection_window);
@@ -500,7 +499,7 @@ mod tests {
         until("none waits", || connections.waiting.get() == 0).await;
     }
 
-    /// The server allows fewer streams than the client assumes: a connection with waiting watches gets no further watches.
+    /// The server allows fewer streams than the client assumes. A connection on which watches wait gets no further watches.
     #[tokio::test]
     async fn a_connection_on_which_watches_wait_is_full() {
         let server = serve(4).await;
