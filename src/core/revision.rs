@@ -1,8 +1,8 @@
-//! The current revision, and the revision of each pod, determined without recomputing hashes.
+//! Determines the current revision and the revision of each pod, without computing hashes.
 //!
-//! A revision is identified by its ControllerRevision object. The current one has the greatest number and contains the DaemonSet's
-//! template (specification of OpenYurt's upgrade model: "which pods are up to date"). Templates are compared as raw JSON, so that
-//! fields unknown to the libraries are compared, too.
+//! A revision is identified by its ControllerRevision. The current one has the greatest number, and it contains the DaemonSet's
+//! template (specification of OpenYurt's upgrade model: "which pods are up to date"). Templates are compared as JSON, so that
+//! fields that this program doesn't know are compared, too.
 
 mod data;
 pub(in crate::core) mod defaults;
@@ -30,10 +30,10 @@ pub struct RevisionFacts {
     pub number: i64,
     /// Hash of the revision, see [`hash_of`].
     pub hash: Revision,
-    /// Creation time. Unlike the number, it does not change on a rollback to the revision.
+    /// Creation time. In contrast to the number, it stays the same when a rollback makes the revision current again.
     pub made: Option<Timestamp>,
-    /// Time at which the revision last became the newest, either by its creation or by a rollback in which the native controller
-    /// raised its number.
+    /// Time at which the revision last became the newest: by its creation, or by a rollback, for which the native controller raises
+    /// its number.
     pub adopted: Option<Timestamp>,
     /// Fingerprint of the template (`data.spec.template`).
     pub template: TemplateFingerprint,
@@ -43,8 +43,8 @@ pub struct RevisionFacts {
     pub images: Arc<[TemplateImage]>,
 }
 
-/// Returns the time at which a ControllerRevision last became the newest, according to its `metadata`. The native controller rarely
-/// writes to it at any other time.
+/// Returns the time at which a ControllerRevision last became the newest, from the times of writes in its `metadata`. The native
+/// controller rarely writes to it for another reason.
 pub fn adopted(meta: &ObjectMeta) -> Option<Timestamp> {
     let written = meta.managed_fields.iter().flatten();
     let written = written.filter_map(|entry| entry.time.as_ref());
@@ -54,9 +54,9 @@ pub fn adopted(meta: &ObjectMeta) -> Option<Timestamp> {
 
 /// Returns the current revision, or the reason why it is unknown.
 ///
-/// - `observed`: true if the native controller has observed this generation of the DaemonSet (`status.observedGeneration`).
-/// - `trust_greatest`: true if a live read confirmed that the newest revision does not contain the template in the form expected
-///   here. Its encoding is then unknown, and the greatest number alone decides.
+/// - `observed` is true if the native controller has observed this generation of the DaemonSet (`status.observedGeneration`).
+/// - `trust_greatest` is true if a live read showed that the newest revision contains the template in an unknown form. Then the
+///   greatest number alone decides, without a comparison of templates.
 pub fn current(
     revisions: &[RevisionFacts],
     template: &TemplateFingerprint,
@@ -69,8 +69,8 @@ pub fn current(
     let Some(newest) = revisions.iter().max_by_key(|revision| revision.number) else {
         return RevisionState::Unknown(RevisionUnknown::NoRevision);
     };
-    // If two revisions are duplicates, the native controller keeps the newest and relabels the pods of the other. Until then, those
-    // pods would wrongly count as outdated.
+    // Of two duplicate revisions, the native controller keeps the newest and relabels the pods of the other. Before that, these
+    // pods would count as outdated, which is wrong.
     let tied = |revision: &&RevisionFacts| {
         revision.number == newest.number
             || revision.hash != newest.hash && revision.template.is_twin(&newest.template)
@@ -86,7 +86,7 @@ pub fn current(
 
 /// Returns the revisions before `current`, sorted by number, the newest first.
 ///
-/// Kubernetes gives a revision that becomes current again the greatest number. Therefore the first result is the revision that
+/// Kubernetes gives the greatest number to a revision that becomes current again. So the first result is the revision that
 /// `current` replaced, as in `kubectl rollout undo`.
 pub fn earlier<'a>(revisions: &'a [RevisionFacts], current: &Revision) -> Vec<&'a RevisionFacts> {
     let Some(current) = revisions.iter().find(|known| known.hash == *current) else {
@@ -98,9 +98,10 @@ pub fn earlier<'a>(revisions: &'a [RevisionFacts], current: &Revision) -> Vec<&'
     found
 }
 
-/// Returns the number of the revision from which `current` was rolled back; `None` if the last change was a new template.
+/// Returns the number of the revision that the last rollback left, so that `current` became current again. `None` if the last
+/// change was a new template.
 ///
-/// The result is the revision with the next lower number, if it was created later than `current`.
+/// It is the revision with the next lower number, if that was created later than `current`.
 pub fn undone(revisions: &[RevisionFacts], current: &Revision) -> Option<i64> {
     let current = revisions.iter().find(|known| known.hash == *current)?;
     let lower = revisions
@@ -110,7 +111,8 @@ pub fn undone(revisions: &[RevisionFacts], current: &Revision) -> Option<i64> {
     (next.made > current.made).then_some(next.number)
 }
 
-/// Returns the hash of a ControllerRevision: its label, or the part of its name after the DaemonSet's name if it has no label.
+/// Returns the hash of a ControllerRevision from its label. Without the label, it is the part of its name after the DaemonSet's
+/// name.
 pub fn hash_of(label: Option<&str>, revision_name: &str, daemonset_name: &str) -> Revision {
     let from_name = || {
         revision_name
@@ -121,9 +123,9 @@ pub fn hash_of(label: Option<&str>, revision_name: &str, daemonset_name: &str) -
     non_empty(label).unwrap_or_else(from_name).into()
 }
 
-/// Returns the relation of a pod's revision to the current one, by the pod's hash, or by its template generation if it has no hash.
+/// Returns the relation of a pod's revision to the current one. The hash decides; without a hash, the template generation.
 ///
-/// `hash_label` and `generation_label` are labels of the pod, `template_generation` is the DaemonSet's annotation.
+/// `hash_label` and `generation_label` are labels of the pod. `template_generation` is the annotation of the DaemonSet.
 pub fn classify(
     hash_label: Option<&str>,
     generation_label: Option<&str>,
@@ -311,10 +313,10 @@ mod tests {
         assert_eq!(undone(&[a.clone(), b.clone()], &"b".into()), None);
         let back = [again(&a, 3), b.clone()];
         assert_eq!(undone(&back, &"a".into()), Some(2));
-        // Rolled back from the third revision to the second, and then to the first.
+        // Two rollbacks: from the third revision to the second, and then to the first.
         let twice = [again(&a, 5), again(&b, 4), c.clone()];
         assert_eq!(undone(&twice, &"a".into()), Some(4));
-        // A return to a newer revision is no rollback, because that revision was created later than the one before.
+        // A return to a newer revision is no rollback. That revision was created later than the one before.
         assert_eq!(undone(&[again(&a, 3), again(&b, 4)], &"b".into()), None);
         assert_eq!(undone(&[a, b], &"gone".into()), None);
         assert_eq!(undone(&[c], &"c".into()), None);

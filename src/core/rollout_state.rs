@@ -1,16 +1,16 @@
 //! State of a rollout: one versioned value, written as JSON into the condition `RolloutState` of the DaemonSet.
 //!
-//! The state contains everything that a restarted controller cannot derive from nodes, pods and revisions. It is in the status,
-//! because the permission to write a status allows no other changes. One request writes it together with the conditions that people
-//! read.
+//! A restarted controller can't derive everything from nodes, pods and revisions. The state contains the rest. It is part of the
+//! status, because a permission to write a status allows no other changes. One request writes it together with the conditions that
+//! people read.
 //!
 //! # Versions
-//! A field that a later release adds is preserved ([`RolloutState::unknown`]). A change of a field's meaning requires a new
-//! [`VERSION`]. A state of a newer version is read as far as possible, and never overwritten.
+//! If a later release adds a field, this release keeps the field ([`RolloutState::unknown`]). If a field gets another meaning,
+//! [`VERSION`] must change. A state of a newer version is read as far as possible, and never overwritten.
 //!
 //! # Size
-//! The JSON has at most [`LIMIT`] bytes for any number of nodes. [`RolloutState::to_json`] truncates lists of names. Missing names
-//! never make the rollout less careful.
+//! The JSON has at most [`LIMIT`] bytes, whatever the number of nodes: [`RolloutState::to_json`] truncates lists of names. A
+//! missing name never makes the rollout less careful.
 
 mod bounded;
 
@@ -41,10 +41,10 @@ pub const LIMIT: usize = 16 * 1024;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RolloutState {
-    /// [`VERSION`] of the program that wrote it.
+    /// [`VERSION`] of the program that wrote this state.
     #[serde(deserialize_with = "value")]
     pub version: u32,
-    /// Content of the conditions that people read, at the last report.
+    /// Facts that the conditions for people contained at the last report.
     #[serde(deserialize_with = "value")]
     pub reported: Reported,
     /// The guard's record about a revision.
@@ -56,7 +56,7 @@ pub struct RolloutState {
     /// Writes that the API server rejects; `None` if there are none.
     #[serde(deserialize_with = "value", skip_serializing_if = "Option::is_none")]
     pub refused: Option<ReportedFailures>,
-    /// Reason why pods or the ControllerRevision cannot be created; `None` if there is no such problem.
+    /// Reason why pods or the ControllerRevision cannot be created; `None` if they can.
     #[serde(deserialize_with = "value", skip_serializing_if = "Option::is_none")]
     pub not_created: Option<Arc<str>>,
     /// Reasons why pods do not become available, by name of the pod.
@@ -65,19 +65,19 @@ pub struct RolloutState {
     /// Nodes on which pods keep ending, grouped by cause.
     #[serde(deserialize_with = "list", skip_serializing_if = "Vec::is_empty")]
     pub failing: Vec<FailingPods>,
-    /// Description of the invalid setting that the last Event about it reported.
+    /// Error about the invalid setting for which an Event was last written.
     #[serde(deserialize_with = "value", skip_serializing_if = "Option::is_none")]
     pub invalid: Option<Arc<str>>,
-    /// Fields that a later release wrote. They are preserved.
+    /// Fields of a later release, which are written back unchanged.
     #[serde(flatten)]
     pub unknown: Map<String, Value>,
 }
 
-/// Content of the conditions that people read, at the last report.
+/// Facts that the conditions for people contained at the last report.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Reported {
-    /// Reported revision. While the current revision is unknown, this is the previous one.
+    /// Revision that the report was about. While the current revision is unknown, this is the previous one.
     #[serde(deserialize_with = "value", skip_serializing_if = "Option::is_none")]
     pub revision: Option<Revision>,
     /// True if the rollout of the reported revision is complete.
@@ -86,19 +86,19 @@ pub struct Reported {
     /// Reason of the condition `RolloutComplete`, from a closed list; empty before the first report.
     #[serde(deserialize_with = "value")]
     pub reason: Arc<str>,
-    /// Subject of the last Event. It is set if the Event's reason has several subjects, such as the waves that a rollout waits for.
+    /// Subject of the last Event, if its reason can have several subjects. An example is the wave that a rollout waits for.
     #[serde(deserialize_with = "value", skip_serializing_if = "Option::is_none")]
     pub subject: Option<Arc<str>>,
-    /// Time at which the rollout stalled; `None` if it is not stalled. A later change of the reason doesn't change the time.
+    /// Time at which the rollout stalled; `None` if it is not stalled. The time stays the same if the reason changes.
     #[serde(deserialize_with = "value", skip_serializing_if = "Option::is_none")]
     pub stalled_since: Option<Timestamp>,
     /// Time at which the current revision became unknown; `None` if that was not reported.
     #[serde(deserialize_with = "value", skip_serializing_if = "Option::is_none")]
     pub behind_since: Option<Timestamp>,
-    /// Number of the revision that was recommended for a rollback of a stalled rollout; `None` if it is the previous revision.
+    /// Number of the revision to which a stalled rollout was recommended to roll back; `None` if that is the previous revision.
     #[serde(deserialize_with = "value", skip_serializing_if = "Option::is_none")]
     pub advised: Option<i64>,
-    /// Stage of the in-place rollback from a stopped revision that the last Event reported.
+    /// Stage of the rollback in place for which an Event was last written.
     #[serde(deserialize_with = "value", skip_serializing_if = "Option::is_none")]
     pub reversal: Option<Arc<str>>,
 }
@@ -109,7 +109,7 @@ pub struct ReportedPause {
     /// Times of the start of the pause and of its last reminder.
     #[serde(flatten)]
     pub record: PauseRecord,
-    /// First nodes, by name, that got the current revision during the pause.
+    /// Nodes that got the current revision during the pause: the first ones by name.
     #[serde(
         default,
         deserialize_with = "list",
@@ -135,9 +135,9 @@ pub struct ReportedFailures {
         skip_serializing_if = "Option::is_none"
     )]
     pub revision: Option<Revision>,
-    /// Time of the first rejection that is still in effect.
+    /// Time of the oldest rejection that is still in effect.
     pub since: Timestamp,
-    /// Rejected writes, grouped by requested change and by message of the API server.
+    /// Rejected writes, grouped by kind and by message of the API server.
     #[serde(
         default,
         deserialize_with = "list",
@@ -154,7 +154,7 @@ pub struct FailureGroup {
     /// Message of the API server.
     #[serde(rename = "said")]
     pub message: Arc<str>,
-    /// First of the nodes, by name.
+    /// Nodes with the rejected write: the first ones by name.
     #[serde(default, deserialize_with = "list")]
     pub nodes: Vec<NodeName>,
     /// True if the API server rejects the write on more nodes than `nodes` names.
@@ -174,7 +174,7 @@ pub struct FailingPods {
     /// Message of the kubelet.
     #[serde(default, rename = "said", deserialize_with = "value")]
     pub message: Arc<str>,
-    /// First of the nodes, by name.
+    /// Nodes on which pods end: the first ones by name.
     #[serde(default, deserialize_with = "list")]
     pub nodes: Vec<NodeName>,
 }
@@ -199,15 +199,15 @@ impl Default for RolloutState {
 impl RolloutState {
     /// Parses the output of [`Self::to_json`], from this release or another one.
     ///
-    /// A field that cannot be parsed gets its default. The other fields keep their values.
+    /// A field that cannot be parsed gets its default value, and the other fields keep theirs.
     ///
     /// # Errors
-    /// If the text is not a JSON object.
+    /// Returns an error if the text is not a JSON object.
     pub fn read(json: &str) -> serde_json::Result<Self> {
         serde_json::from_str(json)
     }
 
-    /// Returns true if a later release wrote the state in a form that this program may misunderstand. Such a state must not be
+    /// Returns true if a later release wrote the state, so that this program may misunderstand it. Such a state must not be
     /// overwritten.
     pub fn is_newer(&self) -> bool {
         self.version > VERSION
@@ -224,7 +224,7 @@ impl RolloutState {
         current.is_some() && self.reported.revision.as_ref() == current
     }
 
-    /// Returns the time since which the rollout is stalled for this reason; `None` if it isn't stalled, or for another reason.
+    /// Returns the time since which the rollout is stalled; `None` if it isn't stalled, or if the reason is another one.
     pub fn stalled_since(&self, reason: &str) -> Option<Timestamp> {
         let since = self.reported.stalled_since?;
         (*self.reported.reason == *reason).then_some(since)
@@ -241,10 +241,10 @@ impl RolloutState {
         Some(WriteFailures::remember(revision, refused, reported.since))
     }
 
-    /// Returns the `known` rejections together with those on nodes that the state does not name; `None` if it names all nodes.
+    /// Adds the rejections on nodes that the state doesn't name to `known`. Returns `None` if the state names all nodes.
     ///
-    /// The nodes without names are those in `begun`. Their replacement would begin now, although the controller reported that only
-    /// rejected writes are left.
+    /// These are the nodes in `begun`: their replacement would begin now, although the last report said that all remaining writes
+    /// are rejected.
     pub fn with_unnamed<'a>(
         &self,
         known: &WriteFailures,
@@ -269,7 +269,7 @@ impl RolloutState {
             .then(|| WriteFailures::remember(revision, known_ones.chain(begun), reported.since))
     }
 
-    /// Returns the cause with which pods keep ending on `node`.
+    /// Returns the stored reason why pods keep ending on `node`; `None` if the node is not named.
     pub fn failing_on(&self, node: &NodeName) -> Option<&FailingPods> {
         let mut failing = self.failing.iter();
         failing.find(|failing| failing.nodes.contains(node))
@@ -277,7 +277,7 @@ impl RolloutState {
 }
 
 impl ReportedPause {
-    /// Returns the state of a pause during which no node got the current revision.
+    /// Returns the state of a pause in which no node has got the current revision yet.
     pub fn from_record(record: PauseRecord) -> Self {
         Self {
             record,
@@ -288,7 +288,7 @@ impl ReportedPause {
 }
 
 impl ReportedFailures {
-    /// Returns the current rejections in the form to store; `None` if no write is rejected. `before` is the last report.
+    /// Returns the present rejections in the stored form; `None` if no write is rejected. `before` is the last report.
     pub fn new(write_failures: &WriteFailures, before: Option<&Self>) -> Option<Self> {
         let first = write_failures
             .failures()

@@ -1,6 +1,6 @@
 //! Label selectors: parsing from JSON, evaluation, and conversion to the query of a LIST or WATCH request.
 //!
-//! A part that Kubernetes would reject makes the whole selector invalid, because a guess could select the wrong objects.
+//! If Kubernetes would reject a part of a selector, the whole selector is invalid. To guess could select the wrong objects.
 
 mod query;
 
@@ -39,7 +39,7 @@ pub enum Operators {
     Labels,
     /// Operators of a LabelSelector plus `Gt` and `Lt`, as in node affinity.
     NodeAffinity,
-    /// Operators `In` and `NotIn` with one value, as for fields in node affinity.
+    /// Operators `In` and `NotIn` with one value, as in `matchFields` of node affinity.
     Fields,
 }
 
@@ -64,7 +64,7 @@ impl Selector {
     /// Parses a LabelSelector (`matchLabels`, `matchExpressions`). `{}` selects everything.
     ///
     /// # Errors
-    /// Returns the first part that Kubernetes would reject. `null` is also rejected, because in Kubernetes it selects nothing.
+    /// Returns the first part that Kubernetes would reject. `null` is also an error, because it selects nothing in Kubernetes.
     pub fn from_json(selector: &Value) -> Result<Self, InvalidSelector> {
         let Some(selector) = selector.as_object() else {
             return Err(unusable(selector, "a LabelSelector"));
@@ -85,9 +85,9 @@ impl Selector {
         Ok(Self(requirements))
     }
 
-    /// Parses a hand-written LabelSelector.
+    /// Parses a LabelSelector that a user wrote by hand.
     ///
-    /// Fields that Kubernetes would ignore are also rejected. Otherwise a typo such as `matchlabels` would select everything.
+    /// Fields that Kubernetes would ignore are errors. Otherwise a typo such as `matchlabels` would select everything.
     ///
     /// # Errors
     /// Returns the first part that is unknown or that Kubernetes would reject.
@@ -123,7 +123,8 @@ impl Selector {
         query::read(query).map(Self)
     }
 
-    /// Returns true if the selector selects an object with these labels. `label` returns the value of a label.
+    /// Returns true if the selector selects an object with these labels. `label` returns the value of a key; `None` if it is
+    /// absent.
     pub fn matches<'a>(&self, label: impl Fn(&str) -> Option<&'a str>) -> bool {
         self.0.iter().all(|r| r.matches(label(&r.key)))
     }
@@ -133,7 +134,7 @@ impl Selector {
         self.0.is_empty()
     }
 
-    /// Returns the label keys of the selector; `None` unless every requirement uses `In` and no key occurs twice.
+    /// Returns the label keys of the selector. `None` unless all requirements use `In` and each key occurs once.
     pub fn labels_with_values(&self) -> Option<BTreeSet<Box<str>>> {
         let has_values = |asked: &Requirement| !asked.values().is_empty();
         let labels: BTreeSet<Box<str>> = self.0.iter().map(|asked| asked.key.clone()).collect();
@@ -141,10 +142,10 @@ impl Selector {
         (is_plain && self.0.iter().all(has_values)).then_some(labels)
     }
 
-    /// Returns a selector for every object that at least one of the given selectors selects.
+    /// Returns a selector for all objects that at least one of the given selectors selects, and possibly more.
     ///
-    /// Selectors for values of the same labels are combined into one selector that accepts any of these values. A single selector
-    /// is returned unchanged.
+    /// Selectors for values of the same labels are combined into one that accepts any of these values. Other selectors can't be
+    /// combined, so the result selects everything. A single selector is returned unchanged.
     pub fn any_of<'a>(selectors: impl IntoIterator<Item = &'a Self>) -> Self {
         let mut selectors = selectors.into_iter();
         let Some(first) = selectors.next() else {
@@ -179,7 +180,7 @@ impl Selector {
         &self.0
     }
 
-    /// Returns an equivalent LabelSelector as JSON. The selector must not contain `Gt` or `Lt`, which exist only in node affinity.
+    /// Returns an equivalent LabelSelector as JSON. `Gt` and `Lt` can't occur in it, because they exist only in node affinity.
     pub fn to_json(&self) -> Value {
         let expressions: Vec<Value> = self.0.iter().map(Requirement::to_json).collect();
         json!({ "matchExpressions": expressions })
@@ -204,7 +205,7 @@ impl fmt::Display for Selector {
 }
 
 impl Requirement {
-    /// Returns the size of the requirement: one, plus the number of its values.
+    /// Returns the size of the requirement, to limit the memory of a selector: one, plus the number of its values.
     pub fn size(&self) -> usize {
         1 + match &self.test {
             Test::In(values) | Test::NotIn(values) => values.len(),
@@ -269,7 +270,7 @@ impl Requirement {
         &self.key
     }
 
-    /// Returns the accepted values of the label, if the operator is `In`.
+    /// Returns the accepted values of the label; empty if the operator is not `In`.
     pub(super) fn values(&self) -> &[Box<str>] {
         match &self.test {
             Test::In(values) => values,
@@ -310,7 +311,7 @@ impl fmt::Display for Requirement {
 /// Returns one requirement for each entry of a JSON object that maps label keys to values.
 ///
 /// # Errors
-/// Returns an error if `labels` is no such object.
+/// Returns an error if `labels` is another value.
 pub fn equal_to(labels: &Value) -> Result<Vec<Requirement>, InvalidSelector> {
     let Some(labels) = labels.as_object() else {
         return Err(unusable(labels, "a map from label keys to label values"));

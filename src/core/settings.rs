@@ -4,9 +4,9 @@
 //! error ─► value ─► reader ─► setting ─► one module for each ─► SETTINGS ─► Strategy
 //! ```
 //!
-//! The module of a setting contains everything about it: key, effect, syntax, limits, default, the modes that use it, and its
-//! interaction with other settings. [`SETTINGS`] lists all settings. `reader` defines where values are written and how messages
-//! name them. `advice` finds annotations that only look like settings. After [`read`], no code uses raw annotations.
+//! The module of a setting contains everything about it: key, effect, syntax, limits, default, modes, and interaction with other
+//! settings. [`SETTINGS`] lists all settings. `reader` knows where values are written, and how messages name them. `advice` finds
+//! annotations that only look like settings. After [`read`], no code uses raw annotations.
 
 mod advice;
 pub mod approved_waves;
@@ -111,13 +111,13 @@ pub const SETTINGS: &[Setting] = &[
     ready_settle::SETTING,
 ];
 
-/// Returns the setting with this annotation as its current or old key.
+/// Returns the setting with the annotation `key`, which may be an old key; `None` if it is no setting.
 pub fn setting(key: &str) -> Option<&'static Setting> {
     let is_it = |setting: &&Setting| setting.keys().any(|known| known == key);
     SETTINGS.iter().find(is_it)
 }
 
-/// Returns true if an annotation is a yurt-ds setting.
+/// Returns true if the annotation `key` is a setting of yurt-ds.
 pub fn is_setting(key: &str) -> bool {
     setting(key).is_some()
 }
@@ -130,11 +130,11 @@ pub fn keys() -> impl Iterator<Item = &'static str> {
 /// Valid settings of a managed DaemonSet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Strategy {
-    /// Rollout mode, which determines who starts updates.
+    /// Rollout mode. It decides if the controller or the node owner starts updates.
     pub mode: Mode,
     /// Number of targeted nodes that may lack an available pod at once; only used by [`Mode::AdvancedRollingUpdate`].
     pub max_unavailable: IntOrPercent,
-    /// Number of targeted nodes that may run a surge pod next to the old pod at once; zero disables surge.
+    /// Number of targeted nodes on which a surge pod may run next to the old pod at the same time; zero disables surge.
     pub max_surge: IntOrPercent,
     /// Number of targeted nodes that keep the old revision (percentages are rounded down).
     pub partition: IntOrPercent,
@@ -142,26 +142,26 @@ pub struct Strategy {
     pub selector: Option<Selector>,
     /// Minimum interval between the creation of a new pod and the next update; zero disables it.
     pub min_interval: Duration,
-    /// Number of nodes that may lack an available pod at the start of a rollout; `None` means that the limit is the same from the
+    /// Number of nodes that may lack an available pod at the start of a rollout. `None` if `max_unavailable` applies from the
     /// start.
     pub ramp_up: Option<IntOrPercent>,
     /// Maintenance windows for nodes without their own windows; `None` means that updates may begin at any time.
     pub window: Option<Arc<Windows>>,
     /// Number of nodes that pre-pull the new images at once; `None` means no pre-pulls.
     pub image_predownload_parallelism: Option<IntOrPercent>,
-    /// Rule for a node that lacks the new images: if its update waits for them; `None` if the setting is absent.
+    /// Decides if the update of a node waits for the new images; `None` if the setting is absent.
     pub predownload: Option<Predownload>,
-    /// Time limit for one attempt to pull images on a node, regardless of who requested the pull.
+    /// Time limit for one attempt to pull images on a node, for pulls of the rollout and of node owners.
     pub image_predownload_timeout: Duration,
     /// Number of targeted nodes that have to run a Ready pod of the new revision before other nodes pre-pull its images.
     ///
     /// Percentages are rounded up.
     pub image_predownload_min_updated_ready_pods: IntOrPercent,
-    /// Groups of nodes that are rolled out one after the other; `None` means all nodes at once.
+    /// Pools of nodes that are updated one after the other; `None` means that all nodes are updated together.
     pub waves: Option<Arc<Waves>>,
-    /// Failure domains, of which only some are updated at once; `None` means no such limit.
+    /// Failure domains, such as zones, of which only some are updated at the same time; `None` means no such limit.
     pub topology: Option<Topology>,
-    /// Method of updating running pods: recreate or in place.
+    /// Method of updating pods: recreate them, or change them in place.
     pub rolling_update_type: RollingUpdateType,
     /// True if all nodes with a broken old pod are replaced at once, regardless of `max-unavailable`.
     pub broken_unlimited: bool,
@@ -177,7 +177,7 @@ pub struct Strategy {
     pub start_now: Option<Revision>,
     /// Revision whose rollout continues although the guard stopped it.
     pub resume: Option<Revision>,
-    /// preDelete hook, which has to allow the deletion of each pod; `None` if there is none.
+    /// The preDelete hook, which has to agree before a pod is deleted; `None` if there is none.
     pub pre_delete: Option<Arc<PreDelete>>,
     /// Method of removing pods: delete or evict.
     pub disruption: Disruption,
@@ -185,7 +185,7 @@ pub struct Strategy {
     pub pause: Option<Pause>,
     /// Time that a pod has to be Ready to be available (`spec.minReadySeconds`).
     pub min_ready: Duration,
-    /// Order in which nodes are updated, by name.
+    /// Order of the nodes by name.
     pub order: NodeOrder,
     /// True if `partition` also applies to the first pods of nodes (`spec.scaleStrategy.partitionedScaling`, Kruise).
     pub partitioned: bool,
@@ -231,12 +231,12 @@ impl Strategy {
         }
     }
 
-    /// Returns the name of a setting for messages: its annotation, or the spec field that overrides the annotation.
+    /// Returns the name of a setting for messages: its annotation, or its spec field if the value comes from there.
     pub fn name_of(&self, key: &'static str) -> &'static str {
         self.fields.path_of(key).unwrap_or(key)
     }
 
-    /// Returns the name of a setting as in [`Self::name_of`]. An annotation is preceded by the words "the annotation".
+    /// Returns the name as in [`Self::name_of`], after the words "the annotation" if it is one.
     pub fn place_of(&self, key: &'static str) -> String {
         match self.name_of(key) {
             annotation if annotation == key => format!("the annotation {annotation}"),
@@ -244,7 +244,7 @@ impl Strategy {
         }
     }
 
-    /// Returns notes about the settings that name a revision, for the current revision.
+    /// Returns notes about settings that name a revision. Each note tells if that is the current revision.
     pub fn notes_on(&self, state: &RevisionState) -> impl Iterator<Item = Note> {
         let current = state.current();
         let resume = self.resume.as_ref().zip(current);
@@ -254,8 +254,8 @@ impl Strategy {
         resume.into_iter().chain(start_now)
     }
 
-    /// Returns the settings that apply to the current revision. If `start_now` names that revision, no window and no minimum
-    /// interval apply.
+    /// Returns the settings for the current revision. If `start-now` names it, the maintenance window and `min-interval` don't
+    /// apply.
     pub fn on(&self, state: &RevisionState) -> Cow<'_, Self> {
         match (&self.start_now, state.current()) {
             (Some(named), Some(current)) if named == current => Cow::Owned(Self {
@@ -268,7 +268,7 @@ impl Strategy {
     }
 }
 
-/// Order by name in which nodes are updated, after all other rules.
+/// Order of nodes by name. It counts only after all other rules for the order of updates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeOrder {
     /// Ascending by name.
@@ -294,8 +294,8 @@ pub enum ParsedSettings {
     NotOurs,
     /// The DaemonSet is managed, but a setting is invalid, so no rollout takes place.
     ///
-    /// The strategy has the valid settings, and defaults for the invalid ones. The creation of pods, hooks and readiness gates use
-    /// it.
+    /// The strategy has the valid settings, and defaults for the invalid ones. It is used for everything but the replacement of
+    /// pods, such as hooks and readiness gates.
     Invalid(Invalid, Box<Strategy>),
     /// The DaemonSet is managed, and all settings are valid.
     Strategy {
@@ -316,7 +316,7 @@ impl ParsedSettings {
         }
     }
 
-    /// Returns these settings as invalid, because another part of the DaemonSet is invalid.
+    /// Returns the same settings as invalid, because another part of the DaemonSet is.
     pub fn refused(&self, invalid: Invalid) -> Self {
         let usable = self.usable().cloned();
         let usable = usable.unwrap_or_else(|| Strategy::with_mode(Mode::AdvancedRollingUpdate));
@@ -326,8 +326,8 @@ impl ParsedSettings {
 
 /// Parses the settings of a DaemonSet.
 ///
-/// If settings are invalid, the result is [`Invalid`] for the first of them. For a setting without effect (an old key, a value that
-/// the mode doesn't use), the result contains a [`Note`].
+/// If settings are invalid, the result has the error for the first of them. A setting without effect is reported by a [`Note`], for
+/// example one that the mode doesn't use.
 pub fn read(source: &SettingsSource<'_>) -> ParsedSettings {
     let mut notes = Vec::new();
     let (mode, unreadable) = match update_strategy::read(source, &mut notes) {
@@ -362,7 +362,7 @@ pub fn read(source: &SettingsSource<'_>) -> ParsedSettings {
     }
 }
 
-/// Parses every setting, in the order of [`SETTINGS`]. Invalid settings get their defaults, and the reader keeps the first error.
+/// Parses every setting, in the order of [`SETTINGS`]. An invalid setting gets its default. The reader keeps the first error.
 fn strategy(reader: &mut Reader<'_>) -> Strategy {
     let default = Strategy::with_mode(reader.mode);
     match reader.source.fields {
@@ -441,7 +441,7 @@ fn strategy(reader: &mut Reader<'_>) -> Strategy {
     }
 }
 
-/// Returns the settings of an Advanced DaemonSet that come from a spec field.
+/// Returns the settings of an Advanced DaemonSet whose value is in a spec field.
 fn deciding(source: &SettingsSource<'_>) -> DecidingFields {
     let keys = SETTINGS.iter().map(|setting| setting.key);
     let is_field = |key: &&'static str| fields::path_of(key) == Some(source.name(key));
@@ -450,7 +450,7 @@ fn deciding(source: &SettingsSource<'_>) -> DecidingFields {
 }
 
 fn require_on_delete(reader: &Reader<'_>) -> Result<(), Invalid> {
-    // `RollingUpdate` is the API server's default for an omitted type.
+    // Without a type, the API server's default is `RollingUpdate`.
     let found = reader.source.update_strategy.unwrap_or("RollingUpdate");
     if found == ON_DELETE {
         return Ok(());

@@ -1,10 +1,10 @@
-//! Shared values that rarely change.
+//! Shared values: their clones take no memory of their own, because the values rarely change.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-/// Value that all clones share. It is copied before a change.
+/// Value that all its clones share. Before a change, it is copied.
 #[derive(Default)]
 pub struct Shared<T>(Arc<T>);
 

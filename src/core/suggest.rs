@@ -1,4 +1,4 @@
-//! Distance between two names, used to detect typos.
+//! Distance between two names, by which typos are found.
 
 /// Number of insertions, deletions, replacements and swaps of neighbors that turn one name into the other (optimal string
 /// alignment).

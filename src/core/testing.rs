@@ -1,6 +1,6 @@
 //! Builders of fleets for tests: `fleet(vec![node("a", old(1)), node("b", current(2)).away()])`.
 //!
-//! By default every node has always been Ready, and every pod is created at second 0 and Ready at second 10.
+//! Unless a test changes them, every node has always been Ready, and every pod is created at second 0 and Ready at second 10.
 
 use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
@@ -13,7 +13,7 @@ use super::{
     RollbackTargets, Strategy, Targeting,
 };
 
-/// Returns the timestamp of a second since the epoch.
+/// Returns the timestamp of this second since the epoch.
 pub(crate) fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
 }
@@ -32,7 +32,7 @@ pub(crate) fn status(fleet: &Fleet, plan: &Plan) -> StatusSentence {
     about.describe(plan.phase)
 }
 
-/// Returns a fleet with the current revision `new`, which is not the first revision. `nodes` must be sorted by name.
+/// Returns a fleet with the current revision `new`, which has an older one. `nodes` must be sorted by name.
 pub(crate) fn fleet(nodes: Vec<Node>) -> Fleet {
     Fleet {
         revision: RevisionState::Current("new".into()),
@@ -58,7 +58,7 @@ pub(crate) fn fleet(nodes: Vec<Node>) -> Fleet {
     }
 }
 
-/// Returns a node with a pod of the same name.
+/// Returns a node with this pod. The pod's name is that of the node.
 pub(crate) fn node(name: &str, pod: Pod) -> Node {
     Node {
         name: name.into(),
@@ -86,7 +86,7 @@ pub(crate) fn node(name: &str, pod: Pod) -> Node {
     }
 }
 
-/// Returns a pod of the outdated revision with this number.
+/// Returns an outdated pod. `number` is the number of its revision.
 pub(crate) fn old(number: i64) -> Pod {
     Pod {
         name: "".into(),
@@ -111,7 +111,7 @@ pub(crate) fn old(number: i64) -> Pod {
     }
 }
 
-/// Returns a pod of the current revision, with `number` as the number of that revision.
+/// Returns a pod of the current revision. `number` is the number of that revision.
 pub(crate) fn current(number: i64) -> Pod {
     Pod {
         revision: PodRevision::Current,
@@ -119,12 +119,12 @@ pub(crate) fn current(number: i64) -> Pod {
     }
 }
 
-/// Returns the template of the revision `name`, which has one container with an image of that name.
+/// Returns the template of the revision `name`: one container with the image `name`.
 fn template(name: &str) -> serde_json::Value {
     json!({ "spec": { "containers": [{ "name": "main", "image": name }] } })
 }
 
-/// Returns targets for rollbacks in place from `new` to these revisions, which get ascending numbers.
+/// Returns the revisions to which pods of `new` can be rolled back in place. Their numbers are ascending.
 pub(super) fn rollback_targets(to: &[&str]) -> RollbackTargets {
     let past = |name: &str| {
         let shapes = ["new", name].map(|name| Shape::from_template(&template(name)));
@@ -141,7 +141,7 @@ pub(super) fn rollback_targets(to: &[&str]) -> RollbackTargets {
 }
 
 impl Pod {
-    /// Sets the pod's revision, and sets its image to that of the revision.
+    /// Sets the revision of the pod, and the image of this revision.
     pub(super) fn named(mut self, revision: &str) -> Self {
         self.in_place.revision = Some(revision.into());
         let container = RunningContainer {
@@ -156,7 +156,7 @@ impl Pod {
         self
     }
 
-    /// Marks the pod as being rolled back in place from the revision `new` since `second`.
+    /// Marks the pod as rolled back in place from the revision `new` at `second`.
     pub(super) fn rolled_back(mut self, second: i64) -> Self {
         self.in_place.reverted_from = Some("new".into());
         self.in_place.update = Some(super::fleet::in_place::InPlaceUpdate {
@@ -166,7 +166,7 @@ impl Pod {
         self
     }
 
-    /// Sets the time of the pod's creation to `second`, and the time at which it became Ready to ten seconds later.
+    /// Sets the creation time of the pod to `second`. The pod becomes Ready ten seconds later.
     pub(super) fn made(self, second: i64) -> Self {
         Self {
             created: at(second),
@@ -204,7 +204,7 @@ impl Node {
         }
     }
 
-    /// Makes the node NotReady since a time before the test.
+    /// Makes the node NotReady, since before the test begins.
     pub(super) fn away(self) -> Self {
         let since = Some(at(-1));
         Self {
@@ -214,13 +214,12 @@ impl Node {
     }
 }
 
-/// Hostile text for tests. It sets the clipboard and title of a terminal, clears the terminal, reorders and hides text, and forges
-/// lines in a color of `ctl`.
+/// Hostile text for tests. It changes the clipboard and the title of a terminal, clears the screen, reorders and hides text, and
+/// forges lines in a color of `ctl`.
 pub(crate) const HOSTILE: &str = "\x1b]52;c;cm0gLXJmIH4=\x07\x1b]0;title\x1b\\\x1b[2J\x1b[32mFORGED\u{9b}2J\u{9d}0;t\u{9c}\0\x7f\u{202e}\u{2066}\u{200f}\
     \u{61c}\u{200b}\u{ad}\u{feff}\u{e0041}\r\nFORGED line\u{2028}FORGED line\u{85}FORGED line";
 
-/// Checks that displayed text is safe: it doesn't control a terminal, hides nothing, contains no forged line and has a limited
-/// length.
+/// Checks that a displayed text is safe: it can't control a terminal, hides nothing, contains no forged line, and is not too long.
 #[track_caller]
 pub(crate) fn assert_safe(what: &str, text: &str) {
     for line in text.split('\n') {

@@ -1,8 +1,10 @@
 //! Maintenance windows: times at which updates may begin (rancher/system-upgrade-controller#63).
 //!
 //! Format: `Mon-Fri 22:00-05:00 Europe/Berlin; Sun 00:00-24:00 UTC`, with days, times of the day, and a time zone. A window whose
-//! end is before its beginning ends on the next day. A time that is skipped when clocks go forward opens no window. A time that is
-//! repeated when clocks go back opens a window once. The time zones are those of the IANA database, which is part of this program.
+//! end is before its beginning ends on the next day.
+//!
+//! A time that is skipped when clocks go forward opens no window. A time that is repeated when clocks go back opens a window only
+//! once. The time zones are those of the IANA database, which is part of this program.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,7 +19,7 @@ use crate::core::instant;
 const DAY: u16 = 24 * 60;
 /// Maximum number of windows in one annotation.
 const LIMIT: usize = 32;
-/// Number of days in which the next change is searched. It includes every day of the week, even if a clock change skips one.
+/// Number of days in which the next change is searched. They include each day of the week twice, even if a clock change skips one.
 const AHEAD: i8 = 15;
 
 /// Maintenance windows of a DaemonSet or a Node. Updates may begin while one of them is open.
@@ -33,7 +35,7 @@ struct Window {
     days: [bool; 7],
     /// Beginning of the window, in minutes since midnight.
     from: u16,
-    /// End of the window, in minutes since midnight of the same day or of the next day.
+    /// End of the window, in minutes since midnight. If it is not after the beginning, the window ends on the next day.
     to: u16,
     zone: TimeZone,
 }
@@ -47,7 +49,7 @@ pub struct WindowState {
     pub changes: Option<Timestamp>,
 }
 
-/// Error for an annotation that cannot be parsed.
+/// Error about an annotation that cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unreadable(String);
 
@@ -108,7 +110,7 @@ impl Windows {
         let mut open_until = None;
         for (start, end) in spans {
             match open_until {
-                // Adjacent and overlapping windows count as one, because there is no gap between them.
+                // Between adjacent or overlapping windows there is no gap, so they count as one.
                 Some(until) if start <= until => open_until = Some(until.max(end)),
                 Some(_) => break,
                 None if end <= now => {}
@@ -135,7 +137,7 @@ impl fmt::Display for Windows {
 }
 
 impl Window {
-    /// Collects the periods in which this window is open, beginning two days before `now`.
+    /// Adds the periods in which this window is open to `spans`, from two days before `now` on.
     fn spans_around(&self, now: Timestamp, spans: &mut Vec<(Timestamp, Timestamp)>) {
         let today = now.to_zoned(self.zone.clone()).date();
         for ahead in -2..=AHEAD {
@@ -158,7 +160,8 @@ impl Window {
 
     /// Returns the timestamp of a time of day on a date.
     ///
-    /// For a time that a clock change skips, the result is the time of the change. For a repeated time, it is the first occurrence.
+    /// If a clock change skips that time, the result is the time of the change. If the time is repeated, it is the first
+    /// occurrence.
     fn instant(&self, date: Date, minutes: u16) -> Option<Timestamp> {
         let (date, minutes) = match minutes {
             DAY => (date.tomorrow().ok()?, 0),

@@ -5,8 +5,8 @@ use super::foreign::one_line;
 /// Maximum number of names in one sentence.
 pub const NAMED: usize = 10;
 
-/// Returns the first [`NAMED`] names and the number of all others, as in `a, b and 3 more`. `more` is the number of nodes without a
-/// name.
+/// Returns the first [`NAMED`] names and the number of the others, as in `a, b and 3 more`. `more` is the number of others that are
+/// not in `names`.
 pub fn named<'a>(names: impl IntoIterator<Item = &'a str>, more: usize) -> String {
     let mut names = names.into_iter();
     let first: Vec<&str> = names.by_ref().take(NAMED).collect();
@@ -22,7 +22,7 @@ pub fn plural<'a>(count: usize, one: &'a str, many: &'a str) -> &'a str {
     if count == 1 { one } else { many }
 }
 
-/// Returns the number of nodes with its noun: `1 node`, `3 nodes`.
+/// Returns a number of nodes with the noun: `1 node`, `3 nodes`.
 pub fn nodes(count: usize) -> String {
     format!("{count} {}", plural(count, "node", "nodes"))
 }
@@ -32,8 +32,8 @@ pub(super) fn spaced(name: Option<impl std::fmt::Display>) -> String {
     name.map_or_else(String::new, |name| format!(" {name}"))
 }
 
-/// Joins sentences, each without its final full stop. After a command they are separated by a semicolon, because a full stop could
-/// be mistaken for a part of the command.
+/// Joins sentences that have no final full stop. After a command, the separator is a semicolon, because a full stop would look like
+/// a part of the command.
 pub fn joined<T: AsRef<str>>(sentences: impl IntoIterator<Item = T>) -> String {
     let mut text = String::new();
     for sentence in sentences {
@@ -42,7 +42,7 @@ pub fn joined<T: AsRef<str>>(sentences: impl IntoIterator<Item = T>) -> String {
     text
 }
 
-/// Appends a sentence, as in [`joined`].
+/// Appends a sentence to `text`, with the separator of [`joined`].
 pub(super) fn append(text: &mut String, sentence: &str) {
     if sentence.is_empty() || text.is_empty() {
         text.push_str(sentence);
@@ -53,7 +53,7 @@ pub(super) fn append(text: &mut String, sentence: &str) {
     }
 }
 
-/// Returns the sentence with a capital first letter. A sentence that begins with an identifier such as `apps.openyurt.io/hold` is
+/// Returns the sentence with a capital first letter. If it begins with an identifier such as `apps.openyurt.io/hold`, it is
 /// unchanged.
 pub(super) fn capitalized(sentence: &str) -> String {
     let word = sentence.split(' ').next().unwrap_or_default();
@@ -67,13 +67,13 @@ pub(super) fn capitalized(sentence: &str) -> String {
     }
 }
 
-/// Returns true if a command is in the last sentence of the text.
+/// Returns true if the last sentence of the text contains a command.
 pub(super) fn has_command_at_end(text: &str) -> bool {
     let last = text.rsplit(". ").next().unwrap_or_default();
     last.contains("yurt-ds ctl ") || last.contains("kubectl ")
 }
 
-/// Maximum length of a message from another component, in characters. Registries send long messages.
+/// Maximum length of a message of another component, in characters. Registries send long ones.
 const LONGEST: usize = 240;
 
 /// Returns the message of an Event without the prefix that client-go adds when it combines similar Events.
@@ -81,7 +81,7 @@ pub fn of_event(message: &str) -> &str {
     message.trim_start_matches("(combined from similar events): ")
 }
 
-/// Returns a message from another component as part of a sentence: on one line, without the final full stop, and truncated.
+/// Returns a message of another component as a part of a sentence: on one line, truncated, and without a final full stop.
 pub fn line(text: &str) -> String {
     one_line(text.trim_end().trim_end_matches('.'), LONGEST)
 }

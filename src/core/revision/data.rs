@@ -1,9 +1,9 @@
-//! Data of a DaemonSet's ControllerRevision: the template in the form of a patch (Kubernetes, `getPatch` in
+//! Data of a DaemonSet's ControllerRevision. It contains the template as a patch (Kubernetes, `getPatch` in
 //! `pkg/controller/daemon/update.go`).
 
 use serde_json::{Value, json};
 
-/// Key of the patch directive by which the template replaces the present one. It is not part of the template.
+/// Key of the directive that makes the patch replace the whole template. The template itself doesn't contain it.
 const DIRECTIVE: &str = "$patch";
 
 /// Returns the `data` of a revision with `template`.

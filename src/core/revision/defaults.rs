@@ -1,12 +1,11 @@
 //! Removal of the defaults that an API server adds to a pod template.
 //!
-//! Values that the API server never stores (empty lists, `readOnly: false`) are also removed, and quantities are normalized (`0.5`
-//! is `500m`).
-//!
 //! A native DaemonSet is stored with these defaults, an Advanced DaemonSet without them. The controller of either kind copies the
-//! stored form into its revisions. Two templates that differ only in defaults create the same pods. Therefore a conversion between
-//! the kinds restarts no pod. (Kubernetes: `SetDefaults_PodSpec`, `SetDefaults_Container` and similar functions in
-//! `pkg/apis/core/v1/defaults.go`.)
+//! stored form into its revisions. Two templates that differ only in defaults create the same pods. They count as equal, so a
+//! conversion between the kinds restarts no pod.
+//!
+//! Values that the API server never stores (empty lists, `readOnly: false`) are also removed. Quantities are normalized (`0.5` is
+//! `500m`). See `SetDefaults_PodSpec`, `SetDefaults_Container` and similar functions in `pkg/apis/core/v1/defaults.go`.
 
 use serde_json::{Map, Value, json};
 
@@ -31,7 +30,7 @@ pub(in crate::core) fn leave_out(template: &mut Value) {
     ] {
         drop_if(spec, key, &value);
     }
-    // `serviceAccount` is the deprecated name of `serviceAccountName`.
+    // `serviceAccount` is the deprecated name of `serviceAccountName`, and the API server sets both.
     let account = spec.get("serviceAccountName").cloned();
     match account {
         Some(_) => drop(spec.remove("serviceAccount")),
@@ -117,7 +116,7 @@ fn volume(fields: &mut Fields) {
             quantities(resources);
         }
     }
-    // Kubernetes treats a volume without a source as an `emptyDir`, so remove an explicit empty one.
+    // An explicit empty `emptyDir` is the same as a volume without a source, so remove it.
     if fields.get("emptyDir") == Some(&json!({})) {
         fields.remove("emptyDir");
     }
@@ -142,7 +141,7 @@ fn volume(fields: &mut Fields) {
     }
 }
 
-/// Removes the defaults of a reference to a field of the pod, or to a resource of a container.
+/// Removes the defaults of a `fieldRef` or `resourceFieldRef`.
 fn item(fields: &mut Fields) {
     if let Some(reference) = at(fields, &["fieldRef"]) {
         drop_if(reference, "apiVersion", &json!("v1"));
@@ -163,9 +162,8 @@ fn quantities(resources: &mut Fields) {
     }
 }
 
-/// Converts a quantity to a number of billionths, so that `0.5` and `500m` are equal (Kubernetes, `resource.Quantity`).
-///
-/// Other values stay unchanged.
+/// Converts a quantity to a number of billionths, so that `0.5` and `500m` are equal (Kubernetes, `resource.Quantity`). Other
+/// values stay as they are.
 fn quantity(amount: &mut Value) {
     let text = match amount {
         Value::String(text) => text.clone(),
@@ -220,7 +218,7 @@ fn billionths(text: &str) -> Option<i128> {
     (scaled % tenths == 0).then_some(scaled / tenths)
 }
 
-/// Fields of a pod template that are maps of strings or quantities.
+/// Fields of a pod template that map keys to strings or quantities.
 const MAPS: [&str; 9] = [
     "annotations",
     "labels",
@@ -233,7 +231,7 @@ const MAPS: [&str; 9] = [
     "volumeAttributes",
 ];
 
-/// Removes empty lists and empty maps. In a pod, an empty list means the same as an absent one. Kubernetes doesn't store empty
+/// Removes empty lists and empty maps. In a pod, an empty list means the same as a missing one, and Kubernetes doesn't store empty
 /// maps.
 fn drop_empty(value: &mut Value) {
     match value {
@@ -326,7 +324,7 @@ mod tests {
             }],
         } });
         assert_eq!(left(written), left(kept));
-        // These values look empty, but differ from the defaults.
+        // These values look empty, but mean something else than the defaults.
         for spec in [
             json!({ "enableServiceLinks": false }),
             json!({ "containers": [{ "securityContext": { "runAsUser": 0 } }] }),

@@ -1,8 +1,8 @@
-//! Fingerprint of a pod template that is the same for all of its encodings.
+//! Fingerprint of a pod template, which is the same for all encodings of the template.
 //!
-//! The API server and the native controller encode empty values of the same template differently: `null`, an empty `metadata`, an
-//! empty `resources`, empty maps of strings, a `$patch`. Such values count as absent, as do the defaults of the API server
-//! ([`defaults`]). Everything else is significant: order in lists, `{}` in other fields, unknown fields.
+//! The API server and the native controller encode empty values differently: as `null`, as an empty `metadata`, `resources` or map
+//! of strings, or by a `$patch`. Such values count as absent, and so do the defaults of the API server ([`defaults`]). Everything
+//! else matters: the order in lists, `{}` in other fields, unknown fields.
 
 use std::{fmt, io};
 
@@ -37,7 +37,7 @@ impl TemplateFingerprint {
         Self::of_whole(template.clone())
     }
 
-    /// Returns the fingerprint of a template. The template is not copied, because it can be a megabyte long.
+    /// Returns the fingerprint of a template. It takes the template, which can be a megabyte long, instead of copying it.
     pub fn of_whole(mut template: Value) -> Self {
         let (mut meaning, mut spelling) =
             (FingerprintHasher::default(), FingerprintHasher::default());
@@ -54,13 +54,14 @@ impl TemplateFingerprint {
         }
     }
 
-    /// Returns true if the encodings of both templates are also equal. The native controller merges revisions with equal encodings.
+    /// Returns true if both templates are also encoded in the same way. The native controller merges revisions with equal
+    /// encodings.
     pub fn is_twin(&self, other: &Self) -> bool {
         (self.meaning, self.spelling) == (other.meaning, other.spelling)
     }
 }
 
-/// Position of a value in the template, which determines if `{}` counts as absent.
+/// Position of a value in the template. It decides if `{}` counts as absent.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum TemplateField {
     /// The template itself.
@@ -84,15 +85,16 @@ impl TemplateField {
         }
     }
 
-    /// Returns true if some writers include `{}` for this key and others omit it.
+    /// Returns true if `{}` for this key means the same as a missing key, because writers differ in this.
     fn may_leave_out_empty(self, key: &str) -> bool {
-        // The position of `metadata` needs no check. It also occurs in volume claim templates, and a label with that key has a
-        // string as value.
+        // `metadata` needs no check of the position. It also occurs in volume claim templates. A label with this key has a string
+        // as value.
         key == "metadata" || (self == Self::Containers && key == "resources")
     }
 }
 
-/// FNV-1a hasher with 128 bits. The encoding is unambiguous: each string is preceded by its length, each value by its type.
+/// FNV-1a hasher with 128 bits. Each string is preceded by its length and each value by its type, so different templates give
+/// different input.
 struct FingerprintHasher(u128);
 
 impl Default for FingerprintHasher {
@@ -143,7 +145,7 @@ impl FingerprintHasher {
             .iter()
             .filter(|(key, value)| counts(key, value, place))
             .collect();
-        // Sort the keys, because their order in the document must not change the fingerprint.
+        // The order of keys in the document must not matter, so sort them.
         fields.sort_by_key(|(key, _)| *key);
         self.bytes(b"{");
         for (key, value) in fields {
@@ -171,7 +173,7 @@ impl FingerprintHasher {
     }
 }
 
-/// Returns true if a field is part of the fingerprint, and false if it counts as absent.
+/// Returns true if a field matters for the fingerprint, and false if it counts as absent.
 fn counts(key: &str, value: &Value, place: TemplateField) -> bool {
     let is_directive = place == TemplateField::Template && key == "$patch";
     let is_nothing = value.is_null() || (place.may_leave_out_empty(key) && says_nothing(value));
@@ -185,8 +187,8 @@ fn says_nothing(value: &Value) -> bool {
         .is_some_and(|map| map.values().all(Value::is_null))
 }
 
-/// Returns the value of a number without a fraction. Returns `None` for all other numbers, and for floating-point numbers of more
-/// than 53 bits, which are not exact.
+/// Returns the value of a number without a fraction; `None` for all other numbers. Floating-point numbers with more than 53 bits
+/// also give `None`, because they are not exact.
 #[expect(
     clippy::cast_possible_truncation,
     reason = "the bounds are checked before"

@@ -1,4 +1,4 @@
-//! Detection of rollbacks, from marks that a rollback leaves on the DaemonSet.
+//! Detection of rollbacks from the traces that they leave on the DaemonSet.
 
 use std::fmt;
 
@@ -14,12 +14,12 @@ use crate::core::names::ROLLED_BACK_FROM;
 /// Field manager of `kubectl rollout undo` and `kubectl rollout restart`.
 const KUBECTL_ROLLOUT: &str = "kubectl-rollout";
 
-/// Marks that the last rollback left on a DaemonSet.
+/// Traces that the last rollback left on a DaemonSet: an annotation of `ctl undo`, or the field manager of kubectl.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RollbackMark {
-    /// Revision from which `ctl undo` rolled back ([`ROLLED_BACK_FROM`]).
+    /// Revision that `ctl undo` rolled back from, in the annotation [`ROLLED_BACK_FROM`].
     from: Option<Revision>,
-    /// True if `kubectl rollout` was the last writer of the template.
+    /// True if `kubectl rollout` wrote the template last.
     by_kubectl: bool,
 }
 
@@ -35,7 +35,7 @@ impl RollbackMark {
         }
     }
 
-    /// Returns true if the mark proves a rollback from `left` to `current`. `left` is the revision with the next lower number.
+    /// Returns true if the traces prove a rollback from `left` to `current`. `left` is the revision with the next lower number.
     fn fits(&self, left: &RevisionFacts, current: &RevisionFacts) -> bool {
         self.from.as_ref() == Some(&left.hash) || self.by_kubectl && left.made > current.made
     }
@@ -44,7 +44,7 @@ impl RollbackMark {
 /// Possible targets of a rollback.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RollbackCandidates<'a> {
-    /// Revisions that are possible targets, the closest first.
+    /// Possible targets; the revision that a rollback would choose is first.
     pub revisions: Vec<&'a RevisionFacts>,
     /// True if the current revision is itself the result of a rollback.
     pub is_rolled_back: bool,
@@ -53,7 +53,7 @@ pub struct RollbackCandidates<'a> {
 impl<'a> RollbackCandidates<'a> {
     /// Returns the candidates for a rollback from `current`.
     ///
-    /// After a rollback, the next one goes further back. It must not return to the revision from which the first one came.
+    /// After a rollback, the next one must not return to the revision that the first one left. So it goes further back.
     pub fn new(revisions: &'a [RevisionFacts], current: &Revision, mark: &RollbackMark) -> Self {
         let mut candidates = earlier(revisions, current);
         let known = revisions.iter().find(|known| known.hash == *current);
@@ -66,7 +66,7 @@ impl<'a> RollbackCandidates<'a> {
         };
         candidates.retain(|known| match left.made > current.made {
             true => known.made <= current.made,
-            // The rollback came from an older revision whose template had been applied again. Only the numbers show the order.
+            // The rollback left a revision whose old template had been applied again. Only the numbers show the order.
             false => known.number < left.number,
         });
         Self {
@@ -78,8 +78,8 @@ impl<'a> RollbackCandidates<'a> {
 
 /// Last writer of a DaemonSet's template, from `metadata.managedFields`.
 ///
-/// Kubernetes records only the time of a manager's last write to any field. Therefore the result is only reliable directly after a
-/// change of the template.
+/// For each manager, Kubernetes records only the time of its last write to any field. So the result is only reliable directly after
+/// a change of the template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TemplateWriter {
     /// Field manager of that writer.
@@ -160,20 +160,20 @@ mod tests {
             by_kubectl: true,
             ..RollbackMark::default()
         };
-        // Rolled back from c to b.
+        // An operator rolled back from c to b.
         let back = [("a", 1, 1), ("c", 3, 3), ("b", 4, 2)];
         case(&back, "b", &mark("c"), &["a"]);
         case(&back, "b", &by_kubectl, &["a"]);
-        // Without a mark, the template of b was applied again. The mark of a comes from an earlier rollback.
+        // Without a trace of a rollback, a user applied the template of b again. The trace of a is from an earlier rollback.
         case(&back, "b", &RollbackMark::default(), &["c", "a"]);
         case(&back, "b", &mark("a"), &["c", "a"]);
-        // The template of b was applied again, and then undone: the DaemonSet returned to the newer c.
+        // A user applied the template of b again. A rollback then returned to c, which was created later than b.
         let forth = [("a", 1, 1), ("b", 4, 2), ("c", 5, 3)];
         case(&forth, "c", &mark("b"), &["a"]);
-        // After the rollback from c, the template was changed to d.
+        // After the rollback from c, a user changed the template to d.
         let on = [("a", 1, 1), ("c", 3, 3), ("b", 4, 2), ("d", 5, 4)];
         case(&on, "d", &mark("c"), &["b", "c", "a"]);
-        // `kubectl rollout restart` also writes the template, but it creates a newer revision, so it is no rollback.
+        // `kubectl rollout restart` also writes the template. It creates a newer revision, so it is no rollback.
         case(&on, "d", &by_kubectl, &["b", "c", "a"]);
         case(&on, "gone", &mark("c"), &[]);
     }

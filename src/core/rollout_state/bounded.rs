@@ -1,4 +1,4 @@
-//! JSON of a state, truncated to its maximum size.
+//! JSON of a rollout state, truncated to its maximum size.
 
 use std::collections::BTreeSet;
 
@@ -7,18 +7,18 @@ use crate::core::fleet::record::FailureRecord;
 use crate::core::foreign::cut;
 use crate::core::id::NodeName;
 
-/// Limits for the content of a state that is too large.
+/// Limits to which a state is truncated if it is too large.
 #[derive(Clone, Copy)]
 struct Room {
-    /// Maximum number of names in lists that can be truncated safely, because that only makes the guard more careful.
+    /// Maximum number of names in lists in which a missing name only makes the guard more careful.
     spared: usize,
     /// Maximum number of names in every other list.
     names: usize,
-    /// Maximum number of characters in a message from another component.
+    /// Maximum number of characters in a message of another component.
     letters: usize,
 }
 
-/// Limits to try one after the other, from the widest to the narrowest.
+/// Limits that are tried one after the other, from the widest to the narrowest.
 const ROOM: [Room; 7] = [
     Room::new(200, 200, 240),
     Room::new(50, 200, 240),
@@ -42,8 +42,8 @@ impl Room {
 impl RolloutState {
     /// Returns the state as compact JSON of at most [`LIMIT`] bytes.
     ///
-    /// Names that don't fit are left out, and a count or a flag records that. Without its name, a node whose loss is being
-    /// evaluated counts as failed. A node that was broken before the update is then evaluated like all others.
+    /// Names that don't fit are omitted, and a count or a flag records that. A node whose loss is being evaluated counts as failed
+    /// without its name. A node that was broken before the update is evaluated like all others without its name.
     pub fn to_json(&self) -> String {
         self.to_json_within(LIMIT)
     }
@@ -55,8 +55,8 @@ impl RolloutState {
             return whole;
         }
         let cut = ROOM.iter().map(|room| self.cut(*room));
-        // If shorter lists are not enough, keep only the stop of the revision. Another writer of the status may have stored hashes
-        // of any length.
+        // Shorter lists may not be enough, because another writer of the status may have stored hashes of any length. Then keep
+        // only the stop of the revision.
         let stop = self.guard.as_ref().map(|record| FailureRecord {
             stopped: record.stopped,
             ..FailureRecord::new(record.revision.clone())
@@ -84,7 +84,7 @@ impl RolloutState {
             pause.newcomers.truncate(names);
         }
         if let Some(refused) = &mut state.refused {
-            // Remove whole groups first, because a group without nodes has no meaning.
+            // Remove whole groups first. A group without nodes would mean nothing.
             refused.writes.truncate(names);
             for group in &mut refused.writes {
                 group.more |= group.nodes.len() > names;
@@ -109,9 +109,9 @@ impl RolloutState {
 }
 
 impl FailureRecord {
-    /// Truncates each list of names. The guard then is more careful: failed and lost nodes without names count as failed.
+    /// Truncates each list of names. This makes the guard more careful: failed and lost nodes without names count as failed.
     ///
-    /// If names in a wave are left out, an artificial failed node is added, which prevents the later waves from opening.
+    /// If names in a wave are omitted, an artificial failed node is added. It keeps the later waves closed.
     fn cut(self, room: Room) -> Self {
         let lost = self.lost.keys().chain(&self.updated_before_loss);
         let lost: BTreeSet<NodeName> = lost.cloned().collect();
@@ -150,7 +150,7 @@ impl FailureRecord {
     }
 }
 
-/// Escapes all non-ASCII characters in the JSON, because messages of other components may contain terminal control characters.
+/// Escapes all non-ASCII characters in the JSON. Messages of other components may contain characters that control a terminal.
 fn ascii(json: String) -> String {
     if json.is_ascii() {
         return json;

@@ -1,4 +1,4 @@
-//! Tests of a state's JSON, including JSON that is oversized, damaged or written by another program.
+//! Tests of the JSON of a state, including JSON that is too large, damaged, or written by another program.
 
 use serde_json::json;
 
@@ -130,7 +130,7 @@ fn what_is_not_understood_spoils_nothing_else() {
     let guard = json!({"guard": {"revision": "a", "stopped": "BySunspots", "failed": ["n1", 7, "n2"], "more": -1}});
     let read = RolloutState::read(&guard.to_string()).unwrap();
     let guard = read.guard.expect("a record");
-    // An unknown reason for a stop, as a later release may write it, is read as `FailedByRevision`.
+    // A later release may store a reason that this release doesn't know. It is read as `FailedByRevision`.
     assert_eq!(guard.stopped, Some(Stopped::FailedByRevision));
     assert_eq!(guard.failed.len(), 2);
     for broken in ["", "null", "[]", "7", "{", "\"\"", "{}x"] {
@@ -202,7 +202,7 @@ fn however_many_nodes_there_are_it_stays_small_and_becomes_more_careful() {
     assert_eq!(read.waves.len(), 50);
     let mut charged = read.waves.values().flatten();
     assert!(charged.all(|node| read.failed.contains(node)));
-    // Another program, not yurt-ds, wrote this oversized record.
+    // Another program than yurt-ds wrote this record, which is too large.
     let mut hostile = full();
     let guard = hostile.guard.as_mut().unwrap();
     guard.stopped_before = vec!["x".repeat(1_000_000).into()];

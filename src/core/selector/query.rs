@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::{InvalidSelector, Requirement, Test, is_label_value, unusable};
 
-/// Parses requirements that are separated by commas. Commas inside parentheses separate values instead.
+/// Parses requirements that are separated by commas. Inside parentheses, commas separate the values of one requirement.
 pub(super) fn read(query: &str) -> Result<Vec<Requirement>, InvalidSelector> {
     split(query)
         .map(|part| {

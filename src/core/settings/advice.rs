@@ -14,7 +14,7 @@ use crate::core::suggest::distance;
 
 /// Maximum number of misspelt annotations that are reported at once.
 const LIMIT: usize = 8;
-/// Maximum edit distance between two names that count as similar.
+/// Maximum number of edits (inserted, removed or changed characters) between two names that count as similar.
 const NEAR: usize = 2;
 
 /// Returns a warning for every annotation that looks like a setting but has no effect.
@@ -31,7 +31,7 @@ pub(super) fn on_keys(annotations: &BTreeMap<String, String>, in_template: &[Str
         .collect()
 }
 
-/// Returns notes about percentages above 100. As in OpenYurt, they are valid and mean all nodes.
+/// Returns notes about percentages above 100. They are valid, because OpenYurt accepts them, and mean all nodes.
 pub(super) fn on_percentages(annotations: &BTreeMap<String, String>) -> Vec<Note> {
     let shares = SETTINGS
         .iter()
@@ -46,7 +46,7 @@ pub(super) fn on_percentages(annotations: &BTreeMap<String, String>) -> Vec<Note
     set.map(note).collect()
 }
 
-/// Returns a note about settings that the OTA mode doesn't use. Settings that the `notes` already name are left out.
+/// Returns a note about settings that have no effect under OTA. Settings that are already in `notes` are omitted.
 pub(super) fn on_ota(annotations: &BTreeMap<String, String>, notes: &[Note]) -> Option<Note> {
     let is_unused = |key: &str| setting(key).is_some_and(|known| !known.is_used_by(Mode::Ota));
     let is_told = |key: &str| notes.iter().any(|note| note.text.contains(key));
@@ -64,8 +64,8 @@ pub(super) fn on_ota(annotations: &BTreeMap<String, String>, notes: &[Note]) -> 
 
 /// Returns a hint for a DaemonSet that is not managed although it has annotations that look like settings.
 ///
-/// Returns `None` without such annotations, or if the native controller replaces its pods. `in_template` contains the settings in
-/// the annotations of the pod template.
+/// Returns `None` if it has none, or if the native controller replaces its pods. `in_template` contains the settings that were put
+/// on the pod template by mistake.
 pub fn stray(
     annotations: &BTreeMap<String, String>,
     update_strategy: Option<&str>,
@@ -95,9 +95,9 @@ pub fn stray(
     })
 }
 
-/// Returns a hint about a misspelt key, for a DaemonSet that may not be intended for yurt-ds.
+/// Returns a hint about a key that may be a misspelt setting. The DaemonSet may not be meant for yurt-ds at all.
 ///
-/// Short names that only resemble a setting are ignored.
+/// So short names that only resemble a setting are ignored.
 fn slip(key: &str) -> Option<String> {
     let (_, name) = split(key);
     (name.len() >= LONG).then(|| advice(key)).flatten()
@@ -115,9 +115,9 @@ fn split(key: &str) -> (&str, &str) {
     key.split_at(key.rfind('/').map_or(0, |slash| slash + 1))
 }
 
-/// Returns true if the prefix of a key may be a misspelt prefix of yurt-ds, because it contains "openyurt" or is similar.
+/// Returns true if a key may be meant as a setting: its prefix contains "openyurt", or is similar to that of yurt-ds.
 ///
-/// A key without a prefix has to be exactly the name of a setting with several words.
+/// Without a prefix, only the exact name of a setting with several words counts.
 fn may_be_ours(prefix: &str, name: &str) -> bool {
     match prefix {
         ANNOTATION_PREFIX => true,
@@ -130,7 +130,7 @@ fn may_be_ours(prefix: &str, name: &str) -> bool {
     }
 }
 
-/// Minimum length of names whose similarity is unlikely to be a coincidence.
+/// Minimum length of a name for which similarity to a setting is unlikely to be a coincidence.
 const LONG: usize = 8;
 
 fn advice(key: &str) -> Option<String> {
@@ -144,7 +144,7 @@ fn advice(key: &str) -> Option<String> {
 
 /// Returns true if the names differ only in case and separators, or by a few edits.
 fn looks_like(name: &str, known: &str) -> bool {
-    // Names of settings are short. Names whose lengths differ by more than `NEAR` cannot be similar, so skip the slow comparison.
+    // Names whose lengths differ by more than `NEAR` can't be similar. Skip the slow comparison for them.
     name.len().abs_diff(known.len()) <= NEAR && {
         let plain = |text: &str| text.to_ascii_lowercase().replace(['_', '.'], "-");
         let (name, known) = (plain(name), plain(known));

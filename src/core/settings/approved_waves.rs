@@ -9,7 +9,7 @@ use super::setting::{Setting, Syntax};
 use super::value::Written;
 use crate::core::id::Revision;
 
-/// Approved waves with their revision: `canary@HASH`, separated by commas.
+/// Waves that an operator has approved, each with the revision: `canary@HASH`, separated by commas.
 pub const APPROVED_WAVES: &str = "apps.openyurt.io/approved-waves";
 
 const EXPECTED: Expected = Expected("use WAVE@HASH such as canary@5d4f8c7b9, separated by commas");
@@ -48,7 +48,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Result<Vec<Approval>, Invalid> {
     entries.collect()
 }
 
-/// Parses `canary@5d4f8c`.
+/// Parses one approval, such as `canary@5d4f8c`.
 fn approval(text: &str) -> Result<Approval, ParseError> {
     match text.split_once('@') {
         Some((wave, hash)) if !wave.is_empty() && !hash.is_empty() => Ok(Approval {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::core::foreign::{SENTENCE, cut, quoted};
 use crate::core::names::UPDATE_STRATEGY_TYPE_FIELD;
 
-/// Error: an invalid setting, with its value and the expected form. The `Display` form is one sentence with the remedy.
+/// Invalid setting, with its value and the expected form. The `Display` text is one sentence with the remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Invalid {
     /// Annotation or field that is invalid.
@@ -15,12 +15,11 @@ pub struct Invalid {
     pub value: String,
     /// Problem and remedy, as text that continues the sentence "KEY is VALUE,".
     pub why: String,
-    /// True if all of `spec` or an object of the DaemonSet is invalid, instead of one setting. The pods and their revisions may
-    /// then also be unknown.
+    /// True if `spec` as a whole, or another object of the DaemonSet, is unreadable. Then its pods and revisions may be unknown.
     pub is_object: bool,
 }
 
-/// Note about valid settings. The owner of the DaemonSet gets it once.
+/// Note about valid settings, which is reported once, by an Event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
     /// True for a mistake (Event type `Warning`), false for advice (`Normal`).
@@ -29,14 +28,14 @@ pub struct Note {
     pub text: String,
 }
 
-/// Reason why a value is invalid. The `Display` form continues the sentence "KEY is VALUE," and ends with the remedy.
+/// Reason why a value is invalid. The `Display` text continues the sentence "KEY is VALUE," and ends with the remedy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParseError {
     /// A required value is missing, for example the name of a wave.
     Missing(Expected),
     /// The value is empty.
     Empty(Expected),
-    /// The value has leading or trailing white space. The parser doesn't guess the intended value.
+    /// The value begins or ends with white space. The parser doesn't guess what was meant.
     WhiteSpace(Expected),
     /// The value is not one of the expected words.
     Unknown(Expected),
@@ -64,8 +63,7 @@ impl Invalid {
         }
     }
 
-    /// Returns the error for a part of a DaemonSet that cannot be parsed. `what` is a field, or an object that belongs to the
-    /// DaemonSet.
+    /// Returns the error for an unreadable part of a DaemonSet. `what` names the part: a field, or an object such as a pod.
     pub fn unreadable(what: &str, why: &str) -> Self {
         let why = format!("{why}; correct it: until then, yurt-ds changes no pod of the DaemonSet");
         Self {
@@ -74,9 +72,9 @@ impl Invalid {
         }
     }
 
-    /// Returns true if the error is that `spec.updateStrategy` of a native DaemonSet is not `OnDelete`.
+    /// Returns true if a native DaemonSet still has the update strategy `RollingUpdate` instead of `OnDelete`.
     ///
-    /// In that case, the native controller replaces the pods itself. An Advanced DaemonSet may have either type.
+    /// Then the native controller replaces the pods itself. An Advanced DaemonSet may have either type.
     pub fn is_native_update(&self) -> bool {
         self.key == UPDATE_STRATEGY_TYPE_FIELD && *self.value == *"RollingUpdate"
     }
@@ -116,7 +114,7 @@ impl Note {
 }
 
 impl ParseError {
-    /// Returns the same error with another description of the expected value.
+    /// Returns the same error, with `expected` as the description of the expected value.
     pub(super) fn expecting(self, expected: Expected) -> Self {
         match self {
             Self::Missing(_) => Self::Missing(expected),

@@ -8,10 +8,10 @@ use super::setting::{Setting, Syntax};
 
 /// Time after the creation of a node's new pod within which a failure counts against the revision, as a duration.
 pub const FAILURE_WINDOW: &str = "apps.openyurt.io/failure-window";
-/// Default of `failure-window`, unless `minReadySeconds` is longer. Later failures probably have other causes.
+/// Default of `failure-window`, unless `minReadySeconds` is longer. Later failures probably have another cause than the update.
 pub(in crate::core) const DEFAULT_FAILURE_WINDOW: Duration = Duration::from_secs(5 * 60);
 
-/// Maximum value. A longer value probably has a wrong unit, because a failure a day after the update has other causes.
+/// Maximum value. With a longer one, the unit is probably wrong: a failure a day after the update has another cause.
 const LIMIT: Duration = Duration::from_secs(24 * 60 * 60);
 
 pub(super) const SETTING: Setting = Setting {

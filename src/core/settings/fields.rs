@@ -8,8 +8,8 @@
 //! | `spec.lifecycle` | `lifecycle` |
 //! | annotations `apps.kruise.io/image-predownload-…` | `image-predownload-…` |
 //!
-//! A field takes precedence over its annotation. If the field is absent, the annotation applies, so that a native DaemonSet keeps
-//! its settings when it is converted to an Advanced DaemonSet.
+//! If a setting has both a field and an annotation, the field counts. If the field is absent, the annotation applies. So a native
+//! DaemonSet keeps its settings when it is converted to an Advanced DaemonSet.
 
 #[cfg(test)]
 mod tests;
@@ -36,8 +36,8 @@ pub const DEFAULT_BURST: IntOrPercent = IntOrPercent::Number(250);
 /// Default of `spec.revisionHistoryLimit` (Kubernetes).
 pub const DEFAULT_HISTORY_LIMIT: usize = 10;
 
-/// Fields of `spec.updateStrategy.rollingUpdate` that are settings, with their paths. The names of a setting and its field differ
-/// only in spelling.
+/// Fields of `spec.updateStrategy.rollingUpdate` that are settings, with their paths. A field and its setting have the same name in
+/// different spellings.
 const FIELDS: [(&str, &str); 6] = [
     (
         "maxUnavailable",
@@ -57,7 +57,7 @@ const LIFECYCLE: (&str, &str) = ("lifecycle", "spec.lifecycle");
 const BURST_FIELD: &str = "spec.burstReplicas";
 const HISTORY_FIELD: &str = "spec.revisionHistoryLimit";
 
-/// Deprecated rolling update type that creates the new pod next to the old one (Kruise, `v1alpha1`).
+/// Deprecated rolling update type, under which the new pod is created next to the old one (Kruise, `v1alpha1`).
 const SURGING: &str = "Surging";
 
 /// Parts of an Advanced DaemonSet that configure its rollout.
@@ -80,13 +80,14 @@ pub struct AdvancedSpec<'a> {
 /// Fields of an Advanced DaemonSet, as strings for the settings to parse.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldSettings {
-    /// Path and value of each setting, by the name of the field or of a Kruise annotation.
+    /// Path and value of each setting, by the name of its field or Kruise annotation.
     written: BTreeMap<&'static str, (&'static str, String)>,
-    /// First problem in a field that is not a rollout setting.
+    /// First error in a field that is no rollout setting.
     invalid: Option<Invalid>,
     /// Limits on the creation of pods.
     pub scaling: Scaling,
-    /// True if no pods can be created from the spec, or its selector can't select them. The controller then ignores the DaemonSet.
+    /// True if no pod can be created from the spec, or if the selector wouldn't find it. Then the controller creates and deletes no
+    /// pods.
     is_unworkable: bool,
 }
 
@@ -95,11 +96,11 @@ pub struct FieldSettings {
 pub struct Scaling {
     /// Maximum number of pods that are created at once, and of pods that are deleted at once (`spec.burstReplicas`).
     ///
-    /// Percentages are of the targeted nodes, and result in at least one pod.
+    /// Percentages refer to the targeted nodes. At least one pod is allowed.
     pub burst: IntOrPercent,
     /// True if `partition` also applies to the first pods of nodes (`spec.scaleStrategy.partitionedScaling`).
     pub partitioned: bool,
-    /// Number of old revisions without pods that are kept (`spec.revisionHistoryLimit`).
+    /// Number of old revisions to keep (`spec.revisionHistoryLimit`). Revisions that a pod still has don't count.
     pub history_limit: usize,
 }
 
@@ -114,9 +115,9 @@ impl Default for Scaling {
 }
 
 impl Scaling {
-    /// Returns the maximum number of pods to create at once, which is also the maximum number to delete at once.
+    /// Returns the maximum number of pods to create at once, and of pods to delete at once.
     ///
-    /// Absolute values are not limited to `targeted`, because pods may have to be deleted from nodes that are no longer targeted.
+    /// Absolute values may exceed `targeted`, because pods may have to be deleted from nodes that are no longer targeted.
     pub(in crate::core) fn at_once(&self, targeted: usize) -> usize {
         match self.burst {
             IntOrPercent::Number(pods) => pods as usize,
@@ -136,8 +137,8 @@ impl FieldSettings {
         };
         for (name, path) in FIELDS {
             match block(name) {
-                // The field has to be a label selector object. A string could be mistaken for the syntax that only the annotation
-                // allows.
+                // The field has to be an object, not a string in the syntax of `kubectl -l`. Only the annotation allows that
+                // syntax.
                 Some(value) if name == "selector" && !value.is_object() => {
                     let why = "which is not a label selector; use matchLabels or matchExpressions";
                     let invalid = Invalid::new(path, &text(value), why);
@@ -162,7 +163,7 @@ impl FieldSettings {
         if let Some(lifecycle) = spec.lifecycle.filter(|value| !value.is_null()) {
             fields.write(LIFECYCLE.0, LIFECYCLE.1, lifecycle);
         }
-        // Percentages are ignored for the pre-download parallelism, as in Kruise.
+        // A percentage for the parallelism is ignored, as in Kruise.
         for place in KRUISE_PREDOWNLOADS {
             let (name, mut keys) = (kruise::name(place), spec.annotations.keys());
             let text = spec.annotations.get(place);
@@ -180,8 +181,8 @@ impl FieldSettings {
         fields
     }
 
-    /// Checks that the selector matches the labels of the template. An API server that enforces the validation rules of the CRD
-    /// rejects an object in which it doesn't.
+    /// Checks that the selector matches the labels of the template. The validation rules of the CRD also require that, but an API
+    /// server may not enforce them.
     pub fn with_pods(mut self, selector: &Value, template: &Value) -> Self {
         if let Err(invalid) = check_pods(selector, template) {
             self.is_unworkable = true;
@@ -190,7 +191,7 @@ impl FieldSettings {
         self
     }
 
-    /// Records that `spec` cannot be decoded, which makes all fields invalid.
+    /// Records that `spec` can't be decoded, so that all its fields are invalid.
     pub fn unreadable(mut self, spec: &Value, why: &str) -> Self {
         self.is_unworkable = true;
         let why = format!("which is invalid ({why}); correct it");
@@ -201,13 +202,13 @@ impl FieldSettings {
         self
     }
 
-    /// Returns true if pods can be created from the spec and found by its selector.
+    /// Returns true if pods can be created from the spec, and its selector finds them.
     pub fn is_workable(&self) -> bool {
         !self.is_unworkable
     }
 
     fn write(&mut self, name: &'static str, path: &'static str, value: &Value) {
-        // Keep one byte more than the limit. A longer value is invalid, so its rest is not needed.
+        // A value longer than the limit is invalid, so only one byte more than the limit is kept.
         let text = beginning(&text(value), LONGEST + 1).to_owned();
         self.written.insert(name, (path, text));
     }
@@ -238,14 +239,14 @@ impl FieldSettings {
         }
     }
 
-    /// Returns the path and the value of a setting's field.
+    /// Returns the path and the value of a setting's field; `None` if the field is absent.
     pub(super) fn written(&self, key: &str) -> Option<(&'static str, &str)> {
         let mut written = self.written.iter();
         let (_, (path, text)) = written.find(|(name, _)| is_field_of(name, key))?;
         Some((path, text))
     }
 
-    /// Returns an error if a field that is not a rollout setting is invalid.
+    /// Returns an error if a field is invalid that is no rollout setting.
     pub(super) fn check(&self) -> Result<(), Invalid> {
         self.invalid.clone().map_or(Ok(()), Err)
     }
@@ -266,9 +267,9 @@ impl FieldSettings {
     }
 }
 
-/// Set of the settings that come from a spec field of an Advanced DaemonSet instead of an annotation.
+/// Set of the settings of an Advanced DaemonSet whose value is in a spec field and not in an annotation.
 ///
-/// The value has one bit for each entry of [`FIELDS`], and one for `lifecycle`.
+/// It has one bit for each entry of [`FIELDS`], and one for `lifecycle`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DecidingFields(u8);
 
@@ -279,7 +280,7 @@ impl DecidingFields {
         Self(self.0 | bit.map_or(0, |bit| 1 << bit))
     }
 
-    /// Returns the path of the setting's field if the setting is in this set.
+    /// Returns the path of a setting's field; `None` if the setting is not in this set.
     pub(super) fn path_of(self, key: &str) -> Option<&'static str> {
         let mut known = fields().enumerate();
         let found = known.find(|(_, (name, _))| is_field_of(name, key));
@@ -299,9 +300,9 @@ pub fn path_of(key: &str) -> Option<&'static str> {
     found.map(|(_, path)| *path)
 }
 
-/// Returns true if `field` and `key` are the same setting, such as `maxUnavailable` and `apps.openyurt.io/max-unavailable`.
+/// Returns true if `field` and `key` mean the same setting, such as `maxUnavailable` and `apps.openyurt.io/max-unavailable`.
 ///
-/// For a Kruise annotation, `field` is the name after the prefix.
+/// For a Kruise annotation, `field` is its name without the prefix.
 fn is_field_of(field: &str, key: &str) -> bool {
     let Some(name) = key.strip_prefix(ANNOTATION_PREFIX) else {
         return false;
@@ -340,7 +341,7 @@ fn check_pods(selector: &Value, template: &Value) -> Result<(), Invalid> {
         return refused(&field, flaw.value, &why);
     }
     let labels = template.pointer("/metadata/labels");
-    // All pods have these two labels, but their values differ between revisions. The selector has to match for any values.
+    // Every pod has these two labels with values that differ between revisions. So the selector has to match any values.
     let is_found = |other: &str| {
         selector.matches(|key| match key {
             REVISION_HASH_LABEL | TEMPLATE_GENERATION_LABEL => {

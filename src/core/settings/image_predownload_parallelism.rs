@@ -1,4 +1,4 @@
-//! `image-predownload-parallelism`: number of nodes that pull the new images at once, before their update.
+//! `image-predownload-parallelism`: number of nodes that pull the new images at the same time, before their update.
 
 use super::error::Invalid;
 use super::max_unavailable::shares;
@@ -9,7 +9,7 @@ use super::rolling_update_type::is_in_place;
 use super::setting::Setting;
 use super::value::IntOrPercent;
 
-/// Number or percentage of nodes that pull the new images at once, before their update (Kruise, ACK Edge).
+/// Number or percentage of nodes that pull the new images at the same time, before their update (Kruise, ACK Edge).
 pub const IMAGE_PREDOWNLOAD_PARALLELISM: &str = "apps.openyurt.io/image-predownload-parallelism";
 
 pub(super) const SETTING: Setting = Setting {
@@ -27,7 +27,7 @@ pub(super) const SETTING: Setting = Setting {
     ..Setting::ROLLING
 };
 
-/// Parses the setting. If it is absent, nodes pre-pull only for updates in place.
+/// Parses the setting. `None` if it is absent; then images are only pre-pulled for updates in place.
 ///
 /// Zero disables pre-pulls, so it is invalid with `predownload: required`.
 pub(super) fn read(reader: &mut Reader<'_>) -> Result<Option<IntOrPercent>, Invalid> {
@@ -51,9 +51,9 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Result<Option<IntOrPercent>, Inva
     Ok(Some(share))
 }
 
-/// Adds a warning that the setting `key` has no effect, if the controller requests no pre-pulls.
+/// Adds a warning that the setting `key` has no effect, unless images are pre-pulled.
 ///
-/// There is no warning in OTA mode, because node owners request the pulls there.
+/// Under OTA, node owners request the pulls, so there is no warning.
 pub(super) fn tell_if_off(reader: &mut Reader<'_>, key: &'static str) {
     let parallelism = reader.name(IMAGE_PREDOWNLOAD_PARALLELISM);
     let is_advanced = reader.source.fields.is_some();

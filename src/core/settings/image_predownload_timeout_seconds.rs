@@ -13,10 +13,10 @@ use super::value::count;
 pub const IMAGE_PREDOWNLOAD_TIMEOUT_SECONDS: &str =
     "apps.openyurt.io/image-predownload-timeout-seconds";
 
-/// Default, which is enough for 450 MB over 1 Mbit/s.
+/// Default, which is enough for 450 MB at 1 Mbit/s.
 ///
-/// A missing image is detected much earlier. The timeout is only for a registry that accepts connections and never responds, which
-/// can't be distinguished from a slow one.
+/// It is only needed for a registry that accepts connections and never responds, which looks like a slow one. A missing image is
+/// detected much earlier.
 pub const DEFAULT_IMAGE_PREDOWNLOAD_TIMEOUT: Duration = Duration::from_secs(60 * 60);
 
 const EXPECTED: Expected = Expected("use a whole number of seconds, at least 1, such as 300");
@@ -37,8 +37,8 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Result<Duration, Invalid> {
     };
     let seconds = written.read(|text| count(text).map_err(|flaw| flaw.expecting(EXPECTED)))?;
     tell_if_off(reader, IMAGE_PREDOWNLOAD_TIMEOUT_SECONDS);
-    // Kubernetes converts the Job's timeout to nanoseconds, in which larger values overflow. A larger value means "no limit", so
-    // reduce it to `u32::MAX`.
+    // Kubernetes converts the timeout of the Job to nanoseconds, in which larger values overflow. Such a value means "no limit", so
+    // it is replaced by `u32::MAX`.
     let seconds = u32::try_from(seconds).unwrap_or(u32::MAX);
     Ok(Duration::from_secs(seconds.into()))
 }

@@ -1,5 +1,5 @@
-//! `max-surge`: number of nodes that may run a new pod next to the old one. [`super::max_unavailable`] describes its combination
-//! with `max-unavailable`.
+//! `max-surge`: number of nodes that may run a new pod next to the old one. [`super::max_unavailable`] explains both settings
+//! together.
 
 use super::error::{Invalid, ParseError};
 use super::mode::SURGING;
@@ -23,7 +23,7 @@ pub(super) const SETTING: Setting = Setting {
     ..Setting::ROLLING
 };
 
-/// Value of `max-surge` that `SurgingRollingUpdate` implies.
+/// Value of `max-surge` if `update-strategy` is `SurgingRollingUpdate`.
 const ONE: IntOrPercent = IntOrPercent::Number(1);
 
 /// Parses the setting. With `SurgingRollingUpdate`, an absent value means 1, and 0 is invalid (a rule of the KEP).
@@ -35,7 +35,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Result<IntOrPercent, Invalid> {
         None if surging => ONE,
         None => IntOrPercent::NONE,
     };
-    // Surge is impossible for pods that are updated in place, because they have no successor (as in the KEP and in Kruise).
+    // A pod that is updated in place has no successor, so there is nothing to surge (as in the KEP and in Kruise).
     if !max_surge.is_zero() && is_in_place(reader) {
         let why = format!(
             "which cannot be combined with {}: {:?}; remove one of them",

@@ -8,8 +8,8 @@
 //! | above 0 | absent, or `0` | surge; no pod is ever unavailable |
 //! | above 0 | above 0 | surge, and unavailable pods |
 //!
-//! If two pods of the template cannot run on one node, `max-surge` is ignored. Old pods are then deleted first, at least one at a
-//! time.
+//! If two pods of the template cannot run on one node, `max-surge` is ignored. Then old pods are deleted first, and
+//! `max-unavailable` is at least 1.
 
 use serde_json::Value;
 
@@ -77,7 +77,7 @@ pub(super) fn shares(reader: &mut Reader<'_>) -> Result<Shares, Invalid> {
     Ok(shares)
 }
 
-/// Parses `max-unavailable` and `max-surge`. An invalid value is treated as absent.
+/// Parses `max-unavailable` and `max-surge` of a DaemonSet with invalid settings. An invalid value counts as absent.
 pub(super) fn usable_shares(reader: &mut Reader<'_>) -> Shares {
     let max_surge = max_surge::read(reader).unwrap_or(IntOrPercent::NONE);
     let default = match reader.source.fields {
@@ -95,9 +95,9 @@ pub(super) fn usable_shares(reader: &mut Reader<'_>) -> Shares {
     }
 }
 
-/// Rejects zero for both settings, because no pod could ever be replaced.
+/// Rejects zero for both settings together, because no pod could ever be replaced.
 ///
-/// If `max-surge` is absent, a `max-unavailable` of 0 is valid and means the default (OpenYurt).
+/// A `max-unavailable` of 0 alone is valid. Without `max-surge`, it means the default (OpenYurt).
 fn refuse_standstill(reader: &Reader<'_>) -> Result<(), Invalid> {
     if reader.source.fields.is_some() {
         return Ok(()); // as in Kruise, 0 is replaced by 1 in an Advanced DaemonSet
@@ -131,7 +131,8 @@ fn without_surge(reader: &mut Reader<'_>) -> Result<IntOrPercent, Invalid> {
     })
 }
 
-/// Returns `maxUnavailable` of the native rolling update as a fallback, because it has the same meaning.
+/// Returns `maxUnavailable` of the native rolling update, which applies if the annotation is absent, because its meaning is the
+/// same.
 fn left_over(reader: &mut Reader<'_>) -> Result<IntOrPercent, Invalid> {
     let text = match reader.source.rolling_update_max_unavailable {
         None | Some(Value::Null) => return Ok(DEFAULT_MAX_UNAVAILABLE),
@@ -150,7 +151,7 @@ fn left_over(reader: &mut Reader<'_>) -> Result<IntOrPercent, Invalid> {
     Ok(share)
 }
 
-/// Returns the values without surge, because two pods of the template cannot run on one node.
+/// Returns the values for a template of which two pods cannot run on one node: no surge, and at least one unavailable pod.
 fn one_after_the_other(reader: &mut Reader<'_>, shares: Shares, exclusive: &Exclusive) -> Shares {
     let max_unavailable = if shares.max_unavailable.is_zero() {
         IntOrPercent::Number(1)

@@ -10,10 +10,10 @@ use crate::core::names::ON_DELETE;
 const EXPECTED: Expected =
     Expected("use AdvancedRollingUpdate (alias: auto), SurgingRollingUpdate or OTA");
 
-/// Name in the KEP ("DaemonSet RollingUpdate enhancement") for a rolling update with surge.
+/// Word for a rolling update with surge in the KEP ("DaemonSet RollingUpdate enhancement").
 pub(super) const SURGING: &str = "SurgingRollingUpdate";
 
-/// Rollout mode, which determines who starts the update of a pod.
+/// Rollout mode. It decides if the controller, the node owner or another client starts the update of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// The controller starts updates, within the budget.
@@ -34,8 +34,7 @@ impl FromStr for Mode {
 
     /// Parses a mode, ignoring case.
     ///
-    /// `auto` is a synonym of `AdvancedRollingUpdate`. `SurgingRollingUpdate` is the same mode with another default for
-    /// `max-surge`.
+    /// `auto` means `AdvancedRollingUpdate`. `SurgingRollingUpdate` means it, too, but with 1 as the default of `max-surge`.
     fn from_str(text: &str) -> Result<Self, ParseError> {
         let words = [
             ("AdvancedRollingUpdate", Self::AdvancedRollingUpdate),
@@ -57,7 +56,7 @@ impl fmt::Display for Mode {
     }
 }
 
-/// Returns true if this value of `update-strategy` is the KEP's name for a rolling update with surge.
+/// Returns true if this value of `update-strategy` is `SurgingRollingUpdate`, ignoring case.
 pub(super) fn is_surging(text: &str) -> bool {
     text.eq_ignore_ascii_case(SURGING)
 }

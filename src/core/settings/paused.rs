@@ -19,7 +19,7 @@ pub(super) const SETTING: Setting = Setting {
     summary: "stops updates until you resume, or until the given time",
     syntax: Syntax::Text("`true`, `false` or a time (RFC 3339)"),
     default: "not paused",
-    // The setting also applies in OTA mode. An invalid value may be intended as a pause, so it has to stop the rollout.
+    // Under OTA, the setting also applies. An invalid value may be meant as a pause, so it must stop the rollout.
     modes: &Mode::ALL,
     is_native: true,
     check: |reader| read(reader).map(drop),

@@ -1,4 +1,4 @@
-//! Access to the settings of one DaemonSet, which finds the values in annotations and fields, and collects notes.
+//! Reader of the settings of one DaemonSet. It finds their values in annotations and fields, and collects notes.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -20,7 +20,8 @@ pub struct SettingsSource<'a> {
     pub annotations: &'a BTreeMap<String, String>,
     /// `spec.updateStrategy.type`; `None` means the API server's default, `RollingUpdate`.
     pub update_strategy: Option<&'a str>,
-    /// `spec.updateStrategy.rollingUpdate.maxUnavailable` from an earlier `RollingUpdate`. It applies if the annotation is absent.
+    /// `spec.updateStrategy.rollingUpdate.maxUnavailable`, which a native DaemonSet may still have. It applies if the annotation is
+    /// absent.
     pub rolling_update_max_unavailable: Option<&'a Value>,
     /// `spec.minReadySeconds`.
     pub min_ready_seconds: i64,
@@ -28,7 +29,7 @@ pub struct SettingsSource<'a> {
     pub in_template: &'a [String],
     /// Reason why two pods of the template cannot run on one node; `None` if they can.
     pub exclusive: Option<&'a Exclusive>,
-    /// Part of the template that lets its pods preempt others on a full node; `None` if they can't preempt.
+    /// Part of the template that can let its pods preempt others on a full node; `None` if they can't preempt.
     pub preempting: Option<&'a Preempting>,
     /// Fields of an Advanced DaemonSet; `None` for a native one.
     pub fields: Option<&'a FieldSettings>,
@@ -37,7 +38,7 @@ pub struct SettingsSource<'a> {
 impl<'a> SettingsSource<'a> {
     /// Returns the value of a setting, and the name of its annotation or field for messages.
     ///
-    /// Only this function depends on where values are written. An Advanced DaemonSet can have them in fields of its spec.
+    /// An Advanced DaemonSet can have values in fields of its spec. No other function depends on where a value is written.
     pub(super) fn written(&self, key: &'static str) -> Option<Written<'a>> {
         if let Some((name, text)) = self.fields.and_then(|fields| fields.written(key)) {
             return Some(Written { name, text });
@@ -46,10 +47,9 @@ impl<'a> SettingsSource<'a> {
         Some(Written { name: key, text })
     }
 
-    /// Returns `spec.minReadySeconds`.
+    /// Returns `spec.minReadySeconds`, limited so that later sums can't overflow.
     ///
-    /// The API server rejects negative values and values of more than 32 bits. The value is limited again, so that later sums can't
-    /// overflow.
+    /// The API server itself rejects negative values, and values of more than 32 bits.
     pub(super) fn min_ready(&self) -> Duration {
         let seconds = self.min_ready_seconds.clamp(0, i64::from(i32::MAX));
         Duration::from_secs(seconds.unsigned_abs())
@@ -76,7 +76,7 @@ pub(super) struct Reader<'a> {
     pub(super) notes: Vec<Note>,
     /// Error for the first invalid setting.
     pub(super) invalid: Option<Invalid>,
-    /// Settings that other settings make ineffective, each with its note.
+    /// Settings that have no effect because of other settings, each with its note.
     pub(super) without_effect: Vec<(&'static str, String)>,
 }
 
@@ -126,7 +126,7 @@ impl<'a> Reader<'a> {
         self.notes.push(Note::warning(text));
     }
 
-    /// Adds a warning about a setting that other settings make ineffective.
+    /// Adds a warning about a setting that has no effect because of another setting.
     pub(super) fn is_without_effect(&mut self, key: &'static str, text: String) {
         self.without_effect.push((key, text.clone()));
         self.warn(text);
@@ -134,7 +134,7 @@ impl<'a> Reader<'a> {
 
     /// Returns the value, or `default` if the value is invalid.
     ///
-    /// If the mode uses the setting (`is_used`), the reader keeps the error. Otherwise it adds a warning.
+    /// The reader keeps the error if the mode uses the setting (`is_used`). Otherwise it adds a warning.
     pub(super) fn value_or<T>(
         &mut self,
         is_used: bool,

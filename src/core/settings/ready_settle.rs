@@ -8,7 +8,7 @@ use super::setting::{Setting, Syntax};
 
 /// Time that a returned node has to be Ready before its pod is updated, as a duration (`30s`).
 pub const READY_SETTLE: &str = "apps.openyurt.io/ready-settle";
-/// Default of `ready-settle`. It is a little less than the time after which Kubernetes marks a silent node NotReady by default.
+/// Default of `ready-settle`. It is a little shorter than the time after which Kubernetes marks a silent node NotReady by default.
 pub const DEFAULT_READY_SETTLE: Duration = Duration::from_secs(30);
 
 /// Maximum value. A longer duration probably has a wrong unit.

@@ -26,7 +26,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Result<Option<Revision>, Invalid>
     )
 }
 
-/// Parses a revision hash. Errors contain `hint`, which explains where to find the hash.
+/// Parses a revision hash. `hint` is the part of the error that explains where to find the hash.
 pub(super) fn read_hash(
     reader: &mut Reader<'_>,
     key: &'static str,
@@ -46,7 +46,7 @@ pub(super) fn read_hash(
     }
 }
 
-/// Returns the note about `resume`, which reports if the setting names the current revision.
+/// Returns the note about `resume`, which tells if it names the current revision.
 pub(super) fn note(resume: &Revision, current: &Revision) -> Note {
     Note::advice(if resume == current {
         format!(

@@ -23,10 +23,9 @@ pub struct Setting {
     pub default: &'static str,
     /// Modes that use the setting. In other modes, a note says that it has no effect.
     pub modes: &'static [Mode],
-    /// True if a DaemonSet that switches to Kubernetes' own rolling update can drop the setting, because there it has an equivalent
-    /// or no purpose.
+    /// True if the setting is not needed with Kubernetes' own rolling update: it has an equivalent there, or no purpose.
     pub is_native: bool,
-    /// Check of the value, which also adds notes for the owner of the DaemonSet.
+    /// Check of the value. It also adds notes for the owner of the DaemonSet.
     pub(super) check: fn(&mut Reader<'_>) -> Result<(), Invalid>,
     /// Default of the setting on a particular DaemonSet; `None` if it doesn't depend on the DaemonSet.
     pub(super) default_on: fn(&mut Reader<'_>) -> Option<String>,
@@ -44,7 +43,7 @@ pub enum Syntax {
 }
 
 impl Setting {
-    /// Values that most settings share: the setting affects updates that the controller starts, and it has a fixed default.
+    /// Values that most settings share: a fixed default, and an effect only on updates that the controller starts.
     pub(super) const ROLLING: Self = Self {
         key: "",
         old_key: None,
@@ -72,7 +71,7 @@ impl Setting {
         self.modes.contains(&mode)
     }
 
-    /// Returns the value parsed by `read`, or `default` if it is invalid.
+    /// Returns the value from `read`; `default` if it is invalid.
     pub(super) fn read<T>(
         &self,
         reader: &mut Reader<'_>,

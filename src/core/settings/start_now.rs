@@ -26,7 +26,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Result<Option<Revision>, Invalid>
     )
 }
 
-/// Returns the note about `start-now`, which reports if the setting names the current revision.
+/// Returns the note about `start-now`, which tells if it names the current revision.
 pub(super) fn note(start_now: &Revision, current: &Revision) -> Note {
     Note::advice(if start_now == current {
         format!(

@@ -53,9 +53,7 @@ impl SettingState {
     }
 }
 
-/// Returns the status of every setting, each evaluated separately.
-///
-/// Unlike [`super::read`], it evaluates all settings even if one is invalid.
+/// Returns the status of every setting. Each has its own error, while [`super::read`] keeps only the first one.
 pub fn states<'a>(source: &SettingsSource<'a>) -> Vec<SettingStatus<'a>> {
     let mode = update_strategy::read(source, &mut Vec::new());
     let mode = mode
@@ -75,7 +73,7 @@ pub fn states<'a>(source: &SettingsSource<'a>) -> Vec<SettingStatus<'a>> {
             status.message = Some(note);
         }
     }
-    // If settings contradict each other, show the error with the setting that is named in the DaemonSet's condition.
+    // If settings contradict each other, show the error at the setting that the DaemonSet's condition names.
     if let ParsedSettings::Invalid(invalid, _) = read(source)
         && let Some(status) = states
             .iter_mut()
@@ -95,7 +93,7 @@ fn status<'a>(setting: &'static Setting, reader: &mut Reader<'a>) -> SettingStat
     let is_used = setting.is_used_by(reader.mode);
     let (state, message) = match (written, checked) {
         (None, _) => (SettingState::Default, None),
-        // The check failed because of another setting, which shows the error.
+        // The check failed because of another setting. The error is shown there.
         (Some(written), Err(invalid)) if invalid.key.starts_with(written.name) => {
             if is_used {
                 (SettingState::Invalid, Some(invalid.to_string()))

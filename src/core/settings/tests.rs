@@ -1,4 +1,4 @@
-//! Tests of the settings, including each row of the upgrade model's tables.
+//! Tests of the settings, including each row of the tables in OpenYurt's upgrade model.
 
 mod table;
 
@@ -250,7 +250,7 @@ fn surrounding_white_space_is_named_and_not_trimmed() {
 
 #[test]
 fn max_unavailable_means_what_the_table_says() {
-    // Columns: number of nodes, value of the setting, number of nodes that may be unavailable.
+    // Columns: number of nodes, value of `max-unavailable`, number of nodes that may be unavailable.
     let cases = [
         (10, Some("10%"), 1),
         (10, Some("20%"), 2),
@@ -413,7 +413,7 @@ fn a_pause_is_true_false_or_a_time() {
     ] {
         assert_eq!(refusal(rolling(&[(PAUSED, text)])).key, PAUSED, "{text}");
     }
-    // In OTA mode, an invalid `paused` is also an error, because it may be intended as a pause.
+    // Under OTA, an invalid `paused` is also an error, because its author may have wanted a pause.
     let ota = [(UPDATE_STRATEGY, "OTA"), (PAUSED, "maybe")];
     assert_eq!(refusal(read_annotations(&ota)).key, PAUSED);
 }
@@ -670,7 +670,7 @@ fn what_looks_like_ours_and_is_not_is_told_and_what_belongs_to_others_is_left_al
         &[("update-strategy", "auto"), ("max-unavailabel", "1")],
         None,
     );
-    // OpenYurt and other programs set these annotations on DaemonSets.
+    // Annotations of OpenYurt and other programs on DaemonSets cause no warning.
     for key in [
         "nodepool",
         "desired-nodepool",
@@ -1198,8 +1198,7 @@ fn a_pull_is_bounded_and_may_wait_for_ready_pods() {
     let strategy = without_notes(rolling(&[pulls, endless]));
     let longest = Duration::from_secs(u32::MAX.into());
     assert_eq!(strategy.image_predownload_timeout, longest);
-    // In two more cases the settings have an effect: updates in place always pre-pull, and in OTA mode node owners request
-    // pre-pulls.
+    // In two more cases the settings have an effect. Updates in place always pre-pull, and under OTA node owners request pre-pulls.
     let in_place = (ROLLING_UPDATE_TYPE, "InPlaceIfPossible");
     without_notes(rolling(&[in_place, timeout, min_ready]));
     without_notes(read_annotations(&[(UPDATE_STRATEGY, "OTA"), timeout]));
@@ -1292,7 +1291,7 @@ fn a_setting_that_cannot_be_read_changes_no_other_one() {
     };
     let without = |key: &str| {
         let mut values = values.to_vec();
-        // `approved-waves` needs `waves`, and `max-domains` needs `topology-key`. Leave out both settings of such a pair.
+        // `approved-waves` needs `waves`, and `max-domains` needs `topology-key`. Remove both settings of such a pair.
         let whole = match key {
             APPROVED_WAVES => WAVES,
             MAX_DOMAINS => TOPOLOGY_KEY,

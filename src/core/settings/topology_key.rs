@@ -22,24 +22,23 @@ pub(super) const SETTING: Setting = Setting {
     ..Setting::ROLLING
 };
 
-/// Failure domains, and the number of them in which updates may be in progress at once.
+/// Failure domains, with the number of them in which updates may be in progress at the same time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Topology {
     /// Node label whose values are the failure domains.
     pub key: Arc<str>,
-    /// Number of failure domains in which updates may be in progress at once; at least one.
+    /// Number of failure domains in which updates may be in progress at the same time, at least one.
     pub at_once: usize,
 }
 
 impl Topology {
-    /// Returns the failure domain of a node with these labels: the value of the label, or an empty text if the node doesn't have
-    /// it.
+    /// Returns the failure domain of a node with these labels: the value of the label `key`, or empty text if it is absent.
     pub fn domain_of<'a>(&self, labels: &'a Labels) -> &'a str {
         labels.get(&self.key).unwrap_or_default()
     }
 }
 
-/// Parses `topology-key` and `max-domains`. `max-domains` has no effect without `topology-key`.
+/// Parses `topology-key` and `max-domains`. Without `topology-key`, `max-domains` has no effect.
 pub(super) fn read(reader: &mut Reader<'_>) -> Result<Option<Topology>, Invalid> {
     let at_once = max_domains::read(reader)?;
     if let Some(written) = reader.written(TOPOLOGY_KEY) {

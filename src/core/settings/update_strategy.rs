@@ -30,8 +30,8 @@ pub(super) const SETTING: Setting = Setting {
 
 /// Returns the mode; `None` if the DaemonSet is not managed. An Advanced DaemonSet is always managed.
 ///
-/// If the current key is present, the old key is ignored, even if the current value is invalid. Otherwise the old key could start
-/// an unwanted rollout.
+/// If the current key is present, the old key is ignored. This also applies if the current value is invalid: otherwise the old key
+/// could start an unwanted rollout.
 pub(super) fn read(
     source: &SettingsSource<'_>,
     notes: &mut Vec<Note>,
@@ -43,7 +43,7 @@ pub(super) fn read(
     }
 }
 
-/// Returns the mode in the spec of an Advanced DaemonSet, which applies without an annotation.
+/// Returns the mode from the update strategy of an Advanced DaemonSet. It applies if no annotation sets a mode.
 fn of_type(source: &SettingsSource<'_>) -> Result<Mode, Invalid> {
     match source.update_strategy {
         None | Some("" | "RollingUpdate") => Ok(Mode::AdvancedRollingUpdate),
@@ -87,7 +87,7 @@ fn annotated(source: &SettingsSource<'_>, notes: &mut Vec<Note>) -> Option<Resul
     Some(mode)
 }
 
-/// Returns true if the value of `update-strategy` implies surge.
+/// Returns true if `update-strategy` is the KEP's name for a rolling update with surge.
 pub(super) fn surges(source: &SettingsSource<'_>) -> bool {
     let written = source.written(UPDATE_STRATEGY);
     let written = written.or_else(|| source.written(UPGRADE_STRATEGY));

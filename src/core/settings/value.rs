@@ -18,7 +18,7 @@ const SELECTOR: Expected = Expected(
 const LABEL_KEY: Expected = Expected("use a node label key such as topology.kubernetes.io/zone");
 const COUNT: Expected = Expected("use a whole number, at least 1");
 
-/// Maximum length of a setting, in bytes. Its parsed value can take up to twenty times as much memory.
+/// Maximum length of a setting, in bytes. In memory, its parsed value can be twenty times as large.
 pub(crate) const LONGEST: usize = 8 << 10;
 
 /// A raw value of a setting.
@@ -26,7 +26,7 @@ pub(crate) const LONGEST: usize = 8 << 10;
 pub(super) struct Written<'a> {
     /// Name for messages: the key of an annotation or the path of a field.
     pub(super) name: &'a str,
-    /// Raw text. Values of fields that are not strings are in JSON.
+    /// Raw text. If a field is not a string, the text is JSON.
     pub(super) text: &'a str,
 }
 
@@ -72,7 +72,7 @@ impl IntOrPercent {
 
     /// Returns the number of nodes out of `targeted`, at most `targeted`. Percentages are rounded up.
     ///
-    /// The result is zero only if the value or `targeted` is zero.
+    /// So the result is zero only if the value or `targeted` is zero.
     pub fn resolve(self, targeted: usize) -> usize {
         let nodes = match self {
             Self::Number(nodes) => nodes as usize,
@@ -84,7 +84,7 @@ impl IntOrPercent {
         nodes.min(targeted)
     }
 
-    /// Returns the number of nodes as in [`Self::resolve`], but with percentages rounded down, which `partition` requires.
+    /// Returns the number of nodes with percentages rounded down, as `partition` requires; otherwise as [`Self::resolve`].
     pub fn resolve_down(self, targeted: usize) -> usize {
         match self {
             Self::Number(_) => self.resolve(targeted),
@@ -120,8 +120,8 @@ impl IntOrPercent {
 impl FromStr for IntOrPercent {
     type Err = ParseError;
 
-    /// Parses ASCII digits, optionally followed by `%`. A number that is too large becomes the maximum, because either one means
-    /// all nodes.
+    /// Parses ASCII digits, with `%` after them or not. A number that is too large becomes the maximum, because both mean all
+    /// nodes.
     fn from_str(text: &str) -> Result<Self, ParseError> {
         let text = bare(text, SHARE)?;
         match text.strip_suffix('%') {
@@ -156,7 +156,7 @@ impl fmt::Display for IntOrPercent {
     }
 }
 
-/// Rejects empty values and surrounding white space, because such mistakes are hard to see.
+/// Rejects empty values, and white space at the beginning or end. Such mistakes are hard to see.
 pub(super) fn bare(text: &str, expected: Expected) -> Result<&str, ParseError> {
     if text.is_empty() {
         Err(ParseError::Empty(expected))
@@ -201,7 +201,7 @@ pub(super) fn label_key(text: &str) -> Result<&str, ParseError> {
         .ok_or(ParseError::Unknown(LABEL_KEY))
 }
 
-/// Parses a number of at least 1 in ASCII digits. A number that is too large becomes the maximum.
+/// Parses a number in ASCII digits, at least 1. A number that is too large becomes the maximum.
 pub(super) fn count(text: &str) -> Result<usize, ParseError> {
     let text = bare(text, COUNT)?;
     if text.bytes().all(|byte| byte.is_ascii_digit()) {

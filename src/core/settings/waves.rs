@@ -1,4 +1,4 @@
-//! `waves`: groups of nodes that are updated one after the other.
+//! `waves`: pools of nodes that are updated one after the other.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,11 +16,11 @@ use crate::core::labels::Labels;
 use crate::core::selector::Selector;
 use crate::core::suggest::distance;
 
-/// Groups of nodes that are updated one after the other, as a YAML or JSON list; see [`Wave`].
+/// Pools of nodes that are updated one after the other, as a YAML or JSON list of [`Wave`]s.
 pub const WAVES: &str = "apps.openyurt.io/waves";
 /// Name of the last wave, which contains all nodes that match no wave in the list.
 pub const REST: &str = "rest";
-/// Maximum number of waves. A longer list is probably a mistake.
+/// Maximum number of waves. A longer list is probably wrong.
 const LIMIT: usize = 50;
 /// Maximum soak time. A longer value probably has a wrong unit.
 const SOAK_LIMIT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
@@ -74,13 +74,13 @@ pub struct Wave {
     pub name: Arc<str>,
     /// Selector of the wave's nodes. Nodes that match an earlier wave belong to that wave.
     pub selector: Selector,
-    /// Number of nodes in the wave that may lack an available pod at once; `None` means the DaemonSet's limit.
+    /// Number of nodes in the wave that may lack an available pod at the same time; `None` if the DaemonSet's limit applies.
     pub max_unavailable: Option<IntOrPercent>,
     /// Time for which all nodes of the wave have to be healthy before the next wave may open.
     pub soak: Duration,
     /// True if an operator has to approve the wave before it opens.
     pub approve: bool,
-    /// True if the wave may match no node. Otherwise a wave without nodes is reported as a mistake.
+    /// True if the wave may contain no node. Otherwise a wave without nodes is reported as a mistake.
     pub allow_empty: bool,
 }
 
@@ -95,12 +95,12 @@ impl Waves {
         self.list.get(position).map_or(REST, |wave| &wave.name)
     }
 
-    /// Returns the position of the wave with that name.
+    /// Returns the position of the wave `name`; `None` if there is none.
     pub fn position(&self, name: &str) -> Option<usize> {
         (0..self.count()).find(|position| self.name(*position) == name)
     }
 
-    /// Returns the position of the first wave whose selector matches these labels.
+    /// Returns the position of a node with these labels: the first wave whose selector matches, otherwise the last wave.
     pub fn index_for(&self, labels: &Labels) -> usize {
         let takes = |wave: &Wave| wave.selector.matches(|key| labels.get(key));
         let found = self.list.iter().position(takes);
@@ -118,7 +118,7 @@ impl Waves {
     }
 }
 
-/// Parses `waves` and `approved-waves`. `approved-waves` has no effect without `waves`.
+/// Parses `waves` and `approved-waves`. Without `waves`, `approved-waves` has no effect.
 pub(super) fn read(reader: &mut Reader<'_>) -> Result<Option<Arc<Waves>>, Invalid> {
     let (key, approvals) = (reader.name(WAVES), reader.name(APPROVED_WAVES));
     let Some(written) = reader.written(WAVES) else {
@@ -178,7 +178,7 @@ fn list(written: Written<'_>) -> Result<Vec<Wave>, Invalid> {
     Ok(list)
 }
 
-/// An entry of the list of waves, with its path for messages.
+/// Entry of the list of waves. Messages name it by `place`.
 struct Entry<'a> {
     place: &'a str,
     fields: &'a Map<String, Value>,
@@ -284,7 +284,7 @@ fn invalid(place: &str, value: &Value, flaw: ParseError) -> Invalid {
     Invalid::new(place, &shown(value), flaw.to_string())
 }
 
-/// Returns a value for messages, approximately as it was written.
+/// Returns a value for messages, as close as possible to how it was written.
 fn shown(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -292,7 +292,7 @@ fn shown(value: &Value) -> String {
     }
 }
 
-/// Parses the name of a wave, which must fit into messages, lists and labels: at most 63 letters, digits, `-`, `_` and `.`.
+/// Parses the name of a wave: at most 63 letters, digits, `-`, `_` and `.`, so that messages and labels can contain it.
 fn name(text: &str) -> Result<Arc<str>, ParseError> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     match text {

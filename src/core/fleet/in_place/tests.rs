@@ -1,4 +1,4 @@
-//! Tests of changes that can be made in place. The cases are those of Kruise's own tests that also apply to native pods.
+//! Tests of changes that can be made in place. The cases are from Kruise's own tests, as far as they apply to native pods.
 
 use std::collections::BTreeMap;
 
@@ -80,7 +80,7 @@ fn metadata_of_the_template_is_changed_in_place() {
     assert_eq!(new.old_finalizers, ["x/y"]);
 }
 
-/// Also covers changes of resources, environment and metadata. For those, Kruise would need its node agent.
+/// Also covers changes of resources, environment and metadata, which Kruise makes in place with its node agent.
 #[test]
 fn everything_else_makes_a_new_pod() {
     fn case(path: &str, value: Value, why: Recreate) {
@@ -107,7 +107,7 @@ fn everything_else_makes_a_new_pod() {
     case("/spec", json!(null), other);
 }
 
-/// Returns the state for the container "main", which ran `main:1` with this digest before the update to `main:2`.
+/// Returns the state of the container `main` before its update to `main:2`. It ran `main:1` with this digest.
 fn state(image_id: &str) -> InPlaceState {
     let before = PreviousContainer {
         image_id: Some(image_id.into()),
@@ -133,7 +133,7 @@ fn container(reported: &str, image_id: &str, restarts: u32) -> RunningContainer 
     }
 }
 
-/// Covers the case of openkruise/kruise#1493.
+/// Includes the case of openkruise/kruise#1493: the new image has the digest of the old one.
 #[test]
 fn an_update_is_carried_out_when_every_changed_container_runs_its_new_image() {
     fn case(now: RunningContainer, seen: Option<bool>, done: bool) {
@@ -143,8 +143,8 @@ fn an_update_is_carried_out_when_every_changed_container_runs_its_new_image() {
     }
     case(container("main:1", "a", 3), None, false);
     case(container("docker.io/library/main:2", "b", 4), None, true);
-    // The new image has the same digest under another name. In the first case the container was restarted, in the second it kept
-    // running.
+    // The new image has the digest of the old one under another name. In the first case the container was restarted. In the second
+    // case it kept running.
     case(container("main:1", "a", 4), None, true);
     case(container("main:1", "a", 4), Some(false), false);
     case(
@@ -171,7 +171,7 @@ fn an_update_is_carried_out_when_every_changed_container_runs_its_new_image() {
     );
 }
 
-/// Covers an update that changes no container.
+/// An update of metadata changes no container, so there is nothing to wait for.
 #[test]
 fn an_update_of_metadata_is_carried_out_at_once() {
     let mut state = state("a");
@@ -221,7 +221,7 @@ fn the_memory_reads_back_what_was_written() {
     );
 }
 
-/// Returns a fleet of one outdated node, whose pod has the revision "old" and this image.
+/// Returns a strategy, and a fleet of one node whose outdated pod has the revision `old` and this image.
 fn one(image: &str) -> (Strategy, Fleet) {
     let mut fleet = fleet(vec![node("n", old(1))]);
     fleet.nodes[0].has_images = true;
@@ -336,7 +336,7 @@ fn a_pod_that_is_not_what_its_revision_says_is_made_anew() {
     assert_eq!(plan.recreates, None);
 }
 
-/// Regression test from the model checker: the template changes again during an in-place update, and the pod is still Ready.
+/// Regression test from the model checker. The template changes again during an update in place, while the pod stays Ready.
 #[test]
 fn an_overtaken_update_asks_for_no_wake_that_is_over() {
     let (strategy, mut fleet) = one("main:1");
@@ -349,12 +349,12 @@ fn an_overtaken_update_asks_for_no_wake_that_is_over() {
         ..strategy
     };
     let plan = decide(&paused, &fleet, at(100));
-    // The only wake-up is that of the pause's daily reminder.
+    // The only wake-up is for the daily reminder of the pause.
     let reminder = Some(at(100 + 24 * 60 * 60));
     assert_eq!(plan.next_wake, reminder, "{:?}", plan.verdicts);
 }
 
-/// Regression test from a property test: the template's labels change during an in-place update of an image.
+/// Regression test from a property test. The labels of the template change during an update in place of an image.
 #[test]
 fn a_change_of_labels_does_not_end_an_update_that_is_under_way() {
     let first = state("a");
@@ -381,7 +381,7 @@ fn a_change_of_labels_does_not_end_an_update_that_is_under_way() {
     let again = renewed(old.clone());
     assert_eq!(again.last_container_statuses, first.last_container_statuses);
     assert!(!is_carried_out(&again, &old) && is_carried_out(&again, &new));
-    // The image has another name but the same digest. A finished update still counts as finished.
+    // The image has another name but the same digest. An update that was complete stays complete.
     let same = container("main:1", "a", 4);
     assert!(is_carried_out(&renewed(same.clone()), &same));
 }

@@ -1,4 +1,4 @@
-//! Tests of nodes with rejected writes: their backoff, the nodes that are updated first, and the messages.
+//! Tests of rejected writes: their backoff, the nodes that are updated instead, and the messages.
 
 use super::*;
 use crate::core::plan::{Phase, Plan, Stall};
@@ -21,7 +21,7 @@ fn three() -> Vec<Node> {
     ["a", "b", "c"].map(|name| node(name, old(1))).into()
 }
 
-/// Returns a fleet in which the API server rejected the deletion of each of these pods once, at `instant`.
+/// Returns a fleet in which the API server rejected the deletion of the pods `names` once, at `instant`.
 fn refused(nodes: Vec<Node>, names: &[&str], instant: i64) -> Fleet {
     let mut fleet = fleet(nodes);
     fleet.write_failures.keep_to(&"new".into());
@@ -249,7 +249,7 @@ fn what_is_remembered_is_read_as_it_was_written() {
     assert_eq!(since, [at(100); 3]);
     let mut fleet = fleet(three());
     fleet.write_failures = read;
-    // After a restart, rejected writes are retried immediately.
+    // After a restart of the controller, rejected writes are retried immediately.
     assert_eq!(
         deleted(&decide(&rolling(3), &fleet, at(200))),
         ["a", "b", "c"]
@@ -276,7 +276,7 @@ fn a_pod_that_may_not_be_changed_in_place_is_made_anew() {
     );
 }
 
-/// Replaces the rejections with the ones that another replica or `ctl` would read, which don't contain the pods' UIDs.
+/// Replaces the rejections with the ones that another replica or `ctl` reads from the status. These don't contain UIDs of pods.
 fn read(fleet: &mut Fleet, write: WriteVerb) {
     let mut write_failures = WriteFailures::default();
     write_failures.keep_to(&"new".into());
@@ -285,7 +285,7 @@ fn read(fleet: &mut Fleet, write: WriteVerb) {
     fleet.write_failures.tidy(&fleet.nodes);
 }
 
-/// Returns the rejections as a restarted controller reads them.
+/// Returns the rejections as a restarted controller reads them from the status.
 fn reread(write_failures: &WriteFailures) -> WriteFailures {
     let state = RolloutState {
         refused: ReportedFailures::new(write_failures, None),
@@ -359,7 +359,7 @@ fn of_two_pods_of_a_node_that_are_refused_in_turn_the_first_refusal_counts() {
     assert_eq!((failure.since, failure.times), (at(100), 3));
 }
 
-/// Gives the node a maintenance window that never opens during these tests.
+/// Gives the node a maintenance window that is closed during the test.
 fn shut(node: Node, text: &str) -> Node {
     let windows = Windows::read(text).map(std::sync::Arc::new);
     let window = match windows {

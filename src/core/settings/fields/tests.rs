@@ -13,7 +13,7 @@ use crate::core::settings::paused::{PAUSED, Pause};
 use crate::core::settings::rolling_update_type::RollingUpdateType;
 use crate::core::settings::{NodeOrder, ParsedSettings, SettingsSource, Strategy, read};
 
-/// An Advanced DaemonSet: its `spec` and its annotations.
+/// An Advanced DaemonSet, given by its `spec` and its annotations.
 struct Given {
     spec: Value,
     annotations: BTreeMap<String, String>,
@@ -149,7 +149,7 @@ fn who_rolls_out_follows_from_the_type() {
             "which is not a valid value; use RollingUpdate or OnDelete"
         );
     }
-    // With `OTA` in the annotation, node owners decide on updates.
+    // The annotation has the value `OTA`, so node owners decide on updates.
     let ota = [("apps.openyurt.io/update-strategy", "OTA")];
     let given = given("RollingUpdate").annotated(&ota);
     assert_eq!(given.strategy().mode, Mode::Ota);
@@ -166,7 +166,7 @@ fn every_field_is_the_setting_of_that_meaning() {
         (json!("100%"), IntOrPercent::Percent(100)),
         (json!("150%"), IntOrPercent::Percent(150)),
         (json!(2147483647), IntOrPercent::Number(2147483647)),
-        // A number too large for `u32` means all nodes.
+        // A number that doesn't fit into `u32` means all nodes.
         (json!(4294967296_i64), IntOrPercent::Number(u32::MAX)),
         (
             json!("99999999999999999999%"),
@@ -177,7 +177,7 @@ fn every_field_is_the_setting_of_that_meaning() {
         let given = Given::rolling(json!({ "partition": value }));
         assert_eq!(given.strategy().partition, share, "{value}");
         let strategy = Given::rolling(json!({ "maxUnavailable": value })).strategy();
-        // A `maxUnavailable` of 0 is read as 1, as in Kruise, because zero would block the rollout permanently.
+        // As in Kruise, a `maxUnavailable` of 0 is read as 1. Zero would block the rollout permanently.
         let least = if share.is_zero() {
             IntOrPercent::Number(1)
         } else {
@@ -375,8 +375,8 @@ fn what_cannot_be_used_is_refused_under_the_name_of_its_field() {
         let refused = Given::spec(json!({ "lifecycle": value })).refused();
         assert_eq!(refused.key, "spec.lifecycle", "{value}");
     }
-    // `maxSurge` and `InPlaceIfPossible` exclude each other, because a surge pod replaces its predecessor and an in-place update
-    // keeps it.
+    // `maxSurge` and `InPlaceIfPossible` exclude each other: a surge pod replaces its predecessor, but an update in place keeps the
+    // pod.
     let block = json!({ "maxSurge": 1, "rollingUpdateType": "InPlaceIfPossible" });
     let refused = Given::rolling(block).refused();
     assert_eq!(refused.key, path("maxSurge"));
@@ -395,7 +395,7 @@ fn how_pods_are_made_is_no_part_of_the_rollout_and_refused_like_it() {
     ] {
         assert_eq!(burst(value).fields().scaling.burst, share);
     }
-    // A `burstReplicas` of 0 would prevent the creation of any pod. The setting is invalid, and the default applies.
+    // With a `burstReplicas` of 0, no pod could be created. Therefore the value is invalid, and the default applies.
     for value in [json!(0), json!("0%"), json!("0")] {
         let given = burst(value);
         assert!(given.refused().why.starts_with("which is zero"));
@@ -443,7 +443,7 @@ fn a_field_decides_before_the_annotation_of_the_same_meaning() {
     let (strategy, mut notes) = given.annotated(&annotations).noted();
     assert_eq!(strategy.max_unavailable, IntOrPercent::Number(2));
     assert_eq!(strategy.pause, None);
-    // Without the field, the annotation applies, for example after a conversion from a native DaemonSet.
+    // The field is absent, for example after a conversion from a native DaemonSet. Then the annotation applies.
     assert_eq!(strategy.partition, IntOrPercent::Number(4));
     notes.sort();
     let told = |name: &str, value: &str, key: &str| {
@@ -455,7 +455,7 @@ fn a_field_decides_before_the_annotation_of_the_same_meaning() {
         told("paused", "false", PAUSED),
     ];
     assert_eq!(notes, expected);
-    // An invalid annotation is reported under its own name, unless the field overrides the annotation.
+    // An invalid annotation is reported by its own name. If a field overrides the annotation, it is not reported.
     let bad = [(PARTITION, "x")];
     let refused = Given::spec(json!({})).annotated(&bad).refused();
     assert_eq!(refused.key, PARTITION);
@@ -531,7 +531,7 @@ fn how_images_are_pulled_ahead_is_read_from_the_annotations_of_kruise_unless_our
             "use a number of nodes such as 3 or a percentage such as 10%",
         );
     }
-    // Without pre-pulls the setting has no effect, which a note reports.
+    // Without pre-pulls these annotations have no effect, which a note reports.
     for (key, value) in theirs {
         let (_, notes) = Given::spec(json!({})).annotated(&[(key, value)]).noted();
         let [note] = notes.as_slice() else {

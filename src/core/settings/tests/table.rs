@@ -1,4 +1,4 @@
-//! Properties of every setting in `SETTINGS`.
+//! Tests of rules that every setting in `SETTINGS` has to follow.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use crate::core::settings::update_strategy::UPDATE_STRATEGY;
 use crate::core::settings::waves::WAVES;
 use crate::core::settings::*;
 
-/// Parses the settings of a DaemonSet with this mode and this annotation, and with waves, because some settings need them.
+/// Parses the settings of a DaemonSet with this mode and this annotation. It also has waves, because some settings need them.
 fn with(mode: Mode, key: &str, value: &str) -> ParsedSettings {
     let waves = "[{name: a, selector: {}}]".to_owned();
     let all = [
