@@ -3,9 +3,11 @@
 //! The properties in this file are about one decision for a random fleet. The properties in `story` are about many decisions for
 //! `world`, a small model of a cluster, during a random sequence of events (a story).
 //!
-//! The seed is fixed, so that a run can be repeated. `PROPTEST_RNG_SEED` and `PROPTEST_CASES` override the seed and the number of
-//! cases. `YURT_DS_DEEP=1` tries as many cases as CI. For each property, `tests/mutants.toml` lists a mutant of the engine that the
-//! property detects (`.ci/mutants`). This shows that the property finds errors.
+//! The seed is fixed, so that a run can be repeated. `PROPTEST_RNG_SEED` and `PROPTEST_CASES` set another seed and another number
+//! of cases. `YURT_DS_DEEP=1` tries as many cases as CI.
+//!
+//! To show that the properties find errors, `tests/mutants.toml` lists a mutant for each: a deliberate mistake in the engine, with
+//! which the property must fail (`.ci/mutants`).
 
 mod crowd;
 mod evictions;
@@ -45,7 +47,7 @@ use crate::machine;
 /// Seed of every run, unless `PROPTEST_RNG_SEED` sets another.
 const SEED: u64 = 20;
 
-/// Number of cases per property, unless the environment sets another. The first is the default, the second is for `YURT_DS_DEEP=1`.
+/// Number of cases per property, unless `PROPTEST_CASES` sets another: by default, and with `YURT_DS_DEEP=1`.
 const CASES: [usize; 2] = [64, 256];
 
 fn config() -> ProptestConfig {
@@ -68,7 +70,7 @@ fn config() -> ProptestConfig {
     }
 }
 
-/// Current time of every random fleet.
+/// Current time in all random fleets.
 fn now() -> Timestamp {
     Timestamp::from_second(1_800_000_000).unwrap()
 }
@@ -77,7 +79,7 @@ fn after(start: Timestamp, seconds: i64) -> Timestamp {
     start + SignedDuration::from_secs(seconds)
 }
 
-/// Generates a time in the last minutes. It is rarely slightly in the future, because clocks differ.
+/// Generates a time in the last minutes, or rarely a few seconds in the future, because clocks differ.
 fn recent() -> impl Random<Timestamp> {
     (-400_i64..5).prop_map(|seconds| after(now(), seconds))
 }
@@ -87,7 +89,7 @@ fn soon() -> impl Random<Timestamp> {
     (-100_i64..100).prop_map(|seconds| after(now(), seconds))
 }
 
-/// Generator of random values. Proptest's name for it is `Strategy`, which means the settings here.
+/// Generator of random values. Proptest calls it `Strategy`, but that is the name of the settings here.
 trait Random<T>: proptest::strategy::Strategy<Value = T> {}
 impl<T, S: proptest::strategy::Strategy<Value = T>> Random<T> for S {}
 
@@ -198,7 +200,7 @@ fn pauses() -> impl Random<Option<Pause>> {
     ]
 }
 
-/// Generates fleets. Half of them have few problems, because a fleet with all kinds of problems at once makes little progress.
+/// Generates fleets. Half of them have few problems. With all kinds of problems at once, a fleet would make little progress.
 fn fleets() -> impl Random<Fleet> {
     let calm = vec(prop::bool::weighted(0.8), 24);
     (wild_fleets(), option::weighted(0.5, calm)).prop_map(|(mut fleet, calm)| {
@@ -214,7 +216,7 @@ fn fleets() -> impl Random<Fleet> {
     })
 }
 
-/// Makes the node Ready for an hour, with one pod that has been available for half an hour.
+/// Makes the node healthy: Ready for an hour, with one pod that has been available for half an hour.
 fn settle(node: &mut Node) {
     node.targeting = Targeting::Run;
     node.readiness = Readiness::Ready {
@@ -293,7 +295,7 @@ fn wild_fleets() -> impl Random<Fleet> {
     )
 }
 
-/// Renames all nodes without a change of their order by name.
+/// Gives all nodes new names with the same order.
 fn renamed(fleet: Fleet) -> Fleet {
     let name = |name: &NodeName| NodeName::from(format!("longer-{name}").as_str());
     let names = |names: &BTreeSet<NodeName>| names.iter().map(name).collect();
@@ -384,7 +386,7 @@ fn nodes() -> impl Random<Node> {
                 targeting,
                 native: targeting,
                 readiness,
-                // If a pod is terminating, the controller knows the time of its deletion.
+                // The controller knows when a terminating pod was deleted.
                 disrupted_at: disrupted_at.or(began_to_leave(&pods)),
                 emptied,
                 kept_away_by: None,
@@ -404,7 +406,7 @@ fn in_order(mut times: Vec<Timestamp>) -> Vec<Timestamp> {
     times
 }
 
-/// Returns the problem of a node on which `ended` pods in a row were evicted.
+/// Returns the problem of a node on which as many pods as `ended` were evicted, one after the other.
 fn evicted(ended: u32) -> Box<PodProblem> {
     let problem = PodProblem {
         reason: "Evicted".into(),
@@ -415,7 +417,7 @@ fn evicted(ended: u32) -> Box<PodProblem> {
     problem.into()
 }
 
-/// Returns the earliest possible time at which the deletion of the last terminating outdated pod began.
+/// Returns the earliest time at which the deletion of the last terminating outdated pod can have begun.
 fn began_to_leave(pods: &[Pod]) -> Option<Timestamp> {
     let leaves = |pod: &&Pod| pod.terminating && pod.revision == PodRevision::Outdated;
     pods.iter().filter(leaves).map(|pod| pod.created).max()
@@ -446,7 +448,7 @@ fn pods() -> impl Random<Pod> {
         .prop_map(|((created, started, ready_since, unready), rest, own)| {
             let ((revision, number), terminating, problem, (need_upgrade, image_ready)) = rest;
             let (exit, in_place, of_template): (Exit, _, _) = own;
-            // A pod with a readiness gate is only Ready if the gate has a status.
+            // The pod can only be Ready if its readiness gate has a status.
             let gate = exit.gate.as_ref();
             let may_be_ready = gate.is_none_or(|gate| gate.status.is_some());
             let ready_since = ready_since.filter(|_| may_be_ready);
@@ -570,7 +572,7 @@ fn carry_out(fleet: &Fleet, plan: &Plan) -> Fleet {
                 };
                 pod.in_place.revision = Some(patch.revision.clone());
                 pod.in_place.reverted_from = patch.reverts.clone();
-                // The problem belonged to the old containers.
+                // The problem was that of the old containers.
                 pod.problem = None;
                 let mut unfinished = patch.before.clone();
                 unfinished.retain(|_, before| before.image_id.is_some());
@@ -670,7 +672,7 @@ fn deleted(plan: &Plan) -> Vec<&PodRef> {
     replaced.map(Action::pod).collect()
 }
 
-/// Returns the pods whose replacement begins with this plan. Pods marked for deletion earlier are not included.
+/// Returns the pods whose replacement begins with this plan. For a pod that was marked earlier, it has begun before.
 fn begun<'a>(fleet: &Fleet, plan: &'a Plan) -> Vec<&'a PodRef> {
     let mut begun = Vec::new();
     for action in &plan.actions {
@@ -687,7 +689,7 @@ fn is_available(pod: &Pod, strategy: &Strategy, now: Timestamp) -> bool {
     !pod.terminating && !pod.in_place.is_under_way() && pod.ready_since.is_some_and(ripe)
 }
 
-/// Returns true if a node waits for its wave, possibly among other reasons.
+/// Returns true if the node waits for its wave to open. It may also wait for something else.
 fn awaits_wave(node: &Node, verdict: &Verdict, plan: &Plan, strategy: &Strategy) -> bool {
     let stand = |waves: &Arc<Waves>| {
         plan.waves
@@ -704,9 +706,9 @@ fn awaits_wave(node: &Node, verdict: &Verdict, plan: &Plan, strategy: &Strategy)
     }
 }
 
-/// Returns true if the node gets a new pod although it does not take part, because another client deleted the old pod.
+/// Returns true if another client deleted the node's pod and the node doesn't take part. It then gets a new pod without a slot.
 ///
-/// A node does not take part if it is not selected or its wave is not open.
+/// The node doesn't take part because it is not selected, or because its wave is not open.
 fn is_taken_by_others(node: &Node, verdict: &Verdict, plan: &Plan, strategy: &Strategy) -> bool {
     let Verdict::InProgress(progress) = verdict else {
         return false;
@@ -720,10 +722,10 @@ fn is_taken_by_others(node: &Node, verdict: &Verdict, plan: &Plan, strategy: &St
     (!is_selected || is_shut) && !is_ours
 }
 
-/// Returns the number of targeted Ready nodes without an available pod.
+/// Returns the number of targeted Ready nodes that lack an available pod and take a slot.
 ///
-/// Nodes that returned recently with an old pod, nodes that keep their pod, and nodes that wait for their wave don't count. Nodes
-/// that do not take part don't count either if another client deleted their pod.
+/// Nodes that take no slot: nodes that returned recently with an old pod, nodes that keep their pod, nodes that wait for their
+/// wave, and nodes that don't take part and whose pod another client deleted.
 fn lacking(fleet: &Fleet, plan: &Plan, strategy: &Strategy, now: Timestamp) -> usize {
     let nodes = fleet.nodes.iter().zip(&plan.verdicts);
     let lacks = nodes.filter(|(node, verdict)| lacks(node, verdict, plan, strategy, now));
@@ -754,10 +756,10 @@ fn lacks(node: &Node, verdict: &Verdict, plan: &Plan, strategy: &Strategy, now: 
             || !alive.any(|pod| is_available(pod, strategy, now)))
 }
 
-/// Returns true if `action` is allowed during a pause.
+/// Returns true if a pause allows the action.
 ///
-/// Marks may be removed, and readiness gates opened. A surge pod may be transferred or deleted if its node has no old pod or is not
-/// eligible.
+/// A pause allows to remove marks and to open readiness gates. It also allows to transfer or delete a surge pod, if its node has no
+/// old pod or is not eligible.
 fn is_upkeep(fleet: &Fleet, action: &Action) -> bool {
     let made_beside = |uid: &PodUid| {
         let holds = |node: &&Node| node.pods.iter().any(|pod| pod.uid == *uid);
@@ -777,7 +779,7 @@ fn is_upkeep(fleet: &Fleet, action: &Action) -> bool {
     }
 }
 
-/// Returns true for an action that only opens the readiness gate of a new pod.
+/// Returns true if the action only opens the readiness gate of a new pod.
 fn opens_gate(action: &Action) -> bool {
     match action {
         Action::Mark {
@@ -871,7 +873,7 @@ proptest! {
         let allowed = plan.counts.allowed;
         prop_assert!(of_available == 0 || lacking <= allowed, "{lacking} of {allowed} lack a pod");
         prop_assert!(strategy.broken_unlimited || deleted.len() <= allowed.max(1));
-        // If no rollout is active, nodes that are kept or wait for their wave have no verdict of their own, so don't compare them.
+        // If no rollout is active, the verdict doesn't show that a node is kept or waits for its wave. Such nodes are not compared.
         let told = plan.counts.unavailable + plan.counts.kept;
         let rolls = strategy.mode == Mode::AdvancedRollingUpdate
             && !is_paused(&strategy, now())
@@ -905,9 +907,8 @@ proptest! {
             ..testing::node("zz", pod)
         };
         let used = |fleet: &Fleet| decide(&strategy, fleet, now()).counts.unavailable;
-        // A node that is not Ready still affects two decisions: the guard compares lost nodes with it, and it counts in the proof of a
-        // revision.
-        // Exclude both here.
+        // A NotReady node affects two decisions about others: the guard compares losses with it, and its pod can prove the
+        // revision. Exclude both here.
         let mut fleet = Fleet { is_proven: true, record: None, ..fleet };
         fleet.nodes.retain(Node::is_ready);
         let mut beside = fleet.clone();
@@ -920,11 +921,11 @@ proptest! {
         strategy in strategies(), fleet in fleets(),
     ) {
         let mut pods = fleet.nodes.iter().flat_map(|node| &node.pods);
-        // While the revision of a pod is unknown, the controller makes no decisions.
+        // While the revision of any pod is unknown, the plan replaces nothing.
         prop_assume!(!pods.any(|pod| pod.revision == PodRevision::Unknown));
         let plan = decide(&strategy, &fleet, now());
         let is_undone = |pod: &Pod| fleet.undone == Some(pod.number);
-        // Nodes that `selector` or a hold excludes also keep their pods. The partition counts them first, whatever their revision.
+        // Nodes that `selector` or a hold excludes also keep their pods. `partition` counts these first, whatever their revision.
         let is_out = |node: &Node| {
             let selector = strategy.selector.as_ref();
             let selected = selector.is_none_or(|selector| selector.matches(|key| node.labels.get(key)));
@@ -937,7 +938,7 @@ proptest! {
                 && node.readiness != Readiness::Gone
                 && settled
                 && alive.clone().count() > 0
-                // For a node with several pods, the partition uses the revision of the first pod.
+                // If the node has several pods, `partition` looks at the revision of the first.
                 && (is_out(node) || !alive.clone().next().is_some_and(is_undone))
                 && alive.all(|pod| pod.revision == PodRevision::Outdated)
         };
@@ -993,7 +994,7 @@ proptest! {
             let holds = |node: &Node| node.pods.iter().any(|pod| pod.uid == target.uid);
             fleet.nodes.iter().position(holds).unwrap()
         };
-        // Compare nodes that wait or are chosen now with nodes that are done. All of them are online, settled, and take part.
+        // Compare the nodes that are next or waiting with the nodes that are done. All are online and settled, and take part.
         let replacing = |verdict: &Verdict| *verdict == Verdict::InProgress(Progress::Replacing);
         let waiting = |verdict: &Verdict| {
             let waits = matches!(
@@ -1053,7 +1054,7 @@ proptest! {
         }
     }
 
-    /// Checks the rules of Kruise's `lifecycle.preDelete`.
+    /// Checks the rules of `lifecycle.preDelete`, as in Kruise.
     #[test]
     fn a_hooked_pod_is_never_deleted_and_what_stays_loses_its_mark(
         strategy in strategies(), fleet in fleets(),
@@ -1073,7 +1074,7 @@ proptest! {
             return Ok(());
         }
         let then = carry_out(&fleet, &plan);
-        // An in-place update needs no hook. The mark on such a pod is removed after the cache shows the update.
+        // An update in place doesn't wait for a hook. The mark on such a pod is removed when the cache shows the update.
         let renewed: Vec<_> = deleted(&plan).iter().map(|pod| &pod.uid).collect();
         for (node, verdict) in then.nodes.iter().zip(&plan.verdicts).filter(|(n, _)| n.is_ready()) {
             let marked = |pod: &&Pod| {
@@ -1087,7 +1088,7 @@ proptest! {
     #[test]
     fn carrying_out_a_plan_leaves_nothing_to_do(strategy in strategies(), fleet in fleets()) {
         let plan = decide(&strategy, &fleet, now());
-        // An update that changes no image is complete immediately, so the node's next update may begin.
+        // An update that changes no image is complete at once. The next node may then be updated.
         let is_over = |action: &Action| match action {
             Action::UpdateInPlace { patch, .. } => {
                 patch.before.values().all(|before| before.image_id.is_none())
@@ -1100,8 +1101,8 @@ proptest! {
         let done = carry_out(&fleet, &plan);
         let again = decide(&strategy, &done, now());
         prop_assert!(again.counts.unavailable <= plan.counts.unavailable.max(plan.counts.allowed));
-        // The next plan removes conditions from before an in-place update. If the node was pulling images for such a pod, its pull
-        // slot becomes free, and another pull may begin.
+        // After an update in place, the next plan removes old conditions of the pod. If one requested a pull, another node may now
+        // pull instead.
         let renewed: Vec<_> = deleted(&plan).into_iter().map(|pod| &pod.uid).collect();
         let pods = fleet.nodes.iter().flat_map(|node| &node.pods);
         let pulled = |pod: &&Pod| pod.image_ready.as_ref().is_some_and(|image| image.waits);
@@ -1125,7 +1126,7 @@ proptest! {
     fn nothing_but_the_order_by_name_and_age_matters(strategy in strategies(), fleet in fleets()) {
         let plan = decide(&strategy, &fleet, now());
         let told = decide(&strategy, &renamed(fleet), now());
-        // Reverse the renaming of the nodes. Both plans must then be equal.
+        // Give the nodes their old names again. Then both plans must be equal.
         let told = format!("{told:?}").replace("(\"longer-", "(\"");
         prop_assert_eq!(told, format!("{plan:?}"));
     }
@@ -1148,8 +1149,7 @@ proptest! {
     fn offline_nodes_neither_use_the_budget_nor_hold_up_others(
         strategy in strategies(), fleet in fleets(), share in 1..6_u32,
     ) {
-        // The result must not depend on the number of nodes: use an absolute budget, let all nodes take part, and count no
-        // failures.
+        // The number of nodes must make no difference: use an absolute budget, let all nodes take part, and count no failures.
         let strategy = Strategy {
             max_unavailable: IntOrPercent::Number(share),
             partition: IntOrPercent::Number(0),

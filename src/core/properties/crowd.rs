@@ -1,5 +1,4 @@
-//! Properties of counted nodes: leaving them out of the list must not change decisions. Decisions for the complete list are the
-//! reference.
+//! Properties of counted nodes: a decision must be the same if some nodes are counted instead of listed.
 
 use std::collections::BTreeSet;
 
@@ -36,9 +35,9 @@ fn plain() -> impl Random<Strategy> {
     })
 }
 
-/// Returns the fleet with its bystanders counted. The first `window` waiting nodes stay in the list.
+/// Returns the fleet with as many nodes counted as possible. The first `window` waiting nodes stay in the list.
 ///
-/// The index does the same incrementally.
+/// The index does the same step by step.
 fn counted(strategy: &Strategy, fleet: &Fleet, window: usize, now: Timestamp) -> Fleet {
     let named: BTreeSet<&NodeName> = named(fleet.record.as_ref()).collect();
     let mut crowd = Crowd::default();
@@ -84,9 +83,9 @@ fn overdue<'a>(fleet: &'a Fleet, plan: &'a Plan) -> Vec<&'a NodeName> {
         .collect()
 }
 
-/// Compares the decision for counted bystanders with the decision for all nodes.
+/// Compares the decision for counted nodes with the decision for the complete list.
 ///
-/// Returns the view that the decision needed, and the number of counted nodes.
+/// Returns the result about the listed nodes, and the number of counted nodes.
 pub(super) fn compare(
     strategy: &Strategy,
     fleet: &Fleet,
@@ -112,7 +111,7 @@ pub(super) fn compare(
         return compare(strategy, &fleet, window, now);
     }
     if view != InView::Enough {
-        // The caller tries again with a larger window or with all nodes, which must bring the result closer to `Enough`.
+        // The caller tries again with more listed nodes, or with all. That must bring the result closer to `Enough`.
         prop_assert!(
             view == InView::MoreWaiting || complete != InView::Enough || list.crowd.is_empty()
         );

@@ -1,4 +1,4 @@
-//! Properties of evictions: pods are never deleted instead, pods with a rejected eviction take no slot, and the number of requests
+//! Properties of evictions: no pod is deleted instead, a pod whose eviction was rejected takes no slot, and the number of requests
 //! is limited.
 
 use proptest::collection::vec;
@@ -28,7 +28,7 @@ fn refusal() -> Refusal {
     }
 }
 
-/// Labels the pods so that they belong to different classes for disruption budgets.
+/// Gives the pods labels by which disruption budgets can distinguish them. Pods of one group get the same labels.
 fn told_apart(mut fleet: Fleet, groups: &[usize]) -> Fleet {
     let pods = fleet.nodes.iter_mut().flat_map(|node| &mut node.pods);
     for (pod, group) in pods.zip(groups.iter().cycle()) {
@@ -37,8 +37,8 @@ fn told_apart(mut fleet: Fleet, groups: &[usize]) -> Fleet {
     fleet
 }
 
-/// Returns the fleet after rejected evictions. `since` contains groups whose first pod's eviction was rejected, and how many
-/// seconds ago.
+/// Returns the fleet after some evictions were rejected. `since` contains groups and seconds: the eviction of the group's first pod
+/// was rejected so many seconds ago.
 fn refused(fleet: Fleet, groups: &[usize], since: &[(usize, i64)]) -> Fleet {
     let mut fleet = told_apart(fleet, groups);
     for (group, ago) in since {
@@ -78,7 +78,7 @@ proptest! {
         prop_assert_eq!(plan, again);
     }
 
-    /// Checks that only one eviction per class of pods is requested at a time, and never too early.
+    /// Checks that only one eviction per group of pods is requested at a time, and none too early.
     #[test]
     fn of_pods_that_were_refused_one_is_asked_at_a_time_and_not_too_early(
         strategy in evicting(), fleet in fleets(), groups in groups(), since in refusals(),
@@ -106,7 +106,7 @@ proptest! {
         }
     }
 
-    /// Checks that the plan for the other nodes is the same as if the blocked nodes were held.
+    /// Checks that blocked nodes don't affect other nodes: the plan is the same as if a hold excluded the blocked nodes.
     #[test]
     fn who_may_not_go_takes_nothing_from_the_others(
         strategy in evicting(), fleet in fleets(), number in 1..6_u32, groups in groups(), group in 0..4_usize,
@@ -125,8 +125,8 @@ proptest! {
         fleet.record = None;
         for node in &mut fleet.nodes {
             node.hold = None;
-            // Remove hooks and unfinished updates, because an unavailable pod takes a slot on a waiting node, but none on a held
-            // node.
+            // Remove hooks and unfinished updates. With them, a pod would take a slot on a waiting node, but none on a node with a
+            // hold.
             for pod in &mut node.pods {
                 (pod.exit.preparing, pod.exit.gate) = (None, None);
                 (pod.in_place.update, pod.in_place.unfinished) = (None, Default::default());
@@ -145,15 +145,15 @@ proptest! {
         for node in &mut held.nodes {
             let old = |pod: &Pod| pod.revision == PodRevision::Outdated && !pod.terminating;
             let first = node.pods.iter().find(|pod| old(pod));
-            // Only pods that would be recreated need an eviction. Pods that are updated in place need none.
+            // Only a pod that would be recreated needs an eviction, not one that is updated in place.
             let leaves = |pod: &Pod| matches!(way(&strategy, &blocked, pod), UpdateMethod::Recreate(_));
             if first.is_some_and(|pod| is_refused(pod) && leaves(pod)) {
                 node.hold = Some(Hold { until: None, reason: "".into(), unreadable: false });
             }
         }
         let (plan, other) = (decide(&strategy, &blocked, now()), decide(&strategy, &held, now()));
-        // Compare the plans only if both count the same slots. A pod that is not yet available takes one on a waiting node, but
-        // none on a held node.
+        // Compare the plans only if both count the same slots. A pod that is not yet available takes a slot on a waiting node, but
+        // none on a node with a hold.
         if strategy.min_ready.is_zero() && strategy.max_unavailable.resolve(other.counts.base) == plan.counts.allowed {
             let turns = |fleet: &Fleet| {
                 let mut turns = queue(&strategy, fleet, now());
@@ -163,7 +163,7 @@ proptest! {
             if turns(&blocked) == turns(&held) {
                 prop_assert_eq!(deleted(&plan), deleted(&other));
             } else if strategy.topology.is_none() {
-                // Held nodes don't count as incomplete. Therefore other nodes may be chosen, but the number of nodes is the same.
+                // Nodes with a hold don't count as incomplete. So other nodes may be chosen, but as many as before.
                 prop_assert_eq!(deleted(&plan).len(), deleted(&other).len());
             }
         }
@@ -275,7 +275,7 @@ proptest! {
             }
             prop_assert!(guarded.world.replaced.is_empty());
             prop_assert_eq!(guarded.phase(), Phase::Stalled(Stall::BlockedByPdb));
-            // The controller first requests as many evictions as the budget allows, then one every two minutes.
+            // At first, the controller may request as many evictions as the budget allows, and after that one every two minutes.
             prop_assert!(guarded.asked <= size + 14, "asked {} times", guarded.asked);
             guarded.least = size - 1;
         }

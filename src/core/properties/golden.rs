@@ -1,8 +1,8 @@
 //! Golden corpus: hashes of decisions about thousands of random fleets, stored in the repository.
 //!
-//! A change that preserves all decisions leaves `tests/golden/decisions.txt` unchanged. Any other change modifies some of its
-//! lines. The hashes are computed from [`decision`], which contains words that users see and no names of types. Therefore renaming
-//! a type has no effect.
+//! If a change preserves all decisions, `tests/golden/decisions.txt` stays the same. Any other change modifies some of its lines.
+//! The hashes are computed from [`decision`], which contains words that users see, but no names of types. So a renamed type changes
+//! nothing.
 //!
 //! `YURT_DS_GOLDEN=1 cargo test --lib golden` updates the corpus.
 
@@ -22,8 +22,8 @@ use crate::machine;
 /// Path of the file with the corpus, relative to the root of the repository.
 const FILE: &str = "tests/golden/decisions.txt";
 
-/// Number of cases of each kind, and number of cases per hash. A hash of few cases locates a difference. A hash of many cases keeps
-/// the file short.
+/// Number of cases of each kind, and number of cases per hash. With few cases per hash, a difference is easier to find. With many,
+/// the file is shorter.
 const CASES: usize = 2048;
 const TOGETHER: usize = 64;
 
@@ -86,7 +86,7 @@ fn named(action: &Action) -> (&'static str, Vec<&PodRef>) {
     }
 }
 
-/// Returns a word for the phase that doesn't depend on the name of its type.
+/// Returns a word for the phase that stays the same if the type is renamed.
 fn phase(phase: Phase) -> &'static str {
     match phase {
         Phase::Complete { .. } => "complete",

@@ -1,4 +1,4 @@
-//! Properties of the guard: actions that it never takes for any fleet and any record.
+//! Properties of the guard: rules that it keeps for every fleet and every record.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::core::engine::pause::is_paused;
 use crate::core::engine::timeouts::failure_window;
 use crate::core::{Strategy, *};
 
-/// Generates guard records about the current revision or an older one. They contain existing nodes and a missing one.
+/// Generates records about the current revision or an older one. They name existing nodes, and one that doesn't exist.
 pub(super) fn records() -> impl Random<FailureRecord> {
     let names = || btree_set("n0[0-9]|gone", 0..4);
     let stopped = prop_oneof![
@@ -54,8 +54,8 @@ pub(super) fn records() -> impl Random<FailureRecord> {
     })
 }
 
-/// Generates fleets in which updated and other nodes are lost at about the same time. The remaining nodes wait and have no
-/// problems.
+/// Generates fleets in which updated nodes and others are lost at about the same time. The remaining nodes wait for their update
+/// and have no problems.
 pub(super) fn outages() -> impl Random<(Strategy, Fleet)> {
     let lost = vec((any::<bool>(), 31..90_i64), 1..6);
     let limits = ((1..9_u32), (1..5_u32), 0..6_usize);
@@ -94,7 +94,7 @@ pub(super) fn outages() -> impl Random<(Strategy, Fleet)> {
     })
 }
 
-/// Replaces the pod with the successor that the native controller creates.
+/// Replaces the pod by its successor, as the native controller creates it.
 fn follow(pod: &mut Pod) {
     pod.terminating = false;
     (pod.revision, pod.of_template) = (PodRevision::Current, true);
@@ -164,7 +164,7 @@ proptest! {
                 continue;
             };
             prop_assert!(fleet.replaces && strategy.resume != Some("new".into()));
-            // In OTA mode the controller replaces no pods and ignores the guard's record.
+            // Under OTA the controller replaces no pods, so it ignores the guard's record.
             let heeded = fleet.record.as_ref().filter(|_| strategy.mode == Mode::AdvancedRollingUpdate);
             let record = current_record(heeded);
             let is_soon = |touched: Timestamp| touched <= since && since <= later(touched, window);
@@ -193,7 +193,7 @@ proptest! {
         }
     }
 
-    /// Checks that a stored record with truncated names never lets an update begin.
+    /// Checks that names that were omitted from a stored record never let an update begin.
     #[test]
     fn what_is_left_out_of_the_memory_begins_nothing(
         strategy in strategies(), fleet in fleets(), limit in 150..500_usize,
@@ -241,7 +241,7 @@ proptest! {
             current_record(record).is_some_and(|record| record.failed.contains(&node.name))
         };
         let after = decide(&strategy, &then, now());
-        // Without an older revision for a comparison, the guard evaluates no node.
+        // Without an older revision to compare with, the guard evaluates no node.
         if fleet.replaces
             && failed(plan.record.as_ref())
             && !after.phase.is_behind()
@@ -260,7 +260,7 @@ proptest! {
     ) {
         let mut fleet = Fleet { record: None, ..fleet };
         prop_assume!(position < fleet.nodes.len());
-        // All other nodes are online, so the network cannot be the cause of the loss.
+        // All other nodes are online, so the network can't be the cause of the loss.
         for node in &mut fleet.nodes {
             if matches!(node.readiness, Readiness::NotReady { .. }) {
                 node.readiness = Readiness::Ready { since: later(now(), Duration::ZERO) };
@@ -287,7 +287,7 @@ proptest! {
             );
             prop_assert!(is_charged, "{:?}", late.verdicts[position]);
             prop_assert!(late.counts.failures > 0);
-            // The node also counts as failed if its Node object is deleted in the meantime.
+            // The node also counts as failed if its Node is deleted before the evaluation.
             let mut nodes = fleet.nodes.clone();
             let gone = nodes.remove(position);
             let deleted = Fleet { record: early.record, nodes, ..fleet.clone() };
@@ -315,7 +315,7 @@ proptest! {
                     (node.pods[0].created, node.pods[0].started) = (made, Some(made));
                     node.pods[0].in_place = Default::default();
                 }
-                // The other nodes are online, so the network cannot be the cause.
+                // The other nodes are online, so the network can't be the cause.
                 _ => {
                     node.readiness = Readiness::Ready { since: after(now(), -90) };
                     node.losses = None;
@@ -339,7 +339,7 @@ proptest! {
     fn who_is_charged_stays_so_while_all_are_away(
         strategy in strategies(), fleet in fleets(), passed in 0..900_u64,
     ) {
-        // `resume` would remove the failures, possibly later, when the revisions of all online nodes are known.
+        // `resume` removes the failures. It may do so only later, when the revisions of all online nodes are known.
         let strategy = Strategy { resume: None, ..strategy };
         let plan = decide(&strategy, &fleet, now());
         let mut then = Fleet { record: plan.record.clone(), ..carry_out(&fleet, &plan) };

@@ -1,4 +1,4 @@
-//! Properties of invalid settings: any invalid setting blocks the same actions as a pause, and no others.
+//! Properties of invalid settings: an invalid setting blocks the same actions as a pause, and no others.
 
 use proptest::option;
 use proptest::prelude::*;
@@ -11,7 +11,7 @@ use crate::core::{
     Strategy, decide, upkeep,
 };
 
-/// Function that resets one setting to its default, as if its value were invalid.
+/// Function that resets one setting to its default, as the parser does for an invalid value.
 type Spoil = fn(&mut Strategy);
 
 /// Functions for all settings that affect the actions of the rolling update.

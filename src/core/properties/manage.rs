@@ -1,5 +1,5 @@
-//! Properties of an Advanced DaemonSet's pods: the controller never creates two pods for one node, and never deletes the only pod
-//! of an eligible node.
+//! Properties of the pods of an Advanced DaemonSet. The controller never creates two pods for one node, and it never deletes the
+//! only pod of an eligible node.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,7 @@ use crate::core::{
     Targeting,
 };
 
-/// Inputs of the decision in addition to the fleet.
+/// Arguments of the decision in addition to the fleet.
 #[derive(Clone, Debug)]
 struct Given {
     strategy: Option<Strategy>,
@@ -49,7 +49,7 @@ impl Given {
     }
 }
 
-/// Generates fleets whose nodes differ in native eligibility, with the other inputs of the decision.
+/// Generates fleets with the other arguments of the decision. The nodes differ in their eligibility by the native rules.
 fn given() -> impl Random<(Fleet, Given)> {
     let native = prop_oneof![
         6 => Just(Targeting::Run),
@@ -69,7 +69,7 @@ fn given() -> impl Random<(Fleet, Given)> {
         partitioned,
         ..Scaling::default()
     });
-    // For each node: if a pod was just requested, if an ended pod has just disappeared, and if requested deletions are confirmed.
+    // For each node, three flags: a pod was requested, an ended pod has just disappeared, and a requested deletion is confirmed.
     let past = (
         prop::bool::weighted(0.2),
         prop::bool::weighted(0.3),
@@ -162,7 +162,7 @@ proptest! {
                 prop_assert_eq!(left, 0);
             } else {
                 prop_assert!(left > 0 || alive(node).next().is_none(), "{} lost its only pod", node.name);
-                // If revisions are unknown, the controller doesn't know which pod is the new one, so it may keep more than two.
+                // While revisions are unknown, the controller can't tell which pod is the new one. It may then keep more than two.
                 let is_known = alive(node).all(|pod| pod.revision != PodRevision::Unknown);
                 prop_assert!(left <= 2 || !is_known);
                 let is_pair = given.surges() || alive(node).any(|pod| pod.surge);
@@ -171,7 +171,7 @@ proptest! {
                 prop_assert!(served || !is_pair, "{} lost the pod that serves", node.name);
             }
         }
-        // Each deleted pod is deleted by exactly one write. Pods that already terminate get no write.
+        // Each pod is deleted by one write only. A pod that already terminates gets no write.
         let mut written = BTreeSet::new();
         for action in &done.actions {
             let uid = &action.pod().uid;
@@ -183,7 +183,7 @@ proptest! {
         prop_assert!(done.wake.is_none_or(|wake| wake > now()));
     }
 
-    /// Checks that a decision is deterministic, and that nothing is requested a second time after it was carried out.
+    /// Checks that the same input gives the same decision, and that a request is not repeated after it was carried out.
     #[test]
     fn what_was_done_is_not_done_again((fleet, given) in given()) {
         let done = given.manage(&fleet);

@@ -1,4 +1,4 @@
-//! Properties of the reminders of a pause, which also hold across restarts of the controller.
+//! Properties of the reminders of a pause, even if the controller restarts.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -10,7 +10,7 @@ use crate::core::{Fleet, Pause, PauseRecord, RolloutState, Strategy, decide};
 
 const DAY: i64 = 24 * 60 * 60;
 
-/// Generates records of a pause that began some time ago. Without a record, every decision would report a new pause.
+/// Generates records of a pause that began some time ago. Without a record, every decision would report the beginning of a pause.
 pub(super) fn records() -> impl Random<PauseRecord> {
     (0..3 * DAY, 0..3_u64).prop_map(|(ago, reminded)| PauseRecord {
         since: after(now(), -ago),
@@ -21,9 +21,9 @@ pub(super) fn records() -> impl Random<PauseRecord> {
 proptest! {
     #![proptest_config(config())]
 
-    /// Checks that there is one reminder per day, for decisions at the requested times and at any other time.
+    /// Checks that one reminder is sent per day, whenever decisions are made.
     ///
-    /// A reminder is never repeated. It is only skipped if no decision was made for a whole day.
+    /// No reminder is repeated. One is skipped only if there was no decision for a whole day.
     #[test]
     fn a_pause_reminds_once_a_day_for_any_leader_and_schedule(
         strategy in strategies(), fleet in fleets(), looks in vec((0..3 * DAY, any::<bool>()), 1..12),
@@ -40,7 +40,7 @@ proptest! {
                 if stand.reminds {
                     reminders.push(stand.record.days(after(now(), time)));
                 }
-                // Simulate a restart: the pause record is written to the DaemonSet's status and read back.
+                // Simulate a restart of the controller: write the record to the DaemonSet's status, and read it again.
                 let pause = Some(ReportedPause::from_record(stand.record));
                 let written = RolloutState { pause, ..RolloutState::default() }.to_json();
                 told = RolloutState::read(&written).unwrap().pause.map(|pause| pause.record);
@@ -48,7 +48,7 @@ proptest! {
                 let wake = plan.next_wake.expect("the next reminder");
                 prop_assert!(wake > after(now(), time), "{wake}");
                 let wake = wake.as_second() - now().as_second();
-                // If `sleeps` is true, the controller is down and makes no decision before the end of the pause.
+                // With `sleeps`, the controller is down, so the next decision is only at the end of the pause.
                 time = if sleeps { until } else { wake };
                 if sleeps || wake > until {
                     break;
@@ -62,7 +62,7 @@ proptest! {
         prop_assert!(reminders.is_sorted() && reminders.iter().all(|day| *day > 0), "{reminders:?}");
     }
 
-    /// Checks that reminders are on time if decisions are made at the requested times.
+    /// Checks that the reminders are on time if a decision is made whenever the plan asks for one.
     #[test]
     fn a_reminder_is_due_exactly_when_the_plan_asks_to_be_woken(
         fleet in fleets(), since in 0..2 * DAY, reminded in 0..3_u64,

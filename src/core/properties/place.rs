@@ -19,7 +19,7 @@ use crate::core::{
     Action, InPlace, IntOrPercent, PodRef, PodRevision, RollingUpdateType, Strategy, decide,
 };
 
-/// Generates transitions of pods from the revision "old" to the current revision.
+/// Generates the changes that lead from the revision "old" to the current one in place.
 pub(super) fn transitions() -> impl Random<InPlaceTransitions> {
     let shape = |image: &str| {
         let containers = json!([{ "name": "main", "image": image }]);
@@ -36,7 +36,7 @@ pub(super) fn transitions() -> impl Random<InPlaceTransitions> {
         .prop_map(|how| how.map(|how| ("old".into(), how)).into_iter().collect())
 }
 
-/// Generates the in-place update state of a pod.
+/// Generates the state of a pod's last update in place.
 pub(super) fn pods() -> impl Random<InPlace> {
     let container = |image: &str| crate::core::fleet::in_place::RunningContainer {
         name: "main".into(),
@@ -77,7 +77,7 @@ pub(super) fn pods() -> impl Random<InPlace> {
     })
 }
 
-/// Generates settings under which pods are updated in place without a wait for images on their nodes.
+/// Generates settings under which pods are updated in place without waiting for images.
 fn in_place() -> impl Random<Strategy> {
     strategies().prop_map(|strategy| Strategy {
         rolling_update_type: RollingUpdateType::InPlaceIfPossible,
@@ -89,8 +89,7 @@ fn in_place() -> impl Random<Strategy> {
 proptest! {
     #![proptest_config(config())]
 
-    /// Checks that a pod is updated in place by a single write, and only if its revision is known and it has the images of that
-    /// revision.
+    /// Checks that a single write updates a pod in place. The pod's revision must be known, and the pod must have its images.
     #[test]
     fn only_what_can_be_changed_is_changed_in_place(strategy in in_place(), fleet in fleets()) {
         let plan = decide(&strategy, &fleet, now());
@@ -115,7 +114,7 @@ proptest! {
         prop_assert_eq!(begun(&fleet, &other), begun(&fleet, &plan), "the manner changes nothing else");
     }
 
-    /// Checks that the node counts as unavailable from the time of the write, even while the old containers are still Ready.
+    /// Checks that the node counts as unavailable as soon as the write is made, even while the old containers are still Ready.
     #[test]
     fn a_node_counts_while_its_pod_is_updated_in_place(strategy in in_place(), fleet in fleets()) {
         let plan = decide(&strategy, &fleet, now());
@@ -123,7 +122,7 @@ proptest! {
             let mut pods = fleet.nodes.iter().flat_map(|node| &node.pods);
             pods.any(|pod| pod.uid == target.uid && is_available(pod, &strategy, now()))
         };
-        // A pod that waited for its hook has taken a slot since it was marked, so its deletion needs no new slot.
+        // A pod that waited for its hook already had a slot, so its deletion needs no other one.
         let of_available = begun(&fleet, &plan).iter().filter(|target| was_available(target)).count();
         let lacking = lacking(&carry_out(&fleet, &plan), &plan, &strategy, now());
         let allowed = plan.counts.allowed;

@@ -1,4 +1,4 @@
-//! Properties of image pre-pulls: they stay within the limit, precede an update, and delay it if images are required.
+//! Properties of image pre-pulls: their number is limited, they come before an update, and the update waits for required images.
 
 use proptest::prelude::*;
 use proptest::strategy::Strategy as _;
@@ -51,7 +51,8 @@ proptest! {
         let asks = |action: &&Action| matches!(action, Action::AskForImages { .. });
         let fresh = plan.actions.iter().filter(asks).count();
         prop_assert!(fresh == 0 || fresh + plan.pulls.len() <= limit, "{fresh} beside {:?}", plan.pulls);
-        // A requested pull begins as soon as the cache shows the request, unless the node's pod can be replaced immediately.
+        // A requested pull begins as soon as the cache shows the request. The exception is a node whose pod can be replaced at
+        // once.
         let then = carry_out(&fleet, &plan);
         let next = decide(&strategy, &then, now());
         let may_start = |pull: &&Pull| pull.may_start;
@@ -77,7 +78,7 @@ proptest! {
             );
             prop_assert!(waits, "{:?}", plan.verdicts[place]);
         }
-        // Requests are withdrawn on nodes that will not be updated: offline, kept, or no longer targeted.
+        // If a node will not be updated (offline, kept, or no longer targeted), its request is withdrawn.
         let then = carry_out(&fleet, &plan);
         let stands = matches!(
             plan.phase,

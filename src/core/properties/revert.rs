@@ -1,4 +1,4 @@
-//! Properties of the rollback from a stopped revision: it stays within the budget, happens once per pod, and `resume` reverts it.
+//! Properties of rollbacks from a stopped revision. They keep within the budget and happen once per pod. `resume` ends them.
 
 use std::collections::BTreeSet;
 
@@ -25,7 +25,8 @@ fn reverting() -> impl Random<Strategy> {
     })
 }
 
-/// Generates fleets with a stopped revision. Some pods were rolled back before, and the labels of a few pods have changed since.
+/// Generates fleets with a stopped revision. Some pods were rolled back before. The revision labels of a few pods were changed
+/// since.
 fn stopped() -> impl Random<Fleet> {
     (fleets(), vec(0..10_u8, 96), prop::bool::weighted(0.9)).prop_map(|(fleet, dice, stands)| {
         let mut dice = dice.into_iter().cycle();
@@ -75,7 +76,7 @@ fn rolled_back<'a>(fleet: &'a Fleet, plan: &Plan) -> Vec<(&'a Node, &'a Pod)> {
     pods.filter(|(_, pod)| uids.contains(&pod.uid)).collect()
 }
 
-/// Completes the in-place updates, as kubelets do.
+/// Completes the updates in place, as kubelets do.
 fn settle(fleet: &mut Fleet) {
     for pod in fleet.nodes.iter_mut().flat_map(|node| &mut node.pods) {
         if let Some(update) = &mut pod.in_place.update {
@@ -175,7 +176,7 @@ proptest! {
         if let Some(before) = before {
             prop_assert!(also_older || before == "older".into(), "{before:?}");
         }
-        // Read the stored record under the next revision, where it must contain the same stopped revisions.
+        // The next revision becomes current. Its record must contain the same stopped revisions.
         fleet.revision = RevisionState::Current("last".into());
         fleet.record = plan.record;
         let plan = decide(&Strategy { resume: None, ..strategy }, &fleet, now());

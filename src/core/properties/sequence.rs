@@ -11,7 +11,7 @@ use super::{Random, begun, config, fleets, lacks, later, now, shares, strategies
 use crate::core::settings::{Approval, Wave};
 use crate::core::{Strategy, *};
 
-/// Generates failure domains, based on the label that every random node has.
+/// Generates failure domains by the label `zone`, which every random node has.
 pub(super) fn topologies() -> impl Random<Topology> {
     (1..3_usize).prop_map(|at_once| Topology {
         key: "zone".into(),
@@ -19,7 +19,7 @@ pub(super) fn topologies() -> impl Random<Topology> {
     })
 }
 
-/// Generates waves over the two zones of random nodes, in either order.
+/// Generates waves in which the two zones of the random nodes come in either order.
 pub(super) fn waves() -> impl Random<std::sync::Arc<Waves>> {
     let wave = (option::of(shares()), 0..120_u64, prop::bool::weighted(0.2));
     let list = vec(wave, 1..3);
@@ -78,11 +78,12 @@ proptest! {
         let told = || fleet.nodes.iter().zip(&plan.verdicts);
         let held: BTreeSet<&str> =
             told().filter(|(_, verdict)| in_flight(verdict)).map(|(node, _)| topology.domain_of(&node.labels)).collect();
-        // A marked pod keeps its slot, even if the limit was lowered since.
+        // A marked pod keeps its slot, even if the limit has been lowered since.
         let is_marked = |node: &Node| {
             node.pods.iter().any(|pod| !pod.terminating && pod.exit.preparing.is_some())
         };
-        // A node whose old pod terminates next to an available new pod takes a slot of `max-surge`, not of `max-unavailable`.
+        // If a new pod is available while the old one terminates, the node takes a slot of `max-surge`, and none of
+        // `max-unavailable`.
         let is_beside = |verdict: &Verdict| *verdict == Verdict::InProgress(Progress::OldTerminating);
         let takes = |(node, verdict): &(&Node, &Verdict)| {
             in_flight(verdict) && !is_beside(verdict)
@@ -96,7 +97,7 @@ proptest! {
             let waves = strategy.waves.as_ref().expect("waves are told of");
             prop_assert!(stand.state != WaveState::Open || stand.taken == used(wave, waves), "{stand:?}");
         }
-        // A node may also wait because the budget of its wave is in use. In a wave that is not open, waiting broken pods take the
+        // A node may also wait because the budget of its wave is in use. If the wave is not open, broken pods that wait take the
         // slots of nodes that were marked earlier.
         let is_full = |wave: usize, waves: &Waves| {
             let stand = plan.waves.get(wave);
@@ -114,11 +115,11 @@ proptest! {
         if held.len() <= topology.at_once && told().any(left) {
             prop_assert!(plan.counts.unavailable >= plan.counts.allowed, "{plan:?}");
         }
-        // A node may only wait if another node is in progress or the budget is in use.
+        // A node may only wait if another one is in progress, or if the budget is in use.
         let waits = told().any(|(node, verdict)| {
             matches!(verdict, Verdict::Budget { .. } | Verdict::AwaitingDomain) && is_free(node)
         });
-        // A marked node may keep its domain selected while another pod of its wave takes the slot that has just become free.
+        // The domain of a marked node may stay selected although another pod of its wave took the slot that became free.
         let keeps_turn = plan.next_wake.is_some()
             && told().any(|(node, verdict)| {
                 matches!(verdict, Verdict::Budget { .. } | Verdict::AwaitingDomain) && is_marked(node) && !is_free(node)
@@ -166,7 +167,7 @@ proptest! {
                 if !begins || !selected || held {
                     continue;
                 }
-                // `late` is true if this node returned only after another node of its wave had been done for the soak time.
+                // `late` is true if the node returned after another node of its wave had already been done for the soak time.
                 let soak = waves.list[of(other)].soak;
                 let late = earlier.clone().any(|(done, verdict)| {
                     let Readiness::Ready { since: there } = done.readiness else {
@@ -198,7 +199,7 @@ proptest! {
             ..strategy
         };
         let mut fleet = Fleet { record: None, ..fleet };
-        // All nodes of the first wave are done, so only the soak time is left.
+        // Make all nodes of the first wave done. Then only the soak time keeps the next wave closed.
         for node in fleet.nodes.iter_mut().filter(|node| waves.index_for(&node.labels) == 0) {
             node.pods = node.pods.first().cloned().into_iter().collect();
             for pod in &mut node.pods {
@@ -231,7 +232,7 @@ proptest! {
             let done = told.filter(|(node, verdict)| {
                 waves.index_for(&node.labels) == wave && **verdict == Verdict::Done && takes_part(node)
             });
-            // The soak time starts with the node that has been Ready longest, because it did not return late.
+            // The soak time begins with the node that has been Ready for the longest time, because this node was not late.
             let first = done.filter_map(|(node, _)| {
                 let Readiness::Ready { since } = node.readiness else {
                     return None;
@@ -260,8 +261,8 @@ proptest! {
                 node.pods.iter().any(|pod| begun.iter().any(|gone| gone.uid == pod.uid))
             };
             let beginning = fleet.nodes.iter().filter(of_wave).filter(goes).count();
-            // A node that is available while its old pod terminates takes a slot of `max-surge`. If an unavailable outdated pod is
-            // left, the node counts as broken instead.
+            // A node with an available new pod and a terminating old one takes a slot of `max-surge`. If an unavailable outdated
+            // pod is left, it counts as broken instead.
             let serves = |node: &Node| {
                 let ripe = |since| later(since, strategy.min_ready) <= now();
                 let mut alive = node.pods.iter().filter(|pod| !pod.terminating);
@@ -273,7 +274,7 @@ proptest! {
                 **verdict == Verdict::InProgress(Progress::OldTerminating) && is_free
             });
             let in_flight = stand.in_flight - beside.count();
-            // An available node that waits for its deletion must not take the slot of a broken node.
+            // An available node that waits for its deletion must not take a slot from a broken one.
             let is_available = |pod: &Pod| super::is_available(pod, &strategy, now());
             let takes_from_served = fleet.nodes.iter().filter(of_wave).filter(goes).any(|node| {
                 node.outdated().is_some_and(is_available)

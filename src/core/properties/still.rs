@@ -1,7 +1,7 @@
-//! Properties of blocked rollouts: a rollout in which nothing changes must not report progress.
+//! Properties of blocked rollouts: if nothing changes, no progress may be reported.
 //!
-//! In this model, writes succeed without effect: pods keep terminating, changed images never run, and no container starts. A
-//! rejected write is rejected every time.
+//! In this model, successful writes have no effect: pods keep terminating, new images never run, and no container starts. A write
+//! that is rejected once is rejected every time.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,15 +15,13 @@ use super::{carry_out, config, fleets, later, now, shares, strategies};
 use crate::core::fleet::write_failures::WriteVerb;
 use crate::core::{Strategy, *};
 
-/// Number of consecutive decisions, and the interval between the last ones. The interval is longer than any deadline, soak or
-/// window.
+/// Number of decisions in a row, and the interval between the last ones. It is longer than any deadline, soak or window.
 const LOOKS: usize = 150;
 const LATER: Duration = Duration::from_secs(26 * 3600);
-/// Maximum number of rejections in one run. On each node of the largest fleet, the creation of a surge pod and a deletion can be
-/// rejected.
+/// Maximum number of rejections in one run: on each node of the largest fleet, the creation of a surge pod and a deletion.
 const ANSWERS: usize = 64;
 
-/// Returns the fleet as the API server and the index report it directly after the controller's requests.
+/// Returns the fleet as the index shows it directly after the controller's requests.
 fn as_told(mut fleet: Fleet, at: Timestamp) -> Fleet {
     for node in &mut fleet.nodes {
         for pod in node.pods.iter_mut().filter(|pod| pod.terminating) {
@@ -42,7 +40,7 @@ fn as_told(mut fleet: Fleet, at: Timestamp) -> Fleet {
     fleet
 }
 
-/// Makes one decision. Writes to pods of `deaf` nodes are rejected, and all other writes have no effect.
+/// Makes one decision. Writes to pods of the nodes in `deaf` are rejected. All other writes succeed without effect.
 fn look(strategy: &Strategy, fleet: &mut Fleet, deaf: &BTreeSet<NodeName>, at: Timestamp) -> Plan {
     let mut plan = decide(strategy, fleet, at);
     let nodes = fleet.nodes.clone();
@@ -83,7 +81,7 @@ fn is_about_a_pair(action: &Action) -> bool {
     )
 }
 
-/// Applies a write that concerns a surge pod.
+/// Carries out a write that concerns a surge pod.
 fn pair(fleet: &mut Fleet, action: &Action, at: Timestamp) {
     let about = action.pod().uid.clone();
     let node = fleet
@@ -121,7 +119,7 @@ fn paired(mut fleet: Fleet) -> Fleet {
     fleet
 }
 
-/// Decides again immediately after rejections, because each one changes the state, and `min-interval` allows one request at a time.
+/// Decides again after each rejection. A rejection changes the state, and `min-interval` allows only one request at a time.
 fn settle(
     strategy: &Strategy,
     fleet: &mut Fleet,
@@ -139,7 +137,7 @@ fn settle(
     plan
 }
 
-/// Decides at every time that the plan requests. The last decision is long after the last change that elapsed time can cause.
+/// Decides whenever the plan asks for it. The last decision is long after the last change that time alone can cause.
 fn wait(strategy: &Strategy, fleet: Fleet, deaf: &BTreeSet<NodeName>) -> Plan {
     let mut fleet = as_told(fleet, now());
     let mut at = now();
@@ -154,7 +152,7 @@ fn wait(strategy: &Strategy, fleet: Fleet, deaf: &BTreeSet<NodeName>) -> Plan {
         };
     }
     settle(strategy, &mut fleet, deaf, at);
-    // Rejected writes may have reached the limit of the current second. Decide again two seconds later for the rest.
+    // So many writes may have been rejected that the limit of this second is reached. Decide about the rest two seconds later.
     look(
         strategy,
         &mut fleet,
@@ -163,7 +161,7 @@ fn wait(strategy: &Strategy, fleet: Fleet, deaf: &BTreeSet<NodeName>) -> Plan {
     )
 }
 
-/// Returns true if the verdict shows that the node waits for a person, a date or a setting.
+/// Returns true if the verdict itself shows what the node waits for: a person, a time or a setting.
 fn waits_by_name(verdict: &Verdict) -> bool {
     matches!(
         verdict,
@@ -187,7 +185,7 @@ proptest! {
         let deaf: BTreeSet<NodeName> = deaf.map(|(node, _)| node.name.clone()).collect();
         let fleet = if surge.is_some() { paired(fleet) } else { fleet };
         let strategy = Strategy {
-            // Disable pre-pulls, because the deadline of a pull is in its Job, which is not part of this model.
+            // Disable pre-pulls. A pull ends at the latest by the deadline of its Job, which this model doesn't have.
             image_predownload_parallelism: Some(IntOrPercent::Number(0)),
             predownload: None,
             rolling_update_type: match surge {

@@ -1,5 +1,5 @@
-//! Random stories: whatever happens to the nodes, the rollout must stay within its budget, and it must complete automatically after
-//! they return.
+//! Random stories of a native DaemonSet: whatever happens to the nodes, the rollout stays within its budget. After all nodes have
+//! returned, it completes automatically.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::world::{RateLimit, World};
 use super::{Random, after, config, is_available, later, now};
 use crate::core::{Strategy, *};
 
-/// Event of a story, at one tick.
+/// Event of a story, which happens at one tick (a second).
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Template(u8),
@@ -23,13 +23,13 @@ enum Event {
     Untaint(usize),
     Kill(usize),
     Crash(usize),
-    /// The native controller observes nothing for a number of ticks.
+    /// The native controller doesn't work for so many ticks.
     NativeStops(i64),
-    /// The controller is down for a number of ticks.
+    /// The yurt-ds controller is down for so many ticks.
     WeStop(i64),
 }
 
-/// Last tick with events. After it, all nodes return, and the rollout must complete without any further event.
+/// Last tick with events. After it, all nodes return, and the rollout has to complete without another event.
 const END: i64 = 150;
 
 fn events() -> impl Random<Vec<(i64, Event)>> {
@@ -77,7 +77,7 @@ pub(super) fn rolling() -> impl Random<Strategy> {
             pause: pause.map(|seconds| Pause::Until(after(now(), seconds))),
             min_ready: Duration::from_secs(min_ready),
             ready_settle: Duration::from_secs(ready_settle),
-            // The window is short, so that no failure counts against the revision. These stories don't cover the guard.
+            // These stories don't cover the guard. With this short window, no failure counts against the revision.
             failure_window: Some(Duration::from_secs(30)),
             failure_threshold: Some(IntOrPercent::Percent(100)),
             ..Strategy::with_mode(Mode::AdvancedRollingUpdate)
@@ -94,7 +94,7 @@ struct Telling {
     we_are_back: i64,
     /// Fleet as the controller sees it now.
     seen: Fleet,
-    /// Last decision, with its input.
+    /// Input and result of the last decision.
     last: Option<(Fleet, Plan)>,
     /// Nodes that lack an available pod because the controller replaced it.
     ours: BTreeSet<usize>,
@@ -137,7 +137,7 @@ impl Telling {
         }
     }
 
-    /// Simulates one second. The cluster changes, and then the controller decides if it has a reason.
+    /// Simulates one second: the cluster changes, and the controller decides if it has a reason.
     fn pass(&mut self) -> Result<(), TestCaseError> {
         self.tick += 1;
         self.world.pass();
@@ -172,7 +172,7 @@ impl Telling {
             };
             let holds = |node: &Node| node.pods.iter().any(|pod| pod.uid == target.uid);
             let place = fleet.nodes.iter().position(holds);
-            // The replacement of an unavailable pod is a repair, which makes no further node unavailable.
+            // If the old pod is unavailable, its replacement makes no other node unavailable, so it doesn't count.
             let now = self.world.now();
             let is_up = |place: &usize| {
                 let mut pods = fleet.nodes[*place].pods.iter();
@@ -182,8 +182,8 @@ impl Telling {
         }
         self.world.apply(&plan);
         let allowed = self.strategy.max_unavailable.resolve(plan.counts.targeted);
-        // If fewer nodes are targeted, the limit may fall below the number of unavailable nodes. Even then, broken pods may be
-        // repaired.
+        // If fewer nodes are targeted than before, more nodes may be unavailable than the new limit allows. Even then, broken pods
+        // may be repaired.
         if self.ours.len() > before {
             prop_assert!(self.ours.len() <= allowed, "{:?} of {allowed}", self.ours);
         }
@@ -192,7 +192,7 @@ impl Telling {
         Ok(())
     }
 
-    /// Removes from `ours` nodes that have an available pod, are or were offline, or are not eligible for a pod.
+    /// Removes nodes from `ours` that have an available pod, were offline, or are not eligible for a pod.
     fn forgive(&mut self) {
         let (fleet, now) = (&self.seen, self.world.now());
         self.ours.retain(|node| {
@@ -205,7 +205,7 @@ impl Telling {
         });
     }
 
-    /// Simulates as many seconds as the update of the whole fleet needs, one node after the other.
+    /// Simulates as many seconds as the fleet needs if its nodes are updated one after the other.
     fn go_to_the_end(&mut self) -> Result<(), TestCaseError> {
         let per_node = 30 + 2 * self.strategy.min_ready.as_secs().cast_signed();
         let patience = 150 + per_node * i64::try_from(self.size).unwrap_or(i64::MAX);
@@ -222,7 +222,7 @@ impl Telling {
             } else {
                 quiet + 1
             };
-            // In this model every change becomes visible within 20 steps. After that, nothing can happen.
+            // In this model, every change has its effects within 20 ticks. If nothing happened for longer, nothing will.
             if quiet > 20 {
                 break;
             }
@@ -321,7 +321,7 @@ proptest! {
         }
         let allowed = telling.plan().counts.allowed.max(1);
         prop_assert!(telling.world.replaced.len() <= allowed, "{:?}, {allowed}", telling.world.replaced);
-        // A corrected template lets the rollout continue.
+        // The template is corrected, so the rollout continues.
         telling.happen(Event::Template(2));
         telling.go_to_the_end()?;
         prop_assert_eq!(telling.plan().phase, Phase::Complete { offline: 0, kept: 0 });

@@ -1,7 +1,7 @@
-//! Random stories with surge pods (`max-surge`): pods are deleted, and the controller may crash at any write.
+//! Random stories with surge pods (`max-surge`). Pods are deleted, and the controller may crash at any write.
 //!
-//! Neither the controller nor the native controller takes away the available pod of any node. Every story ends with one pod per
-//! node.
+//! In every story, neither the controller nor the native controller deletes the available pod of a node. At the end, every node has
+//! one pod.
 //!
 //! This model is separate from [`world`](super::world), in which a node has only one pod. It models two pods on a node, with their
 //! owners, their names and the native controller's choice between them.
@@ -18,7 +18,7 @@ use super::{Random, after, config, now};
 use crate::core::testing::{fleet, old};
 use crate::core::{Strategy, *};
 
-/// Event of a story, at one tick.
+/// Event of a story, which happens at one tick (a second).
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Template(u8),
@@ -28,16 +28,17 @@ enum Event {
     Online(usize),
     Taint(usize),
     Untaint(usize),
-    /// The controller crashes at a later write, before or after the API server executes it. It stays down for a number of ticks.
+    /// The controller crashes at one of its next writes, before or after the API server carries it out. It is down for so many
+    /// ticks.
     Die(usize, bool, i64),
     NativeStops(i64),
-    /// The only pod that the DaemonSet owns on a node is not Ready for a number of ticks.
+    /// The only pod of the DaemonSet on a node is not Ready for so many ticks. A surge pod doesn't count.
     Break(usize, i64),
-    /// yurt-ds stops or resumes updating the pods, in one of the ways of [`Way`].
+    /// The strategy changes: yurt-ds stops or starts to update the pods.
     Abandon(Way),
-    /// An operator sets or removes a hold on a node.
+    /// A user sets or removes a hold on a node.
     Hold(usize, bool),
-    /// The program behind the hooks removes them from the pods of a node.
+    /// The program behind the hook agrees to the deletion of a node's pods.
     Unhook(usize),
     /// The value of `max-surge` changes.
     Surge(u32),
@@ -67,7 +68,7 @@ struct ModelPod {
     created: i64,
     ready_at: i64,
     gone_at: Option<i64>,
-    /// True if a preDelete hook has to allow the deletion of the pod.
+    /// True if the pod may be deleted only after its preDelete hook has agreed.
     hooked: bool,
     preparing: bool,
     /// True if the controller's key in the readiness gate makes the pod not Ready.
@@ -77,7 +78,7 @@ struct ModelPod {
 #[derive(Clone, Debug)]
 struct ModelNode {
     pods: Vec<ModelPod>,
-    /// Creation times of ended pods that are still alive for the native controller.
+    /// Creation times of pods that have ended, but not for the native controller, which sees changes late.
     ghosts: Vec<i64>,
     online: Option<i64>,
     targeted: bool,
@@ -98,13 +99,13 @@ struct World {
     observed: u8,
     tick: i64,
     made: usize,
-    /// Planned crash: number of writes before it, and the other values of `Event::Die`.
+    /// Next crash: number of writes before it, and the other two values of `Event::Die`.
     dies: Option<(usize, bool, i64)>,
     away_until: i64,
     native_until: i64,
-    /// True if the native controller observes changes in order.
+    /// True if the native controller sees changes in order.
     ///
-    /// Otherwise it observes the end of a pod as late as possible: when it creates the next one.
+    /// Otherwise, it sees the end of a pod as late as possible: when it creates the next pod.
     in_order: bool,
     way: Way,
     /// Number of nodes that may lack an available pod at once.
@@ -165,7 +166,7 @@ impl World {
         self.nodes[node].pods.iter().any(serves)
     }
 
-    /// Changes a node only if its service doesn't fail because of the change.
+    /// Makes a change to a node, unless the node would lose its last serving pod by it.
     fn gently(
         &mut self,
         node: usize,
@@ -194,8 +195,8 @@ impl World {
                 let gone_at = tick + self.paces[node].to_terminate;
                 let pods = &self.nodes[node].pods;
                 let own = |pod: &&ModelPod| pod.owner == Owner::Set && pod.gone_at.is_none();
-                // Skip the deletion while the native controller has to choose between two pods. It may delete the other one, and
-                // the node would then lose both because of this event.
+                // Don't delete a pod while the native controller has to choose between two. It may delete the other one, so that
+                // the node would lose both because of this event.
                 let is_choosing = pods.iter().filter(own).count() > 1;
                 if let Some(pod) = pods.get(pod).filter(|_| !is_choosing) {
                     let name = pod.name.clone();
@@ -245,7 +246,7 @@ impl World {
         Ok(())
     }
 
-    /// Simulates the native controller: revisions (without a history), adoption, missing pods and surplus pods.
+    /// Simulates the native controller: revisions without a history, adoption, missing pods and surplus pods.
     fn native(&mut self) -> Result<(), TestCaseError> {
         let tick = self.tick;
         let min_ready = self.strategy.min_ready.as_secs().cast_signed();
@@ -257,15 +258,15 @@ impl World {
             .collect();
         for node in 0..self.nodes.len() {
             let ModelNode { pods, ghosts, .. } = &mut self.nodes[node];
-            // A surge pod is not adopted while another pod is unavailable. That pod recovers or is replaced before so many new
-            // revisions are created.
+            // Don't adopt a surge pod while another pod is unavailable. That one recovers or is replaced before so many new
+            // revisions exist.
             let waits = pods.iter().any(|pod| {
                 let serves = !pod.shut && tick >= pod.ready_at + min_ready;
                 pod.owner == Owner::Set && pod.gone_at.is_none() && !serves
             });
             for pod in pods {
-                // After the ControllerRevision that owns a surge pod is deleted, the garbage collector removes the owner reference,
-                // and the DaemonSet adopts the pod. This needs more new revisions than one rollout has.
+                // When the ControllerRevision that owns a surge pod is deleted, the DaemonSet adopts the pod. This needs more new
+                // revisions than one rollout has.
                 let is_in_use = |of| used.contains(of) || !ghosts.is_empty() || waits;
                 if matches!(&pod.owner, Owner::Revision(of) if !is_in_use(of)) {
                     pod.owner = Owner::Set;
@@ -328,7 +329,7 @@ impl World {
         }
     }
 
-    /// Records that the native controller has not yet observed the end of the pod `name`.
+    /// Records that the pod `name` has ended, but that the native controller hasn't seen it.
     fn haunt(&mut self, node: usize, name: &str) {
         let Self {
             nodes, in_order, ..
@@ -504,7 +505,7 @@ impl World {
             },
             terminating: pod.gone_at.is_some(),
             ready_since: (pod.ready_at <= self.tick && !pod.shut).then(|| at(pod.ready_at)),
-            // The pod would be Ready without the controller's key in the readiness gate.
+            // Without the controller's key in its readiness gate, the pod would be Ready.
             unready_since: (pod.ready_at <= self.tick && pod.shut).then(|| at(pod.ready_at)),
             exit: self.exit(pod).into(),
             started: Some(at(pod.created)),
@@ -606,7 +607,7 @@ fn surging() -> impl Random<Strategy> {
 proptest! {
     #![proptest_config(config())]
 
-    /// Checks that no controller takes away the available pod of a node, and that every rollout completes with one pod per node.
+    /// Checks that no controller deletes the available pod of a node, and that every rollout completes with one pod per node.
     #[test]
     fn with_surge_no_served_node_is_ever_left_alone_and_every_story_ends_well(
         strategy in surging(), paces in paces(), events in events(), in_order: bool,
@@ -637,7 +638,7 @@ proptest! {
         prop_assert!(world.nodes.iter().all(|node| node.pods.len() == 1));
     }
 
-    /// Checks that without faults, exactly as many nodes as `max-surge` allows have two pods, and no node is replaced twice.
+    /// Checks that without faults exactly as many nodes have two pods as `max-surge` allows, and that no node is updated twice.
     #[test]
     fn with_surge_so_many_nodes_have_two_pods_and_not_one_more(
         strategy in surging(), paces in paces(), in_order: bool,
@@ -659,7 +660,7 @@ proptest! {
         prop_assert_eq!(plan.phase, Phase::Complete { offline: 0, kept: 0 }, "{:?}", plan.verdicts);
     }
 
-    /// Checks the limit of nodes with two pods for any speed at which revisions change and pods terminate.
+    /// Checks the limit of nodes with two pods, however fast revisions change and pods terminate.
     #[test]
     fn with_surge_fast_changes_leave_no_more_nodes_with_two_pods_and_no_node_with_three(
         strategy in surging(), paces in paces(), changes in vec((1..40_i64, 0..4_u8), 1..6), in_order: bool,

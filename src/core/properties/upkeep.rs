@@ -1,10 +1,10 @@
 //! Random stories of Advanced DaemonSets, whose pods this controller creates.
 //!
 //! Nodes join and leave, labels change, pods fail and are deleted, and requests are rejected. After the last of these events, every
-//! eligible node must get a pod of the current revision.
+//! eligible node has to get a pod of the current revision.
 //!
-//! This model is separate from [`world`](super::world), in which another controller creates the pods and each node has one. In this
-//! model, the controller may not yet see a pod that it requested.
+//! In the model [`world`](super::world), another controller creates the pods. Here, the controller creates them itself, and it may
+//! not see a pod yet that it has requested.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,17 +21,17 @@ use crate::core::settings::Scaling;
 use crate::core::testing::{fleet, old};
 use crate::core::{Strategy, *};
 
-/// Event of a story, at one tick. Most events affect one node.
+/// Event of a story, which happens at one tick (a second). Most events concern one node.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Template(u8),
     Offline(usize),
     Online(usize),
-    /// The Node and its pods are removed.
+    /// The Node and its pods are deleted.
     Leave(usize),
-    /// The node joins, possibly again, without pods.
+    /// The Node is created without pods. It may have existed before.
     Join(usize),
-    /// A label or taint makes the node ineligible.
+    /// A label or taint of the node changes, so that it is no longer eligible.
     Unfit(usize),
     Fit(usize),
     Kill(usize),
@@ -39,11 +39,11 @@ enum Event {
     Fail(usize),
     /// The API server rejects the next request to create a pod.
     Refuse,
-    /// The controller is down for a number of ticks, and loses the record of its requests.
+    /// The controller is down for so many ticks. It then doesn't know its earlier requests.
     WeStop(i64),
 }
 
-/// Last tick with events. After it, all nodes exist, online and eligible, and the rollout must complete without any further event.
+/// Last tick with events. After it, all nodes exist and are online and eligible. The rollout has to complete without another event.
 const END: i64 = 150;
 
 /// Pause before a rejected request is repeated, in seconds.
@@ -118,7 +118,7 @@ struct Place {
     /// Tick since which the node has no pod.
     podless_since: i64,
     had_pod: bool,
-    /// True if the rollout deleted the node's pod and no other pod has been created since.
+    /// True if the rollout deleted the node's pod and no pod has been created there since.
     emptied: bool,
 }
 
@@ -190,7 +190,7 @@ impl Place {
     }
 }
 
-/// Request to create a pod, with its node, its template, and the tick of its completion.
+/// Requested creation of a pod: its node, its template, and the tick at which it is carried out.
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     node: usize,
@@ -207,14 +207,14 @@ struct Telling {
     next_pod: usize,
     refuse_next: bool,
     we_are_back: i64,
-    /// Running requests. The controller also records them.
+    /// Requests in progress, which the controller also records in `creating`.
     asked: Vec<Asked>,
     creating: BTreeMap<NodeName, Timestamp>,
     backoff: FailedPodsBackoff,
     creations_wait: Option<i64>,
     record: Option<FailureRecord>,
     pause: Option<PauseRecord>,
-    /// Last decision, with its input.
+    /// Input and results of the last decision.
     last: Option<(Fleet, Plan, Manage)>,
     stale: bool,
 }
@@ -306,7 +306,7 @@ impl Telling {
     fn join(&mut self, n: usize) {
         let (tick, now) = (self.tick, self.now());
         let place = &mut self.places[n];
-        // A node joins with the name of an old one only after the old node and its pods are gone.
+        // A node can only join again after the old Node and its pods are gone, because the name is the same.
         if !place.is_there && place.pods.is_empty() {
             place.is_there = true;
             place.podless_since = tick;
@@ -337,7 +337,7 @@ impl Telling {
         }
     }
 
-    /// Simulates one second. The cluster changes, and then the controller decides if it has a reason.
+    /// Simulates one second: the cluster changes, and the controller decides if it has a reason.
     fn pass(&mut self) -> Result<(), TestCaseError> {
         self.tick += 1;
         let tick = self.tick;
@@ -354,7 +354,7 @@ impl Telling {
         Ok(())
     }
 
-    /// Completes the requests that are due.
+    /// Carries out the requests that are due.
     fn answer(&mut self) {
         let (due, asked) = (self.asked.iter().copied()).partition(|asked| asked.due <= self.tick);
         self.asked = asked;
@@ -378,7 +378,7 @@ impl Telling {
                 ready_at: self.tick + place.pace.to_start,
                 ready_since: None,
                 over: false,
-                // A pod that is created on a missing node is removed immediately.
+                // If the node doesn't exist, its new pod is removed at once.
                 gone_at: (!place.is_there).then_some(self.tick),
             });
         }
@@ -450,7 +450,7 @@ impl Telling {
         Ok(())
     }
 
-    /// Requests pods on these nodes. Fails if `partition` forbids one of them.
+    /// Requests pods on these nodes. Fails the test if `partition` forbids one of them.
     fn ask(&mut self, create: &[NodeName]) -> Result<(), TestCaseError> {
         for name in create {
             let node = self.places.iter().position(|place| place.name == *name);
