@@ -24,7 +24,7 @@ fn at(second: i64) -> Timestamp {
 }
 
 fn parsed<T: serde::de::DeserializeOwned>(object: Value) -> T {
-    // Parse from text, not from a `Value`, because a watch delivers text.
+    // A watch delivers text, so parse text here and not a `Value`.
     serde_json::from_str(&object.to_string()).unwrap()
 }
 
@@ -123,19 +123,19 @@ fn deletion(on: &str) -> Action {
     })
 }
 
-/// Records a write that is sent at 500 s and answered at once.
+/// Records a write that is sent at second 500 and answered at once.
 fn send(index: &mut Index, action: &Action, answer: WriteAnswer) {
     let set = index.set_mut(&key()).unwrap();
     set.begin_write(action, at(500));
     set.end_write(action, answer, at(500));
 }
 
-/// Returns the time by which the watch has to show the pending writes. After it, the pods are listed again.
+/// Returns the time at which the pods are listed again, because the watch should have shown a write by then.
 fn due(index: &Index) -> Option<Timestamp> {
     index.set(&key()).unwrap().pending_due()
 }
 
-/// Returns the fleet, and checks that the cached fleet equals one that is built from scratch.
+/// Returns the fleet. Fails if the cached fleet differs from one that is built again.
 fn fleet(index: &mut Index) -> Arc<Fleet> {
     let kept = index.fleet(&key(), at(1000)).unwrap();
     index.set_mut(&key()).unwrap().cache.forget();
@@ -199,7 +199,7 @@ fn the_condition_tells_since_when_pods_were_missing_before_the_first_look() {
     case("NoProgress", 1000);
 }
 
-/// Applies a few thousand pseudo-random changes. The seed alone determines their order.
+/// Applies a few thousand random changes in an order that depends only on the fixed seed.
 #[test]
 fn a_fleet_kept_up_to_date_equals_one_made_anew() {
     let mut index = index();
@@ -309,10 +309,10 @@ fn a_removal_that_is_read_in_a_pod_counts_only_for_the_revision_that_was_adopted
     }
 }
 
-/// Found on a real API server: deleting a pod made its node NotReady, and the watch reported that before the deletion was
-/// answered.
+/// Regression test from a real API server. The deletion of a pod made its node NotReady, and the watch showed that before the
+/// deletion was answered.
 ///
-/// The loss of the node was then not attributed to the rollout, so the next node was updated at once.
+/// The loss of the node did not count against the revision, so the next node was updated at once.
 #[test]
 fn a_removal_counts_from_the_moment_in_which_it_is_sent() {
     let told = |index: &mut Index| fleet(index).nodes[0].disrupted_at;
@@ -360,7 +360,7 @@ fn a_node_whose_clock_is_far_ahead_did_not_return_a_moment_ago() {
     assert_eq!(since(300), ready(at(300)));
 }
 
-/// OpenYurt's pool coordinator sends heartbeats on behalf of a node that is cut off, and taints the node. The node stays Ready.
+/// If a node is cut off, OpenYurt's pool coordinator sends its heartbeats and taints the node. The Ready condition stays `True`.
 #[test]
 fn a_node_that_is_cut_off_counts_as_offline_although_it_is_ready() {
     let mut index = index();
@@ -391,7 +391,7 @@ fn some_losses_of_a_node_that_flaps_are_remembered() {
     };
     assert!(seen("True", 10).is_empty());
     assert_eq!(seen("False", 20), [20]);
-    // A change from NotReady to Unknown is recorded as another loss of the node.
+    // A change from `False` to `Unknown` is recorded as another loss of the node.
     assert_eq!(seen("Unknown", 31), [20, 31]);
     assert_eq!(seen("True", 35), [20, 31]);
     assert_eq!(seen("False", 40), [20, 31], "a moment after the last one");
@@ -506,8 +506,8 @@ fn how_soon_a_change_is_looked_at_follows_from_what_it_frees() {
     case(&pod("n3", "aaa").ready(10), RequeueDelay::Short);
 }
 
-/// If the native controller sees changes late, a surge pod is transferred only after the native controller created a pod too.
-/// Until then both pods start, so the next decision must come soon.
+/// A surge pod is transferred late if the native controller sees changes late: only after the native controller has created a pod.
+/// Both pods are starting until then, so the next decision must come soon.
 #[test]
 fn a_pod_that_the_native_controller_makes_beside_one_of_ours_is_looked_at_soon() {
     let mut index = index();
@@ -666,7 +666,7 @@ fn a_daemonset_that_is_being_deleted_is_told_of_where_finalizers_of_others_keep_
     case(&["orphan", "example.com/keep"], Some(": example.com/keep"));
 }
 
-/// When pod GC or an eviction ends a pod, the pod keeps its conditions, so `Ready` may remain `True`.
+/// A pod that the pod garbage collector or an eviction ends keeps its conditions. So its Ready condition may still be `True`.
 #[test]
 fn a_pod_that_is_over_is_not_ready_whatever_its_condition_says() {
     let mut index = index();
@@ -724,7 +724,7 @@ fn the_state_on_the_daemonset_tells_a_new_process_what_it_does_not_see() {
     assert_eq!(known.not_ready, state.not_ready);
     let set = index.set(&key()).unwrap();
     assert_eq!(*set.state, state);
-    // A value that this process reported overrides the value in the status.
+    // The value in this process's last report counts, not the one in the status.
     let set = index.set_mut(&key()).unwrap();
     set.set_last_pause(None);
     set.set_not_created(None);
@@ -798,13 +798,13 @@ fn a_node_is_known_to_have_images_that_it_lists_or_that_its_ready_pod_runs() {
     index.apply_set(&ahead("app:2", 2));
     index.apply_revision(&revision("bbb", 2, "app:2"));
     assert_eq!(has(&mut index), [false, false, false]);
-    // Only images of the current revision are recorded. Other images on a node are ignored.
+    // Of the images on a node, only those of the current revision are recorded.
     let listed = ["docker.io/library/app:2", "docker.io/library/other:1"];
     index.apply_node(&lists("n2", &listed), at(101));
     assert_eq!(has(&mut index), [false, true, false]);
     feed(&mut index, &pod("n3", "bbb").ready(102), 102);
     assert_eq!(has(&mut index), [false, true, true]);
-    // The next revision has the same image and differs in another field. The pod on n1 has a third revision.
+    // The next revision has the same image, but differs in another field. The pod on n1 has a third revision.
     index.apply_set(&ahead("app:2", 3));
     let mut same = revision("ccc", 3, "app:2");
     let other = TemplateFingerprint::from_template(&json!({ "other": 1 }));
@@ -812,7 +812,7 @@ fn a_node_is_known_to_have_images_that_it_lists_or_that_its_ready_pod_runs() {
     index.apply_revision(&same);
     index.set_mut(&key()).unwrap().template = other;
     assert_eq!(has(&mut index), [false, true, true]);
-    // Without the pre-pull setting, images on nodes are not recorded.
+    // Without pre-pulls, no images on nodes are recorded.
     index.apply_set(&set("app:2", 4, 4));
     index.set_mut(&key()).unwrap().template = other;
     assert_eq!(has(&mut index), [false, false, false]);
@@ -858,7 +858,7 @@ fn a_request_for_images_counts_from_the_moment_in_which_it_is_written() {
     assert_eq!(asked(&mut index), waits);
     feed(&mut index, &shows("WaitPullImage").version("3"), 202);
     assert_eq!(due(&index), None);
-    // While the pod has the failed result of the first pull, the request for a second pull remains pending.
+    // The first pull fails. The second request stays pending as long as the pod shows only the result of the first.
     feed(&mut index, &shows("PullImageFail").version("4"), 203);
     assert_eq!(asked(&mut index), Some((false, "bbb".into())));
     set(&mut index, 300);

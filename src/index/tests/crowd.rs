@@ -1,4 +1,4 @@
-//! Tests of decisions in which most nodes are only counted, and few are listed.
+//! Tests of decisions for a fleet in which most nodes are counted, and only a few are listed.
 
 use super::*;
 use crate::core::{InView, Plan, Refusal, Strategy, decide, decide_in_view};
@@ -30,7 +30,7 @@ fn strategy(index: &Index) -> Strategy {
     }
 }
 
-/// Returns the fleet of one decision, the plan, and whether the listed nodes were enough.
+/// Returns the fleet of one decision, the plan, and the result about the listed nodes.
 fn one_look(index: &mut Index, now: i64) -> (Arc<Fleet>, Plan, InView) {
     let strategy = strategy(index);
     let fleet = index.view(&key(), &strategy, at(now)).unwrap();
@@ -38,7 +38,7 @@ fn one_look(index: &mut Index, now: i64) -> (Arc<Fleet>, Plan, InView) {
     (fleet, plan, view)
 }
 
-/// Returns the plan and the number of listed nodes. Checks that a decision about all nodes gives the same plan.
+/// Returns the plan and the number of listed nodes. Fails if the complete list of nodes gives another plan.
 fn decided(index: &mut Index, now: i64) -> (Plan, usize) {
     loop {
         let (fleet, plan, view) = one_look(index, now);
@@ -78,8 +78,8 @@ fn in_the_middle_of_a_rollout_a_decision_looks_at_a_handful_of_nodes() {
     assert!(looked_at > 40, "{looked_at}");
     carry_out(&mut index, &plan, 1000);
     for (i, now) in (0..40).zip(1021..) {
-        // The first pod of the new revision has to be Ready for 10 s, which proves the revision. The others count as available at
-        // once.
+        // The first pod of the new revision has to be Ready for 10 s, which proves the revision. After that, the other pods are
+        // available as soon as they are Ready.
         let ready = match i {
             0 => 1011,
             _ => now,
@@ -112,7 +112,7 @@ fn a_node_comes_into_the_list_when_something_happens_to_it_or_its_time_comes() {
     held.metadata.annotations = Some([("apps.openyurt.io/hold".into(), hold.into())].into());
     index.apply_node(&held, at(1002));
     assert!(looked_at(&mut index, 90, 1002));
-    // A pod that is late must be listed when its deadline passes, but not before.
+    // A pod that starts too slowly must be listed when its deadline passes, and not earlier.
     index
         .set_mut(&key())
         .unwrap()

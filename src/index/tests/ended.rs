@@ -1,9 +1,9 @@
-//! Tests of pods that ended for good (evicted, succeeded) and that the native controller replaces.
+//! Tests of pods that end for good (evicted or completed), one after the other, because the native controller replaces each.
 
 use super::*;
 
 impl PodWords {
-    /// Returns the pod with the UID `uid-<number>`, as the next pod of a series on its node.
+    /// Returns the pod with another UID, as the pod number `number` of a series on its node.
     fn next(mut self, number: usize) -> Self {
         self.0["metadata"]["uid"] = json!(format!("uid-{number}"));
         self
@@ -58,7 +58,7 @@ fn who_comes_after_pods_that_ended_has_their_trouble_until_it_is_ready() {
     assert_eq!(problem(&mut index), told(2));
     feed(&mut index, &next(3).ready(240), 240);
     assert_eq!(problem(&mut index), None);
-    // A pod of another revision starts a new series of ended pods. So does a pod that ends an hour after the last one.
+    // Two events start a new series: a pod of another revision, and a pod that ends more than an hour after the last one.
     replace(&mut index, &pod("n1", "bbb").next(4), 250);
     assert_eq!(problem(&mut index), None);
     replace(&mut index, &evicted(5), 5_000);
@@ -79,7 +79,7 @@ fn a_pod_that_succeeds_is_no_less_in_trouble() {
     assert_eq!(problem(&mut index), Some(("Completed".to_owned(), 2)));
 }
 
-/// After a restart, ended pods are gone. Only the next pod and the condition of the DaemonSet show that there was a series.
+/// After a restart of the controller, the ended pods are gone. Only the next pod and the DaemonSet's condition show the series.
 #[test]
 fn the_condition_tells_of_pods_that_ended_before_the_first_look() {
     #[track_caller]
@@ -119,8 +119,8 @@ fn the_condition_tells_of_pods_that_ended_before_the_first_look() {
     );
 }
 
-/// Between two ended pods there may be no pod, and a running pod doesn't show that earlier ones ended. So the node has the
-/// problem.
+/// The node has the problem, not only its pods. Between two ended pods there may be none, and a running pod doesn't show that
+/// earlier ones ended.
 #[test]
 fn a_node_where_pods_end_one_after_another_is_in_trouble_until_one_was_ready_for_a_while() {
     let trouble = |index: &mut Index| {
@@ -146,12 +146,12 @@ fn a_node_where_pods_end_one_after_another_is_in_trouble_until_one_was_ready_for
     assert_eq!(trouble(&mut index), told(2));
     feed(&mut index, &next.version("2"), 300);
     assert_eq!(trouble(&mut index), None);
-    // The pod had been Ready for a while, so its eviction starts a new series.
+    // The pod was Ready for a while, so a new series begins with its eviction.
     replace(&mut index, &evicted(4), 400);
     assert_eq!(trouble(&mut index), None);
 }
 
-/// Two cases at the first look after a restart: the node has an ended pod, or no pod.
+/// When the controller sees the node for the first time after a restart, it may have an ended pod, or no pod.
 #[test]
 fn the_condition_tells_of_a_node_whatever_is_there_at_the_first_look() {
     for pod in [

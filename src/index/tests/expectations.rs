@@ -1,17 +1,17 @@
-//! Tests of expectations, with every order of events at the API server and the watch.
+//! Tests of expectations, with events of the API server and of the watch in every order.
 
 use super::*;
 use crate::core::{InPlacePatch, Pod};
 use crate::index::expectations::Expectations;
 use crate::index::pod::{PodRecord, SharedParts};
 
-/// Maximum number of events in one sequence. Afterwards, everything works without errors.
+/// Maximum number of events in one sequence. After these events, nothing fails any more.
 const LONGEST: usize = 7;
 
 /// Event of a test. Each takes one second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Event {
-    /// The controller decides, and sends the write if it is missing.
+    /// The controller decides, and sends the write unless it knows of it already.
     Pass,
     /// The API server carries out the write.
     Execute,
@@ -23,7 +23,7 @@ enum Event {
     Conflict,
     /// The response of the API server is lost.
     Lose,
-    /// The task that waits for the response fails.
+    /// The task that waits for the response panics.
     Fail,
     /// Another client changes the pod.
     Touch,
@@ -68,9 +68,9 @@ struct Kind {
     action: fn(PodRef) -> Action,
     /// Applies the write to a pod.
     perform: fn(&mut Value),
-    /// Returns true if a decision sees that the write was carried out.
+    /// Returns true if a decision sees the effect of the write.
     is_done: fn(&Pod) -> bool,
-    /// True if the write has a version precondition, and is treated as carried out while its outcome is unknown.
+    /// True if the write has a precondition on the version. While its result is unknown, it counts as carried out.
     is_careful: bool,
 }
 
@@ -145,11 +145,11 @@ const KINDS: [Kind; 6] = [
     },
 ];
 
-/// Write in flight.
+/// Write that the controller has sent, without an answer so far.
 #[derive(Clone, Debug)]
 struct Request {
     action: Action,
-    /// Version of the pod that the write requires.
+    /// Version of the pod that the write has as a precondition.
     version: u32,
     is_executed: bool,
 }
@@ -163,15 +163,15 @@ struct World<'a> {
     now: i64,
     state: State,
     request: Option<Request>,
-    /// Request that no client waits for any more, with the time until which the API server may still carry it out.
+    /// Request whose answer is lost, with the time until which the API server may still carry it out.
     late: Option<(Request, i64)>,
     unshown: Vec<State>,
-    /// List in progress: its start, and the state of the pod that it will report.
+    /// List in progress: its start, and the state of the pod that it will contain.
     list: Option<(i64, State)>,
     seen: PodRecord,
     seen_version: u32,
     expectations: Expectations,
-    /// True if the response to a repeatable write was lost, so that the write may be carried out twice.
+    /// True if the answer to a repeatable write was lost, so that the write may be carried out twice.
     is_lost: bool,
     history: Vec<Event>,
 }
@@ -203,7 +203,7 @@ impl<'a> World<'a> {
         at(self.now)
     }
 
-    /// Applies an event. Returns false if the event is impossible in the current state.
+    /// Makes an event happen. Returns false if it is impossible in the current state.
     fn happens(&mut self, event: Event) -> bool {
         self.history.push(event);
         self.now += 1;
@@ -241,8 +241,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Makes a pass like the engine: lists the pods if the watch should have shown a write, or sends the writes that are still
-    /// missing.
+    /// Does what the engine does: lists the pods if the watch should already have shown a write; otherwise sends missing writes.
     fn pass(&mut self) -> bool {
         if self.expectations.due().is_some_and(|due| due <= self.now()) {
             return self.begin_list();
@@ -334,7 +333,7 @@ impl<'a> World<'a> {
         true
     }
 
-    /// Turns the request into one that no client waits for.
+    /// Makes the answer to the request get lost.
     fn lose(&mut self) -> bool {
         let open = self.request.clone();
         self.late = open
@@ -372,7 +371,7 @@ impl<'a> World<'a> {
         true
     }
 
-    /// Checks that without further errors the write is carried out and no expectation remains.
+    /// Checks that the write is carried out and all expectations are dropped if nothing fails any more.
     fn settles(mut self) {
         let history = self.history.clone();
         self.late = None;
@@ -405,7 +404,7 @@ impl<'a> World<'a> {
         );
     }
 
-    /// Tries all sequences of `events` events from here. Returns the number of sequences.
+    /// Tries every sequence of `events` events from this state. Returns the number of sequences.
     fn explore(self, events: usize) -> usize {
         if events == 0 {
             self.settles();
@@ -441,7 +440,7 @@ fn record(
     read.expect("a pod")
 }
 
-/// A late watch must not cause a duplicate write, and a lost answer must not block anything forever.
+/// A late watch must not cause a second write. A lost answer must not block anything permanently.
 #[test]
 fn in_every_order_a_write_is_sent_once_and_happens_in_the_end() {
     for kind in &KINDS {

@@ -1,4 +1,5 @@
-//! Tests with objects of a hostile tenant and a hostile kubelet. Whatever they contain, another tenant's rollout must complete.
+//! Tests with the objects of a hostile tenant and a hostile kubelet. The rollout of another tenant must complete, whatever they
+//! contain.
 
 use proptest::prelude::*;
 use proptest::sample::Index as Choice;
@@ -34,8 +35,8 @@ fn web_pod(on: &str, hash: &str, since: i64) -> Value {
     })
 }
 
-/// Returns six nodes. Each has an old pod of `shop/web`, which is being rolled out, and a pod of the hostile tenant's
-/// `edge/agent`.
+/// Returns an index with six nodes. Each has a pod of the hostile DaemonSet `edge/agent`, and an outdated pod of `shop/web`, whose
+/// rollout has to complete.
 fn fleets() -> Index {
     let mut index = Index::default();
     for name in NODES {
@@ -111,7 +112,7 @@ fn hostile_objects() -> [Value; 4] {
     ]
 }
 
-/// Collects the paths of all fields of an object, except name, namespace and UID, which identify the object.
+/// Collects the paths of all fields of an object. Name, namespace and UID are not included, because they identify the object.
 fn places(value: &Value, at: &str, found: &mut Vec<String>) {
     if ["/metadata/name", "/metadata/namespace", "/metadata/uid"].contains(&at) {
         return;
@@ -133,7 +134,7 @@ fn places(value: &Value, at: &str, found: &mut Vec<String>) {
     }
 }
 
-/// Placeholder for content that `serde_json` can't write: 200 nested levels.
+/// Stands for 200 nested levels, which `serde_json` can't write.
 const DEEP: &str = "<deep>";
 
 fn hostile_value() -> impl proptest::strategy::Strategy<Value = Value> {
@@ -161,8 +162,7 @@ fn written(object: &Value) -> String {
     object.to_string().replace(&format!("\"{DEEP}\""), &deep)
 }
 
-/// Returns the object as read from a list of three objects that arrives in pieces of `piece` bytes. Checks that the other two are
-/// intact.
+/// Returns the object from a list of three that arrives in pieces of `piece` bytes. Fails if the other two objects changed.
 fn listed(json: &str, piece: usize) -> Vec<u8> {
     const NEIGHBOUR: &str = r#"{"metadata":{"name":"a\\\"],}"}}"#;
     let list = format!(
@@ -185,7 +185,7 @@ fn listed(json: &str, piece: usize) -> Vec<u8> {
     item
 }
 
-/// Stores an object in the index in the same way as a list or a watch does.
+/// Stores an object in the index, as a list or a watch does.
 fn take(index: &mut Index, (kind, piece): (usize, usize), object: &Value, now: Timestamp) {
     let json = listed(&written(object), piece);
     let json = json.as_slice();
@@ -204,7 +204,7 @@ fn take(index: &mut Index, (kind, piece): (usize, usize), object: &Value, now: T
     }
 }
 
-/// Returns the decided actions for a DaemonSet; empty if its settings are invalid.
+/// Returns the actions for a DaemonSet; empty if its settings are invalid.
 fn decided(index: &mut Index, key: &SetKey, now: Timestamp) -> Vec<Action> {
     let reading = index.reading(key).map(Cow::into_owned);
     let fleet = index.fleet(key, now);

@@ -4,7 +4,7 @@ use super::*;
 use crate::core::InPlacePatch;
 use crate::core::fleet::in_place::Recreate;
 
-/// Returns the index of [`index()`], but with updates in place, after a change of the template from `v1` to `v2`.
+/// Returns the index of [`index()`] with updates in place, after the template changed from `v1` to `v2`.
 fn index_in_place() -> Index {
     let mut index = index();
     let mut set = set("v2", 2, 2);
@@ -16,7 +16,7 @@ fn index_in_place() -> Index {
     index
 }
 
-/// Returns the pod on n1, updated in place at 200 s. Its container reports this restart count, image and state.
+/// Returns the pod on n1 after its update in place at second 200. Its container reports these restarts, image and state.
 fn updated(restarts: i64, image: &str, state: Value) -> PodWords {
     let memory = json!({
         "revision": "bbb",
@@ -54,7 +54,8 @@ fn an_update_in_place_is_under_way_until_the_kubelet_has_carried_it_out() {
     assert_eq!(told.nodes[0].pods[0].problem, None);
 }
 
-/// Kruise sets the new revision label before it has written all new images: containers with a lower launch priority come later.
+/// Kruise updates containers with a lower launch priority later. Until then, the pod has the new revision label and some old
+/// images.
 #[test]
 fn a_pod_that_kruise_left_between_two_batches_is_outdated() {
     #[track_caller]
@@ -94,11 +95,11 @@ fn what_is_said_of_the_old_container_is_no_trouble_of_the_new_one() {
     }
     let ended = json!({ "terminated": { "exitCode": 1, "reason": "Error" } });
     let waiting = |reason: &str| json!({ "waiting": { "reason": reason } });
-    // Cases: the update stopped the old container; the new container crashed once; the new container crashed twice.
+    // Three cases: the update stopped the old container, the new container crashed once, and the new container crashed twice.
     case(&updated(4, "v1", ended.clone()), None);
     case(&updated(5, "v2", ended.clone()), Some(("Error", 0)));
     case(&updated(7, "v2", ended), Some(("Error", 2)));
-    // Cases: the old container was in a crash loop before the update; the new image cannot be pulled.
+    // Two cases: the old container was in a crash loop before the update, and the new image can't be pulled.
     case(&updated(4, "v1", waiting("CrashLoopBackOff")), None);
     case(
         &updated(4, "v1", waiting("ErrImagePull")),
@@ -109,7 +110,8 @@ fn what_is_said_of_the_old_container_is_no_trouble_of_the_new_one() {
     case(&unseen, None);
 }
 
-/// An undo while the bad image cannot be pulled: until the kubelet sees the undo, it still reports the error of the bad image.
+/// The new image can't be pulled, so an operator rolls back. Until the kubelet sees that, it still reports the error of the new
+/// image.
 #[test]
 fn what_is_said_of_an_image_that_was_overtaken_is_no_trouble_of_the_next_one() {
     let case = |message: &str, expected: Option<&str>| {
@@ -161,7 +163,7 @@ fn an_unseen_update_in_place_is_laid_over_until_it_shows() {
     assert!(!fleet(&mut index).nodes[0].pods[0].in_place.is_under_way());
 }
 
-/// Before Kubernetes 1.34, `status.observedGeneration` is missing. Then only the image in the container status shows whether the
+/// Before Kubernetes 1.34, a pod has no `status.observedGeneration`. Then only the image in the container status shows if the
 /// kubelet has seen the change.
 #[test]
 fn what_is_said_of_a_container_that_never_ran_with_a_former_image_is_no_trouble() {
@@ -200,8 +202,8 @@ fn an_unseen_way_back_is_laid_over_as_one_of_the_old_revision() {
     assert!(pod.in_place.is_under_way());
 }
 
-/// Returns the action that updates the pod on n1 in place to revision `to`. If it is a rollback, `from` is the revision before
-/// it.
+/// Returns the action that updates the pod on n1 in place to the revision `to`. For a rollback, `from` is the revision that it
+/// leaves.
 fn patch(to: &str, from: Option<&str>) -> Action {
     Action::UpdateInPlace {
         pod: deletion("n1").pod().clone(),
@@ -215,7 +217,7 @@ fn patch(to: &str, from: Option<&str>) -> Action {
     }
 }
 
-/// Returns the pod on n1 before the update, as a delayed event shows it.
+/// Returns the pod on n1 before the update, as an event shows it that arrives late.
 fn pod_of_old_event() -> PodWords {
     pod("n1", "aaa").ready(11).version("3")
 }
@@ -242,7 +244,7 @@ fn what_an_update_in_place_brought_counts_from_its_start_though_the_pod_stayed_r
     let ready_since = |index: &mut Index| fleet(index).nodes[0].pods[0].ready_since;
     let mut index = index_in_place();
     feed(&mut index, &updated(4, "v1", running(5)), 201);
-    // If the controller observed the restart, the time of observation counts, even if the node's clock is wrong.
+    // The controller saw the restart itself, so the time by its own clock counts, even if the node's clock is wrong.
     let done = |version: &str| updated(5, "v2", running(99_999)).version(version);
     feed(&mut index, &done("3"), 230);
     assert_eq!(ready_since(&mut index), Some(at(230)));
