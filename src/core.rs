@@ -1,8 +1,8 @@
 //! Decision logic: `decide(&Strategy, &Fleet, now) -> Plan`, without I/O.
 //!
 //! # Expected flow
-//! The caller reads the settings of a DaemonSet once ([`settings::read`]), describes its nodes and pods as a [`Fleet`], and calls
-//! [`decide()`]. It carries out the plan's actions and publishes the verdicts. It decides again on every change, and at
+//! The caller reads the settings of a DaemonSet once ([`settings::read`]), and describes its nodes and pods as a [`Fleet`]. It
+//! calls [`decide()`], makes the writes of the plan, and publishes the verdicts. It decides again after every change, and at
 //! [`Plan::next_wake`].
 //!
 //! # Layers
@@ -21,19 +21,20 @@
 //!
 //! # Guarantees
 //! - The same arguments give the same plan. No code here reads a clock, uses randomness, waits, or does I/O.
-//! - A plan never leaves more than `max-unavailable` of the targeted online nodes without an available pod. Nodes with a missing,
-//!   terminating, young or broken pod count as unavailable. Offline nodes never count.
+//! - A plan never leaves more targeted online nodes without an available pod than `max-unavailable` allows. A pod that is missing,
+//!   terminating, not yet available or broken makes its node unavailable. Offline nodes never count.
 //! - A pod is not touched if its node is offline, its DaemonSet is paused, or its revision is unknown.
 //! - Every node has a verdict.
-//! - A plan that is carried out twice has the same effect as a plan that is carried out once.
+//! - To carry out a plan twice has the same effect as to carry it out once.
 //!
 //! # Assumptions
-//! - Between the request to delete a pod and its appearance in the cache, the caller marks the pod as terminating
+//! - The cache shows a deletion later than the controller requests it. In between, the caller marks the pod as terminating
 //!   ([`Pod::terminating`]).
 //! - Timestamps in the fleet are comparable with `now`. The clocks of nodes are not trusted.
 //!
 //! # Caveats
-//! The guard uses only API timestamps, so its decision that a revision made a node fail is an estimate (see `guard`).
+//! The guard knows only times and states of nodes and pods. So its decision that a revision made a node fail is an estimate (see
+//! `guard`).
 
 pub mod action;
 pub mod eligibility;

@@ -5,11 +5,11 @@
 //!                      own writes ──Expectations──►
 //! ```
 //!
-//! No I/O and no clock: the caller passes `now`.
+//! The index does no I/O and has no clock: the caller passes `now`.
 //!
-//! If the controller observes a change of readiness, it uses the time of the observation. So the wrong clock of a node can't
-//! shorten or lengthen a wait. For a change before the first observation, it uses the object's own timestamp, but no time
-//! before the object's creation or in the future.
+//! If the controller sees a change of readiness itself, the time by its own clock counts. So the wrong clock of a node can't
+//! shorten or lengthen a wait. For an earlier change, the time in the object counts, but no time before the object's creation or in
+//! the future.
 
 mod advanced;
 mod crowd_index;
@@ -61,15 +61,15 @@ use texts::Texts;
 pub struct Index {
     nodes: BTreeMap<NodeName, NodeRecord>,
     sets: BTreeMap<SetKey, Box<SetRecord>>,
-    /// Keys of `sets`, by UID.
+    /// Keys of `sets`, by UID of the DaemonSet.
     uids: BTreeMap<Arc<str>, SetKey>,
     revisions: BTreeMap<Arc<str>, BTreeMap<Arc<str>, OwnedRevision>>,
-    /// Errors of unreadable ControllerRevisions, by the UID of their owner and by name.
+    /// Parse errors of unreadable ControllerRevisions, by the UID of their owner and by name.
     unreadable_revisions: BTreeMap<Arc<str>, BTreeMap<Arc<str>, Arc<str>>>,
     texts: Texts,
-    /// DaemonSets that are not managed although their owners may expect it.
+    /// DaemonSets that are not managed although their owners may expect that they are.
     unmanaged: BTreeMap<SetKey, Unmanaged>,
-    /// Images whose presence on nodes affects decisions: those of all revisions of DaemonSets that pre-pull images.
+    /// Images that DaemonSets wait for on nodes: those of all revisions of DaemonSets that pre-pull images.
     wanted: BTreeSet<ImageKey>,
     /// See [`Fleet::in_order`].
     in_order: bool,
@@ -81,9 +81,9 @@ struct OwnedRevision {
     facts: RevisionFacts,
 }
 
-/// DaemonSet that is not managed although its owner may expect it.
+/// DaemonSet that is not managed although its owner may expect that it is.
 ///
-/// Either its annotations only resemble those of a managed DaemonSet, or its deletion doesn't finish.
+/// Either its annotations only look like settings, or its deletion doesn't finish.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unmanaged {
     /// UID of the DaemonSet.
@@ -95,7 +95,7 @@ pub struct Unmanaged {
 }
 
 impl Unmanaged {
-    /// Returns a suffix for the name of the Event. It is the same for all replicas, so that there is only one Event.
+    /// Returns a suffix for the name of the Event. All replicas compute the same one, so that they write only one Event.
     pub fn mark(&self) -> String {
         let mut hasher = DefaultHasher::new();
         self.text.hash(&mut hasher);
@@ -103,12 +103,12 @@ impl Unmanaged {
     }
 }
 
-/// Change of the pod watch that a changed DaemonSet requires.
+/// Effect of a changed DaemonSet on the watch of its pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SetChange {
-    /// Nothing to do.
+    /// The DaemonSet needs neither a watch nor a decision.
     Ignored,
-    /// The pods are watched already. Only the decision has to be repeated.
+    /// The pods are watched already. Only a new decision is needed.
     Updated,
     /// Start a watch of the pods, with this label selector.
     Watch(String),
@@ -117,8 +117,8 @@ pub enum SetChange {
 }
 
 impl Index {
-    /// Records whether the native controller sees changes in order ([`Fleet::in_order`]). Before the first call, the index
-    /// assumes that it may see them in any order.
+    /// Records if the native controller sees changes in order ([`Fleet::in_order`]). Before the first call, the index assumes that
+    /// the order may differ.
     ///
     /// Returns the DaemonSets whose decision may change.
     pub fn know_order(&mut self, in_order: bool) -> Vec<SetKey> {
@@ -207,7 +207,7 @@ impl Index {
             .collect()
     }
 
-    /// Stores a Node, even if it is unreadable. Returns the DaemonSets whose decision may change.
+    /// Stores a Node from a list, which may be unreadable. Returns the DaemonSets whose decision may change.
     pub fn take_listed_node(&mut self, node: &Item<k8s::Node>, now: Timestamp) -> Vec<SetKey> {
         match node {
             Ok(node) => self.apply_node(node, now),
@@ -218,7 +218,7 @@ impl Index {
         }
     }
 
-    /// Stores a ControllerRevision of a known DaemonSet, even if it is unreadable. Returns the DaemonSet.
+    /// Stores a ControllerRevision from a list, which may be unreadable. Returns its DaemonSet if that is known.
     pub fn take_listed_revision(
         &mut self,
         revision: &Item<k8s::ControllerRevision>,
@@ -239,7 +239,7 @@ impl Index {
         }
     }
 
-    /// Stores a DaemonSet. Returns the required change of the watch of its pods.
+    /// Stores a DaemonSet. Returns the effect on the watch of its pods.
     pub fn apply_set(&mut self, set: &k8s::DaemonSet) -> SetChange {
         let change = self.take_set(set);
         if change != SetChange::Ignored {
@@ -294,7 +294,7 @@ impl Index {
         self.remove_set(key)
     }
 
-    /// Removes a DaemonSet and its revisions. The revisions are listed again if the DaemonSet is watched again.
+    /// Removes a DaemonSet and its revisions. If it is watched again, its revisions are listed again.
     fn remove_set(&mut self, key: &SetKey) -> bool {
         let removed = self.sets.remove(key);
         if let Some(set) = &removed {
@@ -350,9 +350,9 @@ impl Index {
         Some(daemonset)
     }
 
-    /// Records that a ControllerRevision of the DaemonSet with the UID `owner` is unreadable, and why.
+    /// Records that a ControllerRevision can't be parsed, with the reason. `owner` is the UID of its DaemonSet.
     ///
-    /// Until it is readable, the settings of the DaemonSet count as invalid ([`Self::reading`]).
+    /// Until it can be parsed, the settings of the DaemonSet count as invalid ([`Self::reading`]).
     pub fn note_unreadable_revision(&mut self, owner: &str, name: &str, why: &Arc<str>) {
         let owned = self.unreadable_revisions.entry(owner.into()).or_default();
         owned.insert(name.into(), why.clone());
@@ -371,9 +371,9 @@ impl Index {
         self.sets.get(key).is_some_and(|set| set.pulls_ahead())
     }
 
-    /// Updates the set of images whose presence is recorded for each Node.
+    /// Updates the set of images that are recorded for each Node.
     ///
-    /// The images of a Node are recorded when its kubelet next updates the Node, within five minutes.
+    /// The images of a Node are recorded when the Node changes next. Its kubelet writes to it at least every five minutes.
     fn look_for_images(&mut self) {
         let sets = self.sets.values().filter(|set| set.pulls_ahead());
         let owned = sets.filter_map(|set| self.revisions.get(&set.uid));
@@ -383,7 +383,7 @@ impl Index {
         self.wanted = fixed.map(|image| image.key).collect();
     }
 
-    /// Removes the ControllerRevision with this metadata, even if it was unreadable. Returns the DaemonSet that owned it.
+    /// Removes the ControllerRevision with this metadata, which may be unreadable. Returns the DaemonSet that owned it.
     pub fn delete_revision(&mut self, meta: &ObjectMeta) -> Option<SetKey> {
         let owner = &*meta.owner_references.iter().flatten().next()?.uid;
         let name = meta.name.as_deref()?;
@@ -406,8 +406,8 @@ impl Index {
         Some(daemonset)
     }
 
-    /// Removes the ControllerRevisions of these DaemonSets that a complete list doesn't contain. Entries of `seen` are pairs of
-    /// owner UID and name.
+    /// Removes the ControllerRevisions of these DaemonSets that a complete list doesn't contain. `seen` has the UID of the owner
+    /// and the name of each listed one.
     pub fn retain_revisions(
         &mut self,
         of: impl Fn(&SetKey) -> bool,
@@ -439,7 +439,7 @@ impl Index {
         concerned.into_iter().collect()
     }
 
-    /// Returns the DaemonSets that are not managed although their owners may expect it.
+    /// Returns the DaemonSets that are not managed although their owners may expect that they are.
     pub fn unmanaged(&self) -> impl Iterator<Item = (&SetKey, &Unmanaged)> {
         self.unmanaged.iter()
     }
@@ -459,13 +459,13 @@ impl Index {
         self.sets.get(key).map(|set| &**set)
     }
 
-    /// Returns the record of a DaemonSet for modification, to record the controller's own writes.
+    /// Returns the record of a DaemonSet to change it, when the controller itself writes to the DaemonSet or its pods.
     pub fn set_mut(&mut self, key: &SetKey) -> Option<&mut SetRecord> {
         self.sets.get_mut(key).map(|set| &mut **set)
     }
 
-    /// Stores a pod that may belong to the DaemonSet. Returns the delay until the next decision; `None` if there is no such
-    /// DaemonSet.
+    /// Stores a pod that may belong to the DaemonSet `key`. Returns the delay of the next decision; `None` if the DaemonSet is
+    /// unknown.
     pub fn apply_pod(
         &mut self,
         key: &SetKey,
@@ -476,7 +476,7 @@ impl Index {
         Some(set.apply_pod(pod, &mut self.texts, now))
     }
 
-    /// Records that a pod of a DaemonSet is unreadable, and why.
+    /// Records that a pod of a DaemonSet can't be parsed, with the reason.
     ///
     /// Until the pod is readable, no pod on its node is changed. If the node is unknown, no pod of the DaemonSet is changed.
     pub fn note_unreadable_pod(&mut self, key: &SetKey, unreadable: &Unreadable) {
@@ -489,13 +489,13 @@ impl Index {
         }
     }
 
-    /// Replaces what this replica reported about every DaemonSet by the content of its status, because another replica may have
-    /// reported something else.
+    /// Forgets the reports of this replica, so that the status of each DaemonSet counts again. Another replica may have written it.
     pub fn forget_reported(&mut self) {
         self.sets.values_mut().for_each(|set| set.forget_reported());
     }
 
-    /// Returns the managed DaemonSets, and the formerly managed ones whose conditions still have to be removed.
+    /// Returns the managed DaemonSets. DaemonSets that are no longer managed are included as long as their conditions are not
+    /// removed.
     pub fn keys(&self) -> impl Iterator<Item = &SetKey> {
         self.sets.keys()
     }
@@ -532,7 +532,7 @@ impl Index {
 
     /// Returns the numbers for the status of an Advanced DaemonSet; `None` if the DaemonSet is unknown or native.
     ///
-    /// `handled`: true if the controller has observed the current generation.
+    /// `handled` is true if the controller has observed the current generation.
     pub fn numbers(
         &self,
         key: &SetKey,
@@ -550,9 +550,9 @@ impl Index {
         Some(set.numbers(counts, state, handled))
     }
 
-    /// Returns the name of the ControllerRevision with this hash.
+    /// Returns the name of the ControllerRevision with this hash; `None` if it is unknown.
     ///
-    /// The name can't be derived from the hash: an adopted revision is named after the DaemonSet that created it.
+    /// The name can't be derived from the hash, because an adopted revision has the name of the DaemonSet that created it.
     pub fn revision_name(&self, uid: &str, hash: &Revision) -> Option<&str> {
         let mut owned = self.revisions.get(uid)?.iter();
         let found = owned.find(|(_, owned)| owned.facts.hash == *hash);
@@ -564,14 +564,14 @@ impl Index {
         self.nodes.keys()
     }
 
-    /// Returns the fleet of a DaemonSet as of `now`: the cached objects, changed by the controller's pending writes.
+    /// Returns the fleet of a DaemonSet at `now`: the cached objects, as they are after the controller's pending writes.
     pub fn fleet(&mut self, key: &SetKey, now: Timestamp) -> Option<Arc<Fleet>> {
         self.joined(key, None, now)
     }
 
-    /// Returns the part of the fleet that a decision by `strategy` needs.
+    /// Returns the fleet for a decision by `strategy`. Nodes that the decision doesn't need are counted instead of listed.
     ///
-    /// All other nodes are only counted. After the decision, [`widen`](Self::widen) must be called with the resulting `InView`.
+    /// The caller passes the resulting `InView` to [`widen`](Self::widen).
     pub fn view(
         &mut self,
         key: &SetKey,
@@ -581,9 +581,9 @@ impl Index {
         self.joined(key, Some(strategy), now)
     }
 
-    /// Records whether the [view](Self::view) was sufficient for a decision at `now`.
+    /// Records if the listed nodes of a [view](Self::view) were enough for a decision at `now`.
     ///
-    /// Returns true if the decision has to be repeated with a larger view.
+    /// Returns true if the decision has to be repeated with more nodes.
     pub fn widen(&mut self, key: &SetKey, view: InView, now: Timestamp) -> bool {
         let set = self.sets.get_mut(key);
         set.is_some_and(|set| set.cache.widen(view, now))
@@ -604,14 +604,14 @@ impl Index {
             nodes: &self.nodes,
             revisions: &revisions,
             basis: &set.basis(&revisions),
-            // For an Advanced DaemonSet, this controller itself creates the pods, and it sees its own changes in order.
+            // The yurt-ds controller creates the pods of an Advanced DaemonSet itself, and it sees its own changes in order.
             in_order: self.in_order || key.is_advanced(),
             now,
         };
         Some(joined::fleet(set, &around, strategy))
     }
 
-    /// Returns the settings of a DaemonSet. If an object that the DaemonSet needs is unreadable, the settings count as invalid.
+    /// Returns the settings of a DaemonSet. They count as invalid if an object that the DaemonSet needs can't be parsed.
     pub fn reading(&self, key: &SetKey) -> Option<Cow<'_, ParsedSettings>> {
         let set = self.sets.get(key)?;
         let unreadable = match set.reading {
@@ -624,7 +624,7 @@ impl Index {
         })
     }
 
-    /// Returns an error about the first unreadable object that concerns more than one node of the DaemonSet.
+    /// Returns the error about the first unreadable object that concerns more than one node of the DaemonSet.
     fn unreadable_part(&self, set: &SetRecord) -> Option<Invalid> {
         let revisions = self.unreadable_revisions.get(&set.uid);
         let revision = revisions.and_then(BTreeMap::first_key_value);
@@ -637,13 +637,14 @@ impl Index {
         Some(Invalid::unreadable(&what, why))
     }
 
-    /// Returns why no pod of the DaemonSet belongs on a node; `None` if one does, or if the DaemonSet or the node is unknown.
+    /// Returns the reason why the DaemonSet runs no pod on a node; `None` if it runs one, or if the DaemonSet or the node is
+    /// unknown.
     pub fn obstacle(&self, key: &SetKey, node: &NodeName) -> Option<Obstacle> {
         let facts = self.nodes.get(node)?.facts(node);
         self.sets.get(key)?.scheduling.obstacle(&facts)
     }
 
-    /// Returns the hashes that pods of this DaemonSet carry and that belong to no known revision.
+    /// Returns the revision hashes of pods of this DaemonSet for which no revision is known.
     pub fn unknown_hashes(&self, key: &SetKey) -> Vec<Revision> {
         let Some(set) = self.sets.get(key) else {
             return Vec::new();
@@ -653,10 +654,10 @@ impl Index {
     }
 }
 
-/// Finalizers of the garbage collector. It removes them after it deleted or orphaned the dependents of the DaemonSet.
+/// Finalizers of the garbage collector, which removes them itself after it has deleted or orphaned the DaemonSet's pods.
 const OF_DELETION: [&str; 2] = ["foregroundDeletion", "orphan"];
 
-/// Returns a report if the DaemonSet can't be deleted because of other programs' finalizers.
+/// Returns a report if finalizers of other programs keep a deleted DaemonSet from being removed.
 fn undeletable(set: &k8s::DaemonSet) -> Option<Unmanaged> {
     let meta = &set.metadata;
     meta.deletion_timestamp.as_ref()?;

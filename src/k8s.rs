@@ -1,7 +1,7 @@
 //! Kubernetes API types, parsed directly from JSON and reduced to the needed fields, and [`client`].
 //!
-//! k8s-openapi's types keep every field: a pod takes 7 KB even if pruned after parsing. The types here keep only the fields
-//! that decisions need and skip all others during parsing. They are only for reads and watches: a write would remove the
+//! The types of k8s-openapi keep every field. A pod takes 7 KB, even if it is pruned after parsing. The types here keep only the
+//! fields that decisions need, and skip all others during parsing. So they are only for reads and watches: a write would remove the
 //! skipped fields.
 
 mod bounds;
