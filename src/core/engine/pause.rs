@@ -31,7 +31,7 @@ impl PauseStand {
             ..last
         };
         let got = |node: &&Node| node.pods.iter().any(|pod| came_since(pod, record.since));
-        // A DaemonSet's first revision is created on all nodes even during a pause, so its pods are not remarkable.
+        // Pods of a DaemonSet's first revision don't count, because they are created on all nodes even during a pause.
         let newcomers = fleet.nodes.iter().filter(|_| fleet.replaces).filter(got);
         Some(Self {
             record,

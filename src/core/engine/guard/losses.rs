@@ -21,7 +21,7 @@ pub(super) struct Losses {
     suspects: Vec<LostNode>,
     /// Lost nodes from the record that were deleted or are no longer targeted, with the time of their loss; sorted by name.
     gone: Vec<(NodeName, Timestamp)>,
-    /// Nodes that were lost before the rollout touched them. Recorded nodes are included even after they are online again.
+    /// Lost nodes that the rollout had not touched before the loss. Recorded ones are included even after they are online again.
     control_group: BTreeMap<NodeName, Timestamp>,
     /// Times of the losses in `control_group`, sorted.
     control: Vec<Timestamp>,
