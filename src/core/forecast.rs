@@ -210,7 +210,6 @@ enum Next {
     Waits(Option<Timestamp>),
 }
 
-/// Kind of event of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Happening {
     Ends,
@@ -459,7 +458,6 @@ impl<'a> World<'a> {
         self.last = Some(now);
     }
 
-    /// Updates a pod in place.
     fn update(&mut self, pod: &PodRef, patch: InPlacePatch) {
         let Some(position) = self.position(pod) else {
             return;

@@ -18,7 +18,6 @@ pub(crate) fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
 }
 
-/// Returns the status sentence of a rollout.
 pub(crate) fn status(fleet: &Fleet, plan: &Plan) -> StatusSentence {
     let about = RolloutStatus {
         set: SetName {
@@ -186,7 +185,6 @@ impl Pod {
         Self { exit, ..self }
     }
 
-    /// Makes the pod not Ready.
     pub(super) fn broken(self) -> Self {
         Self {
             ready_since: None,

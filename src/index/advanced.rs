@@ -287,7 +287,6 @@ impl AdvancedRecord {
         }
     }
 
-    /// Records that a pod of `node` is gone.
     pub(super) fn note_held(&mut self, node: &NodeName) {
         if !self.held.contains(node) {
             self.held.insert(node.clone());

@@ -26,7 +26,6 @@ pub(super) struct Disruptions {
 
 #[derive(Debug)]
 struct Disruption {
-    /// Pod that was removed.
     pod: PodUid,
     at: Timestamp,
     /// Revision hash of that pod. `None` if the pod was outdated.

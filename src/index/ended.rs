@@ -29,7 +29,6 @@ const KEPT: usize = 1024;
 /// Series of pods that ended before this process started, from the DaemonSet's condition.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct RecalledProblem {
-    /// Revision of the pods.
     hash: Revision,
     reason: Arc<str>,
     detail: Arc<str>,
@@ -66,7 +65,6 @@ pub(super) struct Ended(BTreeMap<NodeName, Series>);
 
 #[derive(Debug)]
 struct Series {
-    /// Revision of the pods.
     hash: Option<Revision>,
     /// Number of ended pods that this process observed.
     times: u32,

@@ -39,7 +39,6 @@ pub(super) const UNANSWERED: Duration = Duration::from_secs(15);
 struct PendingWrite {
     /// Time of the request, or of the answer if there is one.
     at: Timestamp,
-    /// Requested change.
     write: PodWrite,
     /// Certainty about the write, according to the answer.
     uncertainty: ExpectationState,

@@ -26,7 +26,6 @@ pub(super) struct NodeRecord {
     pub(super) losses: Option<Arc<[Timestamp]>>,
     /// Holds, by which the node's owner keeps DaemonSets from being updated on this node.
     pub(super) holds: Holds,
-    /// Maintenance windows of the node.
     pub(super) window: Option<NodeWindow>,
     /// Images on the node, sorted. Only images that DaemonSets wait for are kept.
     images: Box<[ImageKey]>,

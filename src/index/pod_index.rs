@@ -61,7 +61,6 @@ impl PodIndex {
         self.places.get(uid)
     }
 
-    /// Returns the pods on a node, oldest first.
     pub(super) fn on(&self, node: &NodeName) -> &[PodRecord] {
         self.nodes.get(node).map_or(&[], Records::slice)
     }

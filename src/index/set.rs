@@ -35,7 +35,6 @@ use crate::core::{
 };
 use crate::k8s;
 
-/// State of a node without a pod.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Podless {
     since: Timestamp,
@@ -102,7 +101,6 @@ pub struct SetRecord {
     /// Fingerprint of the template, if the newest revision contained it when the fleet was last built.
     confirmed: Option<TemplateFingerprint>,
     version: Option<u64>,
-    /// Pods that cannot be parsed.
     unreadable: BTreeMap<PodUid, UnreadablePod>,
     pub(super) cache: FleetCache,
     pub(super) guard: GuardedRevision,

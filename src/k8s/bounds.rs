@@ -14,7 +14,6 @@ const MOST_KEPT: usize = 1 << 11;
 /// Maximum number of bytes of text that are kept per object. Kubernetes limits all annotations of a template to the same number.
 const MOST_KEPT_BYTES: usize = 256 << 10;
 
-/// Maximum number of conditions of a DaemonSet.
 const MOST_CONDITIONS: usize = 100;
 
 /// Maximum length of each text in a condition of an unreadable object, in bytes.

@@ -20,7 +20,6 @@ pub(crate) struct ListSplitter {
     depth: usize,
     text: Text,
     place: Place,
-    /// Number of complete items so far.
     count: usize,
 }
 
@@ -98,7 +97,6 @@ impl ListSplitter {
         serde_json::from_slice(&self.rest)
     }
 
-    /// Returns the number of complete items so far.
     pub(crate) fn count(&self) -> usize {
         self.count
     }

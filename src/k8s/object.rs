@@ -145,7 +145,6 @@ fn unreadable<K: Readable>(json: &[u8], reason: UnreadableReason, error: &str) -
 struct JsonShape {
     /// Upper limit of the number of values.
     values: usize,
-    /// Deepest nesting level.
     depth: usize,
 }
 

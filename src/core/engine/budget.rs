@@ -131,7 +131,6 @@ impl Budget {
         budget
     }
 
-    /// Returns the number of slots in use.
     pub(super) fn used(&self) -> usize {
         self.in_flight + self.withheld + self.starting + self.broken
     }

@@ -195,7 +195,6 @@ struct PlanDraft<'a> {
     actions: Vec<Action>,
     /// Verdict of each node, by its position in [`Fleet::nodes`].
     verdicts: Vec<Verdict>,
-    /// Pause in effect, if any.
     pause: Option<PauseStand>,
     /// Time before which `min-interval` allows no replacement.
     opens: Option<Timestamp>,

@@ -38,7 +38,6 @@ pub(super) struct FleetEvaluation<'a> {
     pub(super) now: Timestamp,
     /// Rules for when a pod counts as available.
     pub(super) terms: Terms,
-    /// Class of each node, by position in the fleet.
     pub(super) classes: Vec<Class>,
     pub(super) summary: PodSummary<'a>,
     pub(super) scope: RolloutScope,

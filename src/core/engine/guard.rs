@@ -63,7 +63,6 @@ pub(super) fn failure_threshold(strategy: &Strategy, targeted: usize, base: usiz
     }
 }
 
-/// Result of the guard.
 #[derive(Debug, Default)]
 pub(super) struct Guard {
     /// Reason why no update may begin; `None` if updates may begin.
@@ -175,9 +174,10 @@ impl FailureAttribution {
     }
 }
 
-/// Decides if `failures` stop a revision that has not been stopped. More than `threshold` can stop it.
+/// Returns the reason to stop a revision that is not stopped yet; `None` if its rollout may continue. More `failures` than `threshold`
+/// are one reason.
 ///
-/// A stop needs an effect: a pod still waits for its update, or can be rolled back.
+/// A stop must have an effect: a pod still waits for its update, or can be rolled back.
 fn stop(
     strategy: &Strategy,
     fleet: &Fleet,
@@ -193,8 +193,8 @@ fn stop(
     };
     let nodes = fleet.nodes.iter().zip(classes);
     let mut waiting = nodes.filter(|(_, class)| waits(class));
-    // If no node waits, losses have no control group, so the network may be their cause. Failing pods need no control group as
-    // proof.
+    // If no node waits, no untouched node is left to compare losses with, so the network may be their cause. Failing pods are a
+    // proof without comparison.
     let is_broken = |class: &&Class| {
         matches!(class, Class::Failed { cause, .. } if cause.holds_slot())
             || matches!(class, Class::Surging(pair) if pair.failed.is_some())
@@ -222,7 +222,7 @@ fn stop(
     }
 }
 
-/// Adds the names of all failed nodes to the record. They show why the revision was stopped, even after the nodes recover.
+/// Adds the names of all failed nodes to the record. An operator then sees why the revision was stopped, even after the nodes recover.
 fn name_failed(record: &mut FailureRecord, fleet: &Fleet, classes: &[Class]) {
     let failed = fleet.nodes.iter().zip(classes);
     let failed = failed.filter(|(_, class)| class.is_failed());

@@ -16,7 +16,6 @@ use crate::core::engine::window_state::WindowStates;
 use crate::core::fleet::Fleet;
 use crate::core::settings::Strategy;
 
-/// Result of the observation.
 pub(super) struct Observation<'a> {
     pub(super) classes: Vec<Class>,
     pub(super) summary: PodSummary<'a>,
@@ -30,7 +29,6 @@ pub(super) struct Observation<'a> {
 }
 
 impl<'a> Observation<'a> {
-    /// Observes every node of `fleet` at `now`.
     pub(super) fn new(strategy: &'a Strategy, fleet: &'a Fleet, now: Timestamp) -> Self {
         let nodes = fleet.nodes.len();
         let mut observed = Self {

@@ -25,7 +25,6 @@ pub(super) struct PodFacts {
     pub(super) number: i64,
     /// Time at which the pod got its revision.
     pub(super) revised: Timestamp,
-    /// Time since which the pod is Ready.
     pub(super) ready_since: Option<Timestamp>,
     /// True while an update in place changes the pod's image.
     pub(super) is_under_way: bool,
@@ -75,7 +74,6 @@ impl<'a> PodSummary<'a> {
         }
     }
 
-    /// Adds the pods of the next node.
     pub(super) fn note(&mut self, node: &Node) {
         for pod in &node.pods {
             self.is_announced |= ota::is_announced(pod);

@@ -123,7 +123,6 @@ const AVAILABLE: u8 = 2;
 pub(super) struct RevertTurn {
     /// Rank: 0 if the pod failed, 1 if it is not available for another reason, 2 ([`AVAILABLE`]) if it is available.
     rank: u8,
-    /// Position of the node in the fleet.
     pub(super) position: usize,
     pub(super) patch: InPlacePatch,
 }

@@ -46,7 +46,6 @@ impl RolloutScope {
         }
     }
 
-    /// Returns true if the node at `position` takes part.
     pub(super) fn contains(&self, position: usize) -> bool {
         self.reason(position).is_none()
     }

@@ -73,7 +73,6 @@ pub(super) struct WaveMembership<'a> {
 }
 
 impl<'a> WaveMembership<'a> {
-    /// Creates an empty list with capacity for `nodes`.
     pub(super) fn new(strategy: &'a Strategy, nodes: usize) -> Self {
         let configured = configured(strategy);
         Self {
@@ -83,7 +82,6 @@ impl<'a> WaveMembership<'a> {
         }
     }
 
-    /// Adds the wave of the next node.
     pub(super) fn note(&mut self, node: &Node) {
         self.waves
             .extend(self.configured.map(|waves| waves.index_for(&node.labels)));

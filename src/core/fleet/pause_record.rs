@@ -36,7 +36,6 @@ impl PauseRecord {
         u64::try_from(held).unwrap_or_default() / DAY.as_secs()
     }
 
-    /// Returns the time of the next reminder.
     pub(in crate::core) fn due(&self) -> Timestamp {
         let days = self.reminded.saturating_add(1);
         later(

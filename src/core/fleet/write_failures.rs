@@ -270,12 +270,10 @@ impl WriteFailures {
         write_failures
     }
 
-    /// Returns the revision whose writes were rejected.
     pub(in crate::core) fn revision(&self) -> Option<&Revision> {
         self.revision.as_ref()
     }
 
-    /// Returns the rejected writes by node name.
     pub(in crate::core) fn failures(&self) -> impl Iterator<Item = (&NodeName, &WriteFailure)> {
         self.by_place
             .iter()

@@ -7,7 +7,6 @@ use crate::core::words::{append, nodes};
 /// Maximum length of a headline, in characters. Together with the revision before it, it has to fit into the 200 of a condition.
 pub(super) const ROOM: usize = 178;
 
-/// Maximum number of nodes that a headline names.
 const NAMED: usize = 3;
 
 /// Minimum length to which a cause is truncated, in characters.
@@ -29,7 +28,6 @@ pub(super) struct Headline {
     pub(super) more: usize,
     /// Cause, as the API server, the kubelet or another component reports it.
     pub(super) cause: String,
-    /// Next step for the operator.
     pub(super) next: Option<NextStep>,
     /// Alternative next step, included if there is enough space.
     pub(super) or: Option<NextStep>,

@@ -188,7 +188,6 @@ pub fn not_targeted(obstacle: Option<&Obstacle>) -> (String, String) {
 }
 
 impl<'a> NodeView<'a> {
-    /// Returns the reason for the verdict and the remedy.
     fn answer(self) -> Answer<'a> {
         let (rollout, node) = (self.rollout, self.node);
         let (fleet, plan) = (rollout.fleet, rollout.plan);

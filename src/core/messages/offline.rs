@@ -12,7 +12,6 @@ use crate::core::verdict::Offline;
 use crate::core::words::joined;
 
 impl<'a> NodeView<'a> {
-    /// Describes an offline node.
     pub(super) fn is_offline(self, offline: Offline) -> Answer<'a> {
         let (rollout, node, pod) = (self.rollout, self.node, self.pod());
         let (word, down) = if node.cut_off {

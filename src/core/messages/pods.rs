@@ -14,7 +14,6 @@ use crate::core::words::spaced;
 #[derive(Clone, Copy)]
 pub(super) struct NodeView<'a> {
     pub(super) rollout: &'a RolloutView<'a>,
-    /// Position of the node in the fleet.
     pub(super) position: usize,
     pub(super) node: &'a Node,
     pub(super) verdict: &'a Verdict,

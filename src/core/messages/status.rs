@@ -97,13 +97,11 @@ impl StatusSentence {
         self
     }
 
-    /// Adds facts.
     pub(super) fn with(mut self, facts: impl IntoIterator<Item = String>) -> Self {
         self.clauses.extend(facts.into_iter().map(Clause::Fact));
         self
     }
 
-    /// Returns the sentence without next steps.
     pub(super) fn without_steps(&self) -> Self {
         let facts = self.clauses.iter();
         let facts = facts.filter(|clause| matches!(clause, Clause::Fact(_)));

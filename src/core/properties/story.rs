@@ -92,7 +92,6 @@ struct Telling {
     tick: i64,
     native_back: i64,
     we_are_back: i64,
-    /// Fleet as the controller sees it now.
     seen: Fleet,
     /// Input and result of the last decision.
     last: Option<(Fleet, Plan)>,

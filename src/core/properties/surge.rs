@@ -530,7 +530,6 @@ impl World {
     }
 }
 
-/// Write request of the controller.
 enum Write {
     End(String),
     TransferOwnership(String),

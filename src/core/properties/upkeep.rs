@@ -115,7 +115,6 @@ struct Place {
     fits: bool,
     readiness: Readiness,
     pods: Vec<OnePod>,
-    /// Tick since which the node has no pod.
     podless_since: i64,
     had_pod: bool,
     /// True if the rollout deleted the node's pod and no pod has been created there since.

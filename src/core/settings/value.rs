@@ -67,7 +67,6 @@ pub enum IntOrPercent {
 }
 
 impl IntOrPercent {
-    /// Zero nodes.
     pub(super) const NONE: Self = Self::Number(0);
 
     /// Returns the number of nodes out of `targeted`, at most `targeted`. Percentages are rounded up.

@@ -18,7 +18,6 @@ use crate::index::texts::Texts;
 use crate::k8s;
 
 impl SetRecord {
-    /// Returns the pods on a node.
     pub(in crate::index) fn pods_on(&self, node: &NodeName) -> impl Iterator<Item = &Pod> {
         self.pods.on(node).iter().map(|record| &*record.pod)
     }
@@ -145,7 +144,6 @@ impl SetRecord {
         }
     }
 
-    /// Returns true if a pod on `node` is unreadable.
     pub(in crate::index) fn has_unreadable_pod_on(&self, node: &NodeName) -> bool {
         let mut pods = self.unreadable.values();
         pods.any(|pod| pod.node.as_ref() == Some(node))

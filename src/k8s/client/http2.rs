@@ -145,7 +145,6 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// Connection on which a request is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Calls,

@@ -40,7 +40,6 @@ pub(super) struct Losses {
 /// Node that was lost soon after the rollout touched it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LostNode {
-    /// Position in the fleet.
     pub(super) position: usize,
     /// Time at which the node turned NotReady.
     pub(super) since: Timestamp,

@@ -214,7 +214,6 @@ impl WriteFailures {
         self.only(&places.cloned().collect())
     }
 
-    /// Returns the rejected writes with these keys.
     pub(in crate::core) fn only(&self, places: &BTreeSet<FailureKey>) -> Self {
         let by_place = self.by_place.iter();
         let by_place = by_place.filter(|(place, _)| places.contains(place));
