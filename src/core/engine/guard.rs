@@ -174,8 +174,8 @@ impl FailureAttribution {
     }
 }
 
-/// Returns the reason to stop a revision that is not stopped yet; `None` if its rollout may continue. More `failures` than `threshold`
-/// are one reason.
+/// Returns the reason to stop a revision that is not stopped yet; `None` if its rollout may continue. More `failures` than
+/// `threshold` are one reason.
 ///
 /// A stop must have an effect: a pod still waits for its update, or can be rolled back.
 fn stop(
@@ -222,7 +222,8 @@ fn stop(
     }
 }
 
-/// Adds the names of all failed nodes to the record. An operator then sees why the revision was stopped, even after the nodes recover.
+/// Adds the names of all failed nodes to the record. An operator then sees why the revision was stopped, even after the nodes
+/// recover.
 fn name_failed(record: &mut FailureRecord, fleet: &Fleet, classes: &[Class]) {
     let failed = fleet.nodes.iter().zip(classes);
     let failed = failed.filter(|(_, class)| class.is_failed());
