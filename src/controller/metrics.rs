@@ -82,18 +82,16 @@ pub enum SkipReason {
     LeaseLost,
     /// An earlier write to the same pod is pending.
     Pending,
-    QueueFull,
     /// The process is shutting down.
     Ending,
 }
 
 impl SkipReason {
     /// All reasons.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 4] = [
         Self::NotLeader,
         Self::LeaseLost,
         Self::Pending,
-        Self::QueueFull,
         Self::Ending,
     ];
 
@@ -103,7 +101,6 @@ impl SkipReason {
             Self::NotLeader => "not_leader",
             Self::LeaseLost => "lease_lost",
             Self::Pending => "pending",
-            Self::QueueFull => "queue_full",
             Self::Ending => "ending",
         }
     }
