@@ -124,6 +124,22 @@ pub enum Output {
     Yaml,
 }
 
+/// Output format of `ctl status`: those of [`Output`], and one line per change.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum StatusOutput {
+    /// For people
+    #[default]
+    Table,
+    /// For people, with more columns and every node
+    Wide,
+    /// For programs
+    Json,
+    /// For programs: one JSON object per line, as soon as a state changes
+    Jsonl,
+    /// For programs and people
+    Yaml,
+}
+
 /// Flags of `yurt-ds controller`.
 #[derive(Clone, Debug, Args)]
 pub struct ControllerArgs {

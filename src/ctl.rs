@@ -28,6 +28,8 @@ mod daemonset_api;
 mod eject;
 mod error;
 mod examples;
+mod json_lines;
+mod junit;
 mod list;
 mod look;
 mod lookup;

@@ -115,7 +115,7 @@ shows() { # WHAT WORDS COMMAND: repeats the command, because the API server publ
   fail "$1 lacks one of $2: $said"
 }
 
-for example in $(grep -l apps.kruise.io examples/*); do
+for example in $(grep -l apps.kruise.io examples/*.yaml); do
   taken "$example" k apply -f "$example" --dry-run=server --validate=strict
 done
 for version in v1alpha1 v1beta1; do

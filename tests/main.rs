@@ -13,6 +13,7 @@
 //! - `flood`: the real controller process with many connections to its ports.
 //! - `docs`: the examples of `docs/` on the embedded cluster.
 //! - `recording`: the picture of `yurt-ds sim` in the README, drawn from its output.
+//! - `pipelines`: the scripts of `docs/how-to/pipelines.md`, run in a shell against `yurt-ds sim serve`.
 //! - `tutorials`: the commands of `docs/tutorials`, run in a shell against `yurt-ds sim serve`.
 //! - `model`: a model checker that explores every interleaving on small fleets.
 //! - `support`: the building blocks of scenarios:
@@ -84,6 +85,7 @@ mod docs;
 mod flood;
 mod isolation;
 mod model;
+mod pipelines;
 mod real_cluster;
 mod recording;
 mod tutorials;

@@ -41,7 +41,7 @@ const READING: [&str; 7] = [
 
 /// Step that a page describes.
 #[derive(Debug, PartialEq, Eq)]
-enum Step {
+pub(crate) enum Step {
     /// File to write, with its content.
     File { name: String, text: String },
     /// Time to wait.
@@ -53,7 +53,7 @@ enum Step {
     },
 }
 
-fn steps(lines: &[&str]) -> Vec<Step> {
+pub(crate) fn steps(lines: &[&str]) -> Vec<Step> {
     let mut steps = Vec::new();
     let mut file: Option<String> = None;
     let mut at = 0;
@@ -98,8 +98,8 @@ fn commands(lines: &[&str], block: std::ops::Range<usize>) -> Vec<Step> {
 }
 
 /// Simulated reader of a tutorial, with a folder for files, environment variables and background processes.
-struct Reader {
-    folder: tempfile::TempDir,
+pub(crate) struct Reader {
+    pub(crate) folder: tempfile::TempDir,
     path: String,
     /// Variables that the tutorial has exported.
     exported: Vec<(String, String)>,
@@ -107,7 +107,7 @@ struct Reader {
 }
 
 impl Reader {
-    fn new(kubectl: &Path) -> Self {
+    pub(crate) fn new(kubectl: &Path) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let tools = folder.path().join("tools");
         fs::create_dir(&tools).expect("a folder for the tools");
@@ -123,7 +123,7 @@ impl Reader {
         }
     }
 
-    fn shell(&self, command: &str) -> Command {
+    pub(crate) fn shell(&self, command: &str) -> Command {
         let mut shell = Command::new("bash");
         shell
             .args(["-c", command])
@@ -138,7 +138,7 @@ impl Reader {
     }
 
     /// Runs a command. Returns the lines of its output.
-    fn run(&mut self, command: &str) -> Vec<String> {
+    pub(crate) fn run(&mut self, command: &str) -> Vec<String> {
         if let Some(variable) = command.strip_prefix("export ") {
             let (name, value) = variable.split_once('=').expect("export NAME=VALUE");
             let value = value.replace("$PWD", &self.folder.path().to_string_lossy());
@@ -278,7 +278,7 @@ fn follow(page: &Path, kubectl: &Path) -> Result<String, String> {
 }
 
 /// Returns the kubectl to use; `None` if there is none.
-fn kubectl() -> Option<PathBuf> {
+pub(crate) fn kubectl() -> Option<PathBuf> {
     if let Some(named) = std::env::var_os("KUBECTL") {
         return Some(PathBuf::from(named));
     }

@@ -8,7 +8,7 @@ use clap_complete::Shell;
 use k8s_openapi::jiff::Timestamp;
 
 use super::node::NodeVerb;
-use super::{KindName, Output};
+use super::{KindName, Output, StatusOutput};
 
 /// Flags and verbs of `yurt-ds ctl`.
 #[derive(Clone, Debug, Args)]
@@ -137,9 +137,9 @@ pub struct StatusArgs {
     /// DaemonSet; ads/NAME is an Advanced one [default: all managed DaemonSets]
     #[arg(value_name = "[NAMESPACE/]DAEMONSET")]
     pub daemonset: Option<String>,
-    /// Output format
+    /// Output format; jsonl prints one line per DaemonSet, or with --wait or --watch per change
     #[arg(short, long, env = "YURT_DS_OUTPUT", default_value = "table")]
-    pub output: Output,
+    pub output: StatusOutput,
     /// Show each change until interrupted; -o json prints one document per change
     #[arg(
         short,
@@ -164,6 +164,18 @@ pub struct StatusArgs {
     /// Revision to wait for; exit code 13 if another one is current
     #[arg(long, env = "YURT_DS_REVISION", hide_env = true, requires_all = ["wait", "daemonset"], value_name = "HASH")]
     pub revision: Option<String>,
+    /// Write a JUnit report to this file: one test case per DaemonSet
+    ///
+    /// The file is replaced. It is also written if the wait fails or times out. If it cannot be written, the command fails before
+    /// it waits.
+    #[arg(
+        long,
+        env = "YURT_DS_JUNIT",
+        hide_env = true,
+        requires = "wait",
+        value_name = "FILE"
+    )]
+    pub junit: Option<PathBuf>,
     /// Treat a rollout as incomplete while offline nodes run an old revision
     #[arg(long, env = "YURT_DS_STRICT", hide_env = true)]
     pub strict: bool,

@@ -78,6 +78,7 @@ impl Report {
         report.state.reported = Reported {
             reason: "InvalidSettings".into(),
             revision: set.state.reported.revision.clone(),
+            generation: Some(set.generation),
             ..Reported::default()
         };
         // Keep the condition about a pause. The corrected settings will decide if the pause continues.
@@ -209,21 +210,27 @@ impl Report {
                 || reason == PROGRESSING && stays_blocked(&set.state, &fleet.revision, plan)
         };
         if !complete && before.is_some() && stays() {
+            let mut state = memory::kept(set);
+            if fleet.revision.current().is_some() {
+                state.reported.generation = Some(set.generation);
+            }
             return Self {
                 conditions: set.conditions.clone(),
-                state: memory::kept(set),
+                state,
                 ..Self::default()
             };
         }
         let moving = matches!(plan.phase, Phase::Progressing | Phase::RevisionUnknown(_));
         let stalled = matches!(plan.phase, Phase::Stalled(_));
+        let mut state = memory::next_state(&set.state, fleet, plan, reason, now);
+        state.reported.generation = Some(set.generation);
         let report = Self {
             conditions: vec![
                 condition(ROLLOUT_COMPLETE, complete, reason, &note),
                 condition(PROGRESSING, moving, reason, &note),
                 or_not(STALLED, stalled, reason, "NotStalled", &note),
             ],
-            state: memory::next_state(&set.state, fleet, plan, reason, now),
+            state,
             ..Self::default()
         };
         let was_paused = *known.reason == *"Paused";

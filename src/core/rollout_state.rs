@@ -80,6 +80,9 @@ pub struct Reported {
     /// Revision that the report was about. While the current revision is unknown, this is the previous one.
     #[serde(deserialize_with = "value", skip_serializing_if = "Option::is_none")]
     pub revision: Option<Revision>,
+    /// `metadata.generation` that the conditions describe; `None` before the first report.
+    #[serde(deserialize_with = "value", skip_serializing_if = "Option::is_none")]
+    pub generation: Option<i64>,
     /// True if the rollout of the reported revision is complete.
     #[serde(deserialize_with = "value")]
     pub complete: bool,

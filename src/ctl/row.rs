@@ -24,7 +24,7 @@ use crate::core::{
 
 /// Description of the fields of `-o json` and `-o yaml`, for the reference.
 pub(crate) const FIELDS: &str = "\
-Fields of -o json and -o yaml (fields may be added, but not renamed; null if unknown):
+Fields of -o json, -o jsonl and -o yaml (fields may be added, but not renamed; null if unknown):
   of a DaemonSet  kind (its API version: apps/v1, or apps.kruise.io/v1beta1 of an Advanced DaemonSet), namespace,
                   name, strategy, maxUnavailable, maxSurge, phase, message, next (what to do: commands), since, revision,
                   unknown (resources that you may not read: nodes, leases, poddisruptionbudgets; without nodes, the
@@ -41,6 +41,7 @@ Fields of -o json and -o yaml (fields may be added, but not renamed; null if unk
                   silentSince (last renewal of the controller's Lease; null if recent or unknown),
                   waves (empty without that setting), domains (empty without topology-key),
                   nodes (only when one DaemonSet is named, and not with --watch)
+  of a jsonl line time, and those of a DaemonSet. With --wait and --watch, each change of a DaemonSet is a line
   of a pause      since, until (null: until ctl resume), updatedMeanwhile (nodes that got the revision during the
                   pause, because every new pod has it)
   of a reversal   to (the hash; null: no older revision is known), done, underWay (waiting, or not

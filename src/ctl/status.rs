@@ -13,6 +13,8 @@ use super::access::LONG;
 use super::code::Code;
 use super::context::Context;
 use super::error::CliError;
+use super::json_lines::{self, JsonLines};
+use super::junit::JunitReport;
 use super::liveness::{ControllerLiveness, LivenessWatch, PendingActions, liveness_of};
 use super::look::Look;
 use super::lookup::TypedName;
@@ -20,8 +22,8 @@ use super::row::SetRow;
 use super::screen::{Closed, Screen};
 use super::view::{ClusterView, ListScope, WatchStep};
 use super::{lookup, partition_origin, print};
-use crate::cli::Output;
 use crate::cli::ctl::StatusArgs;
+use crate::cli::{Output, StatusOutput};
 use crate::core::{Revision, Verdict};
 use crate::index::{SetKey, Unmanaged};
 
@@ -69,7 +71,7 @@ pub(super) async fn status(
     if args.watch {
         show.watch(screen).await
     } else if args.wait {
-        show.wait(screen).await
+        show.wait_and_report(screen).await
     } else {
         let (view, liveness) = show.load().await;
         let mut view = view?;
@@ -215,12 +217,16 @@ impl StatusScreen<'_> {
         // `--watch` prints documents without nodes. In a large fleet, they would be megabytes per minute.
         let rows = self.rows(snapshots, !(self.args.watch && self.is_document()));
         let now = self.context.clock.now();
-        let wide = self.args.output == Output::Wide;
-        match (self.args.output, &self.target, rows.first()) {
-            (Output::Json | Output::Yaml, Some(_), Some(row)) => {
-                print::document(row, self.args.output)
-            }
-            (Output::Json | Output::Yaml, ..) => print::document(&rows, self.args.output),
+        let wide = self.args.output == StatusOutput::Wide;
+        let format = match self.args.output {
+            StatusOutput::Jsonl => return json_lines::render(&rows, now),
+            StatusOutput::Json => Some(Output::Json),
+            StatusOutput::Yaml => Some(Output::Yaml),
+            StatusOutput::Table | StatusOutput::Wide => None,
+        };
+        match (format, &self.target, rows.first()) {
+            (Some(format), Some(_), Some(row)) => print::document(row, format),
+            (Some(format), ..) => print::document(&rows, format),
             (_, Some(_), Some(row)) => Ok(print::report(row, wide, colour, now, self.limit())),
             (_, _, None) => Ok(self.nothing()),
             _ => Ok(print::list(&rows, wide, colour, now, self.limit())),
@@ -263,8 +269,9 @@ impl StatusScreen<'_> {
         if self.args.watch { FIT } else { usize::MAX }
     }
 
+    /// Returns true if the output is for programs.
     fn is_document(&self) -> bool {
-        matches!(self.args.output, Output::Json | Output::Yaml)
+        !matches!(self.args.output, StatusOutput::Table | StatusOutput::Wide)
     }
 
     /// Shows every change until the output is closed.
@@ -299,7 +306,7 @@ impl StatusScreen<'_> {
     }
 
     /// Warns once per outage that the API server does not answer.
-    fn warn(&self, watch: &LivenessWatch, printed: &mut PrintedLines, screen: &mut Screen<'_>) {
+    fn warn(&self, watch: &LivenessWatch, printed: &mut PrintedLines<'_>, screen: &mut Screen<'_>) {
         let unanswered = watch.unanswered();
         if let (Some(passed), false) = (unanswered, printed.unanswered) {
             screen.warn(&format!(
@@ -314,8 +321,14 @@ impl StatusScreen<'_> {
         &self,
         snapshots: &[Look],
         screen: &mut Screen<'_>,
-        printed: &mut PrintedLines,
+        printed: &mut PrintedLines<'_>,
     ) -> Result<Result<(), Closed>, CliError> {
+        if self.args.output == StatusOutput::Jsonl {
+            let rows = self.rows(snapshots, false);
+            return printed
+                .json
+                .progress(&rows, self.context.clock.now(), screen);
+        }
         if self.is_document() {
             let rows = self.rows(snapshots, false);
             let summary: Vec<SetRow> = rows.iter().map(SetRow::summary).collect();
@@ -328,36 +341,60 @@ impl StatusScreen<'_> {
         Ok(screen.redraw(&self.text(snapshots, screen.colour)?))
     }
 
+    /// Waits, and writes the JUnit report if the command has one. Its file is checked before the wait.
+    async fn wait_and_report(&self, screen: &mut Screen<'_>) -> Result<Code, CliError> {
+        let Some(path) = &self.args.junit else {
+            return self.wait(screen, None).await;
+        };
+        let mut report = JunitReport::create(path, self.args, self.context.clock.now())?;
+        let ended = self.wait(screen, Some(&mut report)).await;
+        let Err(unwritten) = report.write(&ended) else {
+            return ended;
+        };
+        screen.warn(&unwritten.to_string());
+        match ended? {
+            Code::Complete => Ok(unwritten.code),
+            // The outcome of the rollout matters more than the report.
+            code => Ok(code),
+        }
+    }
+
     /// Waits until all rollouts are complete, or until one needs an operator.
-    async fn wait(&self, screen: &mut Screen<'_>) -> Result<Code, CliError> {
+    async fn wait(
+        &self,
+        screen: &mut Screen<'_>,
+        report: Option<&mut JunitReport>,
+    ) -> Result<Code, CliError> {
         let begun = Instant::now();
         let deadline = self.args.timeout.map(|timeout| begun + timeout);
         let first = deadline.map(|deadline| deadline.max(Instant::now() + ONE_LOOK));
         let (mut view, liveness) = self.load_within(first, screen).await?;
         let watch = self.watch_liveness(liveness);
-        let (mut printed, mut pending) = (PrintedLines::default(), PendingActions::default());
-        let mut awaited = Awaited::default();
+        let mut printed = PrintedLines {
+            report,
+            ..PrintedLines::default()
+        };
+        let (mut pending, mut awaited) = (PendingActions::default(), Awaited::default());
         loop {
             view.watch(&self.context.access);
             loop {
                 let snapshots = self.snapshots(&mut view, &watch, &mut pending);
-                if let Some(why) =
+                if let Some(replaced) =
                     awaited.superseded(&view, &snapshots, self.args.revision.as_deref())
                 {
                     if !snapshots.is_empty() {
-                        self.conclude(&snapshots, screen, None)?;
+                        self.conclude(&snapshots, screen, &mut printed, None)?;
                     }
-                    screen.warn(&why);
+                    screen.warn(&replaced.why);
+                    if let Some(report) = printed.report {
+                        report.supersede(&replaced.key, replaced.why);
+                    }
                     return Ok(Code::Superseded);
                 }
                 if self.is_over(&snapshots, begun) {
-                    return self.conclude(&snapshots, screen, None);
+                    return self.conclude(&snapshots, screen, &mut printed, None);
                 }
-                let _ = match (self.is_document(), screen.live) {
-                    (true, _) => Ok(()),
-                    (false, true) => screen.redraw(&self.lines(&snapshots, screen.colour)),
-                    (false, false) => printed.lines(&self.rows(&snapshots, false), screen),
-                };
+                self.progress(&snapshots, screen, &mut printed)?;
                 self.warn(&watch, &mut printed, screen);
                 match self.next(&mut view, deadline).await {
                     WaitStep::Look => {}
@@ -367,13 +404,17 @@ impl StatusScreen<'_> {
                             return Err(self.too_late(passed));
                         }
                         let snapshots = self.snapshots(&mut view, &watch, &mut pending);
-                        return self.conclude(&snapshots, screen, self.args.timeout);
+                        let waited = self.args.timeout;
+                        return self.conclude(&snapshots, screen, &mut printed, waited);
                     }
                 }
             }
             view = match self.reload(view.loaded_at, deadline, screen).await {
                 Err(error) if error.code == Code::NotFound => {
                     screen.warn(&error.to_string());
+                    if let Some(report) = printed.report {
+                        report.supersede_all(&error.to_string());
+                    }
                     return Ok(Code::Superseded);
                 }
                 view => view?,
@@ -397,6 +438,30 @@ impl StatusScreen<'_> {
                 .any(|snapshot| snapshot.needs_a_person(strict))
     }
 
+    /// Prints the progress of a wait. A JSON or YAML document is printed only at the end.
+    fn progress(
+        &self,
+        snapshots: &[Look],
+        screen: &mut Screen<'_>,
+        printed: &mut PrintedLines<'_>,
+    ) -> Result<(), CliError> {
+        if let Some(report) = &mut printed.report {
+            report.observe(snapshots);
+        }
+        let rows = self.rows(snapshots, false);
+        // Ignore a closed output: the exit code still tells the result.
+        let _ = match (self.args.output, screen.live) {
+            (StatusOutput::Json | StatusOutput::Yaml, _) => Ok(()),
+            (StatusOutput::Jsonl, _) => {
+                let now = self.context.clock.now();
+                printed.json.progress(&rows, now, screen)?
+            }
+            (_, true) => screen.redraw(&self.lines(snapshots, screen.colour)),
+            (_, false) => printed.lines(&rows, screen),
+        };
+        Ok(())
+    }
+
     fn lines(&self, snapshots: &[Look], colour: bool) -> String {
         let rows = self.rows(snapshots, false);
         rows.iter().map(|row| print::line(row, colour)).collect()
@@ -406,20 +471,23 @@ impl StatusScreen<'_> {
         &self,
         snapshots: &[Look],
         screen: &mut Screen<'_>,
+        printed: &mut PrintedLines<'_>,
         waited: Option<Duration>,
     ) -> Result<Code, CliError> {
-        let mut text = if self.is_document() {
-            self.text(snapshots, false)?
-        } else {
-            self.lines(snapshots, screen.colour)
-        };
-        if snapshots.is_empty() && !self.is_document() {
-            text = self.nothing();
+        if let Some(report) = &mut printed.report {
+            report.observe(snapshots);
+            report.end(waited);
         }
-        let _ = if self.is_document() {
-            screen.print(&text)
+        // Ignore a closed output: the exit code still tells the result.
+        let _ = if self.args.output == StatusOutput::Jsonl {
+            let rows = self.rows(snapshots, false);
+            printed.json.end(&rows, self.context.clock.now(), screen)?
+        } else if self.is_document() {
+            screen.print(&self.text(snapshots, false)?)
+        } else if snapshots.is_empty() {
+            screen.redraw(&self.nothing())
         } else {
-            screen.redraw(&text)
+            screen.redraw(&self.lines(snapshots, screen.colour))
         };
         let recovering: Vec<String> = match waited {
             Some(_) => snapshots.iter().filter_map(recovering).collect(),
@@ -500,15 +568,19 @@ enum WaitStep {
     TooLate,
 }
 
-/// Lines that a waiting command has already printed on an output that cannot be redrawn.
+/// Output of a waiting or watching command so far.
 #[derive(Default)]
-struct PrintedLines {
+struct PrintedLines<'a> {
+    /// Lines on an output that cannot be redrawn.
     rows: Vec<(String, String, &'static str, Instant)>,
     summary: Option<Vec<SetRow>>,
+    json: JsonLines,
+    /// JUnit report of a wait; `None` if none was requested.
+    report: Option<&'a mut JunitReport>,
     unanswered: bool,
 }
 
-impl PrintedLines {
+impl PrintedLines<'_> {
     /// Prints lines that have changed: immediately after a change of the phase, otherwise at intervals of at least [`TELL`].
     fn lines(&mut self, rows: &[SetRow], screen: &mut Screen<'_>) -> Result<(), Closed> {
         let now = Instant::now();
@@ -535,8 +607,14 @@ impl PrintedLines {
 #[derive(Default)]
 struct Awaited(BTreeMap<SetKey, (Arc<str>, Option<Revision>)>);
 
+/// DaemonSet for which the command stopped waiting, and the reason.
+struct Superseded {
+    key: SetKey,
+    why: String,
+}
+
 impl Awaited {
-    /// Returns a message if the DaemonSet was recreated, or if its current revision is not the awaited one.
+    /// Returns a DaemonSet that was recreated, or whose current revision is not the awaited one.
     ///
     /// The awaited revision is `asked` if the caller named one, otherwise the one that was current at the first call.
     fn superseded(
@@ -544,7 +622,11 @@ impl Awaited {
         view: &ClusterView,
         snapshots: &[Look],
         asked: Option<&str>,
-    ) -> Option<String> {
+    ) -> Option<Superseded> {
+        let superseded = |key: &SetKey, why: &str| Superseded {
+            key: key.clone(),
+            why: format!("{key}: stopped waiting {why}"),
+        };
         for look in snapshots {
             let (key, set) = (look.key(), view.index.set(look.key()));
             let Some(uid) = set.map(|set| set.uid.clone()) else {
@@ -555,9 +637,9 @@ impl Awaited {
                 .entry(key.clone())
                 .or_insert_with(|| (uid.clone(), asked.map(Revision::from)));
             if *known != uid {
-                return Some(format!(
-                    "{key}: stopped waiting because the DaemonSet was deleted and recreated. To wait for the new one, run the \
-                     command again."
+                return Some(superseded(
+                    key,
+                    "because the DaemonSet was deleted and recreated. To wait for the new one, run the command again.",
                 ));
             }
             // Ignore a revision from the controller's report: it may be older than the caller's last change.
@@ -565,18 +647,18 @@ impl Awaited {
             match (&*revision, current) {
                 (None, Some(current)) => *revision = Some(current.clone()),
                 (Some(awaited), Some(current)) if awaited != current => {
-                    return Some(format!(
-                        "{key}: stopped waiting for revision {awaited} because the current revision is {current}."
-                    ));
+                    let why = format!(
+                        "for revision {awaited} because the current revision is {current}."
+                    );
+                    return Some(superseded(key, &why));
                 }
                 _ => {}
             }
         }
         let is_there = |key: &SetKey| snapshots.iter().any(|look| look.key() == key);
         let gone = self.0.keys().find(|key| !is_there(key))?;
-        Some(format!(
-            "{gone}: stopped waiting because the DaemonSet was deleted, or yurt-ds no longer manages it."
-        ))
+        let why = "because the DaemonSet was deleted, or yurt-ds no longer manages it.";
+        Some(superseded(gone, why))
     }
 }
 

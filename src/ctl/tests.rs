@@ -2,6 +2,7 @@
 
 mod foreign;
 mod people;
+mod pipelines;
 mod situations;
 
 use std::time::Duration;

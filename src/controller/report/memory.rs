@@ -56,6 +56,7 @@ pub(super) fn next_state(
     RolloutState {
         reported: Reported {
             revision,
+            generation: before.generation,
             complete: matches!(plan.phase, Phase::Complete { .. }),
             reason: reason.into(),
             subject: (plan.awaited().filter(|_| reason == WAVE_NOT_OPEN))
@@ -89,9 +90,18 @@ pub(super) fn to_condition(set: &SetRecord, state: &RolloutState) -> Condition {
         Some(known) => known.clone(),
         None => Condition {
             message: state.to_json(),
-            ..condition(ROLLOUT_STATE, true, "Version1", "")
+            ..condition(ROLLOUT_STATE, true, &generation_word(&state.reported), "")
         },
     }
+}
+
+/// Returns the generation that the conditions describe, as the reason of `RolloutState`.
+///
+/// Conditions of a native DaemonSet have no field for it. The expressions of Argo CD and Flux can compare a reason, but can't parse
+/// JSON.
+fn generation_word(reported: &Reported) -> String {
+    let generation = reported.generation.map(|generation| generation.to_string());
+    format!("Generation{}", generation.as_deref().unwrap_or("Unknown"))
 }
 
 /// Returns true if a rollback can resolve this stall.

@@ -15,6 +15,7 @@ fn full() -> RolloutState {
     RolloutState {
         reported: Reported {
             revision: Some("5d4f8".into()),
+            generation: Some(2),
             complete: false,
             reason: "FailedByRevision".into(),
             subject: Some("end of canary".into()),

@@ -1,0 +1,181 @@
+//! Tests of `ctl status` in pipelines: `-o jsonl` and `--junit`.
+
+use super::*;
+
+/// Returns the lines of an output as JSON.
+fn lines(text: &str) -> Vec<Value> {
+    let line =
+        |line: &str| serde_json::from_str(line).unwrap_or_else(|why| panic!("{why}: {line}"));
+    text.lines().map(line).collect()
+}
+
+fn fields(value: &Value) -> Vec<&String> {
+    value.as_object().unwrap().keys().collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_line_has_the_fields_of_json_and_a_time() {
+    let world = CtlWorld::with_nodes(2).await;
+    world
+        .create(
+            "other",
+            json!({ "apps.openyurt.io/update-strategy": "auto" }),
+        )
+        .await;
+    let all = lines(&world.text("status -o jsonl").await);
+    assert_eq!(all.len(), 2);
+    assert_eq!(
+        (&all[0]["name"], &all[1]["name"]),
+        (&json!("other"), &json!("web"))
+    );
+    let (text, _) = world.run("status web -o jsonl").await;
+    let mut line = lines(&text).remove(0);
+    assert_eq!(text.lines().count(), 1);
+    let time = line.as_object_mut().unwrap().remove("time").unwrap();
+    assert!(text_of(&time).parse::<Timestamp>().is_ok(), "{time}");
+    let json = world.json("status web").await;
+    assert_eq!(fields(&line), fields(&json));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_prints_a_line_per_change_and_the_final_state_last() {
+    let world = CtlWorld::with_nodes(2).await;
+    world.set_image("web:2").await;
+    let replacing = async {
+        world.replace("n1").await;
+        world.replace("n2").await;
+    };
+    let ((text, ended), ()) = tokio::join!(world.run("status web --wait -o jsonl"), replacing);
+    assert_eq!(ended, Ok(Code::Complete));
+    let lines = lines(&text);
+    let updated: Vec<&Value> = lines.iter().map(|line| &line["updated"]).collect();
+    assert!(
+        updated.is_sorted_by_key(|number| number.as_u64()),
+        "{updated:?}"
+    );
+    assert_eq!(
+        (updated[0], updated[updated.len() - 1]),
+        (&json!(0), &json!(2))
+    );
+    assert_eq!(lines[lines.len() - 1]["phase"], "Complete");
+    assert!(lines.iter().all(|line| line.get("nodes").is_none()));
+    let repeated = lines.windows(2).any(|pair| {
+        let state = |line: &Value| {
+            (
+                line["phase"].clone(),
+                line["verdicts"].clone(),
+                line["unavailable"].clone(),
+            )
+        };
+        state(&pair[0]) == state(&pair[1])
+    });
+    assert!(!repeated, "{text}");
+}
+
+struct Report(tempfile::TempDir);
+
+impl Report {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    /// Runs a command with this report.
+    async fn run(&self, world: &CtlWorld, line: &str) -> (String, Result<Code, CliError>) {
+        let path = self.0.path().join("rollout.xml");
+        let (_, ended) = world
+            .run(&format!("{line} --junit {}", path.display()))
+            .await;
+        (std::fs::read_to_string(path).unwrap(), ended)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_report_tells_complete_pending_and_paused_rollouts_apart() {
+    let (world, report) = (CtlWorld::with_nodes(2).await, Report::new());
+    let (xml, ended) = report.run(&world, "status web --wait").await;
+    assert_eq!(ended, Ok(Code::Complete));
+    assert!(
+        xml.contains("tests=\"1\" failures=\"0\" errors=\"0\" skipped=\"0\""),
+        "{xml}"
+    );
+    assert!(
+        xml.contains("<testcase classname=\"DaemonSet\" name=\"default/web\" time=\"0.000\"/>"),
+        "{xml}"
+    );
+    world.set_image("web:2").await;
+    let (xml, ended) = report.run(&world, "status web --wait --timeout 30s").await;
+    assert_eq!(ended, Ok(Code::Progressing));
+    assert!(
+        xml.contains("<failure type=\"Timeout\" message=\"Not complete after 30s: "),
+        "{xml}"
+    );
+    assert!(xml.contains("name=\"default/web\" time=\"30.0"), "{xml}");
+    world
+        .create(
+            "other",
+            json!({ "apps.openyurt.io/update-strategy": "auto" }),
+        )
+        .await;
+    world.text("pause web").await;
+    let (xml, ended) = report.run(&world, "status --wait").await;
+    assert_eq!(ended, Ok(Code::Paused));
+    assert!(xml.contains("tests=\"2\" failures=\"1\""), "{xml}");
+    assert!(xml.contains("<failure type=\"Paused\" message=\""), "{xml}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_report_is_written_after_an_error_too() {
+    let (world, report) = (CtlWorld::with_nodes(1).await, Report::new());
+    let (xml, ended) = report.run(&world, "status absent --wait").await;
+    assert_eq!(ended.unwrap_err().code, Code::NotFound);
+    assert!(
+        xml.contains("tests=\"1\" failures=\"0\" errors=\"1\""),
+        "{xml}"
+    );
+    assert!(
+        xml.contains("name=\"absent\"") && xml.contains("<error type=\"NotFound\""),
+        "{xml}"
+    );
+    world.set_image("web:2").await;
+    let again = async {
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        world.set_image("web:3").await;
+    };
+    let ((xml, ended), ()) = tokio::join!(report.run(&world, "status web --wait"), again);
+    assert_eq!(ended, Ok(Code::Superseded));
+    assert!(
+        xml.contains("<failure type=\"Superseded\" message=\"default/web: stopped waiting"),
+        "{xml}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_report_that_cannot_be_written_is_an_error_before_the_wait() {
+    let world = CtlWorld::with_nodes(1).await;
+    world.set_image("web:2").await;
+    let before = tokio::time::Instant::now();
+    let error = world
+        .error("status web --wait --junit /absent/rollout.xml")
+        .await;
+    assert_eq!(
+        (error.code, before.elapsed()),
+        (Code::Failed, Duration::ZERO)
+    );
+    assert!(
+        error
+            .text
+            .starts_with("The JUnit file /absent/rollout.xml cannot be written: No such file"),
+        "{error}"
+    );
+    for line in ["status web --junit rollout.xml", "why web n1 -o jsonl"] {
+        let words = format!("yurt-ds ctl {line}");
+        let refused = Cli::try_parse_from(words.split(' '))
+            .unwrap_err()
+            .to_string();
+        assert!(
+            refused.contains("--wait")
+                || refused.contains("[possible values: table, wide, json, yaml]"),
+            "{refused}"
+        );
+    }
+}
