@@ -98,3 +98,9 @@ unchanged "complete after an approval" 2 approved-waves
 for way in "${ways[@]}"; do ctl undo "$way" > /dev/null; done
 all_reach "$waits"
 unchanged "rolled back by ctl, and in Git" 1 rolled-back-from
+conflict() { ! (apply "$1" 3) 2> /dev/null && grep -q yurt-ds-ctl "$work/said"; }
+for way in server helm-server; do
+  conflict "$way" || fail "$way: no conflict with the rollback: $(cat "$work/said")"
+  apply "$way" 3 --force-conflicts
+done
+say "the next version needs --force-conflicts on the server"

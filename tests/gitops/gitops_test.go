@@ -42,7 +42,7 @@ var phases = []phase{
 	{"complete", "complete, all nodes are updated", "Healthy"},
 }
 
-// ofAdvanced are objects of apps.kruise.io. Built-in checks of the tools know only apps/v1.
+// ofAdvanced are objects of apps.kruise.io, about which kstatus knows only the observed generation and Stalled.
 var ofAdvanced = []phase{
 	{"advanced-just-changed", "", "Progressing"},
 	{"advanced-progressing", "", "Progressing"},
@@ -167,6 +167,10 @@ func TestAdvancedDaemonSets(t *testing.T) {
 		if health.status != phase.health || own != fluxFor[phase.health] {
 			t.Errorf("%s: %s in Argo CD, %s in Flux", phase.file, health.status, own)
 		}
+	}
+	plain, err := waitOfFlux(recorded(t, "advanced-progressing"))
+	if said(t, "advanced-progressing", plain, err) != "Current" {
+		t.Errorf("kstatus says %s about an Advanced DaemonSet in progress", plain)
 	}
 }
 
