@@ -20,7 +20,7 @@ kind: DaemonSet
 metadata:
   name: web
   namespace: shop
-  annotations: {apps.openyurt.io/update-strategy: AdvancedRollingUpdate, apps.openyurt.io/max-unavailable: \"1\"}
+  annotations: {apps.openyurt.io/update-strategy: AdvancedRollingUpdate, apps.openyurt.io/max-unavailable: \"2\"}
 spec:
   updateStrategy: {type: OnDelete}
   selector: {matchLabels: {app: web}}
@@ -103,7 +103,7 @@ impl Pipeline {
         let deploy = reader.folder.path().join("deploy.sh");
         fs::write(&deploy, &files["deploy.sh"]).expect("the script");
         fs::set_permissions(&deploy, fs::Permissions::from_mode(0o755)).expect("a mode");
-        reader.run("yurt-ds sim serve --empty --nodes 3 --kubeconfig-out sim.kubeconfig &");
+        reader.run("yurt-ds sim serve --empty --nodes 2 --kubeconfig-out sim.kubeconfig &");
         reader.run("export KUBECONFIG=$PWD/sim.kubeconfig");
         let ready =
             "for try in $(seq 60); do kubectl create namespace shop && exit; sleep 0.5; done";

@@ -788,6 +788,46 @@ fn a_rollout_that_budgets_hold_up_says_so_once_and_keeps_saying_it_while_it_asks
     assert_eq!(events(&moved), []);
 }
 
+/// Checks the generation that health checks compare. A short delay of the native controller is not reported, so the conditions
+/// still describe the generation before.
+#[test]
+fn the_reason_of_the_state_is_the_generation_that_the_conditions_describe() {
+    let generation = |report: &Report| {
+        let state = find(&report.conditions, ROLLOUT_STATE).unwrap();
+        state.reason.clone()
+    };
+    let mut index = with(Vec::new());
+    let mut report_at = |number: i64, conditions: &[Condition], fleet: &Fleet, plan: &Plan| {
+        let set = json!({"metadata": {"name": "agent", "namespace": "edge", "uid": "ds", "generation": number,
+            "annotations": {"apps.openyurt.io/update-strategy": "auto"}},
+            "spec": {"selector": {"matchLabels": {"app": "agent"}}, "updateStrategy": {"type": "OnDelete"}, "template": {}}});
+        let mut set: k8s::DaemonSet = serde_json::from_str(&set.to_string()).unwrap();
+        set.status.conditions = conditions.to_vec();
+        index.apply_set(&set);
+        let set = index.set(&SetKey::new("edge", "agent")).unwrap();
+        Report::of_plan(set, fleet, plan, false, at(0))
+    };
+    let mut fleet = fleet(&["n1"], None);
+    let moving = plan(
+        Phase::Progressing,
+        vec![Verdict::InProgress(Progress::Terminating)],
+        1,
+    );
+    let first = report_at(2, &[], &fleet, &moving);
+    assert_eq!(generation(&first), "Generation2");
+    fleet.revision = RevisionState::Unknown(RevisionUnknown::NotObserved);
+    let unseen = plan(
+        Phase::RevisionUnknown(RevisionUnknown::NotObserved),
+        vec![Verdict::InProgress(Progress::Terminating)],
+        1,
+    );
+    let behind = report_at(3, &first.conditions, &fleet, &unseen);
+    assert_eq!(generation(&behind), "Generation2");
+    fleet.revision = RevisionState::Current(Revision::from("def"));
+    let next = report_at(3, &behind.conditions, &fleet, &moving);
+    assert_eq!(generation(&next), "Generation3");
+}
+
 #[test]
 fn a_state_of_a_later_release_is_used_and_stays_as_it_is() {
     let later = r#"{"version":2,"guard":{"revision":"abc","stopped":"BySunspots"},"moon":1}"#;
