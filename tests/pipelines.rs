@@ -37,10 +37,18 @@ fn page() -> String {
 /// Returns the files of the page by name.
 fn files() -> BTreeMap<String, String> {
     let page = page();
-    // The page indents blocks in its list.
+    // The page indents the blocks of its list.
+    let mut is_indented = false;
     let lines: Vec<&str> = page
         .lines()
-        .map(|line| line.strip_prefix("   ").unwrap_or(line))
+        .map(|line| match line.strip_prefix("   ") {
+            Some(fence) if fence.starts_with("```") => {
+                is_indented = !is_indented;
+                fence
+            }
+            Some(rest) if is_indented || rest.starts_with("<!-- ") => rest,
+            _ => line,
+        })
         .collect();
     let file = |step| match step {
         Step::File { name, text } => Some((name, text)),
