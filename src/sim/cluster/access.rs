@@ -71,11 +71,13 @@ impl AccessRules {
         Err(failure.saying(format!("{subject}{name} is forbidden: {why}")))
     }
 
-    /// Processes a SelfSubjectAccessReview: reports if the rules allow the requested access.
-    pub(crate) fn review(&self, mut review: Value) -> Result<WriteOutcome, ApiFailure> {
+    /// Processes a SelfSubjectAccessReview or a SubjectAccessReview of `kind`: reports if the rules allow the requested access.
+    ///
+    /// The server has no users. For the rules, the reviewed user of a SubjectAccessReview is a client with that user agent.
+    pub(crate) fn review(&self, kind: &str, mut review: Value) -> Result<WriteOutcome, ApiFailure> {
         let attributes = &review["spec"]["resourceAttributes"];
         let asked = RequestInfo {
-            user_agent: String::new(),
+            user_agent: review.text("/spec/user").to_owned(),
             verb: attributes.text("/verb").to_owned(),
             group: attributes.text("/group").to_owned(),
             resource: attributes.text("/resource").to_owned(),
@@ -87,7 +89,7 @@ impl AccessRules {
         if attributes.is_null() && !non_resource {
             return Err(ApiFailure::invalid(
                 "authorization.k8s.io",
-                "SelfSubjectAccessReview",
+                kind,
                 "",
                 &[super::status::StatusCause::invalid(
                     "spec.resourceAttributes",

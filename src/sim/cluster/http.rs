@@ -9,6 +9,7 @@ use futures::StreamExt;
 use http::{Method, Request, Response, header};
 use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
 use hyper::body::Frame;
+use k8s_openapi::jiff::fmt::rfc2822::DateTimePrinter;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -74,10 +75,22 @@ impl ApiServer {
     /// Processes a request and returns its response.
     pub(crate) fn answer(&self, parsed: &Parsed, body: &Bytes) -> Response<Body> {
         let answer = match &parsed.route {
-            ApiRoute::Other => other(parsed, self.minor, self.serves_custom()),
+            ApiRoute::Other => {
+                other(parsed, self.minor, self.serves_custom()).map(|answer| self.dated(answer))
+            }
             ApiRoute::Resource(target) => self.resource(parsed, target, body),
         };
         answer.unwrap_or_else(|failure| refusal(&failure))
+    }
+
+    /// Adds the server's time to a response. A real API server adds it to all responses, but only `ctl check` compares clocks.
+    fn dated(&self, mut response: Response<Body>) -> Response<Body> {
+        let time = DateTimePrinter::new().timestamp_to_rfc9110_string(&self.clock.now());
+        let value = time.ok().and_then(|time| time.parse().ok());
+        response
+            .headers_mut()
+            .extend(value.map(|value| (header::DATE, value)));
+        response
     }
 
     /// Returns true if Advanced DaemonSets are served.
@@ -301,7 +314,8 @@ impl ApiServer {
         let mut store = self.lock();
         let outcome = match (parsed.info.verb.as_str(), target.subresource.as_str()) {
             ("create", "") if target.resource.storage == Storage::Nothing => {
-                self.access.review(decode_body(content, body)?)
+                let review = decode_body(content, body)?;
+                self.access.review(target.resource.kind, review)
             }
             ("create", "") => {
                 let object = incoming(target.resource, decode_body(content, body)?);

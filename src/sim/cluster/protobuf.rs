@@ -58,6 +58,9 @@ PodDisruptionBudgetSpec 1:minAvailable=IntOrString 2:selector=LabelSelector 3:ma
 Eviction 1:metadata=ObjectMeta 2:deleteOptions=DeleteOptions
 SelfSubjectAccessReview 1:metadata=ObjectMeta 2:spec=SelfSubjectAccessReviewSpec 3:status=!
 SelfSubjectAccessReviewSpec 1:resourceAttributes=ResourceAttributes 2:nonResourceAttributes=NonResourceAttributes
+SubjectAccessReview 1:metadata=ObjectMeta 2:spec=SubjectAccessReviewSpec 3:status=!
+SubjectAccessReviewSpec 1:resourceAttributes=ResourceAttributes 2:nonResourceAttributes=NonResourceAttributes \
+ 3:user=string 4:groups=[]string
 ResourceAttributes 1:namespace=string 2:verb=string 3:group=string 4:version=string 5:resource=string \
  6:subresource=string 7:name=string
 NonResourceAttributes 1:path=string 2:verb=string

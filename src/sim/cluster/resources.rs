@@ -59,6 +59,9 @@ pub enum Storage {
     Leases,
     PodDisruptionBudgets,
     AdvancedDaemonSets,
+    CustomResourceDefinitions,
+    ValidatingAdmissionPolicies,
+    ValidatingAdmissionPolicyBindings,
     /// No collection. The server answers such requests directly and stores nothing.
     Nothing,
 }
@@ -259,6 +262,42 @@ pub const RESOURCES: &[Resource] = &[
         namespaced: false,
         ..PLAIN
     },
+    Resource {
+        group: "authorization.k8s.io",
+        plural: "subjectaccessreviews",
+        singular: "subjectaccessreview",
+        kind: "SubjectAccessReview",
+        namespaced: false,
+        ..PLAIN
+    },
+    Resource {
+        group: "apiextensions.k8s.io",
+        plural: "customresourcedefinitions",
+        singular: "customresourcedefinition",
+        kind: "CustomResourceDefinition",
+        short: &["crd", "crds"],
+        namespaced: false,
+        storage: Storage::CustomResourceDefinitions,
+        ..PLAIN
+    },
+    Resource {
+        group: "admissionregistration.k8s.io",
+        plural: "validatingadmissionpolicies",
+        singular: "validatingadmissionpolicy",
+        kind: "ValidatingAdmissionPolicy",
+        namespaced: false,
+        storage: Storage::ValidatingAdmissionPolicies,
+        ..PLAIN
+    },
+    Resource {
+        group: "admissionregistration.k8s.io",
+        plural: "validatingadmissionpolicybindings",
+        singular: "validatingadmissionpolicybinding",
+        kind: "ValidatingAdmissionPolicyBinding",
+        namespaced: false,
+        storage: Storage::ValidatingAdmissionPolicyBindings,
+        ..PLAIN
+    },
     ADVANCED_DAEMON_SET,
     // Both versions share one collection of objects.
     Resource {
@@ -278,9 +317,15 @@ impl Resource {
     }
 
     /// Returns the verbs that the resource supports.
+    ///
+    /// Definitions and policies are read-only, because the server would not apply them.
     pub fn verbs(&self) -> &'static [&'static str] {
-        if self.storage == Storage::Nothing {
-            return CREATE;
+        match self.storage {
+            Storage::Nothing => return CREATE,
+            Storage::CustomResourceDefinitions
+            | Storage::ValidatingAdmissionPolicies
+            | Storage::ValidatingAdmissionPolicyBindings => return &["get", "list", "watch"],
+            _ => {}
         }
         &[
             "create",

@@ -49,6 +49,10 @@ pub(crate) fn decode(resource: &Resource, mut object: Value) -> Result<Decoded, 
         Storage::Leases => through::<Lease>(&object),
         Storage::PodDisruptionBudgets => through::<PodDisruptionBudget>(&object),
         Storage::AdvancedDaemonSets => custom(&object, advanced::prune),
+        // Read-only kinds are never decoded from a request.
+        Storage::CustomResourceDefinitions
+        | Storage::ValidatingAdmissionPolicies
+        | Storage::ValidatingAdmissionPolicyBindings => Ok(object.clone()),
         Storage::Nothing => through::<SelfSubjectAccessReview>(&object),
     }
     .map_err(|error| {
