@@ -20,6 +20,7 @@ mod access;
 mod approve;
 mod brief;
 mod budgets;
+mod check;
 mod code;
 pub mod command_line;
 mod complete;
@@ -148,6 +149,7 @@ async fn do_it(context: &Context, verb: &Verb, screen: &mut Screen<'_>) -> Resul
         Verb::Status(args) => return Box::pin(status::status(context, args, screen)).await,
         Verb::Why(args) => return Box::pin(why::why(context, args, screen)).await,
         Verb::Settings(args) => return Box::pin(settings::settings(context, args, screen)).await,
+        Verb::Check(args) => return Box::pin(check::check(context, args, screen)).await,
         Verb::Pause(args) => Box::pin(pause::pause(context, args, screen)).await?,
         Verb::Resume(args) => Box::pin(pause::resume(context, args, screen)).await?,
         Verb::Undo(args) => Box::pin(undo::undo(context, args, screen)).await?,

@@ -102,10 +102,14 @@ fn every_annotation_has_a_page_or_a_line_in_the_index() {
     }
 }
 
-/// Checks the links to `docs/` in verdicts of `ctl why`. The page and its section must exist.
+/// Checks the links to `docs/` in verdicts of `ctl why` and in faults of `ctl check`. The page and its section must exist.
 #[test]
-fn every_page_that_a_verdict_links_has_that_section() {
-    let links = include_str!("../src/core/messages/pages.rs").split('"');
+fn every_page_that_a_verdict_or_a_fault_links_has_that_section() {
+    let sources = [
+        include_str!("../src/core/messages/pages.rs"),
+        include_str!("../src/ctl/check/finding.rs"),
+    ];
+    let links = sources.iter().flat_map(|source| source.split('"'));
     let links: BTreeSet<&str> = links.filter(|text| text.starts_with("docs/")).collect();
     assert!(links.len() > 15, "found only {links:?}");
     for link in links {

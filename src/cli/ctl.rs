@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use k8s_openapi::jiff::Timestamp;
 
@@ -104,6 +104,13 @@ pub enum Verb {
     ///
     /// For eds/NAME, an ExtendedDaemonSet of Datadog, prints the manifest and writes nothing.
     Migrate(MigrateArgs),
+    /// Check that yurt-ds is installed and working
+    ///
+    /// Checks API server, controller, its permissions, DaemonSets, agents and policies. For each fault, prints the fix and a page
+    /// of the documentation. With -n, only DaemonSets of that namespace are checked. Writes nothing; to learn about permissions,
+    /// asks the API server for reviews. The exit code is 1 if a check failed, and 0 if there are only warnings or checks that were
+    /// not made.
+    Check(CheckArgs),
     /// Verbs that ask the node itself.
     #[command(flatten)]
     Node(NodeVerb),
@@ -126,7 +133,11 @@ impl Verb {
             Self::Plan(args) => Some(&args.daemonset),
             Self::Approve(args) => Some(&args.daemonset),
             Self::StartNow(args) => Some(&args.daemonset),
-            Self::Eject(_) | Self::Migrate(_) | Self::Node(_) | Self::Completions(_) => None,
+            Self::Eject(_)
+            | Self::Migrate(_)
+            | Self::Check(_)
+            | Self::Node(_)
+            | Self::Completions(_) => None,
         }
     }
 }
@@ -349,6 +360,53 @@ pub struct MigrateArgs {
     /// Show what would be done and the manifest; write nothing
     #[arg(long, env = "YURT_DS_DRY_RUN", hide_env = true)]
     pub dry_run: bool,
+}
+
+/// Flags of `yurt-ds ctl check`.
+#[derive(Clone, Debug, Default, Args)]
+pub struct CheckArgs {
+    /// Check before the installation: rights of the caller, and names in use
+    #[arg(long, env = "YURT_DS_PRE", hide_env = true)]
+    pub pre: bool,
+    /// Repeat the checks until none fails
+    ///
+    /// Warnings and checks that were not made don't count as failed.
+    #[arg(long, env = "YURT_DS_WAIT", hide_env = true)]
+    pub wait: bool,
+    /// Longest wait, such as 10m [default: no limit]
+    #[arg(long, env = "YURT_DS_TIMEOUT", hide_env = true, requires = "wait",
+        value_parser = crate::clock::duration, value_name = "DURATION")]
+    pub timeout: Option<Duration>,
+    /// Output format
+    #[arg(short, long, env = "YURT_DS_OUTPUT", default_value = "table")]
+    pub output: CheckOutput,
+}
+
+/// Output format of `yurt-ds ctl check`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum CheckOutput {
+    /// For people: a line per group, and the faults
+    #[default]
+    Table,
+    /// For people: only the faults
+    Short,
+    /// For people: every check
+    Wide,
+    /// For programs
+    Json,
+    /// For programs and people
+    Yaml,
+}
+
+impl CheckOutput {
+    /// Returns the format of a document; `None` for text.
+    pub fn document(self) -> Option<Output> {
+        match self {
+            Self::Json => Some(Output::Json),
+            Self::Yaml => Some(Output::Yaml),
+            Self::Table | Self::Short | Self::Wide => None,
+        }
+    }
 }
 
 /// Flags of `yurt-ds ctl completions`.

@@ -146,7 +146,7 @@ impl Component {
     /// Returns true if a DaemonSet with this strategy needs the component.
     ///
     /// Node owners can request image pulls without any setting. Such a request fails if the right is missing.
-    fn is_for(&self, strategy: &Strategy) -> bool {
+    pub fn is_for(&self, strategy: &Strategy) -> bool {
         let is_in_place = strategy.rolling_update_type == RollingUpdateType::InPlaceIfPossible;
         match self.folder {
             IN_PLACE_RBAC => is_in_place || strategy.on_failure == OnFailure::RevertInPlace,
@@ -231,6 +231,18 @@ pub struct PermissionNeeds {
     pub kinds: Kinds,
 }
 
+impl PermissionNeeds {
+    /// Returns the permissions of the base that a controller with these settings needs.
+    pub fn base(self) -> Vec<Permission> {
+        let is_of_native = |permission: &Permission| {
+            permission.group == "apps" && permission.resource.starts_with("daemonsets")
+        };
+        let mut base = needed(self.elects);
+        base.retain(|permission| self.kinds.native || !is_of_native(permission));
+        base
+    }
+}
+
 /// Checks every permission, repeating each check until the API server responds. Logs and counts the missing rights.
 ///
 /// A right that only some settings need is missing only if a DaemonSet has such a setting.
@@ -240,14 +252,9 @@ pub async fn missing(
     needs: PermissionNeeds,
     metrics: &Metrics,
 ) -> Missing {
-    let PermissionNeeds { elects, kinds } = needs;
+    let kinds = needs.kinds;
     let mut missing = Missing::default();
-    for permission in needed(elects) {
-        let is_of_native =
-            permission.group == "apps" && permission.resource.starts_with("daemonsets");
-        if is_of_native && !kinds.native {
-            continue;
-        }
+    for permission in needs.base() {
         if !is_granted(client, lease_namespace, permission).await {
             note(permission, BASE_RBAC, metrics);
             missing.always.push(permission);

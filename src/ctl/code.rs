@@ -5,9 +5,9 @@ use crate::core::Phase;
 /// An exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Code {
-    /// The command succeeded. For `status`: the rollout is complete, except on offline nodes.
+    /// The command succeeded. For `status`: the rollout is complete, except on offline nodes. For `check`: no check failed.
     Complete,
-    /// The command failed for a reason that has no exit code of its own.
+    /// The command failed for a reason that has no exit code of its own. For `check`: a check failed.
     Failed,
     /// The command line is invalid.
     Usage,
@@ -94,9 +94,9 @@ impl Code {
     fn meaning(self) -> &'static str {
         match self {
             Self::Complete => {
-                "Success. status: the rollout is complete; with --strict, also on offline nodes"
+                "Success. status: the rollout is complete; with --strict, also on offline nodes. check: no check failed"
             }
-            Self::Failed => "Other error",
+            Self::Failed => "Other error. check: a check failed",
             Self::Usage => "Invalid command line",
             Self::Progressing => {
                 "In progress, or waiting for node owners (OTA) or for Kubernetes. Also when --timeout ends, and when \

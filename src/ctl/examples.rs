@@ -47,6 +47,12 @@ yurt-ds ctl eject shop/web"
 yurt-ds ctl migrate shop/web --to advanced --dry-run
 yurt-ds ctl migrate shop/web --to advanced"
         }
+        "check" => {
+            "\
+yurt-ds ctl check --pre                     before the installation
+yurt-ds ctl check                           after it
+yurt-ds ctl check --wait --timeout 4m -o short"
+        }
         "pods" => {
             "\
 yurt-ds ctl pods                            every pod of this node

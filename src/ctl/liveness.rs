@@ -46,7 +46,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// Age of the last Lease renewal after which Kruise's manager is assumed to have stopped: twice the duration of the Lease.
 const KRUISE_SILENCE: SignedDuration = SignedDuration::from_secs(30);
 /// Namespace of the controller in the manifests.
-const HOME: &str = "yurt-ds";
+pub(super) const HOME: &str = "yurt-ds";
 
 /// Liveness of the controller according to its Lease.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -210,8 +210,52 @@ impl ControllerLiveness {
     }
 }
 
+/// Lease of a controller at the time of one read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ControllerLease {
+    /// Namespace of the Lease.
+    pub(super) namespace: String,
+    /// Identity of the replica that leads; `None` if the Lease is released.
+    pub(super) holder: Option<String>,
+    /// Kinds of DaemonSets that the holder serves.
+    pub(super) kinds: Kinds,
+    /// Time since the last renewal.
+    pub(super) age: SignedDuration,
+}
+
+impl ControllerLease {
+    fn new(lease: &Lease, now: Timestamp) -> Option<Self> {
+        let holder = lease.spec.as_ref()?.holder_identity.clone();
+        Some(Self {
+            namespace: lease.metadata.namespace.clone().unwrap_or_default(),
+            holder: holder.filter(|holder| !holder.is_empty()),
+            kinds: kinds_of(lease),
+            age: now.duration_since(renewed(lease, now)?),
+        })
+    }
+
+    /// Returns true if a controller holds the Lease and renewed it recently.
+    pub(super) fn is_live(&self) -> bool {
+        self.holder.is_some() && self.age < HANDOVER
+    }
+}
+
+/// Leases of all controllers, and their common liveness.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ControllerLeases {
+    /// Liveness of the controllers.
+    pub(super) liveness: ControllerLiveness,
+    /// Leases that were renewed at least once: that in the namespace of the manifests first, then the most recent.
+    pub(super) leases: Vec<ControllerLease>,
+}
+
 /// Reads the Lease. `now` is the local time. It is used if the API server does not report its own time.
 pub(super) async fn liveness_of(access: &Access, now: Timestamp) -> ControllerLiveness {
+    controller_leases(access, now).await.liveness
+}
+
+/// Reads the Leases of all controllers. `now` is used as in [`liveness_of`].
+pub(super) async fn controller_leases(access: &Access, now: Timestamp) -> ControllerLeases {
     let everywhere = leases(access, None, LEASE).await;
     let found = match everywhere {
         Err(error) if error.failure() == Failure::Forbidden => {
@@ -219,12 +263,27 @@ pub(super) async fn liveness_of(access: &Access, now: Timestamp) -> ControllerLi
         }
         found => found,
     };
+    let failed = |liveness| ControllerLeases {
+        liveness,
+        leases: Vec::new(),
+    };
     match found {
-        Ok((leases, server_time)) => judge(&leases, server_time.unwrap_or(now)),
+        Ok((found, server_time)) => {
+            let now = server_time.unwrap_or(now);
+            let leases = found.iter();
+            let mut leases: Vec<ControllerLease> = leases
+                .filter_map(|lease| ControllerLease::new(lease, now))
+                .collect();
+            leases.sort_by_key(|lease| (lease.namespace != HOME, lease.age));
+            ControllerLeases {
+                liveness: judge(&found, now),
+                leases,
+            }
+        }
         Err(error) => match error.failure() {
-            Failure::Forbidden => ControllerLiveness::Forbidden,
-            Failure::Gone => ControllerLiveness::NoLease,
-            _ => ControllerLiveness::NoAnswer,
+            Failure::Forbidden => failed(ControllerLiveness::Forbidden),
+            Failure::Gone => failed(ControllerLiveness::NoLease),
+            _ => failed(ControllerLiveness::NoAnswer),
         },
     }
 }

@@ -5,17 +5,18 @@ use std::io;
 
 use super::code::Code;
 use super::command_line::described;
-use super::{node, plan, rights, row, settings};
+use super::{check, node, plan, rights, row, settings};
 
 /// Text above the table of exit codes.
 const CODES: &str = "For a list, the exit code is that of the DaemonSet in the worst state.";
 
 /// Returns heading and text of each section after the exit codes.
-fn texts() -> [(&'static str, &'static str); 5] {
+fn texts() -> [(&'static str, &'static str); 6] {
     [
         ("Fields of status, why, undo", row::FIELDS),
         ("Fields of plan", plan::FIELDS),
         ("Fields of settings", settings::FIELDS),
+        ("Fields of check", check::FIELDS),
         ("Fields of pods, upgrade, imagepull", node::FIELDS),
         ("Rights", rights::RIGHTS),
     ]

@@ -10,6 +10,9 @@ may not read (-o json: the list unknown):
                      and nodes; with disruption: evict also poddisruptionbudgets; get daemonsets (plan);
                      to check that a controller is running, list the Lease yurt-ds-controller
   settings           nothing; of a DaemonSet, get and list daemonsets
+  check              the same as status, in the whole cluster; list validatingadmissionpolicies and -bindings; for the rights
+                     of the controller, create subjectaccessreviews (not granted: Kubernetes' role system:auth-delegator);
+                     with --pre, get the objects of the manifests; what you may not read is not checked
   pause, resume      the same as status, and patch daemonsets
   approve, start-now,
   eject              the same, and get daemonsets (eject needs nodes); where no controller runs, eject also patches daemonsets/status and
@@ -18,7 +21,8 @@ may not read (-o json: the list unknown):
   migrate            the same as status, get and delete daemonsets of the one kind, create, get and patch those of the other,
                      get, create and delete controllerrevisions; eject of an Advanced one, too
 For Advanced DaemonSets, the same daemonsets in the group apps.kruise.io (manifests/components/advanced/people.yaml), and to check
-if Kruise's manager is running, list the Lease kruise-manager. Native DaemonSets need none of this";
+if Kruise's manager is running, list the Lease kruise-manager; check gets their CustomResourceDefinition. Native DaemonSets need none
+of this";
 
 #[cfg(test)]
 mod tests {
@@ -66,6 +70,7 @@ mod tests {
             let mut native = granted(name);
             native.retain(|(_, what)| what == "daemonsets");
             native.insert(right(("list", "leases")));
+            native.insert(right(("get", "customresourcedefinitions")));
             native.extend(more.iter().copied().map(right));
             assert_eq!(granted_by(ADVANCED, &format!("{name}-advanced")), native);
         }
@@ -126,6 +131,33 @@ mod tests {
         assert_eq!(viewer.difference(&operator).next(), None);
     }
 
+    /// Checks the roles for `check`. Reviews of the controller's rights are not granted, because they need `create`.
+    #[tokio::test(start_paused = true)]
+    async fn the_roles_for_people_grant_what_check_reads() {
+        let world = CtlWorld::with_nodes(2).await;
+        world.cluster.install_advanced();
+        crate::ctl::check::testing::install(&world).await;
+        world.run("check").await.1.unwrap();
+        let right = |verb: &str, what: &str| (verb.to_owned(), what.to_owned());
+        let mut asked = asked(&world);
+        assert!(asked.remove(&right("create", "subjectaccessreviews")));
+        for name in ["yurt-ds-viewer", "yurt-ds-operator"] {
+            let advanced = granted_by(ADVANCED, &format!("{name}-advanced"));
+            let both: Granted = granted(name).union(&advanced).cloned().collect();
+            assert_eq!(asked.difference(&both).next(), None, "{name}");
+        }
+        for resource in [
+            "validatingadmissionpolicies",
+            "validatingadmissionpolicybindings",
+            "customresourcedefinitions",
+        ] {
+            assert!(
+                asked.iter().any(|(_, asked)| asked == resource),
+                "{resource}"
+            );
+        }
+    }
+
     #[tokio::test(start_paused = true)]
     async fn the_roles_of_both_kinds_grant_what_migrate_asks_for() {
         let world = CtlWorld::with_nodes(2).await;
@@ -142,10 +174,13 @@ mod tests {
         let asked = asked(&world);
         assert!(asked.len() > 8, "{asked:?}");
         assert_eq!(asked.difference(&both).next(), None);
-        let granted_more: Granted = advanced
+        // `check` needs this right (see `the_roles_for_people_grant_what_check_reads`).
+        let of_check = ("get".to_owned(), "customresourcedefinitions".to_owned());
+        let mut granted_more: Granted = advanced
             .difference(&granted("yurt-ds-operator"))
             .cloned()
             .collect();
+        assert!(granted_more.remove(&of_check));
         assert_eq!(
             granted_more.difference(&asked).next(),
             None,

@@ -271,7 +271,11 @@ impl ClusterView {
             .extend(SetKey::of_set(set).map(|key| (key, present)));
     }
 
-    async fn load_nodes(&mut self, access: &Access) -> Result<(), CliError> {
+    /// Lists the nodes. If the caller may not list them, records the error in `unlisted_nodes`.
+    ///
+    /// # Errors
+    /// Fails if the API server does not answer.
+    pub(super) async fn load_nodes(&mut self, access: &Access) -> Result<(), CliError> {
         let api: Api<Listed<Node>> = Api::all(access.client.clone());
         let listed = list(access, "list nodes", &api, ListParams::default()).await;
         let (nodes, version) = match listed {

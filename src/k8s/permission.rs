@@ -1,7 +1,10 @@
 //! Permissions: one verb on one resource, as in an RBAC rule. Each component lists the permissions that it needs.
 
+use std::fmt;
+
 use k8s_openapi::api::authorization::v1::{
-    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
+    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec, SubjectAccessReview,
+    SubjectAccessReviewSpec,
 };
 
 use crate::core::names;
@@ -77,9 +80,37 @@ impl Permission {
         self.verb == verb && (self.resource == resource || self.resource_and_group() == resource)
     }
 
-    /// Returns the SelfSubjectAccessReview that asks the API server for this permission. `lease_namespace` is the namespace of the
+    /// Returns a SelfSubjectAccessReview, which checks if the caller has the permission. `lease_namespace` is the namespace of the
     /// Lease.
     pub(crate) fn review(&self, lease_namespace: &str) -> SelfSubjectAccessReview {
+        SelfSubjectAccessReview {
+            spec: SelfSubjectAccessReviewSpec {
+                resource_attributes: Some(self.attributes(lease_namespace)),
+                ..SelfSubjectAccessReviewSpec::default()
+            },
+            ..SelfSubjectAccessReview::default()
+        }
+    }
+
+    /// Returns a SubjectAccessReview, which checks if another service account has the permission. `lease_namespace` is the
+    /// namespace of the Lease.
+    pub(crate) fn review_of(
+        &self,
+        account: &ServiceAccountName,
+        lease_namespace: &str,
+    ) -> SubjectAccessReview {
+        SubjectAccessReview {
+            spec: SubjectAccessReviewSpec {
+                resource_attributes: Some(self.attributes(lease_namespace)),
+                user: Some(account.user()),
+                groups: Some(account.groups()),
+                ..SubjectAccessReviewSpec::default()
+            },
+            ..SubjectAccessReview::default()
+        }
+    }
+
+    fn attributes(&self, lease_namespace: &str) -> ResourceAttributes {
         let (resource, subresource) = match self.resource.split_once('/') {
             Some((resource, subresource)) => (resource, Some(subresource.to_owned())),
             None => (self.resource, None),
@@ -94,21 +125,49 @@ impl Permission {
                 (Some(namespace), Some(name))
             }
         };
-        SelfSubjectAccessReview {
-            spec: SelfSubjectAccessReviewSpec {
-                resource_attributes: Some(ResourceAttributes {
-                    group: Some(self.group.to_owned()),
-                    resource: Some(resource.to_owned()),
-                    subresource,
-                    verb: Some(self.verb.to_owned()),
-                    namespace: namespace.map(str::to_owned),
-                    name: name.map(str::to_owned),
-                    ..ResourceAttributes::default()
-                }),
-                ..SelfSubjectAccessReviewSpec::default()
-            },
-            ..SelfSubjectAccessReview::default()
+        ResourceAttributes {
+            group: Some(self.group.to_owned()),
+            resource: Some(resource.to_owned()),
+            subresource,
+            verb: Some(self.verb.to_owned()),
+            namespace: namespace.map(str::to_owned),
+            name: name.map(str::to_owned),
+            ..ResourceAttributes::default()
         }
+    }
+}
+
+/// Name of a service account.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ServiceAccountName {
+    /// Namespace of the service account.
+    pub namespace: String,
+    /// Name of the service account in its namespace.
+    pub name: String,
+}
+
+impl ServiceAccountName {
+    /// Returns the user name that the API server derives from a token of the service account.
+    pub(crate) fn user(&self) -> String {
+        format!("system:serviceaccount:{}:{}", self.namespace, self.name)
+    }
+
+    /// Returns the groups that every service account of the namespace has.
+    fn groups(&self) -> Vec<String> {
+        let of_namespace = format!("system:serviceaccounts:{}", self.namespace);
+        [
+            "system:serviceaccounts",
+            &of_namespace,
+            "system:authenticated",
+        ]
+        .map(str::to_owned)
+        .to_vec()
+    }
+}
+
+impl fmt::Display for ServiceAccountName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
     }
 }
 

@@ -1,0 +1,294 @@
+//! Checks before the installation: the caller may create the objects of the manifests, and their names are free.
+
+use futures::future::join_all;
+use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
+use kube::api::{ApiResource, DynamicObject, GroupVersionKind, PostParams};
+use kube::core::PartialObjectMeta;
+use kube::{Api, ResourceExt as _};
+
+use super::finding::{CheckId, Finding};
+use super::reader::{Unread, few, read};
+use crate::ctl::access::Access;
+use crate::k8s::permission::{Permission, cluster};
+
+/// Label of the objects that belong to yurt-ds.
+const NAME_LABEL: &str = "app.kubernetes.io/name";
+/// Label of the objects that the chart installs.
+const CHART_LABEL: &str = "helm.sh/chart";
+
+/// Rights to create each kind of object in the base.
+const BASE: [Permission; 11] = [
+    cluster("", "namespaces", "create"),
+    cluster("", "serviceaccounts", "create"),
+    cluster("apps", "deployments", "create"),
+    cluster("apps", "daemonsets", "create"),
+    cluster("rbac.authorization.k8s.io", "clusterroles", "create"),
+    cluster("rbac.authorization.k8s.io", "clusterrolebindings", "create"),
+    cluster("rbac.authorization.k8s.io", "roles", "create"),
+    cluster("rbac.authorization.k8s.io", "rolebindings", "create"),
+    cluster("policy", "poddisruptionbudgets", "create"),
+    cluster("scheduling.k8s.io", "priorityclasses", "create"),
+    cluster("networking.k8s.io", "networkpolicies", "create"),
+];
+/// Right to create the CustomResourceDefinition of Advanced DaemonSets.
+const ADVANCED: [Permission; 1] = [cluster(
+    "apiextensions.k8s.io",
+    "customresourcedefinitions",
+    "create",
+)];
+
+/// Object of the manifests whose name other software could use.
+struct InstalledObject {
+    group: &'static str,
+    kind: &'static str,
+    plural: &'static str,
+    /// Namespace in the manifests; `None` for an object of the cluster.
+    namespace: Option<&'static str>,
+    name: &'static str,
+}
+
+/// Objects that the base creates, except those whose names are in namespaces of their own.
+const OBJECTS: [InstalledObject; 8] = [
+    of_rbac("ClusterRole", "clusterroles", "yurt-ds-controller"),
+    of_rbac("ClusterRole", "clusterroles", "yurt-ds-ota-server"),
+    of_rbac("ClusterRole", "clusterroles", "yurt-ds-viewer"),
+    of_rbac("ClusterRole", "clusterroles", "yurt-ds-operator"),
+    of_rbac(
+        "ClusterRoleBinding",
+        "clusterrolebindings",
+        "yurt-ds-controller",
+    ),
+    of_rbac(
+        "ClusterRoleBinding",
+        "clusterrolebindings",
+        "yurt-ds-ota-server",
+    ),
+    InstalledObject {
+        group: "apps",
+        kind: "Deployment",
+        plural: "deployments",
+        namespace: Some("yurt-ds"),
+        name: "yurt-ds-controller",
+    },
+    InstalledObject {
+        group: "apps",
+        kind: "DaemonSet",
+        plural: "daemonsets",
+        namespace: Some("yurt-ds-edge"),
+        name: "yurt-ds-ota-server",
+    },
+];
+
+const fn of_rbac(kind: &'static str, plural: &'static str, name: &'static str) -> InstalledObject {
+    InstalledObject {
+        group: "rbac.authorization.k8s.io",
+        kind,
+        plural,
+        namespace: None,
+        name,
+    }
+}
+
+/// Owner of an object with a name of the manifests.
+enum NameOwner {
+    /// The name is free.
+    Nobody,
+    /// An earlier installation of yurt-ds.
+    YurtDs(String),
+    /// Other software.
+    Other(String),
+}
+
+/// Returns the findings of this file.
+pub(super) async fn findings(access: &Access) -> Vec<Finding> {
+    let (base, advanced, names) = tokio::join!(base(access), advanced(access), names(access));
+    vec![base, advanced, names]
+}
+
+async fn base(access: &Access) -> Finding {
+    let id = CheckId::InstallRights;
+    match lacking(access, &BASE).await {
+        Err(unread) => Finding::skipped(id, unread.0),
+        Ok(lacks) if lacks.is_empty() => Finding::ok(
+            id,
+            "These credentials may create the objects of manifests/base.",
+        ),
+        Ok(lacks) => Finding::failed(
+            id,
+            format!(
+                "These credentials may not create {}, which manifests/base contains.",
+                few(&lacks)
+            ),
+            "Use the credentials of an administrator of the cluster: --kubeconfig or --context.",
+        ),
+    }
+}
+
+async fn advanced(access: &Access) -> Finding {
+    let id = CheckId::InstallRightsAdvanced;
+    match lacking(access, &ADVANCED).await {
+        Err(unread) => Finding::skipped(id, unread.0),
+        Ok(lacks) if lacks.is_empty() => Finding::ok(
+            id,
+            "These credentials may create the definition of Advanced DaemonSets.",
+        ),
+        Ok(lacks) => Finding::warning(
+            id,
+            format!(
+                "These credentials may not create {}. Only Advanced DaemonSets need that.",
+                few(&lacks)
+            ),
+            "For Advanced DaemonSets, use the credentials of an administrator of the cluster.",
+        ),
+    }
+}
+
+/// Returns the resources that the caller may not create.
+async fn lacking(access: &Access, needed: &[Permission]) -> Result<Vec<String>, Unread> {
+    let mut lacking = Vec::new();
+    let reviews = needed.iter().map(|one| is_granted(access, *one));
+    for (permission, review) in needed.iter().zip(join_all(reviews).await) {
+        if !review? {
+            lacking.push(permission.resource_and_group());
+        }
+    }
+    Ok(lacking)
+}
+
+async fn is_granted(access: &Access, permission: Permission) -> Result<bool, Unread> {
+    let api: Api<SelfSubjectAccessReview> = Api::all(access.client.clone());
+    let review = permission.review("");
+    let created = async { api.create(&PostParams::default(), &review).await };
+    match access.wait(created).await {
+        Ok(answer) => Ok(answer.status.is_some_and(|status| status.allowed)),
+        Err(error) => Err(Unread::new("ask which rights they have", &error)),
+    }
+}
+
+async fn names(access: &Access) -> Finding {
+    let id = CheckId::NamesFree;
+    let owners = OBJECTS.iter().map(|object| owner(access, object));
+    let (mut own, mut other) = (Vec::new(), Vec::new());
+    for owner in join_all(owners).await {
+        match owner {
+            Err(unread) => return Finding::skipped(id, unread.0),
+            Ok(NameOwner::Nobody) => {}
+            Ok(NameOwner::YurtDs(name)) => own.push(name),
+            Ok(NameOwner::Other(name)) => other.push(name),
+        }
+    }
+    if let Some(first) = other.first() {
+        let (kind, name) = first.split_once(' ').unwrap_or(("object", first));
+        return Finding::failed(
+            id,
+            format!(
+                "Other software uses names of the manifests: {}.",
+                few(&other)
+            ),
+            format!(
+                "Remove it, or install with Helm under another name (fullnameOverride). See it: kubectl get {kind} {name} -o yaml"
+            ),
+        );
+    }
+    match own.first() {
+        None => Finding::ok(id, "No object has a name of the manifests."),
+        Some(first) => Finding::ok(
+            id,
+            format!("yurt-ds is installed already ({first}). A new installation upgrades it."),
+        ),
+    }
+}
+
+/// Finds out which software uses the name of an object.
+async fn owner(access: &Access, object: &InstalledObject) -> Result<NameOwner, Unread> {
+    let gvk = GroupVersionKind::gvk(object.group, "v1", object.kind);
+    let resource = ApiResource::from_gvk_with_plural(&gvk, object.plural);
+    let client = access.client.clone();
+    let api: Api<DynamicObject> = match object.namespace {
+        Some(namespace) => Api::namespaced_with(client, namespace, &resource),
+        None => Api::all_with(client, &resource),
+    };
+    let doing = format!("get {}", object.plural);
+    let found = read(access, &doing, api.get_metadata(object.name)).await?;
+    let name = match object.namespace {
+        Some(namespace) => format!("{} {} -n {namespace}", object.plural, object.name),
+        None => format!("{} {}", object.plural, object.name),
+    };
+    Ok(match found {
+        None => NameOwner::Nobody,
+        Some(found) if is_own(&found) => NameOwner::YurtDs(name),
+        Some(_) => NameOwner::Other(name),
+    })
+}
+
+fn is_own(found: &PartialObjectMeta<DynamicObject>) -> bool {
+    let label = |key: &str| found.labels().get(key).map(String::as_str);
+    label(NAME_LABEL) == Some("yurt-ds")
+        || label(CHART_LABEL).is_some_and(|chart| chart.starts_with("yurt-ds-"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
+    use serde_json::Value;
+
+    use super::*;
+
+    /// Returns kind, namespace and name of each object in the base.
+    fn objects_of_base() -> BTreeSet<[String; 3]> {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests/base");
+        let folders = ["", "rbac", "controller", "ota-server"].map(|name| root.join(name));
+        let mut objects = BTreeSet::new();
+        for file in folders
+            .iter()
+            .flat_map(|folder| std::fs::read_dir(folder).unwrap())
+        {
+            let path = file.unwrap().path();
+            let is_object = path.extension().is_some_and(|end| end == "yaml")
+                && !path.ends_with("kustomization.yaml");
+            if !is_object {
+                continue;
+            }
+            let text = std::fs::read_to_string(&path).unwrap();
+            for document in text.split("\n---\n") {
+                let object: Value = serde_saphyr::from_str(document).unwrap();
+                let part = |field: &Value| field.as_str().unwrap_or_default().to_owned();
+                let meta = &object["metadata"];
+                objects.insert([
+                    part(&object["kind"]),
+                    part(&meta["namespace"]),
+                    part(&meta["name"]),
+                ]);
+            }
+        }
+        objects
+    }
+
+    #[test]
+    fn the_objects_and_their_kinds_are_those_of_the_base() {
+        let objects = objects_of_base();
+        assert!(objects.len() > 15, "{objects:?}");
+        for object in &OBJECTS {
+            let key = [
+                object.kind,
+                object.namespace.unwrap_or_default(),
+                object.name,
+            ];
+            assert!(objects.contains(&key.map(str::to_owned)), "{key:?}");
+        }
+        let kinds: BTreeSet<String> = objects.into_iter().map(|[kind, ..]| kind).collect();
+        let plurals: BTreeSet<&str> = BASE.iter().map(|right| right.resource).collect();
+        assert_eq!(kinds.len(), plurals.len(), "{kinds:?} {plurals:?}");
+        for kind in kinds {
+            let name = kind.to_lowercase();
+            let plural = match name.strip_suffix('y') {
+                Some(start) => format!("{start}ies"),
+                None if name.ends_with('s') => format!("{name}es"),
+                None => format!("{name}s"),
+            };
+            assert!(plurals.contains(&*plural), "{kind}");
+        }
+    }
+}
