@@ -199,7 +199,7 @@ until_true "the pod of the test" there -n yurt-ds "$tester"
 # These nodes have no kubelet that runs it.
 k -n yurt-ds patch "$tester" --subresource status --type merge -p '{"status": {"phase": "Succeeded"}}' > /dev/null
 wait $! || fail "$(cat "$work/tested")"
-gone clusterrolebinding yurt-ds-test || fail "the test left its binding"
+gone clusterrolebinding yurt-ds-test yurt-ds-test-reviews yurt-ds-test-advanced || fail "the test left its binding"
 
 h upgrade yurt-ds "$package" --namespace yurt-ds --set features.advanced=true,features.inPlace=true,features.maxSurge=true,image.tag=other > /dev/null
 unchanged "an upgrade to a new image, with more features"
