@@ -21,7 +21,7 @@ pub(super) async fn note(access: &Access, key: &SetKey, now: Timestamp) -> Optio
 fn origin(entries: &[ManagedFieldsEntry], now: Timestamp) -> Option<String> {
     let sets = |entry: &&ManagedFieldsEntry| {
         let fields = entry.fields_v1.as_ref().map(|fields| &fields.0);
-        fields.is_some_and(|fields| has_partition(fields))
+        fields.is_some_and(has_partition)
     };
     let last = entries
         .iter()
@@ -65,7 +65,7 @@ mod tests {
         let by_field = entry("argocd", &day(2), field);
         let said = |entries: &[ManagedFieldsEntry]| origin(entries, now);
         assert_eq!(said(&[]), None);
-        assert_eq!(said(&[other.clone()]), None);
+        assert_eq!(said(std::slice::from_ref(&other)), None);
         assert_eq!(
             said(&[other, by_edit.clone()]).unwrap(),
             "partition was set by kubectl-edit, whose last change was 3d ago"

@@ -238,8 +238,7 @@ impl Losses {
     /// The evidence is losses of untouched nodes. Either of these is enough:
     ///
     /// - Within [`LOST_TOGETHER`] of `at`, at least as many untouched nodes were lost as touched ones. These must be at least half
-    /// of
-    ///   all losses of untouched nodes within the window.
+    ///   of all losses of untouched nodes within the window.
     /// - Within the window, untouched nodes were lost at a rate at least as high as that of touched nodes.
     ///
     /// The half in the first rule limits coincidences: they excuse at most one node, and none in a fleet that loses nodes all the
