@@ -786,7 +786,7 @@ async fn why_knows_nodes_that_were_lost_and_whose_node_objects_are_gone() {
     let judged = world.text("why web n7").await;
     assert!(judged.contains("The guard decides in 30s."), "{judged}");
     let waits = flat(&world.text("why web n1").await);
-    let named = "n7 went offline after the update, and the guard has not decided yet if the new version is the cause";
+    let named = "the guard has not decided yet if the new version took these nodes offline: n7";
     assert!(waits.contains(named), "{waits}");
     let said = &world.json("status web").await["message"];
     assert!(text_of(said).contains(named), "{said}");

@@ -437,7 +437,7 @@ scenarios! {
                 .until(replaced(1..=4).and(condition("RolloutComplete", "True", "on the old version: partition")))
                 .offline([3, 4, 7, 8])
                 .annotate("partition", "0")
-                .until(condition("RolloutComplete", "False", "has not decided yet if the new version is the cause"))
+                .until(condition("RolloutComplete", "False", "has not decided yet if the new version took these nodes offline"))
                 .throughout(untouched(5..=8).and(not_condition("Guard")), pace.pick(20, 5))
         };
         let returns = half()
@@ -465,7 +465,7 @@ scenarios! {
             .until(replaced(1..=3).and(condition("RolloutComplete", "True", "on the old version: partition")))
             .offline(lost)
             .annotate("partition", "0")
-            .until(condition("RolloutComplete", "False", "has not decided yet if the new version is the cause"))
+            .until(condition("RolloutComplete", "False", "has not decided yet if the new version took these nodes offline"))
             .throughout(untouched(4..=9).and(not_condition("Guard")), pace.pick(40, 5))
             .online(lost)
             .until(converged().and(is_free()))

@@ -175,7 +175,7 @@ impl Plan {
             return "the guard is still evaluating failures of the new version".to_owned();
         }
         format!(
-            "{} went offline after the update, and the guard has not decided yet if the new version is the cause",
+            "the guard has not decided yet if the new version took these nodes offline: {}",
             named(lost, 0)
         )
     }
