@@ -44,6 +44,8 @@ pub enum Command {
     Sim(sim::SimArgs),
     /// Print files that this program generates: a manifest and manual pages
     Manifests(manifests::ManifestsArgs),
+    /// Print the version, the build, and the supported versions of Kubernetes
+    Version(VersionArgs),
 }
 
 impl Cli {
@@ -138,6 +140,20 @@ pub enum StatusOutput {
     Jsonl,
     /// For programs and people
     Yaml,
+}
+
+/// Flags of `yurt-ds version`.
+#[derive(Clone, Debug, Args)]
+pub struct VersionArgs {
+    /// Output format; wide is the same as table
+    #[arg(
+        short,
+        long,
+        env = "YURT_DS_OUTPUT",
+        hide_env = true,
+        default_value = "table"
+    )]
+    pub output: Output,
 }
 
 /// Flags of `yurt-ds controller`.

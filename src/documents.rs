@@ -2,6 +2,7 @@
 //! must be documented.
 
 mod monitoring;
+mod releases;
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;

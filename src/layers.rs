@@ -16,7 +16,7 @@ use imports::Module;
 const LAYERS: &[&[&str]] = &[
     &["backoff", "clock", "core", "shutdown", "task"],
     &["k8s", "log", "manifests", "serve"],
-    &["cli", "index"],
+    &["cli", "index", "version"],
     &["controller", "ota_server"],
     &["sim"],
     &["ctl"],

@@ -24,6 +24,7 @@
 //!   run on it, and `ctl plan` simulates a copy of the fleet on it.
 //! - [`demo`] is `yurt-ds sim`. It plays example rollouts on the embedded cluster.
 //! - [`manifests`] generates the CustomResourceDefinition of the Advanced DaemonSet from Rust types.
+//! - [`version`] is `yurt-ds version`: the build, and the versions that the program works with.
 //! - [`cli`] has the types of the command line, [`log`] the format of log lines, and [`serve`] the endpoints for probes and
 //!   metrics.
 //! - [`clock`] provides the time, [`shutdown`] the request to stop the process, [`task`] tasks that are aborted when dropped,
@@ -36,7 +37,7 @@
 //!                       ctl
 //!                       sim
 //!       controller            ota_server
-//!               index     cli
+//!               index     cli     version
 //!          k8s     serve     log     manifests
 //!    core     backoff     clock     shutdown     task
 //! ```
@@ -57,6 +58,7 @@ pub mod serve;
 pub mod shutdown;
 pub mod sim;
 pub mod task;
+pub mod version;
 
 #[cfg(test)]
 mod documents;

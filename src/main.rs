@@ -6,10 +6,12 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use clap::FromArgMatches as _;
 use yurt_ds::cli::manifests::ManifestsVerb;
-use yurt_ds::cli::{Cli, Command};
+use yurt_ds::cli::{Cli, Command, Output};
 use yurt_ds::clock::Clock;
 use yurt_ds::controller::{self, WakeupBatching};
 use yurt_ds::core::foreign::{TEXT, cut};
+use yurt_ds::ctl::kubectl::{self, Role};
+use yurt_ds::version::Version;
 use yurt_ds::{ctl, demo, log, manifests, ota_server, shutdown};
 
 /// Exit code after Ctrl-C, as returned by shells.
@@ -18,9 +20,20 @@ const INTERRUPTED: u8 = 130;
 fn main() -> ExitCode {
     // For shell completion, the shell runs this program: print the candidates and exit.
     ctl::command_line::answer_shell();
-    let typed = ctl::command_line::described().try_get_matches();
-    let typed = typed.unwrap_or_else(|error| wrong(&error));
-    let cli = Cli::from_arg_matches(&typed).unwrap_or_else(|error| error.exit());
+    let role = Role::of(&std::env::args_os().next().unwrap_or_default());
+    let cli = match role {
+        Role::Completion => {
+            let words = std::env::args_os().skip(1);
+            let printed = kubectl::print_candidates(words, &mut std::io::stdout());
+            // kubectl offers nothing if this fails. A user who presses Tab cannot use an error message.
+            return printed.map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS);
+        }
+        Role::Plugin => kubectl::parse(std::env::args_os()),
+        Role::Program => ctl::command_line::described()
+            .try_get_matches()
+            .and_then(|typed| Cli::from_arg_matches(&typed)),
+    };
+    let cli = cli.unwrap_or_else(|error| wrong(&error, role));
     log::init(cli.log_levels(), cli.log.log_format);
     match run(cli.command) {
         Ok(code) => code,
@@ -32,14 +45,20 @@ fn main() -> ExitCode {
 }
 
 /// Prints the error of a command line with a suggestion, and exits.
-fn wrong(error: &clap::Error) -> ! {
-    let words: Vec<String> = std::env::args_os()
+fn wrong(error: &clap::Error, role: Role) -> ! {
+    let typed = std::env::args_os()
         .skip(1)
-        .map(|word| word.to_string_lossy().into_owned())
-        .collect();
+        .map(|word| word.to_string_lossy().into_owned());
+    // The plugin has the verbs of `ctl`.
+    let parent = (role == Role::Plugin).then(|| "ctl".to_owned());
+    let words: Vec<String> = parent.into_iter().chain(typed).collect();
     // Ignore the result: if stderr is closed, nothing can be reported.
     let _ = error.print();
     if let Some(line) = ctl::command_line::meant(error, &words) {
+        let line = match role {
+            Role::Plugin => kubectl::in_plugin(&line),
+            Role::Program | Role::Completion => line,
+        };
         eprintln!("\n  tip: {line}");
     }
     std::process::exit(error.exit_code())
@@ -79,17 +98,37 @@ async fn dispatch(command: Command, gathering: WakeupBatching) -> Result<ExitCod
                     .context("cannot write it as YAML")?
                     .into_bytes(),
                 ManifestsVerb::Man(man) => {
+                    if let Some(folder) = man.dir {
+                        let written = ctl::manuals(&folder);
+                        written.with_context(|| format!("cannot write to {}", folder.display()))?;
+                        return Ok(ExitCode::SUCCESS);
+                    }
                     let mut page = Vec::new();
                     ctl::manual(man.verb.as_deref(), &mut page)?;
                     page
                 }
             };
-            match std::io::stdout().write_all(&text) {
-                // The reader of the pipe, such as `head`, has closed it. This is not an error.
-                Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
-                printed => printed.context("cannot print it")?,
-            }
+            print(&text)?;
+        }
+        Command::Version(args) => {
+            let version = Version::of_this_program();
+            let text = match args.output {
+                Output::Table | Output::Wide => version.to_string(),
+                Output::Json => format!("{}\n", serde_json::to_string_pretty(&version)?),
+                Output::Yaml => serde_saphyr::to_string(&version)?,
+            };
+            print(text.as_bytes())?;
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Writes a text to standard output.
+///
+/// The reader of the pipe, such as `head`, may close it early. This is not an error.
+fn print(text: &[u8]) -> Result<()> {
+    match std::io::stdout().write_all(text) {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        printed => printed.context("cannot print it"),
+    }
 }

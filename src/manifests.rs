@@ -30,6 +30,11 @@ pub fn crd_definition() -> serde_json::Value {
     crd::definition()
 }
 
+/// Returns the versions of the Advanced DaemonSet.
+pub fn versions() -> [&'static str; 2] {
+    crd::VERSIONS.map(|(name, _)| name)
+}
+
 /// Returns the CustomResourceDefinition of the Advanced DaemonSet as YAML.
 ///
 /// # Errors

@@ -9,15 +9,20 @@ use super::{complete, examples};
 use crate::cli::Cli;
 
 /// Maximum width of the help in columns.
-const COLUMNS: usize = 80;
+pub(super) const COLUMNS: usize = 80;
 
 /// Returns the complete definition of the command line.
 pub fn described() -> Command {
     Cli::command()
         .max_term_width(COLUMNS)
-        .mut_subcommand("ctl", |ctl| {
-            with_examples(ctl).mut_subcommands(|verb| with_examples(verb).mut_args(with_names))
-        })
+        .mut_subcommand("ctl", |ctl| with_verbs(ctl, examples::help))
+        .mut_subcommand("version", |version| with_examples(version, examples::help))
+}
+
+/// Adds examples and completion of names to `ctl` and its verbs. `help` returns the examples for the name of a command.
+pub(super) fn with_verbs(ctl: Command, help: impl Fn(&str) -> String) -> Command {
+    with_examples(ctl, &help)
+        .mut_subcommands(|verb| with_examples(verb, &help).mut_args(with_names))
 }
 
 /// Handles a completion request from a shell and exits. Returns if the shell did not request completion.
@@ -28,8 +33,8 @@ pub fn answer_shell() {
 }
 
 /// Adds examples to a verb. Also makes `-h` the same as `--help`: longer explanations are in the reference.
-fn with_examples(verb: Command) -> Command {
-    let help = examples::help(verb.get_name());
+fn with_examples(verb: Command, help: impl Fn(&str) -> String) -> Command {
+    let help = help(verb.get_name());
     let flag = Arg::new("help")
         .short('h')
         .long("help")

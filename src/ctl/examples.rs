@@ -69,6 +69,11 @@ yurt-ds ctl upgrade web --wait --timeout 5m"
 yurt-ds ctl imagepull                       show what could be pulled
 yurt-ds ctl imagepull default/web-bwzss --wait"
         }
+        "version" => {
+            "\
+yurt-ds version
+yurt-ds version -o json"
+        }
         "completions" => "source <(yurt-ds ctl completions bash)",
         _ => return None,
     })
@@ -88,6 +93,7 @@ mod tests {
     use super::*;
     use crate::cli::Cli;
     use crate::ctl::command_line::described;
+    use crate::ctl::kubectl;
 
     #[test]
     fn every_verb_has_examples_that_are_understood() {
@@ -116,6 +122,11 @@ mod tests {
         let ctl = all.find_subcommand_mut("ctl").unwrap();
         let mut verbs: Vec<_> = ctl.get_subcommands().cloned().collect();
         verbs.push(ctl.clone());
+        verbs.extend(all.find_subcommand("version").cloned());
+        let mut plugin = kubectl::described();
+        plugin.build();
+        verbs.extend(plugin.get_subcommands().cloned());
+        verbs.push(plugin);
         for mut verb in verbs.into_iter().filter(|verb| verb.get_name() != "help") {
             let help = verb.render_help().to_string();
             let lines = help.lines().count();

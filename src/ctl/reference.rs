@@ -1,7 +1,11 @@
 //! Reference of `yurt-ds ctl`: manual pages that are generated from the flags of the program. `docs/reference/cli.md` has the
 //! same content on one page.
 
+use std::fs::File;
 use std::io;
+use std::path::Path;
+
+use clap::Command;
 
 use super::code::Code;
 use super::command_line::described;
@@ -20,6 +24,25 @@ fn texts() -> [(&'static str, &'static str); 6] {
         ("Fields of pods, upgrade, imagepull", node::FIELDS),
         ("Rights", rights::RIGHTS),
     ]
+}
+
+/// Writes the manual pages of the program and of all its commands into a folder.
+///
+/// # Errors
+/// Fails if a page cannot be written.
+pub fn manuals(folder: &Path) -> io::Result<()> {
+    let all = described();
+    let ctl = all.find_subcommand("ctl");
+    let verbs = ctl.into_iter().flat_map(Command::get_subcommands);
+    let verbs: Vec<String> = verbs.map(|verb| verb.get_name().to_owned()).collect();
+    clap_mangen::generate_to(all, folder)?;
+    // The pages of `ctl` have more sections.
+    for verb in verbs.iter().map(Some).chain([None]) {
+        let name = verb.map_or_else(String::new, |verb| format!("-{verb}"));
+        let mut file = File::create(folder.join(format!("yurt-ds-ctl{name}.1")))?;
+        manual(verb.map(String::as_str), &mut file)?;
+    }
+    Ok(())
 }
 
 /// Writes the manual page of `yurt-ds ctl`, or of one of its verbs.

@@ -9,7 +9,7 @@ use super::schema;
 const GROUP: &str = "apps.kruise.io";
 
 /// Versions; `true`: the stored one. They have the same schema, so conversion only changes the version and loses nothing.
-const VERSIONS: [(&str, bool); 2] = [("v1alpha1", false), ("v1beta1", true)];
+pub(super) const VERSIONS: [(&str, bool); 2] = [("v1alpha1", false), ("v1beta1", true)];
 
 /// Returns the CustomResourceDefinition. It is in no category, so that `kubectl delete all --all` deletes the same objects as
 /// with OpenKruise.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use clap::{Arg, Command};
+use clap::Arg;
 
 use super::*;
 use crate::ctl::examples;
@@ -16,9 +16,12 @@ fn page() -> String {
     );
     let all = described();
     let ctl = all.find_subcommand("ctl");
-    for verb in ctl.iter().flat_map(|ctl| ctl.get_subcommands()) {
+    let verbs = ctl.iter().flat_map(|ctl| ctl.get_subcommands());
+    let verbs = verbs.map(|verb| section(verb, "ctl "));
+    let version = all.find_subcommand("version");
+    for section in verbs.chain(version.map(|version| section(version, ""))) {
         // Ignore the result: writing to a String cannot fail.
-        let _ = write!(page, "\n{}", section(verb));
+        let _ = write!(page, "\n{section}");
     }
     let _ = write!(
         page,
@@ -33,8 +36,8 @@ fn page() -> String {
     page
 }
 
-/// Returns the section of the page about one verb.
-fn section(verb: &Command) -> String {
+/// Returns the section of the page about one verb. `parent` has the words between the program and the verb.
+fn section(verb: &Command, parent: &str) -> String {
     let name = verb.get_name();
     let about = verb.get_long_about().or(verb.get_about());
     let about = about.map_or_else(String::new, ToString::to_string);
@@ -47,7 +50,7 @@ fn section(verb: &Command) -> String {
     });
     let positionals: String = positionals.collect();
     let mut text = format!(
-        "## `ctl {name}`\n\n{about}\n\n```text\nyurt-ds ctl {name} [OPTIONS]{positionals}\n```\n\n```sh\n"
+        "## `{parent}{name}`\n\n{about}\n\n```text\nyurt-ds {parent}{name} [OPTIONS]{positionals}\n```\n\n```sh\n"
     );
     for example in examples::for_command(name).into_iter().flat_map(str::lines) {
         let (typed, comment) = example.split_once("  ").unwrap_or((example, ""));
@@ -141,4 +144,17 @@ fn there_is_a_manual_page_of_every_verb() {
         );
     }
     assert!(manual(Some("fly"), &mut Vec::new()).is_err());
+}
+
+#[test]
+fn all_manual_pages_are_written_to_a_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    manuals(folder.path()).unwrap();
+    let page = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
+    for name in ["yurt-ds.1", "yurt-ds-controller.1", "yurt-ds-version.1"] {
+        assert!(page(name).contains(".SH NAME"), "{name}");
+    }
+    for name in ["yurt-ds-ctl.1", "yurt-ds-ctl-undo.1"] {
+        assert!(page(name).contains("Exit codes"), "{name}");
+    }
 }
