@@ -237,10 +237,10 @@ impl RolloutStatus<'_> {
         let kind = self.fleet.kind.short_name();
         Some(match self.strategy.name_of(PARTITION) {
             PARTITION => NextStep::command(
-                "to update them",
+                "to continue",
                 format!("kubectl -n {namespace} annotate {kind} {name} {PARTITION}-"),
             ),
-            field => NextStep::plain(format!("to update them, lower {field}")),
+            field => NextStep::plain(format!("to continue, lower {field}")),
         })
     }
 
@@ -302,9 +302,11 @@ impl RolloutStatus<'_> {
         };
         let failed = plan.failed_words(self.fleet);
         paused
-            .with([format!("the guard stopped this revision: {failed}")])
+            .with([
+                format!("the guard stopped this revision: {failed}"),
+                then.to_owned(),
+            ])
             .with_next(Some(self.roll_back()))
-            .with([then.to_owned()])
     }
 
     /// Returns a sentence about the nodes that disruption budgets block; `None` if any node makes progress.

@@ -8,7 +8,7 @@ use super::id::{Revision, RevisionState};
 use super::words::joined;
 
 /// Instructions for checking that a controller is running.
-pub const LOOK_FOR_IT: &str = "check if a controller runs, and its log for missing permissions: kubectl get leases -A --field-selector \
+pub const LOOK_FOR_IT: &str = "read the log of the controller for missing permissions, and check that it runs: kubectl get leases -A --field-selector \
     metadata.name=yurt-ds-controller -o yaml";
 
 /// Message about Advanced DaemonSets that yurt-ds doesn't manage, because the manager of OpenKruise is running.
@@ -20,7 +20,7 @@ pub const KRUISE_RUNS: &str = "OpenKruise's manager is running, so yurt-ds doesn
 /// If an operator has already rolled back to the oldest revision, no rollback is recommended: it would lead to the failed one.
 pub fn other_revision(fleet: &Fleet, set: &dyn Display) -> String {
     match roll_back(fleet, set) {
-        Some(roll_back) => format!("{roll_back}; or roll out another template"),
+        Some(roll_back) => roll_back,
         None if fleet.earlier.is_empty() => {
             "repair the nodes, or roll out another template: no earlier revision is kept".to_owned()
         }
@@ -145,7 +145,7 @@ mod tests {
         let mut fleet = fleet(Vec::new());
         let words = other_revision(&fleet, &"edge/web");
         assert!(
-            words.starts_with("roll back to revision old: yurt-ds ctl undo edge/web; or "),
+            words == "roll back to revision old: yurt-ds ctl undo edge/web",
             "{words}"
         );
         fleet.earlier.clear();

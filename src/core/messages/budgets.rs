@@ -62,7 +62,7 @@ impl NodeView<'_> {
     pub(super) fn unblock(&self, obstruction: Obstruction) -> String {
         let namespace = &self.rollout.key.namespace;
         let look = match self.budget() {
-            Some(budget) if obstruction == Obstruction::NotComputed => {
+            Some(budget) if obstruction != Obstruction::NotProcessed => {
                 format!("edit poddisruptionbudget {budget}")
             }
             Some(budget) => format!("describe poddisruptionbudget {budget}"),
@@ -70,6 +70,7 @@ impl NodeView<'_> {
         };
         let also = match obstruction {
             Obstruction::NotComputed => ", and remove maxUnavailable",
+            Obstruction::NotProcessed => ", and see the budget",
             _ => "",
         };
         format!(

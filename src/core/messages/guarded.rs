@@ -240,7 +240,7 @@ impl<'a> NodeView<'a> {
             }
             Revert::Done => {
                 let because = format!(
-                    "has its pod{pod} rolled back in place{to}, because the guard stopped revision{}",
+                    "runs pod{pod}, which was rolled back in place{to}, because the guard stopped revision{}",
                     spaced(rollout.revision())
                 );
                 Answer::new(because, after_guard).reason("Done")

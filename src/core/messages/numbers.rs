@@ -70,7 +70,6 @@ pub fn message(rollout: &RolloutView<'_>, status: &StatusSentence) -> String {
     let text = with_numbers(rollout, status);
     match rollout.phase {
         Phase::Paused { .. } => joined([text, paused_next(rollout).to_string()]),
-        Phase::Stalled(_) => joined([text, rollout.slots(" slots")]),
         _ => text,
     }
 }
@@ -167,10 +166,12 @@ fn with_numbers(rollout: &RolloutView<'_>, status: &StatusSentence) -> String {
                 .chain(rollback_words(rollout)),
         ),
         Phase::Paused { until } => {
+            let ends = until.map_or_else(String::new, |until| {
+                format!(" (in {})", instant::between(rollout.now, until))
+            });
             let left = (counts.outdated > 0).then(|| format!("{} left", nodes(counts.outdated)));
-            let ends =
-                until.map(|until| format!("ends in {}", instant::between(rollout.now, until)));
-            joined([status.sentence()].into_iter().chain(left).chain(ends))
+            let parts = [format!("{}{ends}", status.head)].into_iter();
+            joined(parts.chain(status.details()).chain(left))
         }
         Phase::Invalid => rollout
             .invalid

@@ -85,7 +85,7 @@ impl NodeView<'_> {
             Progress::Reverting { .. } => (
                 "Reverting",
                 format!(
-                    "has its pod{pod} rolled back in place{}, because the guard stopped revision{}; the pod is not available yet{}",
+                    "runs pod{pod}, which was rolled back in place{}, because the guard stopped revision{}; the pod is not available yet{}",
                     rollout.to_revision(),
                     spaced(rollout.revision()),
                     problem_words(node)
@@ -149,8 +149,7 @@ impl NodeView<'_> {
             (true, true) => "SurgeProving",
         };
         let (whose, then) = if is_surge {
-            let whose = format!("surge pod{}", self.surge_pod());
-            (whose, "; the old pod is deleted then")
+            (self.surge_pod(), "; the old pod is deleted then")
         } else {
             (format!("its new pod{}", self.pod()), "")
         };
@@ -179,39 +178,40 @@ impl NodeView<'_> {
             Some(_) => "the old pod is deleted next".to_owned(),
             None => "the DaemonSet adopts it next".to_owned(),
         };
-        format!(
-            "has surge pod{}, which is available; {then}",
-            self.surge_pod()
-        )
+        format!("has {}, which is available; {then}", self.surge_pod())
     }
 
     fn surge_leaving(&self) -> String {
         let then = match self.rollout.standstill() {
             Some(why) => format!("stays: {why}"),
-            None if self.serves_by_surge() => "is deleted when the old pod is available".to_owned(),
+            None if self.serves_by_surge() || self.stall().is_some() => {
+                "is deleted when the old pod is available".to_owned()
+            }
             None => "is to be deleted".to_owned(),
         };
         format!(
-            "has surge pod{}, which is no longer needed and {then}",
+            "has {}, which is no longer needed and {then}",
             self.surge_pod()
         )
     }
 
     fn surge_starting(&self) -> String {
-        match self.surge_pod() {
-            none if none.is_empty() => {
-                "is next: a surge pod is created in addition to the old pod".to_owned()
-            }
-            surge => format!(
-                "has surge pod{surge}, which is not Ready yet{}; the old pod serves until then",
-                problem_words(self.node)
-            ),
+        if self.find(|pod| pod.surge).is_none() {
+            return "is next: a surge pod is created in addition to the old pod".to_owned();
         }
+        format!(
+            "has {}, which is not Ready yet{}; the old pod serves until then",
+            self.surge_pod(),
+            problem_words(self.node)
+        )
     }
 
-    /// Returns the name of the surge pod with a leading space; empty if there is none.
+    /// Returns the surge pod in words, with its name if it is known.
     fn surge_pod(&self) -> String {
-        spaced(self.find(|pod| pod.surge).map(|pod| &pod.name))
+        match self.find(|pod| pod.surge) {
+            Some(pod) => format!("surge pod {}", pod.name),
+            None => "a surge pod".to_owned(),
+        }
     }
 
     /// Describes the next update on the node.
@@ -342,7 +342,7 @@ impl NodeView<'_> {
             Progress::SurgeTakingOver | Progress::SurgeLeaving if let Some(then) = rollout.after_standstill() => then,
             Progress::SurgeTakingOver if stall.is_some() => LOOK_FOR_IT.to_owned(),
             Progress::SurgeTakingOver => format!("no action needed. If this lasts, {LOOK_FOR_IT}"),
-            Progress::SurgeLeaving if self.serves_by_surge() => {
+            Progress::SurgeLeaving if self.serves_by_surge() || stall.is_some() => {
                 let own = self.find(|pod| !pod.surge && !pod.terminating);
                 format!(
                     "check why the old pod is not available: kubectl -n {} describe pod{}",
@@ -350,7 +350,6 @@ impl NodeView<'_> {
                     spaced(own.map(|pod| &pod.name))
                 )
             }
-            Progress::SurgeLeaving if stall.is_some() => LOOK_FOR_IT.to_owned(),
             Progress::Surplus if stall.is_some() => {
                 format!("check if {} runs, and its log", fleet.kind.process())
             }

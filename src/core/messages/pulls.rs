@@ -113,7 +113,7 @@ impl<'a> NodeView<'a> {
                 } else {
                     (
                         format!(
-                            "correct the image, its pull secret or the registry: {}",
+                            "correct the image, its pull secret or the registry. Details: {}",
                             self.describe_pod()
                         ),
                         Some(other_revision(rollout.fleet, &rollout.key)),

@@ -171,7 +171,7 @@ async fn a_partition() {
     let situation = Situation::with(partition).await.rolled_out().await;
     let words = [
         "32 of 46 nodes updated. 14 nodes stay on the old version: partition 14",
-        "Next: to update them: kubectl -n default annotate ds web apps.openyurt.io/partition-",
+        "Next: to continue: kubectl -n default annotate ds web apps.openyurt.io/partition-",
     ];
     situation.says(Code::Complete, &words).await;
 }
