@@ -100,7 +100,7 @@ fn pointer(path: &[&str]) -> PointerBuf {
 /// time, and no decision depends on it.
 ///
 /// # Errors
-/// Returns any other error with an explanation. `doing` describes the call.
+/// Fails for every reason except a changed DaemonSet. `doing` names the operation in the error.
 pub(super) async fn write_if_unchanged(
     context: &Context,
     doing: &str,

@@ -129,7 +129,7 @@ impl AdvancedRecord {
 
     /// Applies a newer version of the object.
     ///
-    /// Returns true if the creation of pods has other settings now, or if the status has other numbers than the last write.
+    /// Returns true if the settings for pod creation changed, or if the status differs from the last write.
     pub(super) fn update(&mut self, newer: Self) -> bool {
         let changed = (self.scaling, self.is_workable) != (newer.scaling, newer.is_workable);
         (self.scaling, self.is_workable) = (newer.scaling, newer.is_workable);

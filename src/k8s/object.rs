@@ -228,7 +228,7 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// Parses a part; `None` if it is unreadable.
+/// Parses one field of an object; `None` if the field is absent or unreadable.
 pub(super) fn part<'a, T: Deserialize<'a>>(json: Option<&'a RawValue>) -> Option<T> {
     serde_json::from_str(json?.get()).ok()
 }
@@ -278,7 +278,7 @@ impl<'de> Visitor<'de> for PartsSeed<'_, 'de> {
     }
 }
 
-/// Implements [`Readable`] for kinds for which the parts of an unreadable object are of no use.
+/// Implements [`Readable`] without partial parsing. An unreadable object of these kinds becomes an [`Unreadable`].
 macro_rules! readable {
     ($($kind:ty),*) => {
         $(impl $crate::k8s::Readable for $kind {

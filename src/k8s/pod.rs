@@ -40,7 +40,7 @@ resource!(
 /// Fields of a JSON object that are not parsed yet.
 type Fields<'a> = BTreeMap<String, &'a RawValue>;
 
-/// Parts of a Pod.
+/// Top-level fields of a Pod that are parsed.
 const PARTS: [&str; 3] = ["metadata", "spec", "status"];
 
 impl Pod {

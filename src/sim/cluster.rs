@@ -100,7 +100,7 @@ impl ClusterOptions {
         }
     }
 
-    /// Returns the options with Advanced DaemonSets.
+    /// Enables Advanced DaemonSets.
     #[must_use]
     pub fn with_advanced(self) -> Self {
         Self {

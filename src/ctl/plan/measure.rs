@@ -520,8 +520,8 @@ mod tests {
         assert!(!all.crowded);
     }
 
-    /// Found on a real cluster: a pod that ended in the second in which another one began was counted as running with it. So only
-    /// the fastest or the slowest pods were measured.
+    /// Regression test: a pod that ended in the same second in which the next one began counted as concurrent. So only the fastest
+    /// or slowest pods were measured.
     #[test]
     fn places_that_follow_each_other_within_a_second_are_no_crowd() {
         // Two pods are updated at once. A start takes 1.4 s, and the next pod begins immediately after it.

@@ -112,7 +112,9 @@ impl SetRecord {
         delay
     }
 
-    /// Records a pod that can't be parsed. The pods on its node are not changed any more; if its node is unknown, no pods at all.
+    /// Records a pod that can't be parsed.
+    ///
+    /// From then on, the controller changes no pod on that node. If the node is unknown, it changes no pod of the DaemonSet.
     pub(in crate::index) fn note_unreadable_pod(
         &mut self,
         unreadable: &k8s::Unreadable,

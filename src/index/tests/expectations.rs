@@ -13,7 +13,7 @@ const LONGEST: usize = 7;
 enum Event {
     /// The controller decides, and sends the write unless it knows of it already.
     Pass,
-    /// The API server carries out the write.
+    /// The API server executes the write. Its response comes later.
     Execute,
     /// The API server reports success, after it carried out the write.
     Accept,

@@ -266,7 +266,7 @@ pub(crate) enum StoreSignal {
     Event(StoreChange, Arc<Event>),
     /// Bookmark to send: all events up to this resourceVersion were sent before.
     Bookmark(u64),
-    /// The connection must break.
+    /// Break the connection to the watcher.
     Disconnect,
 }
 

@@ -289,7 +289,7 @@ impl FailureTracker<'_> {
         }
     }
 
-    /// Removes the nodes from the record that have run the revision for the whole failure window without failure.
+    /// Removes nodes from the record after they have run the revision for the whole failure window without failure.
     ///
     /// If the revision is stopped, their names stay, because they show why it was stopped.
     fn clear(&mut self, classes: &[Class]) {
