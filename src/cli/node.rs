@@ -13,7 +13,7 @@ pub enum NodeVerb {
     ///
     /// Asks the server on the node where it runs. Needs no kubeconfig, and works while the cloud is unreachable.
     Pods(PodsArgs),
-    /// On a node: replace a pod by its new version
+    /// On a node: replace a pod with its new version
     ///
     /// Without a pod, shows what would change. Asks the server on the node where it runs; needs no kubeconfig.
     Upgrade(UpgradeArgs),

@@ -454,7 +454,7 @@ struct PageMeta {
     next: Option<String>,
 }
 
-/// Buffer that splits a watch into lines. Of a line with more than [`LARGEST`] bytes, only the beginning is kept.
+/// Buffer that splits a watch into lines. For a line with more than [`LARGEST`] bytes, only the beginning is kept.
 #[derive(Default)]
 struct Lines(Vec<u8>);
 

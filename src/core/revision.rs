@@ -69,7 +69,7 @@ pub fn current(
     let Some(newest) = revisions.iter().max_by_key(|revision| revision.number) else {
         return RevisionState::Unknown(RevisionUnknown::NoRevision);
     };
-    // Of two duplicate revisions, the native controller keeps the newest and relabels the pods of the other. Before that, these
+    // The native controller keeps the newest of two duplicate revisions and relabels the pods of the other. Before that, these
     // pods would count as outdated, which is wrong.
     let tied = |revision: &&RevisionFacts| {
         revision.number == newest.number

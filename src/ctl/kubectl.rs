@@ -15,7 +15,7 @@ use super::examples;
 use crate::cli::ctl::CtlArgs;
 use crate::cli::{self, Cli, LogArgs, VersionArgs};
 
-/// Name of the plugin's executable. kubectl replaces `-` in the name of a plugin by `_`.
+/// Name of the plugin's executable. kubectl replaces `-` in the name of a plugin with `_`.
 const PLUGIN: &str = "kubectl-yurt_ds";
 /// Name of the executable that completes the plugin's words.
 const COMPLETION: &str = "kubectl_complete-yurt_ds";

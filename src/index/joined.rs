@@ -1,7 +1,7 @@
 //! Builds the fleet of a DaemonSet and keeps it between passes. Only changed nodes are built again.
 //!
 //! A rollout consists of thousands of small events. To build a fleet of a thousand nodes for each burst of events would cost more
-//! than everything else together. Of unchanged nodes, decisions need only the number, so these nodes are counted and not listed.
+//! than everything else together. Decisions need only the number of unchanged nodes, so these nodes are counted and not listed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -798,7 +798,7 @@ fn a_node_is_known_to_have_images_that_it_lists_or_that_its_ready_pod_runs() {
     index.apply_set(&ahead("app:2", 2));
     index.apply_revision(&revision("bbb", 2, "app:2"));
     assert_eq!(has(&mut index), [false, false, false]);
-    // Of the images on a node, only those of the current revision are recorded.
+    // Only those images on a node that the current revision uses are recorded.
     let listed = ["docker.io/library/app:2", "docker.io/library/other:1"];
     index.apply_node(&lists("n2", &listed), at(101));
     assert_eq!(has(&mut index), [false, true, false]);

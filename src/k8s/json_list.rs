@@ -56,8 +56,8 @@ enum Edge {
 const KEY: &[u8] = b"items";
 
 impl ListSplitter {
-    /// Processes the next bytes and passes each complete item to `take`. Of an item larger than [`LARGEST`], only the beginning is
-    /// passed.
+    /// Processes the next bytes and passes each complete item to `take`. For an item larger than [`LARGEST`], only the beginning
+    /// is passed.
     ///
     /// # Errors
     /// Returns the first error of `take`. An empty item is also an error.

@@ -20,7 +20,7 @@ use crate::core::names::{
     PROGRESSIVE_CREATE_POD, TEMPLATE_GENERATION_ANNOTATION,
 };
 
-/// Annotations of other projects that are kept. Of all others, only those of yurt-ds are kept.
+/// Annotations of other projects that are kept. All others are dropped, except those of yurt-ds.
 const KNOWN: [&str; 4] = [
     KRUISE_IN_PLACE_STATE,
     TEMPLATE_GENERATION_ANNOTATION,

@@ -34,7 +34,7 @@ const LONGEST_ERROR: usize = 200;
 /// An object, or the readable parts of an object that cannot be parsed.
 pub type Item<K> = Result<K, Box<Unreadable>>;
 
-/// Returns the metadata of an object. Of an unreadable object, only the readable fields are set.
+/// Returns the metadata of an object. For an unreadable object, only the readable fields are set.
 pub fn meta_of<K: Resource>(item: &Item<K>) -> &ObjectMeta {
     match item {
         Ok(object) => object.meta(),
@@ -102,7 +102,7 @@ pub trait Readable: Resource<DynamicType = ()> + Sized + Send + 'static {
     }
 }
 
-/// Parses an object. Of an object larger than [`LARGEST`], `json` may be only the beginning.
+/// Parses an object. For an object larger than [`LARGEST`], `json` may be only the beginning.
 pub fn read<K: Readable>(json: &[u8]) -> Item<K> {
     if json.len() > LARGEST {
         return read_beginning(json);

@@ -59,7 +59,7 @@ impl<L: Listener> Connections<L> {
     /// Accepts the next connection. No connection is lost if the future is dropped.
     ///
     /// # Errors
-    /// If accepting fails; the error is returned after a pause. Of several failures in a row, only the first is logged.
+    /// If accepting fails; the error is returned after a pause. If several fail in a row, only the first failure is logged.
     pub(crate) async fn accept(&mut self) -> io::Result<L::Stream> {
         let accepted = loop {
             tokio::select! {

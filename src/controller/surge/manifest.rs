@@ -6,7 +6,7 @@
 //!   both owners are gone, so the pod is deleted too.
 //! - Name: derived from the old pod and the revision. So repeated requests never create two successors of the same revision. If a
 //!   user detached the pod with the first name from the DaemonSet, another name is used. The name sorts before every generated
-//!   name. Of two pods created in the same second, the native controller keeps the one whose name sorts first: the surge pod.
+//!   name. If two pods were created in the same second, the native controller keeps the one whose name sorts first: the surge pod.
 
 use serde_json::{Map, Value, json};
 

@@ -242,7 +242,7 @@ impl Manage {
         if is_pair && running.iter().any(is_unknown) {
             return; // any of the pods may be the new one
         }
-        // Of the pods of one revision, keep a Ready one.
+        // If several pods have the same revision, keep a Ready one.
         let first = |is_new: bool| {
             let alike = |pod: &&&Pod| (pod.revision == PodRevision::Current) == is_new;
             let alike = running.iter().filter(alike);

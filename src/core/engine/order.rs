@@ -108,8 +108,8 @@ fn unfinished(
     summary: &PodSummary<'_>,
     scope: &RolloutScope,
 ) -> Option<i64> {
-    // Of the waiting nodes, find the smallest and the greatest revision number, and the newest pod with the greatest. Of the done
-    // nodes, find the oldest pod.
+    // Find the smallest and the greatest revision number of the waiting nodes, and the newest pod with the greatest. Find the
+    // oldest pod of the done nodes.
     let numbers = crowd.numbers.filter(|_| crowd.waiting > 0);
     let mut newest = numbers
         .map(|(_, greatest)| greatest)

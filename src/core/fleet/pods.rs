@@ -56,7 +56,7 @@ impl Pods {
 
     /// Returns the pod of an Advanced DaemonSet that is too many, if the node has two. Terminating pods don't count.
     ///
-    /// Of a new and an old pod, the new one is too many, even if it has ended. Of two old pods, the younger one is.
+    /// If one pod is new and the other old, the new one is too many, even if it has ended. If both are old, the younger one is.
     pub fn surplus(&self) -> Option<&Pod> {
         let alive = || {
             let alive = self.iter().filter(|pod| !pod.terminating);

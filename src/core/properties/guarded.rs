@@ -94,7 +94,7 @@ pub(super) fn outages() -> impl Random<(Strategy, Fleet)> {
     })
 }
 
-/// Replaces the pod by its successor, as the native controller creates it.
+/// Replaces the pod with its successor, as the native controller creates it.
 fn follow(pod: &mut Pod) {
     pod.terminating = false;
     (pod.revision, pod.of_template) = (PodRevision::Current, true);

@@ -224,7 +224,7 @@ impl<'a> Migration<'a> {
             let Some(wanted) = template.map(data_of) else {
                 continue;
             };
-            // Of equal revisions, keep only the newest: Kubernetes attributes the pods of all of them to it.
+            // Keep only the newest of equal revisions: Kubernetes attributes the pods of all of them to it.
             if taken.contains(&wanted) {
                 continue;
             }
@@ -340,7 +340,7 @@ impl<'a> Migration<'a> {
         }
     }
 
-    /// Replaces each revision in the journal by one in Kubernetes' form.
+    /// Replaces each revision in the journal with one in Kubernetes' form.
     pub(super) async fn write_revisions(&self, journal: &Journal) -> Result<(), CliError> {
         let access = &self.context.access;
         let numbers: Vec<i64> = journal.revisions.iter().map(number).collect();

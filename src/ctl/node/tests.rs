@@ -41,7 +41,7 @@ fn pulled(name: &str) -> Value {
     )
 }
 
-/// Replaces the outdated pod `default/web-1` by a new pod. The stages begin after 2, 4, 6, 8 and 10 seconds.
+/// Replaces the outdated pod `default/web-1` with a new pod. The stages begin after 2, 4, 6, 8 and 10 seconds.
 fn replace(node: &Node) {
     node.after(2, |state| state.pods = vec![deleting(outdated("web-1"))]);
     node.after(4, |state| state.pods = Vec::new());

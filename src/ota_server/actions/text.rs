@@ -15,7 +15,7 @@ const LONGEST: usize = 400;
 /// Action that a node owner requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ActionVerb {
-    /// Replace the pod by one of the newer revision.
+    /// Replace the pod with one of the newer revision.
     Upgrade {
         /// True to ignore missing images and taints.
         force: bool,

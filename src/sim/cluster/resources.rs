@@ -30,7 +30,7 @@ pub struct Resource {
     /// Collection that contains the objects. If several resources share a collection, it is named after the one in whose form the
     /// objects are stored.
     pub storage: Storage,
-    /// True if objects are stored in this group and version. Of the resources that share a collection, exactly one has this
+    /// True if objects are stored in this group and version. Exactly one of the resources that share a collection has this
     /// property.
     pub as_stored: bool,
     /// True for a custom resource. It is served only after its CRD was installed.

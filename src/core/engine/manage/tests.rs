@@ -249,7 +249,7 @@ fn of_several_pods_the_oldest_that_runs_stays_and_of_a_surge_an_old_and_a_new_on
     let (plain, surging) = (Given::default(), Given::surging());
     case(&plain, vec![("p", old(1)), ("q", current(2))], &["q"]);
     case(&plain, vec![("p", current(2)), ("q", old(1))], &["q"]);
-    // Of two pods, the one that a kubelet has accepted stays, even if it is the younger one.
+    // The pod that a kubelet has accepted stays, even if it is the younger one.
     case(
         &plain,
         vec![("p", unbound(old(1))), ("q", current(2))],
@@ -295,7 +295,7 @@ fn of_several_pods_the_oldest_that_runs_stays_and_of_a_surge_an_old_and_a_new_on
     let going = || vec![("p", terminating(old(1))), ("q", current(2))];
     case(&plain, going(), &[]);
     case(&plain, vec![("p", over(old(1))), ("q", current(2))], &["p"]);
-    // Of two pods with the same creation time, the one whose name comes first stays.
+    // If two pods have the same creation time, the one whose name comes first stays.
     let mut same = with("a", vec![("p", old(1)), ("o", old(1))]);
     same.pods.iter_mut().for_each(|pod| pod.created = at(0));
     assert_eq!(deleted(&plain.manage(vec![same])), ["p"]);
@@ -832,7 +832,7 @@ fn the_numbers_of_the_status_judge_the_first_pod_of_each_node() {
         ..held
     };
     case(Targeting::Run, vec![young.clone()], updated);
-    // Of an old pod and a surge pod, the old pod determines the counts, unless no kubelet has accepted it.
+    // If there is an old pod and a surge pod, the old pod determines the counts, unless no kubelet has accepted it.
     case(Targeting::Run, vec![old(1), young.clone()], available);
     case(Targeting::Run, vec![unbound(old(1)), young], updated);
 }
