@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn core_knows_no_runtime_no_client_and_no_clock() {
+    fn core_uses_no_runtime_client_or_clock() {
         let files = files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src/core"));
         assert!(files.len() > 10, "found only {} files", files.len());
         for (path, text) in files {

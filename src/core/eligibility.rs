@@ -378,20 +378,20 @@ mod tests {
     }
 
     #[test]
-    fn a_template_that_asks_for_nothing_belongs_everywhere() {
+    fn a_template_without_constraints_targets_every_node() {
         assert_eq!(labelled(json!({}), &[]), Targeting::Run);
         let nothing = json!({"nodeName": "", "nodeSelector": {}, "tolerations": [], "affinity": {"nodeAffinity": {}}});
         assert_eq!(labelled(nothing, &[]), Targeting::Run);
     }
 
     #[test]
-    fn a_node_name_belongs_to_that_node_only() {
+    fn a_node_name_targets_only_that_node() {
         assert_eq!(labelled(json!({"nodeName": "n1"}), &[]), Targeting::Run);
         assert_eq!(labelled(json!({"nodeName": "n2"}), &[]), Targeting::No);
     }
 
     #[test]
-    fn every_label_of_the_node_selector_has_to_match() {
+    fn every_node_selector_label_must_match() {
         let spec = || json!({"nodeSelector": {"a": "1", "b": ""}});
         assert_eq!(labelled(spec(), &[("a", "1"), ("b", "")]), Targeting::Run);
         assert_eq!(labelled(spec(), &[("a", "1")]), Targeting::No);
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn node_affinity_knows_every_operator() {
+    fn node_affinity_supports_every_operator() {
         let yes = [
             expression("a", "In", json!(["5", "6"])),
             expression("a", "NotIn", json!(["6"])),
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn terms_are_alternatives_and_their_parts_are_not() {
+    fn node_selector_terms_are_ored_and_their_expressions_anded() {
         let has = |key: &str| expression(key, "Exists", json!([]));
         let either = affinity(json!([has("a"), has("b")]));
         let both = affinity(json!([{"matchExpressions": [
@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn the_node_selector_and_the_affinity_have_to_match() {
+    fn node_selector_and_affinity_must_both_match() {
         let mut spec = affinity(json!([expression("a", "Exists", json!([]))]));
         spec["nodeSelector"] = json!({"b": "1"});
         assert_eq!(labelled(spec.clone(), &[("a", "")]), Targeting::No);
@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn the_name_is_a_field_that_affinity_can_ask_for() {
+    fn affinity_matches_the_node_name_field() {
         let field = |operator: &str, values: Value| {
             affinity(json!([{"matchFields":
                 [{"key": "metadata.name", "operator": operator, "values": values}]}]))
@@ -465,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_match_matches_nothing() {
+    fn invalid_affinity_matches_no_node() {
         let broken = [
             affinity(json!([])),
             affinity(json!(null)),
@@ -497,7 +497,7 @@ mod tests {
     }
 
     #[test]
-    fn a_taint_does_what_its_effect_says() {
+    fn no_schedule_keeps_existing_pods_and_no_execute_removes_them() {
         let taint = |effect| [("dedicated", "gpu", effect)];
         let cases = [
             (Effect::NoSchedule, Targeting::Keep),
@@ -553,7 +553,7 @@ mod tests {
     }
 
     #[test]
-    fn readiness_and_cordons_are_no_part_of_it() {
+    fn readiness_and_cordon_taints_are_tolerated() {
         let all = [
             ("node.kubernetes.io/not-ready", "", Effect::NoExecute),
             ("node.kubernetes.io/not-ready", "", Effect::NoSchedule),
@@ -571,7 +571,7 @@ mod tests {
     }
 
     #[test]
-    fn only_pods_on_the_hosts_network_do_without_a_network() {
+    fn only_host_network_pods_tolerate_an_unavailable_network() {
         let taint = [(
             "node.kubernetes.io/network-unavailable",
             "",
@@ -588,7 +588,7 @@ mod tests {
     }
 
     #[test]
-    fn a_template_of_any_shape_is_read_without_a_panic() {
+    fn a_malformed_template_is_read_without_a_panic() {
         let labels = Labels::default();
         let facts = NodeFacts {
             name: "n1",

@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_hostile_can_be_seen() {
+    fn control_and_bidi_characters_are_escaped() {
         for (text, expected) in [
             (
                 "\x1b]52;c;cm0gLXJmIH4=\x07",
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn every_script_stays_readable() {
+    fn text_in_every_writing_system_stays_readable() {
         for text in [
             "plain words, \"quoted\"",
             "حاوية لا تبدأ",

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tag_that_is_asked_for_at_every_start_moves() {
+    fn an_image_that_is_pulled_at_every_start_is_marked_as_moving() {
         let of = |container: Value| {
             let images = of_template(&json!({ "spec": { "containers": [container] } }));
             images[0].moves
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn init_containers_need_their_images_too() {
+    fn images_of_init_containers_are_included() {
         let template = json!({ "spec": {
             "initContainers": [{ "name": "i", "image": "a:1" }],
             "containers": [{ "name": "c", "image": "b:1" }],

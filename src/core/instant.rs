@@ -46,13 +46,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_instant_is_told_in_whole_seconds() {
+    fn an_instant_is_shown_in_whole_seconds() {
         let at: Timestamp = "2026-01-03T02:00:00.123456789Z".parse().unwrap();
         assert_eq!(words(at), "2026-01-03T02:00:00Z");
     }
 
     #[test]
-    fn spans_are_coarse() {
+    fn durations_are_shown_coarsely() {
         #[track_caller]
         fn case(seconds: i64, expected: &str) {
             let from = Timestamp::UNIX_EPOCH;
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_ahead_is_now() {
+    fn a_future_instant_is_shown_as_zero_seconds() {
         let later = Timestamp::from_second(5).unwrap();
         assert_eq!(between(later, Timestamp::UNIX_EPOCH), "0s");
     }

@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn labels_are_found_by_key_in_whatever_order_they_came() {
+    fn labels_are_found_by_key_in_any_order() {
         let labels: Labels = [("b", "2"), ("c", "3"), ("a", "1")].into_iter().collect();
         let found = ["a", "b", "c", "d", ""].map(|key| labels.get(key));
         assert_eq!(found, [Some("1"), Some("2"), Some("3"), None, None]);

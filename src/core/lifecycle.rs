@@ -313,7 +313,7 @@ mod tests {
 
     /// Checks the rules of Kruise's webhook.
     #[test]
-    fn a_lifecycle_is_read_as_kruise_writes_it_and_the_error_names_the_field() {
+    fn a_lifecycle_is_parsed_like_kruise_and_errors_name_the_field() {
         let marks = |text: &str| {
             PreDelete::read(text)
                 .unwrap()

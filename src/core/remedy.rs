@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn while_all_nodes_are_offline_the_rollback_goes_to_the_revision_they_have() {
+    fn while_all_nodes_are_offline_a_rollback_targets_the_revision_on_them() {
         let mut away = node("a", old(1)).away();
         away.pods[0].in_place.revision = Some("good".into());
         away.pods[0].ready_since = None;

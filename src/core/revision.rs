@@ -198,13 +198,13 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_known_before_the_native_controller_has_observed() {
+    fn the_revision_is_unknown_before_the_native_controller_observes_the_template() {
         let state = current(&[revision(1, "a", A)], &template(A), false, true);
         assert_eq!(state, RevisionState::Unknown(RevisionUnknown::NotObserved));
     }
 
     #[test]
-    fn without_a_revision_nothing_is_current() {
+    fn without_revisions_the_current_revision_is_unknown() {
         assert_eq!(
             now_current(&[], A),
             RevisionState::Unknown(RevisionUnknown::NoRevision)
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn the_greatest_number_is_current_in_any_order() {
+    fn the_highest_revision_number_is_current() {
         let [a, b] = [revision(1, "a", A), revision(2, "b", B)];
         let expected = RevisionState::Current("b".into());
         assert_eq!(now_current(&[a.clone(), b.clone()], B), expected);
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tie_at_the_greatest_holds() {
+    fn two_revisions_with_the_highest_number_are_ambiguous() {
         let tied = [
             revision(1, "a", A),
             revision(2, "b", B),
@@ -243,19 +243,19 @@ mod tests {
     }
 
     #[test]
-    fn a_daemonset_ahead_of_its_revisions_holds() {
+    fn a_template_newer_than_its_revisions_is_a_mismatch() {
         let state = now_current(&[revision(1, "a", A)], B);
         assert_eq!(state, RevisionState::Unknown(RevisionUnknown::Mismatch));
     }
 
     #[test]
-    fn revisions_ahead_of_the_daemonset_hold() {
+    fn revisions_newer_than_the_template_are_a_mismatch() {
         let state = now_current(&[revision(1, "a", A), revision(2, "b", B)], A);
         assert_eq!(state, RevisionState::Unknown(RevisionUnknown::Mismatch));
     }
 
     #[test]
-    fn after_a_live_look_the_greatest_number_decides_alone() {
+    fn after_a_live_read_the_highest_number_decides_alone() {
         let state = current(&[revision(1, "a", A)], &template(B), true, true);
         assert_eq!(state, RevisionState::Current("a".into()));
     }
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn the_revision_before_is_the_one_that_was_replaced() {
+    fn earlier_revisions_are_listed_from_the_replaced_one_back() {
         #[track_caller]
         fn case(revisions: &[RevisionFacts], current: &str, expected: &[&str]) {
             let found = earlier(revisions, &current.into());
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_gone_back_from_has_the_next_lower_number_and_was_made_later() {
+    fn an_undone_revision_has_the_next_lower_number_and_a_later_creation() {
         let [a, b, c] = [
             revision(1, "a", A),
             revision(2, "b", B),
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn the_label_names_the_hash_and_else_the_name_does() {
+    fn the_revision_hash_comes_from_the_label_or_else_the_name() {
         assert_eq!(hash_of(Some("abc"), "ds-xyz", "ds"), "abc".into());
         assert_eq!(hash_of(None, "ds-xyz", "ds"), "xyz".into());
         assert_eq!(hash_of(Some(""), "a-b-xyz", "a-b"), "xyz".into());
@@ -331,19 +331,19 @@ mod tests {
     }
 
     #[test]
-    fn the_current_hash_is_up_to_date_whatever_the_generation_says() {
+    fn a_pod_with_the_current_hash_is_current_for_any_generation() {
         for generation in [None, Some("7"), Some("1")] {
             assert_eq!(classified(Some("new"), generation), PodRevision::Current);
         }
     }
 
     #[test]
-    fn another_known_hash_is_outdated_even_with_the_current_generation() {
+    fn a_pod_with_another_known_hash_is_outdated_even_with_the_current_generation() {
         assert_eq!(classified(Some("old"), Some("7")), PodRevision::Outdated);
     }
 
     #[test]
-    fn an_unknown_hash_has_to_be_looked_up() {
+    fn a_pod_with_an_unknown_hash_has_an_unknown_revision() {
         assert_eq!(classified(Some("newer"), Some("7")), PodRevision::Unknown);
     }
 

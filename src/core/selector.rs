@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn a_selector_in_the_form_of_kubectl_is_written_for_a_field_without_another_meaning() {
+    fn a_kubectl_selector_round_trips_through_json() {
         let read = Selector::from_query("pool=canary,zone in (a,b),tier!=x,gpu,!old").unwrap();
         assert_eq!(
             Selector::from_written_json(&read.to_json()).as_ref(),
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn all_requirements_have_to_hold() {
+    fn all_requirements_must_match() {
         let selector = selector(json!({
             "matchLabels": {"app": "a"},
             "matchExpressions": [{"key": "tier", "operator": "In", "values": ["x", "y"]}],
@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slip_in_what_a_person_wrote_is_refused() {
+    fn typos_in_a_written_selector_are_rejected() {
         let fine = [
             json!({}),
             json!({"matchLabels": null, "matchExpressions": null}),
@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn the_query_says_the_same_in_kubernetes_words() {
+    fn a_selector_is_converted_to_a_kubernetes_query() {
         let selector = selector(json!({
             "matchLabels": {"b": "2", "a": ""},
             "matchExpressions": [
@@ -473,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn one_for_several_selects_whatever_one_of_them_does() {
+    fn a_combined_selector_matches_everything_that_one_of_its_parts_matches() {
         let any = |queries: &[&str]| {
             let all: Vec<Selector> = queries
                 .iter()
@@ -491,7 +491,7 @@ mod tests {
     }
 
     #[test]
-    fn what_kubernetes_would_refuse_is_refused_and_named() {
+    fn invalid_json_selectors_are_rejected_with_a_short_error() {
         let expression = |expression: Value| json!({"matchExpressions": [expression]});
         let cases = [
             json!(null),

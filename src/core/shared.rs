@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_changed_is_changed_here_alone() {
+    fn changing_a_shared_value_leaves_the_other_copy_unchanged() {
         let one = Shared::from(vec![1]);
         let mut other = one.clone();
         assert_eq!(one, other);

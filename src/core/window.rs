@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_named_with_what_was_expected() {
+    fn an_invalid_window_is_reported_with_the_expected_syntax() {
         for (text, what) in [
             ("", "days, times or time zone"),
             ("always", "days, times or time zone"),

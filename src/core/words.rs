@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn ten_are_named_and_the_rest_is_counted() {
+    fn ten_names_are_listed_and_the_rest_is_counted() {
         let names: Vec<String> = (0..12).map(|number| format!("n{number}")).collect();
         let said = |count: usize, more| named(names[..count].iter().map(String::as_str), more);
         assert_eq!(said(2, 0), "n0, n1");

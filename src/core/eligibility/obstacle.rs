@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_obstacle_is_named() {
+    fn the_first_scheduling_obstacle_is_named() {
         let tolerations = json!([{ "operator": "Exists" }]);
         case(json!({ "tolerations": tolerations }), None);
         case(

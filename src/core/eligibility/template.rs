@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_kubernetes_takes_in_a_pod_is_taken() {
+    fn scheduling_fields_that_kubernetes_accepts_are_accepted() {
         let term =
             json!({ "matchExpressions": [{ "key": "a", "operator": "Gt", "values": ["1"] }] });
         for spec in [
@@ -169,7 +169,7 @@ mod tests {
 
     /// Regression test from a real cluster: `nodeSelector: {edge: true}`, without quotes around `true`, removed every pod.
     #[test]
-    fn what_kubernetes_refuses_in_a_pod_is_refused() {
+    fn scheduling_fields_that_kubernetes_rejects_are_rejected() {
         let terms = |operator: &str, values: Value| {
             let one = json!({ "key": "a", "operator": operator, "values": values });
             required(json!({ "nodeSelectorTerms": [{ "matchExpressions": [one] }] }))

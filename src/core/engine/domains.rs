@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_another_domain_has_a_verdict_of_its_own() {
+    fn nodes_that_wait_for_another_domain_have_their_own_verdict() {
         let strategy = Strategy {
             topology: Some(Topology {
                 key: "zone".into(),
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_under_way_holds_its_domain_and_who_is_offline_does_not() {
+    fn a_node_in_progress_holds_its_domain_and_an_offline_node_does_not() {
         let nodes = vec![
             zone("n1", "a", old(1)),
             zone("n2", "a", old(1)).away(),
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crash_elsewhere_lets_nothing_begin() {
+    fn a_crash_in_another_domain_blocks_new_updates() {
         let nodes = vec![
             zone("n1", "a", old(1)),
             zone("n2", "a", current(2).broken()),
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_without_the_label_are_a_domain_of_their_own_and_the_first() {
+    fn nodes_without_the_label_form_the_first_domain() {
         let nodes = vec![zone("n1", "a", old(1)), node("n2", old(1))];
         assert_eq!(chosen(1, nodes), (names(&["n2"]), names(&[""])));
     }

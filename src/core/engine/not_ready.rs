@@ -82,7 +82,7 @@ mod tests {
     use crate::core::{Mode, Strategy, decide};
 
     #[test]
-    fn no_pod_is_looked_up_before_its_deadline_is_near() {
+    fn pods_are_looked_up_only_near_their_deadline() {
         let asked = |pod: Pod, now| {
             let fleet = fleet(vec![node("a", pod), node("b", old(1))]);
             let strategy = Strategy::with_mode(Mode::AdvancedRollingUpdate);

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plain_rollout_goes_by_name() {
+    fn a_plain_rollout_follows_the_node_names() {
         let nodes = vec![
             node("a", old(1).made(30)),
             node("b", current(2).made(500)),
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn an_overtaken_revision_goes_first_and_its_newest_pod_before_all() {
+    fn pods_of_an_unfinished_revision_are_updated_first_newest_first() {
         let nodes = vec![
             node("a", old(1).made(30)),
             node("b", old(2).made(40)),
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rollback_in_the_middle_begins_with_what_was_updated_last() {
+    fn a_rollback_during_a_rollout_starts_with_the_last_updated_nodes() {
         let nodes = vec![
             node("a", current(3).made(10)),
             node("b", old(2).made(40)),
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_straggler_that_is_away_makes_no_revision_unfinished() {
+    fn an_offline_node_does_not_make_a_revision_unfinished() {
         let nodes = vec![
             node("a", old(1).made(30)).away(),
             node("b", old(2).made(40)),

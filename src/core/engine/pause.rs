@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reminder_is_sent_once_a_day_despite_restarts() {
+    fn a_pause_reminder_is_sent_once_a_day_despite_restarts() {
         #[track_caller]
         fn case(record: Option<PauseRecord>, now: i64, reminds: bool, then: Option<PauseRecord>) {
             let plan = plan(record, now);
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_ends_by_itself_and_says_when_it_is_looked_at_again() {
+    fn a_pause_ends_automatically_and_the_plan_wakes_at_its_end() {
         let mut strategy = paused();
         strategy.pause = Some(Pause::Until(at(500)));
         let fleet = fleet(vec![node("a", old(1))]);
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_that_got_the_new_revision_meanwhile_are_named() {
+    fn nodes_that_got_the_new_revision_during_a_pause_are_named() {
         let stand = plan(record(100, 0), 600).pause.expect("a pause");
         assert_eq!(stand.newcomers, ["b".into()]);
     }

@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_noted_is_what_the_pods_say() {
+    fn the_pod_summary_matches_the_pods() {
         let pods = [
             vec![],
             vec![old(1)],

@@ -107,7 +107,7 @@ mod tests {
     /// Regression test from a property test: two pods blocked each other. A marked pod waited for the slot of a broken pod, and the
     /// broken pod waited for the interval.
     #[test]
-    fn a_marked_pod_that_waits_for_the_slot_of_a_broken_one_keeps_it_from_nothing() {
+    fn a_marked_pod_that_waits_for_a_slot_does_not_block_a_broken_pod() {
         let strategy = Strategy {
             min_interval: Duration::from_secs(1),
             ..Strategy::with_mode(Mode::AdvancedRollingUpdate)
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ramp_doubles_with_what_is_done_and_ends_at_the_budget() {
+    fn a_ramp_up_doubles_with_updated_nodes_and_ends_at_the_budget() {
         let strategy = Strategy {
             ramp_up: Some(IntOrPercent::Number(2)),
             ..Strategy::with_mode(Mode::AdvancedRollingUpdate)

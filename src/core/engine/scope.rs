@@ -183,7 +183,7 @@ mod tests {
 
     /// Regression test from a property test: the partition kept an offline, untargeted node in place of a targeted one.
     #[test]
-    fn an_offline_node_where_no_pod_belongs_is_none_of_those_that_the_partition_keeps() {
+    fn the_partition_does_not_count_offline_untargeted_nodes() {
         let since = Some(at(900));
         let leaves = Pod {
             exit: Exit {
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_is_not_selected_takes_a_slot_only_for_what_the_rollout_took() {
+    fn an_unselected_node_takes_a_slot_only_for_a_pod_that_the_rollout_deleted() {
         let strategy = Strategy {
             selector: Some(Selector::from_query("pool=canary").unwrap()),
             ..Strategy::with_mode(Mode::AdvancedRollingUpdate)

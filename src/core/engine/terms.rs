@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn before_the_proof_no_other_node_starts_and_with_it_all_slots_are_free_at_once() {
+    fn no_further_node_starts_until_the_revision_is_proven() {
         let fleet = two_of_five([9_998, 9_996]);
         let plan = decide(&strategy(2), &fleet, at(10_000));
         assert_eq!(replaced(&plan), [""; 0]);
@@ -154,13 +154,13 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_that_is_left_is_not_kept_back() {
+    fn a_free_slot_is_used_before_the_revision_is_proven() {
         let fleet = two_of_five([9_998, 9_996]);
         assert_eq!(replaced(&decide(&strategy(3), &fleet, at(10_000))), ["c"]);
     }
 
     #[test]
-    fn earlier_revisions_and_harmless_updates_need_no_proof() {
+    fn proven_revisions_and_fully_updated_fleets_need_no_proof() {
         let young = two_of_five([9_998, 9_996]);
         let ran_before = Fleet {
             is_proven: true,
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn an_old_pod_stays_beside_one_that_has_not_proved_itself() {
+    fn with_surge_the_old_pod_stays_until_the_new_one_is_proven() {
         let strategy = Strategy {
             max_surge: crate::core::IntOrPercent::Number(1),
             ..strategy(0)

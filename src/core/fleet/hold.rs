@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_misspelt_key_holds_the_node_and_is_named() {
+    fn a_misspelled_key_holds_the_node_and_is_named() {
         let holds = Holds::read(
             r#"[{"daemonset": "default/a", "untl": "2030-01-31T18:00:00Z", "reason": "x"}]"#,
         );
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_holds_its_daemonset_until_its_end() {
+    fn a_hold_applies_to_its_daemonset_until_its_end() {
         let holds = Holds::read(
             r#"[{"daemonset": "default/a", "until": "2030-01-31T18:00:00Z", "reason": "calibration"},
                 {"daemonset": "default/b", "reason": "broken disk"},
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_quoted() {
+    fn an_invalid_hold_quotes_the_invalid_value() {
         let why = |text: &str| {
             Holds::read(text)
                 .get("any", "thing")

@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn however_many_there_are_they_stand_in_order() {
+    fn pods_stay_in_insertion_order_for_any_number() {
         let mut pods = Pods::default();
         assert_eq!((pods.len(), pods.only()), (0, None));
         for (number, expected) in [(1, vec![1]), (2, vec![1, 2]), (3, vec![1, 2, 3])] {
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_changed_is_changed_here_alone() {
+    fn changing_shared_pods_leaves_the_other_copy_unchanged() {
         let shared = Pods::from([current(1), current(2)]);
         let mut pods = shared.clone();
         pods[1].terminating = true;

@@ -34,11 +34,11 @@ const STOPPED_KEPT: usize = 100;
 pub struct FailureRecord {
     /// Hash of the revision that the record is about.
     ///
-    /// `a_stopped_revision_stays_so_until_another_one_or_a_word_about_this_one` (guard tests) fails without it.
+    /// `a_stopped_revision_stays_stopped_until_a_new_revision_or_a_resume` (guard tests) fails without it.
     pub revision: Revision,
     /// Reason why the guard stopped the revision. A new revision or `resume` ends the stop.
     ///
-    /// `a_stop_stands_while_those_it_holds_back_are_away` (guard tests) fails without it.
+    /// `a_stop_lasts_while_outdated_nodes_are_offline` (guard tests) fails without it.
     #[serde(
         default,
         deserialize_with = "stop",
@@ -49,7 +49,7 @@ pub struct FailureRecord {
     ///
     /// The revision is then not stopped, but rollbacks avoid it.
     ///
-    /// `a_revision_that_failed_on_all_nodes_is_known_to_the_next_one` (guard tests) fails without it.
+    /// `a_revision_that_failed_on_all_nodes_counts_as_stopped_before` (guard tests) fails without it.
     #[serde(
         default,
         deserialize_with = "value",
@@ -58,7 +58,7 @@ pub struct FailureRecord {
     pub exceeded: bool,
     /// Revision to which `on-failure: RevertInPlace` rolls pods back. It is chosen when the guard stops the current revision.
     ///
-    /// `a_stop_saves_which_nodes_are_rolled_back_also_when_no_node_waits` (revert tests) fails without it.
+    /// `a_stop_saves_the_rollback_target_even_if_no_node_waits` (revert tests) fails without it.
     #[serde(
         default,
         deserialize_with = "value",
@@ -70,7 +70,7 @@ pub struct FailureRecord {
     /// A node is removed when it has run the revision for the failure window without failure. While the revision is stopped, no
     /// node is removed.
     ///
-    /// `a_failure_outlives_its_node_its_pod_and_a_short_recovery` (guard tests) fails without it.
+    /// `a_failure_survives_node_deletion_pod_deletion_and_a_short_recovery` (guard tests) fails without it.
     #[serde(
         default,
         deserialize_with = "list",
@@ -79,12 +79,12 @@ pub struct FailureRecord {
     pub failed: BTreeSet<NodeName>,
     /// Number of failed nodes in addition to those named in `failed`.
     ///
-    /// `a_list_of_names_has_an_end_and_the_number_is_kept` (guard tests) fails without it.
+    /// `the_list_of_failed_nodes_is_bounded_and_their_number_is_kept` (guard tests) fails without it.
     #[serde(default, deserialize_with = "value", skip_serializing_if = "is_zero")]
     pub more: usize,
     /// Nodes whose old pod was broken for longer than the failure window before its replacement. They don't count as failed.
     ///
-    /// `nodes_that_were_broken_before_do_not_count_unless_they_broke_just_before` (guard tests) fails without it.
+    /// `nodes_broken_before_the_failure_window_do_not_count_as_failed` (guard tests) fails without it.
     #[serde(
         default,
         deserialize_with = "list",
@@ -93,7 +93,7 @@ pub struct FailureRecord {
     pub broken_before: BTreeSet<NodeName>,
     /// Nodes whose pod the controller replaced twice to get to this revision.
     ///
-    /// `a_node_that_was_replaced_twice_and_is_outdated_again_stops_the_rollout` (guard tests) fails without it.
+    /// `a_node_replaced_twice_and_outdated_again_stops_the_rollout` (guard tests) fails without it.
     #[serde(
         default,
         deserialize_with = "list",
@@ -104,7 +104,7 @@ pub struct FailureRecord {
     ///
     /// Such a node was lost and is being evaluated, or a taint or a label prevents its new pod.
     ///
-    /// `a_loss_by_removal_outlives_its_pod_its_node_and_a_restart` (guard tests) fails without it.
+    /// `a_loss_by_pod_deletion_survives_new_pods_node_deletion_and_a_restart` (guard tests) fails without it.
     #[serde(
         default,
         deserialize_with = "list",
@@ -116,7 +116,7 @@ pub struct FailureRecord {
     /// If such a Node is deleted, its evaluation continues. A failed one stays in the list, because other losses are compared with
     /// its loss.
     ///
-    /// `who_is_deleted_while_it_is_judged_is_charged_all_the_same` (guard tests) fails without it.
+    /// `a_node_deleted_during_its_evaluation_still_counts_as_failed` (guard tests) fails without it.
     #[serde(
         default,
         rename = "judged",
@@ -128,7 +128,7 @@ pub struct FailureRecord {
     ///
     /// They are the evidence of a network outage. They stay in the record when they return, as long as a touched node is lost.
     ///
-    /// `when_the_others_are_lost_as_well_it_is_the_network_and_it_ends_by_itself` (guard tests) fails without it.
+    /// `when_untouched_nodes_are_lost_too_the_network_is_the_cause` (guard tests) fails without it.
     #[serde(
         default,
         deserialize_with = "dated",
@@ -139,7 +139,7 @@ pub struct FailureRecord {
     ///
     /// Waves after the one of a failed node don't open. If its wave is unknown, no wave opens.
     ///
-    /// `a_charged_node_shuts_the_later_waves_also_when_its_node_is_gone` (wave tests) fails without it.
+    /// `a_failed_node_closes_later_waves_even_after_its_deletion` (wave tests) fails without it.
     #[serde(
         default,
         deserialize_with = "grouped",
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn of_another_revision_remains_that_it_was_stopped() {
+    fn the_record_of_a_new_revision_keeps_only_the_earlier_stop() {
         let bad = FailureRecord {
             stopped: Some(Stopped::FailedByRevision),
             failed: names(&["edge-1"]),

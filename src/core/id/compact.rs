@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whatever_is_read_is_written_as_it_was() {
+    fn uids_and_resource_versions_are_written_as_they_were_read() {
         let uuid = "0f3a9c1e-52b7-4d08-9e6f-a1b2c3d4e5f6";
         let odd = [
             "",
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn they_take_no_more_than_the_reference_to_a_text_and_a_little() {
+    fn compact_uids_and_resource_versions_stay_small() {
         assert!(size_of::<PodUid>() <= 24);
         assert!(size_of::<ResourceVersion>() <= 16);
     }

@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn the_text_about_a_pod_names_its_source() {
+    fn an_unready_message_names_its_source() {
         let probe = not_ready(
             "Unhealthy",
             "Readiness probe failed: HTTP probe failed with statuscode: 500 \n",

@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_headline_is_complete() {
+    fn a_short_headline_is_not_cut() {
         assert_eq!(
             failing(1, "ErrImagePull: not found").sentence(),
             "the new pods do not start on edge-00000000000000000000. Cause: ErrImagePull: not found. Roll back: yurt-ds ctl undo shop/agent"
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn no_command_is_cut() {
+    fn a_command_in_a_headline_is_omitted_not_cut() {
         let long = Headline {
             next: Some(NextStep::command(
                 "roll back",

@@ -544,7 +544,7 @@ fn variants<'a>(source: &'a str, name: &str) -> Vec<&'a str> {
 }
 
 #[test]
-fn messages_are_those_of_the_golden_file() {
+fn messages_match_the_golden_file() {
     let (mut lines, mut rendered) = (Vec::new(), String::new());
     for example in status_examples() {
         example.status_lines(&mut lines);

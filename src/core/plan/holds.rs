@@ -47,7 +47,7 @@ mod tests {
     use crate::core::{Holds, Mode, Strategy, decide};
 
     #[test]
-    fn what_is_wrong_is_told_to_each_daemonset_that_it_holds_up() {
+    fn an_invalid_hold_is_reported_to_each_daemonset_that_it_delays() {
         let held = |name: &str, text: &str| Node {
             hold: Holds::read(text).get("default", "nginx").cloned(),
             ..node(name, old(1))

@@ -24,7 +24,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_put_in_is_taken_out() {
+    fn the_template_round_trips_through_revision_data() {
         let template = json!({ "spec": { "containers": [] } });
         let data = data_of(template.clone());
         assert_eq!(data["spec"]["template"]["$patch"], "replace");

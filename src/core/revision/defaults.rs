@@ -281,7 +281,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_amount_has_one_meaning_whatever_its_spelling() {
+    fn a_quantity_has_one_value_in_every_notation() {
         for (one, other) in [
             ("0.5", "500m"),
             ("1", "1000m"),
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_never_kept_is_left_out() {
+    fn fields_with_default_values_are_left_out() {
         let left = |mut template: Value| {
             leave_out(&mut template);
             template

@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_metadata_equals_none() {
+    fn empty_metadata_equals_missing_metadata() {
         for metadata in [json!({}), json!(null), json!({"creationTimestamp": null})] {
             let template = json!({"metadata": metadata, "spec": {}});
             assert_eq!(of(template), of(json!({"spec": {}})));
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_object_elsewhere_has_a_meaning() {
+    fn empty_objects_outside_metadata_are_significant() {
         let spec = |spec: Value| of(json!({"spec": spec}));
         assert_ne!(
             spec(json!({"volumes": [{"name": "v", "new": {}}]})),
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_api_server_fills_in_counts_as_absent() {
+    fn api_server_defaults_count_as_absent() {
         let stored = |template: &Value| {
             let mut set = json!({ "spec": { "template": template } });
             crate::sim::cluster::defaults::fill_daemonset(&mut set);
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_of_keys_is_irrelevant_and_that_of_lists_is_not() {
+    fn the_order_of_keys_is_irrelevant_and_the_order_of_lists_is_not() {
         let one: Value = serde_json::from_str(r#"{"spec":{"a":1,"b":[1,2]}}"#).unwrap();
         let other: Value = serde_json::from_str(r#"{"spec":{"b":[1,2],"a":1}}"#).unwrap();
         let turned: Value = serde_json::from_str(r#"{"spec":{"a":1,"b":[2,1]}}"#).unwrap();
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_that_no_library_here_knows_count() {
+    fn unknown_fields_count() {
         let with = |value: Value| of(container(json!({"name": "c", "fromTheFuture": value})));
         assert_ne!(with(json!(null)), with(json!(true)));
         assert_ne!(with(json!({"a": 1})), with(json!({"a": 2})));
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_cannot_run_into_each_other() {
+    fn adjacent_strings_have_distinct_fingerprints() {
         assert_ne!(
             of(json!({"a": "b", "c": "d"})),
             of(json!({"a": "bc", "": "d"}))
@@ -356,13 +356,13 @@ mod tests {
     }
 
     #[test]
-    fn a_directive_only_is_one_at_the_top() {
+    fn a_patch_directive_is_ignored_only_at_the_top() {
         let deep = |value: Value| of(json!({"spec": {"$patch": value}}));
         assert_ne!(deep(json!("replace")), deep(json!(null)));
     }
 
     #[test]
-    fn anything_has_a_fingerprint() {
+    fn every_json_value_has_its_own_fingerprint() {
         let values = [
             json!(null),
             json!(1),

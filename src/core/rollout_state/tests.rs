@@ -74,7 +74,7 @@ fn reread(state: &RolloutState) -> RolloutState {
 }
 
 #[test]
-fn what_is_written_is_read_back() {
+fn a_rollout_state_round_trips() {
     assert_eq!(reread(&full()), full());
     let empty = RolloutState::default();
     assert_eq!(reread(&empty), empty);
@@ -85,7 +85,7 @@ fn what_is_written_is_read_back() {
 }
 
 #[test]
-fn what_others_say_is_kept_and_steers_no_terminal() {
+fn foreign_messages_are_kept_and_escaped_to_ascii() {
     let mut state = full();
     let said = "no \u{1b}[31m \u{202e} \u{7f} 停 \u{1f6d1} \"\\";
     state.refused.as_mut().unwrap().writes[0].message = said.into();
@@ -99,7 +99,7 @@ fn what_others_say_is_kept_and_steers_no_terminal() {
 }
 
 #[test]
-fn what_is_not_understood_spoils_nothing_else() {
+fn an_unreadable_field_does_not_affect_other_fields() {
     let whole = serde_json::to_value(full()).unwrap();
     let strange = [
         json!(null),
@@ -142,7 +142,7 @@ fn what_is_not_understood_spoils_nothing_else() {
 }
 
 #[test]
-fn fields_of_a_later_release_are_kept_and_its_version_is_known() {
+fn fields_of_a_later_version_are_kept_and_its_number_is_recognized() {
     let mut later = serde_json::to_value(full()).unwrap();
     later["moonPhase"] = json!({"full": true});
     let read = RolloutState::read(&later.to_string()).unwrap();
@@ -155,7 +155,7 @@ fn fields_of_a_later_release_are_kept_and_its_version_is_known() {
 }
 
 #[test]
-fn however_many_nodes_there_are_it_stays_small_and_becomes_more_careful() {
+fn the_rollout_state_is_bounded_and_never_understates_failures() {
     let name = |kind: &str, number: usize| NodeName::from(format!("{kind}-{number:0>240}"));
     let many = |kind: &str| {
         (0..100_000)

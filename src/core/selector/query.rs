@@ -89,7 +89,7 @@ mod tests {
     use super::super::Selector;
 
     #[test]
-    fn every_form_that_kubectl_takes_is_read_and_written_back() {
+    fn every_form_of_kubectl_is_parsed_and_written_back() {
         let cases = [
             ("pool=canary", "pool=canary"),
             ("pool==canary , tier!=x", "pool=canary,tier notin (x)"),
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_kubernetes_would_refuse_is_refused() {
+    fn queries_that_kubernetes_rejects_are_rejected() {
         for text in [
             "",
             ",",

@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_default_is_what_it_comes_to_beside_the_other_settings() {
+    fn a_default_depends_on_the_other_settings() {
         let auto = ("update-strategy", "auto");
         let unset = |default| (SettingState::Default, default, "");
         case(&[auto], "max-unavailable", unset("10%"));
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_does_nothing_or_cannot_be_used_is_told_with_its_sentence() {
+    fn an_invalid_or_ineffective_setting_is_reported_with_its_reason() {
         use SettingState::{Invalid, NoEffect, Set};
         let auto = ("update-strategy", "auto");
         let two = [auto, ("partition", "-1"), ("ramp-up", "0")];

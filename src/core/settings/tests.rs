@@ -101,7 +101,7 @@ fn refusal(reading: ParsedSettings) -> Invalid {
 }
 
 #[test]
-fn a_daemonset_without_the_annotation_is_not_ours() {
+fn a_daemonset_without_the_annotation_is_not_managed() {
     assert_eq!(read_annotations(&[]), ParsedSettings::NotOurs);
     assert_eq!(
         read_annotations(&[(MAX_UNAVAILABLE, "abc")]),
@@ -117,7 +117,7 @@ fn a_daemonset_without_the_annotation_is_not_ours() {
 }
 
 #[test]
-fn every_spelling_of_every_mode_works() {
+fn every_spelling_of_every_strategy_is_accepted() {
     let cases = [
         ("auto", Mode::AdvancedRollingUpdate),
         ("Auto", Mode::AdvancedRollingUpdate),
@@ -140,7 +140,7 @@ fn every_spelling_of_every_mode_works() {
     clippy::needless_update,
     reason = "a setting that comes later is listed by who adds it, or not"
 )]
-fn nothing_but_the_mode_means_the_defaults() {
+fn a_strategy_alone_means_the_defaults() {
     let expected = Strategy {
         on_failure: OnFailure::Stop,
         mode: Mode::AdvancedRollingUpdate,
@@ -186,7 +186,7 @@ fn the_old_key_works_and_a_note_advises_the_current_one() {
 }
 
 #[test]
-fn two_keys_of_one_meaning_are_fine() {
+fn two_equivalent_keys_are_accepted() {
     let both = [
         (UPDATE_STRATEGY, "auto"),
         (UPGRADE_STRATEGY, "AdvancedRollingUpdate"),
@@ -210,13 +210,13 @@ fn the_current_key_wins_with_a_warning_when_the_old_one_differs() {
 }
 
 #[test]
-fn a_bad_current_key_does_not_fall_back_to_a_good_old_one() {
+fn an_invalid_current_key_does_not_fall_back_to_a_valid_old_one() {
     let both = [(UPDATE_STRATEGY, "BlueGreen"), (UPGRADE_STRATEGY, "OTA")];
     assert_eq!(refusal(read_annotations(&both)).key, UPDATE_STRATEGY);
 }
 
 #[test]
-fn an_unknown_mode_is_named_with_its_cure() {
+fn an_unknown_strategy_is_reported_with_the_valid_ones() {
     assert_eq!(
         refusal(read_annotations(&[(UPDATE_STRATEGY, "BlueGreen")])).to_string(),
         "apps.openyurt.io/update-strategy is \"BlueGreen\", which is not a valid value; \
@@ -227,7 +227,7 @@ fn an_unknown_mode_is_named_with_its_cure() {
 }
 
 #[test]
-fn surrounding_white_space_is_named_and_not_trimmed() {
+fn surrounding_white_space_is_reported_and_not_trimmed() {
     let cases = [
         (UPDATE_STRATEGY, " OTA"),
         (UPDATE_STRATEGY, "OTA\n"),
@@ -249,7 +249,7 @@ fn surrounding_white_space_is_named_and_not_trimmed() {
 }
 
 #[test]
-fn max_unavailable_means_what_the_table_says() {
+fn max_unavailable_resolves_as_in_the_documented_table() {
     // Columns: number of nodes, value of `max-unavailable`, number of nodes that may be unavailable.
     let cases = [
         (10, Some("10%"), 1),
@@ -286,7 +286,7 @@ fn max_unavailable_means_what_the_table_says() {
 }
 
 #[test]
-fn bad_max_unavailable_is_refused_with_key_value_and_cure() {
+fn an_invalid_max_unavailable_is_reported_with_key_value_and_remedy() {
     let cases = [
         ("abc", "which is not a valid value"),
         ("0.5%", "which is not a whole number"),
@@ -318,7 +318,7 @@ fn bad_max_unavailable_is_refused_with_key_value_and_cure() {
 }
 
 #[test]
-fn ota_works_with_bad_values_that_it_does_not_use_and_warns() {
+fn ota_ignores_invalid_values_of_unused_settings_with_a_warning() {
     for (key, value) in [(MAX_UNAVAILABLE, "abc"), (READY_SETTLE, "soon")] {
         let reading = read_annotations(&[(UPDATE_STRATEGY, "OTA"), (key, value)]);
         assert_eq!(settings(reading.clone()).0.mode, Mode::Ota);
@@ -331,7 +331,7 @@ fn ota_works_with_bad_values_that_it_does_not_use_and_warns() {
 }
 
 #[test]
-fn any_type_but_on_delete_is_refused_with_its_cure() {
+fn every_update_type_except_on_delete_is_rejected_with_a_remedy() {
     let auto = [(UPDATE_STRATEGY, "auto")];
     for update_strategy in [Some("RollingUpdate"), None] {
         assert_eq!(
@@ -346,7 +346,7 @@ fn any_type_but_on_delete_is_refused_with_its_cure() {
 }
 
 #[test]
-fn a_left_over_rolling_update_stands_in_for_an_absent_annotation() {
+fn a_left_over_rolling_update_field_replaces_an_absent_annotation() {
     let auto = [(UPDATE_STRATEGY, "auto")];
     for (left_over, share) in [
         (json!(2), IntOrPercent::Number(2)),
@@ -363,7 +363,7 @@ fn a_left_over_rolling_update_stands_in_for_an_absent_annotation() {
 }
 
 #[test]
-fn the_annotation_wins_over_the_left_over_field() {
+fn the_annotation_overrides_the_left_over_field() {
     let both = [(UPDATE_STRATEGY, "auto"), (MAX_UNAVAILABLE, "3")];
     for left_over in [json!(2), json!("nonsense"), json!({"a": [1]})] {
         let strategy = without_notes(read_with(&both, Some("OnDelete"), Some(&left_over)));
@@ -372,7 +372,7 @@ fn the_annotation_wins_over_the_left_over_field() {
 }
 
 #[test]
-fn a_left_over_field_that_cannot_be_used_is_named() {
+fn an_invalid_left_over_field_is_named() {
     let auto = [(UPDATE_STRATEGY, "auto")];
     for left_over in [json!("abc"), json!(-1), json!(1.5), json!({}), json!(true)] {
         let invalid = refusal(read_with(&auto, Some("OnDelete"), Some(&left_over)));
@@ -450,7 +450,7 @@ fn ready_settle_is_a_duration_of_at_most_a_day() {
 }
 
 #[test]
-fn min_ready_seconds_is_kept_within_sane_bounds() {
+fn min_ready_seconds_is_clamped() {
     let annotations = BTreeMap::from([(UPDATE_STRATEGY.to_owned(), "auto".to_owned())]);
     for (seconds, expected) in [
         (0, 0),
@@ -477,7 +477,7 @@ fn min_ready_seconds_is_kept_within_sane_bounds() {
 }
 
 #[test]
-fn a_partition_is_a_share_and_zero_means_none() {
+fn a_partition_is_a_number_or_percentage_and_zero_means_none() {
     for (text, expected) in [
         ("0", IntOrPercent::Number(0)),
         ("3", IntOrPercent::Number(3)),
@@ -498,7 +498,7 @@ fn a_partition_is_a_share_and_zero_means_none() {
 }
 
 #[test]
-fn a_selector_is_read_as_kubectl_writes_it_and_as_json() {
+fn a_selector_is_accepted_as_a_query_and_as_json() {
     for text in [
         "pool=canary",
         r#"{"matchLabels": {"pool": "canary"}}"#,
@@ -526,7 +526,7 @@ fn a_selector_is_read_as_kubectl_writes_it_and_as_json() {
 }
 
 #[test]
-fn the_pace_is_a_duration_and_a_share_that_is_not_zero() {
+fn min_interval_is_a_duration_and_ramp_up_is_above_zero() {
     let strategy = without_notes(rolling(&[(MIN_INTERVAL, "90s"), (RAMP_UP, "5%")]));
     assert_eq!(strategy.min_interval, Duration::from_secs(90));
     assert_eq!(strategy.ramp_up, Some(IntOrPercent::Percent(5)));
@@ -606,7 +606,7 @@ fn waves_are_yaml_or_json_with_selectors_in_either_form() {
 }
 
 #[test]
-fn a_wave_may_say_that_it_may_be_empty() {
+fn a_wave_may_be_empty_if_allow_empty_is_true() {
     let read = |field: &str| {
         let text = format!("[{{name: a, selector: x=y{field}}}]");
         without_notes(rolling(&[(WAVES, &text)]))
@@ -626,7 +626,7 @@ fn a_wave_may_say_that_it_may_be_empty() {
 }
 
 #[test]
-fn a_percentage_above_a_hundred_is_taken_and_told() {
+fn a_percentage_above_100_is_accepted_with_a_note() {
     for key in [MAX_UNAVAILABLE, MAX_SURGE, PARTITION] {
         let note = only_note(rolling(&[(key, "150%")]));
         assert_eq!(
@@ -640,7 +640,7 @@ fn a_percentage_above_a_hundred_is_taken_and_told() {
 }
 
 #[test]
-fn what_looks_like_ours_and_is_not_is_told_and_what_belongs_to_others_is_left_alone() {
+fn similar_keys_of_an_unmanaged_daemonset_are_reported_and_foreign_keys_are_not() {
     #[track_caller]
     fn case(annotations: &[(&str, &str)], expected: Option<&str>) {
         let annotations = annotations
@@ -690,7 +690,7 @@ fn what_looks_like_ours_and_is_not_is_told_and_what_belongs_to_others_is_left_al
 }
 
 #[test]
-fn what_ota_does_not_use_is_told_once() {
+fn settings_without_effect_under_ota_are_reported_in_one_note() {
     let ota =
         |extra: &[(&str, &str)]| read_annotations(&[&[(UPDATE_STRATEGY, "OTA")], extra].concat());
     let note = only_note(ota(&[
@@ -709,7 +709,7 @@ fn what_ota_does_not_use_is_told_once() {
 }
 
 #[test]
-fn a_setting_under_another_prefix_or_on_the_template_is_told() {
+fn a_setting_with_another_prefix_or_on_the_template_is_reported() {
     let stray = |keys: &[&str], in_template: &[String]| {
         let annotations = keys
             .iter()
@@ -756,7 +756,7 @@ fn a_setting_under_another_prefix_or_on_the_template_is_told() {
 }
 
 #[test]
-fn a_wave_that_cannot_be_used_is_named_with_its_place_and_field() {
+fn an_invalid_wave_is_reported_with_its_index_and_field() {
     let wave =
         |rest: &str| format!("[{{name: a, selector: {{}}}}, {{name: b, selector: x=y{rest}}}]");
     let place = |place: &str| format!("{WAVES}{place}");
@@ -888,7 +888,7 @@ fn a_wave_that_cannot_be_used_is_named_with_its_place_and_field() {
 }
 
 #[test]
-fn a_maintenance_window_that_cannot_be_read_is_named() {
+fn an_invalid_maintenance_window_is_named() {
     let windows = "Mon-Fri 22:00-05:00 Europe/Berlin; Sun 00:00-24:00 UTC";
     let read = without_notes(rolling(&[(MAINTENANCE_WINDOW, windows)]));
     assert_eq!(
@@ -933,7 +933,7 @@ fn a_disruption_is_a_deletion_or_an_eviction() {
 }
 
 #[test]
-fn slips_of_the_pen_are_named_with_what_was_meant() {
+fn misspelled_keys_are_reported_with_the_similar_setting() {
     let cases = [
         ("max-unavailabe", MAX_UNAVAILABLE),
         ("maxUnavailable", MAX_UNAVAILABLE),
@@ -954,7 +954,7 @@ fn slips_of_the_pen_are_named_with_what_was_meant() {
 }
 
 #[test]
-fn annotations_of_others_are_left_alone() {
+fn foreign_annotations_are_ignored() {
     without_notes(rolling(&[
         ("apps.openyurt.io/binding", "true"),
         ("apps.openyurt.io/", "x"),
@@ -965,7 +965,7 @@ fn annotations_of_others_are_left_alone() {
 }
 
 #[test]
-fn hostile_values_end_in_a_short_sentence_and_never_in_a_panic() {
+fn hostile_values_give_a_short_error_and_no_panic() {
     let million = "x".repeat(1 << 20);
     let nines = "9".repeat(1 << 20);
     let wide = "ｘ\u{202e}\0".repeat(1 << 18);
@@ -999,7 +999,7 @@ fn hostile_values_end_in_a_short_sentence_and_never_in_a_panic() {
 }
 
 #[test]
-fn every_mode_and_share_reads_back_what_it_prints() {
+fn every_mode_and_share_round_trips() {
     for mode in Mode::ALL {
         assert_eq!(mode.to_string().parse(), Ok(mode));
     }
@@ -1011,7 +1011,7 @@ fn every_mode_and_share_reads_back_what_it_prints() {
 }
 
 #[test]
-fn a_pause_until_a_time_keeps_the_instant() {
+fn a_pause_with_a_time_round_trips() {
     let until = Timestamp::from_second(1_900_000_000).unwrap();
     assert_eq!(
         Pause::parse(&until.to_string()),
@@ -1021,7 +1021,7 @@ fn a_pause_until_a_time_keeps_the_instant() {
 
 /// Checks the table in the module documentation of `settings/max_unavailable.rs`.
 #[test]
-fn max_surge_and_max_unavailable_mean_together_what_the_table_says() {
+fn max_surge_and_max_unavailable_combine_as_in_the_documented_table() {
     #[track_caller]
     fn case(
         surge: Option<&str>,
@@ -1097,7 +1097,7 @@ fn surging_rolling_update_is_a_rolling_update_with_a_surge_of_one() {
 }
 
 #[test]
-fn where_two_pods_cannot_run_side_by_side_pods_are_deleted_first_and_a_note_says_why() {
+fn surge_is_disabled_with_a_note_where_two_pods_cannot_run_together() {
     fn case(settings: &[(&str, &str)]) -> (Strategy, Vec<Note>) {
         let annotations = settings
             .iter()
@@ -1139,7 +1139,7 @@ fn where_two_pods_cannot_run_side_by_side_pods_are_deleted_first_and_a_note_says
 }
 
 #[test]
-fn what_happens_on_failure_is_one_of_two_words_and_the_third_is_refused_with_the_cure() {
+fn on_failure_accepts_stop_and_revert_in_place_and_rejects_revert_spec() {
     let read = |text| rolling(&[(ON_FAILURE, text)]);
     assert_eq!(without_notes(read("Stop")).on_failure, OnFailure::Stop);
     let reverts = without_notes(read("RevertInPlace"));
@@ -1159,7 +1159,7 @@ fn what_happens_on_failure_is_one_of_two_words_and_the_third_is_refused_with_the
 }
 
 #[test]
-fn what_kruise_asks_for_on_its_own_daemonsets_is_refused_or_warned_of_here() {
+fn kruise_annotations_on_native_daemonsets_are_rejected_or_warned_about() {
     let auto = (UPDATE_STRATEGY, "auto");
     let progressive = "daemonset.kruise.io/progressive-create-pod";
     let invalid = refusal(read_annotations(&[auto, (progressive, "true")]));
@@ -1186,7 +1186,7 @@ fn what_kruise_asks_for_on_its_own_daemonsets_is_refused_or_warned_of_here() {
 }
 
 #[test]
-fn a_pull_is_bounded_and_may_wait_for_ready_pods() {
+fn pre_pull_timeout_and_min_ready_pods_are_parsed_and_bounded() {
     let pulls = (IMAGE_PREDOWNLOAD_PARALLELISM, "1");
     let timeout = (IMAGE_PREDOWNLOAD_TIMEOUT_SECONDS, "90");
     let min_ready = (IMAGE_PREDOWNLOAD_MIN_UPDATED_READY_PODS, "2");
@@ -1217,7 +1217,7 @@ fn a_pull_is_bounded_and_may_wait_for_ready_pods() {
 }
 
 #[test]
-fn a_surge_whose_pods_may_drive_others_off_is_told_with_the_class() {
+fn a_surge_with_a_preempting_template_warns_with_its_priority_class() {
     let preempting = crate::core::Preempting::Class("edge-critical".into());
     let notes = |asked: &[(&str, &str)]| {
         let annotations = asked
@@ -1248,7 +1248,7 @@ fn a_surge_whose_pods_may_drive_others_off_is_told_with_the_class() {
 }
 
 #[test]
-fn a_setting_that_cannot_be_read_changes_no_other_one() {
+fn an_invalid_setting_changes_no_other_setting() {
     let values = [
         (MAX_UNAVAILABLE, "3"),
         (MAX_SURGE, "2"),

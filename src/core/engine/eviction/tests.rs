@@ -62,7 +62,7 @@ fn three() -> Vec<Node> {
 }
 
 #[test]
-fn pods_are_evicted_like_they_are_deleted_while_no_eviction_is_rejected() {
+fn pods_are_evicted_up_to_the_budget_while_no_eviction_is_rejected() {
     let plan = decide(&evicting(2), &fleet(three()), at(1_000));
     assert_eq!(asked(&plan), ["a", "b"]);
     assert_eq!(words(&plan), ["InProgress", "InProgress", "Budget"]);
@@ -76,7 +76,7 @@ fn pods_are_evicted_like_they_are_deleted_while_no_eviction_is_rejected() {
 }
 
 #[test]
-fn who_was_refused_is_asked_again_after_ten_seconds_and_then_less_and_less_often() {
+fn rejected_evictions_are_retried_with_backoff_from_ten_seconds() {
     let case = |instants: &[i64], again: i64| {
         let fleet = refused(three(), instants);
         let strategy = evicting(2);
@@ -108,7 +108,7 @@ fn who_was_refused_is_asked_again_after_ten_seconds_and_then_less_and_less_often
 }
 
 #[test]
-fn pods_with_other_labels_go_instead_and_so_do_broken_ones() {
+fn pods_with_other_labels_and_broken_pods_are_evicted_instead() {
     let mut nodes = three();
     nodes[0].pods[0] = nodes[0].pods[0].clone().labelled("role", "leader");
     nodes.push(node("d", old(1).labelled("role", "leader").broken()));
@@ -119,7 +119,7 @@ fn pods_with_other_labels_go_instead_and_so_do_broken_ones() {
 }
 
 #[test]
-fn a_pod_that_became_ready_is_a_reason_to_ask_a_second_later() {
+fn a_pod_that_becomes_ready_triggers_an_eviction_a_second_later() {
     let mut nodes = three();
     nodes[1].pods = [current(2).made(992)].into(); // Ready at 1002
     let fleet = refused(nodes, &[1_000]);
@@ -131,7 +131,7 @@ fn a_pod_that_became_ready_is_a_reason_to_ask_a_second_later() {
 }
 
 #[test]
-fn after_a_refusal_pods_go_one_at_a_time_as_slots_allow() {
+fn after_a_rejected_eviction_pods_are_evicted_one_at_a_time() {
     let mut fleet = refused(three(), &[1_000]);
     let pod = fleet.nodes[0].pods[0].clone();
     fleet.evictions.accept(&pod);
@@ -144,7 +144,7 @@ fn after_a_refusal_pods_go_one_at_a_time_as_slots_allow() {
 }
 
 #[test]
-fn the_hook_comes_first_and_a_pod_past_it_keeps_its_slot() {
+fn the_hook_precedes_the_eviction_and_a_released_pod_keeps_its_slot() {
     let hook = PreDelete {
         labels: [("drain".to_owned(), "true".to_owned())].into(),
         ..PreDelete::default()
@@ -173,7 +173,7 @@ fn the_hook_comes_first_and_a_pod_past_it_keeps_its_slot() {
 }
 
 #[test]
-fn with_surge_the_old_pod_is_evicted_and_the_new_one_serves_meanwhile() {
+fn with_surge_the_old_pod_is_evicted_while_the_new_pod_serves() {
     let strategy = Strategy {
         max_surge: IntOrPercent::Number(1),
         max_unavailable: IntOrPercent::Number(0),
@@ -206,7 +206,7 @@ fn with_surge_the_old_pod_is_evicted_and_the_new_one_serves_meanwhile() {
 }
 
 #[test]
-fn a_pod_that_is_superfluous_is_deleted() {
+fn a_superfluous_pod_is_deleted_not_evicted() {
     let made = Pod {
         name: "new".into(),
         uid: "new".into(),
@@ -221,7 +221,7 @@ fn a_pod_that_is_superfluous_is_deleted() {
 }
 
 #[test]
-fn a_rollout_that_only_waits_for_budgets_stalls_after_ten_minutes() {
+fn a_rollout_blocked_only_by_disruption_budgets_stalls_after_ten_minutes() {
     let fleet = refused(three(), &[1_000]);
     let plan = |second| decide(&evicting(1), &fleet, at(second));
     assert_eq!(plan(1_599).phase, Phase::Progressing);
@@ -238,7 +238,7 @@ fn a_rollout_that_only_waits_for_budgets_stalls_after_ten_minutes() {
 }
 
 #[test]
-fn a_budget_that_is_still_not_counted_when_asked_again_never_is() {
+fn a_disruption_budget_still_unprocessed_on_retry_counts_as_not_computed() {
     let last = |obstruction, instants: &[i64]| {
         let fleet = refused_by(three(), instants, obstruction);
         let pod = &fleet.nodes[0].pods[0];
@@ -254,7 +254,7 @@ fn a_budget_that_is_still_not_counted_when_asked_again_never_is() {
 }
 
 #[test]
-fn answers_about_pods_that_are_gone_are_forgotten_before_there_are_many() {
+fn eviction_results_of_deleted_pods_are_forgotten() {
     let mut evictions = Evictions::default();
     for number in 0..100 {
         let pod = old(1).labelled("number", &number.to_string());
@@ -265,7 +265,7 @@ fn answers_about_pods_that_are_gone_are_forgotten_before_there_are_many() {
 }
 
 #[test]
-fn images_are_pulled_ahead_while_a_budget_is_awaited() {
+fn images_are_pre_pulled_while_a_disruption_budget_blocks() {
     let strategy = Strategy {
         image_predownload_parallelism: Some(IntOrPercent::Number(1)),
         ..evicting(1)

@@ -69,7 +69,7 @@ fn named(record: Option<&FailureRecord>) -> Vec<&str> {
 }
 
 #[test]
-fn a_node_lost_within_the_window_is_charged_and_one_lost_later_is_not() {
+fn a_node_lost_within_the_failure_window_fails_and_one_lost_later_does_not() {
     #[track_caller]
     fn case(after: i64, window: Option<u64>, charged: bool) {
         let strategy = Strategy {
@@ -98,7 +98,7 @@ fn a_node_lost_within_the_window_is_charged_and_one_lost_later_is_not() {
 }
 
 #[test]
-fn more_failures_than_may_be_stop_the_rollout_with_free_slots_left() {
+fn failures_above_the_threshold_stop_the_rollout_despite_free_slots() {
     let two = at_1400(&strategy(), &beside_old(vec![lost("a", 9), lost("b", 9)]));
     assert_eq!((two.guarded, deletions(&two)), (None, 3));
     let many = Strategy {
@@ -115,7 +115,7 @@ fn more_failures_than_may_be_stop_the_rollout_with_free_slots_left() {
 }
 
 #[test]
-fn crashes_and_images_that_cannot_be_had_are_failures_too() {
+fn crashes_and_image_errors_are_failures() {
     #[track_caller]
     fn case(reason: &str, restarts: u32, expected: Option<Cause>) {
         let pod = crashing(current(2).made(1000), reason, restarts);
@@ -139,7 +139,7 @@ fn crashes_and_images_that_cannot_be_had_are_failures_too() {
 
 /// The node's old pod still serves. So the node takes a slot of `max-surge`, and none of `max-unavailable`.
 #[test]
-fn a_new_pod_that_crashes_beside_the_old_one_is_charged_and_the_two_stay() {
+fn a_crashing_surge_pod_is_a_failure_and_both_pods_stay() {
     let beside = |threshold| {
         let strategy = Strategy {
             max_unavailable: IntOrPercent::Number(0),
@@ -178,7 +178,7 @@ fn a_new_pod_that_crashes_beside_the_old_one_is_charged_and_the_two_stay() {
 }
 
 #[test]
-fn a_pod_that_ran_for_long_before_it_crashed_is_no_failure_of_the_revision() {
+fn a_crash_after_a_long_run_is_no_failure_of_the_revision() {
     let pod = Pod {
         unready_since: Some(at(1301)),
         ..crashing(current(2).made(1000), "Error", 5)
@@ -188,7 +188,7 @@ fn a_pod_that_ran_for_long_before_it_crashed_is_no_failure_of_the_revision() {
 }
 
 #[test]
-fn a_loss_waits_for_its_judgement_and_nothing_begins_meanwhile() {
+fn a_loss_delays_further_updates_until_it_is_evaluated() {
     let fleet = beside_old(vec![lost("a", 9)]);
     let until = at(1009) + EVALUATED_AFTER;
     let early = decide(&strategy(), &fleet, at(1010));
@@ -203,7 +203,7 @@ fn a_loss_waits_for_its_judgement_and_nothing_begins_meanwhile() {
 }
 
 #[test]
-fn who_is_deleted_while_it_is_judged_is_charged_all_the_same() {
+fn a_node_deleted_during_its_evaluation_still_counts_as_failed() {
     let fleet = beside_old(vec![lost("a", 9)]);
     let early = decide(&strategy(), &fleet, at(1010));
     let until = at(1009) + EVALUATED_AFTER;
@@ -245,7 +245,7 @@ fn who_is_deleted_while_it_is_judged_is_charged_all_the_same() {
 }
 
 #[test]
-fn a_rollout_is_not_complete_while_its_last_node_is_judged_and_names_who_is_gone() {
+fn completion_waits_for_the_evaluation_of_the_last_node_and_names_deleted_nodes() {
     let strategy = Strategy {
         partition: IntOrPercent::Number(99),
         ..strategy()
@@ -268,7 +268,7 @@ fn a_rollout_is_not_complete_while_its_last_node_is_judged_and_names_who_is_gone
 }
 
 #[test]
-fn when_the_others_are_lost_as_well_it_is_the_network_and_it_ends_by_itself() {
+fn when_untouched_nodes_are_lost_too_the_network_is_the_cause() {
     let away = |name: &str, second| Node {
         readiness: Readiness::NotReady {
             since: Some(at(second)),
@@ -381,7 +381,7 @@ fn lost_with(others: &[i64], is_network: bool) {
 }
 
 #[test]
-fn nodes_of_both_kinds_that_are_lost_together_were_taken_by_the_network() {
+fn touched_and_untouched_nodes_lost_within_ten_seconds_do_not_fail() {
     lost_with(&[1009; 4], true);
     lost_with(&[1009; 3], true);
     lost_with(&[1009; 2], false);
@@ -392,7 +392,7 @@ fn nodes_of_both_kinds_that_are_lost_together_were_taken_by_the_network() {
 }
 
 #[test]
-fn a_fleet_in_which_nodes_come_and_go_all_the_time_excuses_no_loss() {
+fn constant_losses_of_untouched_nodes_do_not_excuse_a_loss() {
     let away = |number: i64| Node {
         readiness: Readiness::NotReady {
             since: Some(at(800 + 20 * number)),
@@ -409,7 +409,7 @@ fn a_fleet_in_which_nodes_come_and_go_all_the_time_excuses_no_loss() {
 /// Regression test from a property test. Later deletions by the rollout changed the rate of lost old nodes from one of four to one
 /// of two, and so the result.
 #[test]
-fn what_the_rollout_does_after_a_loss_changes_no_judgement() {
+fn later_rollout_actions_do_not_change_an_evaluation() {
     // One of two updated nodes is lost at 1009, and one of four old nodes at 1020.
     let since = Some(at(1020));
     let away = Node {
@@ -465,7 +465,7 @@ fn beside_gone(nodes: Vec<Node>) -> Fleet {
 /// When the deleted node counted as failed, its loss was left out of the comparison. So the rate became one of three instead of two
 /// of four.
 #[test]
-fn who_is_gone_and_charged_stays_a_loss_beside_the_others() {
+fn a_deleted_failed_node_still_counts_as_a_loss_in_the_comparison() {
     let since = Some(at(1020));
     let away = Node {
         readiness: Readiness::NotReady { since },
@@ -484,7 +484,7 @@ fn who_is_gone_and_charged_stays_a_loss_beside_the_others() {
 }
 
 #[test]
-fn who_leaves_the_nodes_of_the_template_while_it_is_judged_is_charged_all_the_same() {
+fn a_node_that_is_no_longer_targeted_during_evaluation_still_fails() {
     let early = decide(&strategy(), &beside_old(vec![lost("a", 9)]), at(1010));
     let left = Node {
         targeting: crate::core::Targeting::No,
@@ -502,7 +502,7 @@ fn who_leaves_the_nodes_of_the_template_while_it_is_judged_is_charged_all_the_sa
 }
 
 #[test]
-fn whom_the_record_names_beside_the_others_is_not_one_of_them_once_it_is_known_to_be_touched() {
+fn a_node_known_to_be_touched_leaves_the_control_group() {
     let mut nodes = vec![lost("a", 9), lost("b", 9)];
     nodes.extend(["c", "d", "e"].map(|name| node(name, old(1))));
     let mut record = FailureRecord::new("new".into());
@@ -520,7 +520,7 @@ fn whom_the_record_names_beside_the_others_is_not_one_of_them_once_it_is_known_t
 }
 
 #[test]
-fn who_is_charged_and_deleted_later_stays_a_loss_beside_the_others() {
+fn deleting_a_failed_node_leaves_the_failure_record_unchanged() {
     let others = |mut nodes: Vec<Node>| {
         nodes.extend(["b", "c", "d"].map(|name| node(name, old(1))));
         fleet(nodes)
@@ -538,7 +538,7 @@ fn who_is_charged_and_deleted_later_stays_a_loss_beside_the_others() {
 /// Regression test from a property test. A failed node that was deleted delayed the completion of the rollout for half a minute,
 /// and the plan had no wake-up for that time.
 #[test]
-fn who_failed_and_is_gone_is_not_being_judged_any_more() {
+fn a_deleted_failed_node_is_not_evaluated_again() {
     let mut fleet = beside_gone(vec![node("a", current(2).made(0))]);
     let record = fleet.record.as_mut().expect("there is one");
     record.failed.insert("gone".into());
@@ -547,7 +547,7 @@ fn who_failed_and_is_gone_is_not_being_judged_any_more() {
 }
 
 #[test]
-fn whom_the_network_took_away_for_good_is_no_loss_beside_the_others_when_its_window_is_over() {
+fn a_node_lost_to_the_network_leaves_the_comparison_after_its_failure_window() {
     let since = Some(at(1300));
     let away = Node {
         readiness: Readiness::NotReady { since },
@@ -575,7 +575,7 @@ fn whom_the_network_took_away_for_good_is_no_loss_beside_the_others_when_its_win
 }
 
 #[test]
-fn nodes_that_were_broken_before_do_not_count_unless_they_broke_just_before() {
+fn nodes_broken_before_the_failure_window_do_not_count_as_failed() {
     let down = |since: i64| Pod {
         unready_since: Some(at(since)),
         ..crashing(old(1), "Error", 9)
@@ -610,7 +610,7 @@ fn told(nodes: Vec<Node>, failed: &[&str], stopped: Option<Stopped>) -> Fleet {
 }
 
 #[test]
-fn a_failure_outlives_its_node_its_pod_and_a_short_recovery() {
+fn a_failure_survives_node_deletion_pod_deletion_and_a_short_recovery() {
     // A failed node that was deleted still counts as a failure, but takes no slot.
     let plan = at_1400(&strategy(), &told(vec![], &["gone-1", "gone-2"], None));
     assert_eq!((plan.counts.failures, deletions(&plan)), (2, 3));
@@ -629,7 +629,7 @@ fn a_failure_outlives_its_node_its_pod_and_a_short_recovery() {
 }
 
 #[test]
-fn a_stopped_revision_stays_so_until_another_one_or_a_word_about_this_one() {
+fn a_stopped_revision_stays_stopped_until_a_new_revision_or_a_resume() {
     let fleet = told(vec![], &["a"], Some(Stopped::FailedByRevision));
     let is_stopped = |strategy: &Strategy, fleet: &Fleet| {
         let plan = at_1400(strategy, fleet);
@@ -655,7 +655,7 @@ fn a_stopped_revision_stays_so_until_another_one_or_a_word_about_this_one() {
 }
 
 #[test]
-fn a_node_that_was_replaced_twice_and_is_outdated_again_stops_the_rollout() {
+fn a_node_replaced_twice_and_outdated_again_stops_the_rollout() {
     let twice = |name: &str| Fleet {
         record: Some(FailureRecord {
             replaced_twice: [NodeName::from(name)].into(),
@@ -672,7 +672,7 @@ fn a_node_that_was_replaced_twice_and_is_outdated_again_stops_the_rollout() {
 }
 
 #[test]
-fn a_list_of_names_has_an_end_and_the_number_is_kept() {
+fn the_list_of_failed_nodes_is_bounded_and_their_number_is_kept() {
     let nodes: Vec<Node> = (0..300)
         .map(|number| lost(&format!("n{number:03}"), 9))
         .collect();
@@ -698,7 +698,7 @@ fn a_list_of_names_has_an_end_and_the_number_is_kept() {
 }
 
 #[test]
-fn a_revision_that_failed_on_all_nodes_is_known_to_the_next_one() {
+fn a_revision_that_failed_on_all_nodes_counts_as_stopped_before() {
     let strategy = Strategy {
         failure_threshold: Some(IntOrPercent::Number(1)),
         ..strategy()
@@ -713,7 +713,7 @@ fn a_revision_that_failed_on_all_nodes_is_known_to_the_next_one() {
 }
 
 #[test]
-fn all_broken_old_pods_go_at_once_where_that_is_asked_for() {
+fn all_broken_pods_are_deleted_at_once_if_the_setting_allows_it() {
     let broken = || (0..8).map(|number| node(&format!("a{number}"), old(1).broken()));
     let mut fleet = fleet(broken().collect());
     fleet.nodes.push(node("z", old(1)));
@@ -732,7 +732,7 @@ fn all_broken_old_pods_go_at_once_where_that_is_asked_for() {
 }
 
 #[test]
-fn the_numbers_say_why_pods_are_not_available() {
+fn the_counts_explain_why_pods_are_unavailable() {
     let starting = |name: &str| node(name, current(2).made(1390).broken());
     let away = node("e", old(1)).away();
     let nodes = vec![
@@ -773,7 +773,7 @@ fn the_numbers_say_why_pods_are_not_available() {
 }
 
 #[test]
-fn a_timestamp_may_stand_anywhere() {
+fn extreme_timestamps_are_accepted() {
     let mut fleet = beside_old(vec![lost("a", 9)]);
     fleet.nodes[0].pods[0].created = Timestamp::MAX;
     assert_eq!(
@@ -784,7 +784,7 @@ fn a_timestamp_may_stand_anywhere() {
 
 /// Regression test from a property test. The pod was Ready neither before nor after its update in place.
 #[test]
-fn a_pod_that_crashes_after_its_update_in_place_fails_since_then() {
+fn a_pod_that_crashes_after_an_in_place_update_fails_since_the_update() {
     let updated = |pod: Pod| Pod {
         in_place: InPlace {
             update: Some(InPlaceUpdate {
@@ -818,7 +818,7 @@ fn a_pod_that_crashes_after_its_update_in_place_fails_since_then() {
 /// Regression test from a property test. The last outdated pod waited for its hook. The guard didn't stop the revision, so the pod
 /// was deleted.
 #[test]
-fn a_pod_that_waits_for_its_hook_is_worth_a_stop() {
+fn the_guard_stops_a_revision_for_a_pod_that_waits_for_its_hook() {
     let failed = (0..3).map(|number| {
         let pod = crashing(current(2).made(1000), "Error", 2);
         node(&format!("a{number}"), pod)
@@ -845,7 +845,7 @@ fn a_pod_that_waits_for_its_hook_is_worth_a_stop() {
 /// A lost node frees its slot, so further nodes can be updated and lost. Two limits remain: `failure-threshold` and the number of
 /// nodes in flight.
 #[test]
-fn a_node_that_was_lost_and_judged_frees_its_slot() {
+fn a_lost_node_frees_its_slot_after_its_evaluation() {
     let strategy = Strategy {
         max_unavailable: IntOrPercent::Number(1),
         ..strategy()
@@ -874,7 +874,7 @@ fn flapping(name: &str, since: i64) -> Node {
 }
 
 #[test]
-fn a_node_that_flaps_delays_the_others_for_30_s_in_all() {
+fn a_flapping_node_delays_other_updates_for_30_seconds_in_total() {
     let nodes = |since| beside_old(vec![flapping("a", since)]);
     // The losses at 1009 and 1030 are evaluated together, 30 s after the first one.
     let until = at(1039);
@@ -900,7 +900,7 @@ fn a_node_that_flaps_delays_the_others_for_30_s_in_all() {
 
 /// A common case at the edge: a node was NotReady before its update, and is updated as soon as it returns.
 #[test]
-fn an_outage_before_the_update_is_no_flapping() {
+fn an_outage_before_the_update_is_not_flapping() {
     let back = Node {
         losses: Some([at(900), at(1009)].into()),
         ..lost("a", 9)
@@ -911,7 +911,7 @@ fn an_outage_before_the_update_is_no_flapping() {
 }
 
 #[test]
-fn a_revision_that_reboots_its_nodes_over_and_over_is_stopped() {
+fn a_revision_that_reboots_its_nodes_repeatedly_is_stopped() {
     let nodes = ["a", "b", "c"].map(|name| flapping(name, 1040)).to_vec();
     let plan = decide(&strategy(), &beside_old(nodes), at(1060));
     let stopped = Guarded::Stopped(Stopped::FailedByRevision);
@@ -919,7 +919,7 @@ fn a_revision_that_reboots_its_nodes_over_and_over_is_stopped() {
 }
 
 #[test]
-fn nodes_that_flap_together_with_untouched_ones_are_not_charged() {
+fn nodes_that_flap_together_with_untouched_nodes_do_not_fail() {
     let untouched = ["b", "c"].map(|name| Node {
         readiness: Readiness::NotReady {
             since: Some(at(1048)),
@@ -949,7 +949,7 @@ fn lost_by_removal(name: &str, removed: i64, since: i64) -> Node {
 }
 
 #[test]
-fn a_node_that_is_lost_by_the_removal_of_its_old_pod_is_charged() {
+fn a_node_lost_after_the_deletion_of_its_old_pod_fails() {
     let one = Strategy {
         max_unavailable: IntOrPercent::Number(1),
         failure_threshold: Some(IntOrPercent::Number(1)),
@@ -981,14 +981,14 @@ fn a_node_that_is_lost_by_the_removal_of_its_old_pod_is_charged() {
 }
 
 #[test]
-fn nodes_that_the_removal_took_down_are_no_control_group() {
+fn nodes_lost_by_the_deletion_of_their_pods_are_no_control_group() {
     let nodes = ["a", "b", "c", "d"].map(|name| lost_by_removal(name, 1000, 1003));
     let plan = at_1400(&strategy(), &beside_old(nodes.to_vec()));
     assert_eq!(named(plan.record.as_ref()), ["a", "b", "c", "d"]);
 }
 
 #[test]
-fn a_loss_by_removal_outlives_its_pod_its_node_and_a_restart() {
+fn a_loss_by_pod_deletion_survives_new_pods_node_deletion_and_a_restart() {
     // The successor of the deleted pod was created after the loss, so the pods no longer show the deletion.
     let made = |disrupted_at| Node {
         readiness: Readiness::NotReady {
@@ -1046,7 +1046,7 @@ fn a_loss_by_removal_outlives_its_pod_its_node_and_a_restart() {
 /// Regression test from a property test. The next pod was deleted after the loss. The guard took this deletion for the one before
 /// the loss, and forgot the earlier one.
 #[test]
-fn a_loss_by_removal_is_remembered_also_when_the_next_pod_is_asked_to_leave() {
+fn a_loss_by_pod_deletion_is_kept_when_the_next_pod_is_deleted() {
     let mut fleet = beside_old(vec![lost_by_removal("a", 1015, 1009)]);
     fleet.record = Some(FailureRecord {
         updated_before_loss: ["a".into()].into(),
@@ -1061,7 +1061,7 @@ fn a_loss_by_removal_is_remembered_also_when_the_next_pod_is_asked_to_leave() {
 }
 
 #[test]
-fn a_rollback_is_not_charged_with_what_was_lost_before_it() {
+fn losses_and_crashes_before_a_rollback_do_not_count_against_it() {
     let before = |pod: Pod| Pod {
         of_template: false,
         ..pod
@@ -1074,7 +1074,7 @@ fn a_rollback_is_not_charged_with_what_was_lost_before_it() {
 }
 
 #[test]
-fn a_rollout_whose_last_node_was_lost_is_complete_but_for_it_or_stalled() {
+fn a_rollout_whose_last_node_was_lost_completes_except_for_it_or_stalls() {
     let strategy = |threshold| Strategy {
         failure_threshold: Some(IntOrPercent::Number(threshold)),
         ..strategy()
@@ -1100,7 +1100,7 @@ fn away_since(second: i64, node: Node) -> Node {
 }
 
 #[test]
-fn who_crashed_and_goes_away_with_all_others_stays_charged_and_nothing_begins_meanwhile() {
+fn a_crashed_node_stays_failed_when_all_nodes_are_lost() {
     let mut fleet = beside_old(vec![node("a", crashing(current(2).made(1000), "Error", 3))]);
     let charged = decide(&strategy(), &fleet, at(1050));
     assert_eq!(named(charged.record.as_ref()), ["a"]);
@@ -1142,7 +1142,7 @@ fn who_crashed_and_goes_away_with_all_others_stays_charged_and_nothing_begins_me
 }
 
 #[test]
-fn a_rollout_with_free_slots_that_waits_for_a_judgement_is_not_stalled() {
+fn a_rollout_with_free_slots_that_waits_for_an_evaluation_is_not_stalled() {
     let crashes = node("a", crashing(current(2).made(1000), "Error", 3));
     let mut fleet = beside_old(vec![crashes, lost("b", 250)]);
     fleet.nodes[2] = away_since(1250, fleet.nodes[2].clone());
@@ -1152,7 +1152,7 @@ fn a_rollout_with_free_slots_that_waits_for_a_judgement_is_not_stalled() {
 }
 
 #[test]
-fn what_was_lost_before_a_revision_was_adopted_is_not_its_fault() {
+fn a_loss_before_a_revision_was_adopted_does_not_count_against_it() {
     let mut fleet = beside_old(vec![lost_by_removal("a", 1004, 1009)]);
     assert_eq!(named(at_1400(&strategy(), &fleet).record.as_ref()), ["a"]);
     fleet.adopted = Some(at(1010));
@@ -1162,7 +1162,7 @@ fn what_was_lost_before_a_revision_was_adopted_is_not_its_fault() {
 }
 
 #[test]
-fn a_revision_that_comes_again_within_its_window_is_charged_with_pods_of_its_own_that_crash() {
+fn crashes_count_against_a_revision_that_returns_within_its_failure_window() {
     let before = Pod {
         of_template: false,
         ..crashing(current(2).made(1000), "Error", 3)
@@ -1181,7 +1181,7 @@ fn a_revision_that_comes_again_within_its_window_is_charged_with_pods_of_its_own
 }
 
 #[test]
-fn pods_that_crash_stop_a_revision_for_those_who_are_away_and_losses_alone_do_not() {
+fn crashes_stop_a_revision_for_offline_nodes_and_losses_alone_do_not() {
     let none = Strategy {
         failure_threshold: Some(IntOrPercent::Number(0)),
         ..strategy()
@@ -1207,7 +1207,7 @@ fn pods_that_crash_stop_a_revision_for_those_who_are_away_and_losses_alone_do_no
 }
 
 #[test]
-fn who_is_charged_stays_so_while_its_pod_crashes_however_seldom() {
+fn a_failed_node_stays_failed_while_its_pod_crashes_rarely() {
     let crashes = |ready_until| Pod {
         unready_since: Some(at(ready_until)),
         ..crashing(current(2).made(1000), "Error", 9)
@@ -1223,7 +1223,7 @@ fn who_is_charged_stays_so_while_its_pod_crashes_however_seldom() {
 }
 
 #[test]
-fn a_stop_stands_while_those_it_holds_back_are_away() {
+fn a_stop_lasts_while_outdated_nodes_are_offline() {
     let mut fleet = fleet(vec![
         node("a", current(2).made(10)),
         node("b", old(1)).away(),
@@ -1256,7 +1256,7 @@ fn barred(name: &str, pods: Vec<Pod>) -> Node {
 }
 
 #[test]
-fn a_node_that_is_tainted_while_it_is_replaced_keeps_its_slot_and_is_not_charged() {
+fn a_node_tainted_during_its_replacement_keeps_its_slot_and_does_not_fail() {
     let one = Strategy {
         max_unavailable: IntOrPercent::Number(1),
         failure_threshold: Some(IntOrPercent::Number(0)),
@@ -1299,7 +1299,7 @@ fn a_node_that_is_tainted_while_it_is_replaced_keeps_its_slot_and_is_not_charged
 }
 
 #[test]
-fn a_node_that_loses_its_label_while_it_is_replaced_frees_its_slot_after_the_window() {
+fn a_node_relabeled_during_its_replacement_frees_its_slot_after_the_window() {
     let one = Strategy {
         max_unavailable: IntOrPercent::Number(1),
         ..strategy()
@@ -1317,7 +1317,7 @@ fn a_node_that_loses_its_label_while_it_is_replaced_frees_its_slot_after_the_win
 }
 
 #[test]
-fn a_removal_that_no_pod_followed_counts_for_min_interval() {
+fn a_deletion_without_a_new_pod_counts_for_min_interval() {
     let slow = Strategy {
         min_interval: Duration::from_secs(600),
         failure_threshold: Some(IntOrPercent::Number(5)),

@@ -159,7 +159,7 @@ fn deleted(manage: &Manage) -> Vec<&str> {
 }
 
 #[test]
-fn every_row_of_the_table_is_as_it_is_written_down() {
+fn every_row_of_the_table_creates_and_deletes_as_documented() {
     #[track_caller]
     fn case(given: &Given, node: Node, create: bool, gone: &[&str]) {
         let done = given.manage(vec![node]);
@@ -223,7 +223,7 @@ fn every_row_of_the_table_is_as_it_is_written_down() {
 }
 
 #[test]
-fn of_a_node_that_is_gone_only_what_never_ran_goes() {
+fn on_a_deleted_node_only_unbound_pods_are_deleted() {
     let gone = |pod| Node {
         readiness: Readiness::Gone,
         ..node("a", pod)
@@ -240,7 +240,7 @@ fn of_a_node_that_is_gone_only_what_never_ran_goes() {
 }
 
 #[test]
-fn of_several_pods_the_oldest_that_runs_stays_and_of_a_surge_an_old_and_a_new_one() {
+fn of_several_pods_the_oldest_running_one_stays_and_a_surge_keeps_two() {
     #[track_caller]
     fn case(given: &Given, pods: Vec<(&str, Pod)>, gone: &[&str]) {
         let done = given.manage(vec![with("a", pods)]);
@@ -302,7 +302,7 @@ fn of_several_pods_the_oldest_that_runs_stays_and_of_a_surge_an_old_and_a_new_on
 }
 
 #[test]
-fn pods_are_made_whatever_becomes_of_the_rollout() {
+fn missing_pods_are_created_regardless_of_the_rollout() {
     let nodes = || vec![empty("a"), node("b", old(1))];
     let paused = Strategy {
         pause: Some(crate::core::Pause::Indefinite),
@@ -324,7 +324,7 @@ fn pods_are_made_whatever_becomes_of_the_rollout() {
 }
 
 #[test]
-fn who_was_asked_for_is_not_made_twice() {
+fn a_pod_that_is_being_created_is_not_created_twice() {
     let given = Given {
         creating: BTreeMap::from([("a".into(), at(99))]),
         ..Given::default()
@@ -333,7 +333,7 @@ fn who_was_asked_for_is_not_made_twice() {
 }
 
 #[test]
-fn no_more_are_made_or_deleted_at_once_than_burst_replicas_say() {
+fn burst_replicas_limits_creations_and_deletions() {
     #[track_caller]
     fn case(burst: IntOrPercent, made: usize, gone: usize) {
         let given = Given {
@@ -367,14 +367,14 @@ fn no_more_are_made_or_deleted_at_once_than_burst_replicas_say() {
 }
 
 #[test]
-fn pods_that_belong_nowhere_any_more_go_all_at_once() {
+fn pods_on_untargeted_nodes_are_deleted_all_at_once() {
     let names = ["a", "b", "c"];
     let misplaced = names.map(|name| on(Targeting::No, node(name, old(1))));
     assert_eq!(deleted(&Given::default().manage(misplaced.into())), names);
 }
 
 #[test]
-fn of_two_that_are_over_only_those_are_told_whose_turn_has_come() {
+fn ended_pods_are_reported_only_when_they_are_deleted() {
     let given = Given {
         scaling: Scaling {
             burst: IntOrPercent::Number(1),
@@ -388,7 +388,7 @@ fn of_two_that_are_over_only_those_are_told_whose_turn_has_come() {
 }
 
 #[test]
-fn who_has_no_turn_is_told_neither_and_the_first_of_several_pauses_wakes() {
+fn ended_pods_in_backoff_are_not_reported_and_the_first_backoff_wakes() {
     let mut backoff = FailedPodsBackoff::default();
     let (a, b): (NodeName, NodeName) = ("a".into(), "b".into());
     backoff.note(&a, at(99));
@@ -435,7 +435,7 @@ fn who_has_no_turn_is_told_neither_and_the_first_of_several_pauses_wakes() {
 }
 
 #[test]
-fn a_share_of_the_nodes_is_one_of_all_also_of_those_that_are_only_counted() {
+fn percentages_of_burst_replicas_include_nodes_that_are_only_counted() {
     let given = Given {
         scaling: Scaling {
             burst: IntOrPercent::Percent(50),
@@ -454,7 +454,7 @@ fn a_share_of_the_nodes_is_one_of_all_also_of_those_that_are_only_counted() {
 }
 
 #[test]
-fn what_is_written_in_all_leaves_alone_who_goes_and_hands_nothing_over() {
+fn combined_actions_delete_each_pod_once_and_transfer_no_ownership() {
     let reference = |name: &str| {
         node(name, old(1))
             .pods
@@ -487,7 +487,7 @@ fn what_is_written_in_all_leaves_alone_who_goes_and_hands_nothing_over() {
 }
 
 #[test]
-fn what_is_over_waits_for_a_pause_that_doubles_and_is_forgotten_after_half_an_hour() {
+fn the_backoff_of_ended_pods_doubles_and_resets_after_half_an_hour() {
     let mut backoff = FailedPodsBackoff::default();
     let name = NodeName::from("a");
     let (mut now, mut pauses) = (0, Vec::new());
@@ -516,7 +516,7 @@ fn what_is_over_waits_for_a_pause_that_doubles_and_is_forgotten_after_half_an_ho
 }
 
 #[test]
-fn a_pod_that_is_over_is_held_back_and_no_other_is_made_beside_it() {
+fn an_ended_pod_in_backoff_is_kept_and_no_second_pod_is_created() {
     let mut backoff = FailedPodsBackoff::default();
     backoff.note(&"a".into(), at(100));
     for given in [Given::default(), Given::surging()] {
@@ -541,7 +541,7 @@ fn a_pod_that_is_over_is_held_back_and_no_other_is_made_beside_it() {
 }
 
 #[test]
-fn what_goes_asks_its_hook_first() {
+fn a_pod_is_marked_for_its_hook_before_it_is_deleted() {
     let given = Given::hooked();
     let misplaced = |pod| on(Targeting::No, node("a", pod));
     let hooked = || old(1).labelled("drain", "true");
@@ -603,7 +603,7 @@ fn what_goes_asks_its_hook_first() {
 
 /// Cases from a test of Kruise. `made` lists the nodes that get a pod, in this order.
 #[test]
-fn partitioned_scaling_makes_as_many_as_the_partition_leaves() {
+fn partitioned_scaling_creates_as_many_pods_as_the_partition_allows() {
     #[track_caller]
     fn case(new: usize, desired: usize, partition: u32, on: bool, empties: &[u32], made: &[u32]) {
         let name = |number: &u32| format!("node-{number}");
@@ -657,7 +657,7 @@ fn partitioned_scaling_makes_as_many_as_the_partition_leaves() {
 
 /// In contrast to Kruise, a node whose pod the rollout deleted gets a pod before nodes with lower names.
 #[test]
-fn nodes_that_lost_their_pod_to_the_rollout_get_one_first() {
+fn nodes_emptied_by_the_rollout_get_pods_first() {
     let given = Given::partitioned(IntOrPercent::Percent(50));
     let rolled = Node {
         emptied: true,
@@ -742,7 +742,7 @@ fn nodes_that_had_a_pod_get_one_before_nodes_that_never_had_one() {
 ///
 /// The nodes of these pods got no new pods, and were reported as nodes with a missing pod.
 #[test]
-fn what_the_rollout_took_comes_back_also_when_the_partition_is_raised_meanwhile() {
+fn pods_deleted_by_the_rollout_are_recreated_even_if_the_partition_is_raised() {
     let rolled = |name: &str| Node {
         emptied: true,
         had_pod: true,
@@ -785,7 +785,7 @@ fn what_the_rollout_took_comes_back_also_when_the_partition_is_raised_meanwhile(
 }
 
 #[test]
-fn the_numbers_of_the_status_judge_the_first_pod_of_each_node() {
+fn status_counts_use_the_first_pod_of_each_node() {
     #[track_caller]
     fn case(native: Targeting, pods: Vec<Pod>, expected: DaemonSetCounts) {
         let node = with("a", pods.into_iter().map(|pod| ("p", pod)).collect());
@@ -839,7 +839,7 @@ fn the_numbers_of_the_status_judge_the_first_pod_of_each_node() {
 
 /// Regression test from a real cluster. A finalizer kept an ended pod, which was counted instead of the running pod next to it.
 #[test]
-fn a_pod_that_has_ended_is_not_counted_before_the_one_that_runs() {
+fn an_ended_pod_is_not_counted_instead_of_the_running_one() {
     let mut ended = old(1);
     ended.terminating = true;
     ended.ready_since = None;

@@ -69,7 +69,7 @@ fn fleet(pod: Pod, readiness: Readiness) -> Fleet {
 }
 
 #[test]
-fn a_stale_request_is_made_anew_and_a_stale_result_goes() {
+fn a_stale_request_is_renewed_and_a_stale_result_is_dropped() {
     #[track_caller]
     fn case(pod: Pod, expected: Option<StaleImage>) {
         assert_eq!(stale(&pod, &"new".into()), expected, "{pod:?}");
@@ -100,7 +100,7 @@ fn a_stale_request_is_made_anew_and_a_stale_result_goes() {
 }
 
 #[test]
-fn a_new_revision_is_announced_and_asked_for_in_one_write() {
+fn a_new_revision_is_announced_and_its_images_requested_in_one_write() {
     let fleet = fleet(
         pod(PodRevision::Outdated, "old", requested("old")),
         Readiness::Ready { since: EPOCH },
@@ -121,7 +121,7 @@ fn a_new_revision_is_announced_and_asked_for_in_one_write() {
 }
 
 #[test]
-fn who_would_have_no_successor_is_announced_so_and_told_when_that_changes() {
+fn the_announcement_follows_whether_a_new_pod_would_tolerate_the_taints() {
     let announced = |targeting, repelled| {
         let told = Some(
             OtaCondition {
@@ -154,7 +154,7 @@ fn who_would_have_no_successor_is_announced_so_and_told_when_that_changes() {
 }
 
 #[test]
-fn a_wish_waits_for_its_node_and_for_the_end_of_a_pause() {
+fn a_requested_pull_waits_while_its_node_is_offline_or_the_rollout_paused() {
     let asking = || pod(PodRevision::Outdated, "new", requested("new"));
     let begins = |readiness, paused| {
         let pulls = pulls(&fleet(asking(), readiness), &"new".into(), paused);

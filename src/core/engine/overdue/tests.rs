@@ -42,7 +42,7 @@ fn plan(nodes: Vec<Node>, max_surge: u32, now: i64) -> Plan {
 const STALLED: Phase = Phase::Stalled(Stall::NoProgress);
 
 #[test]
-fn a_pod_that_does_not_end_is_named_a_minute_after_its_grace_period_with_what_holds_it() {
+fn a_terminating_pod_is_overdue_a_minute_after_its_grace_period_with_the_cause() {
     let nodes = || {
         vec![
             node("a", held_by(leaving(old(1), 1000, 30), "example.io/lb")),
@@ -72,7 +72,7 @@ fn a_pod_that_does_not_end_is_named_a_minute_after_its_grace_period_with_what_ho
 
 /// If one node is blocked and another one makes progress, the rollout is not stalled. The blocked node is still reported.
 #[test]
-fn who_is_held_up_is_named_while_others_move() {
+fn an_overdue_node_is_reported_while_other_nodes_progress() {
     let nodes = vec![
         node("a", leaving(old(1), 1000, 30)),
         node("b", old(1).broken()),
@@ -90,7 +90,7 @@ fn who_is_held_up_is_named_while_others_move() {
 
 /// The deadline counts from the time at which the pod became not Ready, not from its creation.
 #[test]
-fn an_old_pod_that_turns_unready_has_ten_minutes() {
+fn an_old_pod_that_becomes_unready_has_a_ten_minute_deadline() {
     let unready = Pod {
         unready_since: Some(at(5000)),
         ..current(2).made(1000).broken()
@@ -104,7 +104,7 @@ fn an_old_pod_that_turns_unready_has_ten_minutes() {
 }
 
 #[test]
-fn a_node_that_returned_has_a_minute_to_end_what_should_have_ended_long_ago() {
+fn a_returned_node_has_a_minute_to_end_an_overdue_pod() {
     let back = Node {
         readiness: Readiness::Ready { since: at(5000) },
         ..node("a", leaving(old(1), 1000, 30))
@@ -207,7 +207,7 @@ fn nodes_that_join_do_not_end_a_stall() {
 }
 
 #[test]
-fn an_ended_pod_that_only_a_finalizer_keeps_holds_nothing_up_beside_another() {
+fn an_ended_pod_kept_by_a_finalizer_is_not_overdue_next_to_another_pod() {
     let mut kept = held_by(leaving(old(1), 10, 30), "example.io/never");
     kept.in_place.is_over = true;
     let mut one = node("a", kept);

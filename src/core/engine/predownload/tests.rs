@@ -88,7 +88,7 @@ fn written(plan: &Plan) -> [Vec<&str>; 3] {
 const NOBODY: Vec<&str> = Vec::new();
 
 #[test]
-fn nothing_is_pulled_ahead_unless_asked_for() {
+fn images_are_pre_pulled_only_if_a_setting_enables_it() {
     let of = |strategy: &Strategy| Predownloading::from_strategy(strategy);
     assert_eq!(of(&Strategy::with_mode(Mode::AdvancedRollingUpdate)), None);
     assert_eq!(of(&required(0)), None);
@@ -135,7 +135,7 @@ fn in_place_images_are_pre_pulled_unless_the_setting_disables_it() {
 }
 
 #[test]
-fn required_asks_as_many_as_may_and_replaces_who_has_the_images() {
+fn required_pre_pulls_fill_the_parallelism_and_pulled_nodes_are_replaced() {
     let plan = decided(&required(2), &[pulled(), None, None, None], 100);
     assert_eq!(written(&plan), [vec!["b", "c"], vec!["a"], NOBODY]);
     let queued = Verdict::PullPending(PullStage::Queued { failed: false });
@@ -154,14 +154,14 @@ fn required_asks_as_many_as_may_and_replaces_who_has_the_images() {
 }
 
 #[test]
-fn best_effort_replaces_without_waiting_and_pulls_ahead_on_the_next_nodes() {
+fn best_effort_replaces_without_waiting_and_pre_pulls_on_the_next_nodes() {
     let plan = decided(&best_effort(2), &[None, None, None, None], 100);
     assert_eq!(written(&plan), [vec!["b", "c"], vec!["a"], NOBODY]);
     assert_eq!(plan.verdicts[1], Verdict::Budget { broken: false });
 }
 
 #[test]
-fn a_request_that_is_refused_takes_no_place_from_the_next_node() {
+fn a_rejected_pull_request_takes_no_slot_from_the_next_node() {
     use crate::core::WriteVerb;
     for settings in [required(1), best_effort(1)] {
         let mut fleet = fleet(&[None, None, None, None]);
@@ -185,7 +185,7 @@ fn a_request_that_is_refused_takes_no_place_from_the_next_node() {
 }
 
 #[test]
-fn a_result_that_may_not_be_written_takes_no_place_from_the_next_node() {
+fn a_rejected_pull_result_takes_no_slot_from_the_next_node() {
     use crate::core::WriteVerb;
     let mut fleet = fleet(&[asks(), None]);
     let (name, uid) = (
@@ -205,7 +205,7 @@ fn a_result_that_may_not_be_written_takes_no_place_from_the_next_node() {
 }
 
 #[test]
-fn an_answer_for_another_revision_counts_for_nothing() {
+fn a_pull_result_of_another_revision_is_ignored() {
     let old = [image(true, false, "old"), image(false, true, "old")];
     let plan = decided(&required(1), &old, 100);
     // Both conditions name another revision. Node a is next and gets a new request. The request on node b is withdrawn.
@@ -215,7 +215,7 @@ fn an_answer_for_another_revision_counts_for_nothing() {
 }
 
 #[test]
-fn a_failure_is_tried_again_after_pauses_that_double_and_behind_all_others() {
+fn a_failed_pull_is_retried_with_backoff_after_all_other_nodes() {
     #[track_caller]
     fn case(asked: i64, last: i64, expected: i64) {
         let plan = decided(&required(1), &[failed(asked, last)], last + 1);
@@ -240,7 +240,7 @@ fn a_failure_is_tried_again_after_pauses_that_double_and_behind_all_others() {
 }
 
 #[test]
-fn a_rollout_with_nodes_that_may_yet_succeed_is_not_stalled() {
+fn a_rollout_with_nodes_left_to_pull_is_not_stalled() {
     let phase = |images: &[_]| decided(&required(1), images, 1010).phase;
     assert_eq!(phase(&[failed(1000, 1002), None]), Phase::Progressing);
     let again = failed(1000, 1002).map(|image| OtaCondition {
@@ -251,7 +251,7 @@ fn a_rollout_with_nodes_that_may_yet_succeed_is_not_stalled() {
 }
 
 #[test]
-fn who_is_lost_or_kept_is_asked_no_longer() {
+fn requests_to_offline_and_excluded_nodes_are_withdrawn() {
     let mut offline = fleet(&[asks(), None]);
     offline.nodes[0].readiness = Readiness::NotReady { since: None };
     let plan = decide(&required(1), &offline, at(100));
@@ -268,7 +268,7 @@ fn who_is_lost_or_kept_is_asked_no_longer() {
 }
 
 #[test]
-fn a_smaller_number_lets_those_go_on_that_pull_and_begins_no_other() {
+fn a_lower_parallelism_keeps_running_pulls_and_starts_no_other() {
     let plan = decided(&required(1), &[asks(), asks(), None], 100);
     assert_eq!(written(&plan), [NOBODY, NOBODY, NOBODY]);
     let begins: Vec<bool> = plan.pulls.iter().map(|pull| pull.may_start).collect();
@@ -276,7 +276,7 @@ fn a_smaller_number_lets_those_go_on_that_pull_and_begins_no_other() {
 }
 
 #[test]
-fn without_the_annotation_what_is_left_of_it_goes() {
+fn without_the_annotation_pending_requests_and_results_are_removed() {
     let off = Strategy {
         image_predownload_parallelism: None,
         ..best_effort(1)
@@ -326,7 +326,7 @@ fn no_pull_is_requested_before_enough_new_pods_are_ready() {
 }
 
 #[test]
-fn where_images_are_required_only_so_many_go_first_without() {
+fn with_required_images_the_first_pods_update_without_them() {
     let plan = |first: Vec<Pod>, ready| {
         let (strategy, fleet) = awaiting(first, 3, ready, required(2));
         decide(&strategy, &fleet, at(100))
@@ -348,7 +348,7 @@ fn where_images_are_required_only_so_many_go_first_without() {
 }
 
 #[test]
-fn who_was_lost_or_has_the_images_takes_no_place_from_the_first() {
+fn lost_nodes_and_nodes_with_images_take_no_slot_of_the_first_pods() {
     let lost = |pod: Pod| {
         let (strategy, mut fleet) = awaiting(vec![pod], 3, 1, required(2));
         fleet.nodes[0].readiness = Readiness::NotReady { since: None };

@@ -89,7 +89,7 @@ fn rolled_back(plan: &Plan) -> Vec<&str> {
 }
 
 #[test]
-fn who_is_taken_back_later_is_told_so() {
+fn a_delayed_rollback_is_reported_as_pending() {
     // During a pause, no pod is rolled back. The verdict of node b reports that its rollback is pending.
     let nodes = vec![node("a", crashing()), node("b", well())];
     let paused = Strategy {
@@ -131,7 +131,7 @@ fn who_is_taken_back_later_is_told_so() {
 }
 
 #[test]
-fn charged_pods_go_first_and_available_ones_as_slots_are_free() {
+fn failed_pods_are_rolled_back_first_and_available_ones_within_free_slots() {
     let nodes = vec![
         node("a", crashing()),
         node("b", well()),
@@ -161,7 +161,7 @@ fn charged_pods_go_first_and_available_ones_as_slots_are_free() {
 }
 
 #[test]
-fn a_lost_node_holds_no_slot_and_others_are_taken_back_meanwhile() {
+fn a_lost_node_takes_no_slot_of_the_rollback() {
     let a = node("a", well());
     let lost = Node {
         readiness: crate::core::Readiness::NotReady {
@@ -187,7 +187,7 @@ fn a_lost_node_holds_no_slot_and_others_are_taken_back_meanwhile() {
 }
 
 #[test]
-fn a_patch_names_the_old_images_and_where_the_pod_was_taken_back_from() {
+fn a_rollback_patch_has_the_old_images_and_removes_the_generation_label() {
     let plan = at_1000(&stopped(vec![node("a", crashing()), node("b", before())]));
     let [Action::UpdateInPlace { patch, .. }] = plan.actions.as_slice() else {
         panic!("{:?}", plan.actions);
@@ -200,7 +200,7 @@ fn a_patch_names_the_old_images_and_where_the_pod_was_taken_back_from() {
 }
 
 #[test]
-fn one_that_was_taken_back_keeps_its_slot_until_it_is_available_and_is_not_taken_back_again() {
+fn a_rolled_back_pod_keeps_its_slot_until_available_and_is_not_rolled_back_twice() {
     let under_way = node("a", before().rolled_back(990));
     let plan = at_1000(&stopped(vec![under_way, node("b", before())]));
     assert_eq!(plan.actions, []);
@@ -217,7 +217,7 @@ fn one_that_was_taken_back_keeps_its_slot_until_it_is_available_and_is_not_taken
 }
 
 #[test]
-fn nothing_is_taken_back_before_the_stop_stands_or_unless_it_is_asked_for() {
+fn a_rollback_needs_a_saved_stop_and_the_setting() {
     let nodes = || vec![node("a", crashing()), node("b", before())];
     let unseen = {
         let mut fleet = stopped(nodes());
@@ -251,7 +251,7 @@ fn nothing_is_taken_back_before_the_stop_stands_or_unless_it_is_asked_for() {
 }
 
 #[test]
-fn a_pod_that_was_taken_back_tells_of_a_stop_that_does_not_show_yet() {
+fn a_rolled_back_pod_delays_the_rollout_while_the_stop_is_not_visible() {
     let strategy = strategy();
     let nodes = vec![node("a", before().rolled_back(990)), node("b", before())];
     let unseen = Fleet {
@@ -268,7 +268,7 @@ fn a_pod_that_was_taken_back_tells_of_a_stop_that_does_not_show_yet() {
 }
 
 #[test]
-fn resume_rolls_forward_what_was_taken_back() {
+fn resume_rolls_forward_the_rolled_back_pods() {
     let back = before().rolled_back(500);
     let resumed = Strategy {
         resume: Some("new".into()),
@@ -283,7 +283,7 @@ fn resume_rolls_forward_what_was_taken_back() {
 }
 
 #[test]
-fn who_is_away_held_settling_or_has_a_second_pod_is_left_alone() {
+fn offline_held_settling_and_two_pod_nodes_are_not_rolled_back() {
     let held = Node {
         hold: Some(Hold {
             until: None,
@@ -321,7 +321,7 @@ fn who_is_away_held_settling_or_has_a_second_pod_is_left_alone() {
 }
 
 #[test]
-fn what_cannot_be_changed_in_place_is_not_touched_and_the_reason_is_told() {
+fn a_pod_that_cannot_change_in_place_is_not_rolled_back_and_the_reason_is_reported() {
     let mut fleet = stopped(vec![node("a", crashing()), node("b", before())]);
     let past = fleet
         .rollback_targets
@@ -348,7 +348,7 @@ fn what_cannot_be_changed_in_place_is_not_touched_and_the_reason_is_told() {
 }
 
 #[test]
-fn the_revision_before_is_what_most_ready_pods_run_and_else_the_newest() {
+fn the_rollback_target_is_the_revision_of_most_ready_pods_or_the_newest() {
     fn case(pods: &[(&str, bool)], expected: Option<&str>) {
         let pod = |(name, ready): &(&str, bool)| {
             let pod = old(1).named(name);
@@ -380,7 +380,7 @@ fn the_revision_before_is_what_most_ready_pods_run_and_else_the_newest() {
 }
 
 #[test]
-fn the_revision_before_is_none_that_the_guard_stopped_while_another_is_kept() {
+fn the_rollback_target_is_a_stopped_revision_only_if_no_other_is_kept() {
     let fleet = Fleet {
         rollback_targets: rollback_targets(&["one", "two"]),
         ..fleet(vec![node("a", old(1).named("two"))])
@@ -398,7 +398,7 @@ fn the_revision_before_is_none_that_the_guard_stopped_while_another_is_kept() {
 }
 
 #[test]
-fn a_stop_saves_which_nodes_are_rolled_back_also_when_no_node_waits() {
+fn a_stop_saves_the_rollback_target_even_if_no_node_waits() {
     let strategy = Strategy {
         failure_threshold: Some(IntOrPercent::Number(0)),
         ..strategy()
@@ -422,7 +422,7 @@ fn a_stop_saves_which_nodes_are_rolled_back_also_when_no_node_waits() {
 }
 
 #[test]
-fn a_stop_stands_while_all_are_away_and_keeps_its_names_when_they_return() {
+fn a_stop_lasts_while_all_nodes_are_offline_and_keeps_the_failed_nodes() {
     let away = |name: &str, pod: Pod| Node {
         readiness: Readiness::NotReady {
             since: Some(at(990)),
@@ -493,7 +493,7 @@ fn a_node_with_a_rejected_write_occupies_no_failure_domain() {
 }
 
 #[test]
-fn a_refused_reversal_is_named_and_tried_again_after_a_pause() {
+fn a_rejected_rollback_is_reported_and_retried_with_backoff() {
     let mut fleet = stopped(vec![node("a", crashing()), node("b", before())]);
     refuse_at_a(&mut fleet);
     let plan = at_1000(&fleet);

@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_two_pods_of_a_node_cannot_share_is_found_in_the_template() {
+    fn conflicts_between_two_pods_of_a_node_are_found_in_the_template() {
         #[track_caller]
         fn case(spec: Value, expected: Option<Exclusive>) {
             let template = json!({ "metadata": { "labels": { "app": "agent" } }, "spec": spec });

@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_template_preempts_by_its_class_or_number_unless_it_says_never() {
+    fn a_template_preempts_by_its_class_or_priority_unless_its_policy_is_never() {
         #[track_caller]
         fn case(spec: Value, says: Option<&str>) {
             let found = Preempting::from_template(&json!({ "spec": spec }));

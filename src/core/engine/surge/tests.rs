@@ -30,7 +30,7 @@ fn spares() -> [SurgePod; 7] {
 }
 
 #[test]
-fn every_cell_of_the_table_is_as_it_is_written_down() {
+fn every_cell_of_the_surge_table_has_the_documented_step() {
     use SurgeStep::{DeleteAfterSurge, Remove, TransferOwnership, Wait};
     let current = |available, younger| OwnPod::Current { available, younger };
     let outdated = |available| OwnPod::Outdated { available };
@@ -113,7 +113,7 @@ fn every_cell_of_the_table_is_as_it_is_written_down() {
 }
 
 #[test]
-fn a_pod_that_failed_for_good_goes_after_a_minute_and_only_then_comes_the_next() {
+fn a_failed_surge_pod_is_removed_after_a_minute_before_the_next_one() {
     let outdated = OwnPod::Outdated { available: true };
     let ended = |again| step(outdated, SurgePod::Ended { again }, true, now());
     assert_eq!(
@@ -124,7 +124,7 @@ fn a_pod_that_failed_for_good_goes_after_a_minute_and_only_then_comes_the_next()
 
 /// A serving pod is deleted only if another pod serves.
 #[test]
-fn no_step_takes_the_last_available_pod() {
+fn no_surge_step_removes_the_last_available_pod() {
     let owns = [
         OwnPod::None,
         OwnPod::Leaving,
@@ -227,7 +227,7 @@ fn actions(node: &Node) -> Vec<Action> {
 }
 
 #[test]
-fn the_old_pod_goes_when_the_new_one_is_ready_for_long_enough() {
+fn the_old_pod_is_deleted_when_the_surge_pod_is_available() {
     use PodRevision::{Current, Outdated};
     let old = || pod("old", Outdated, 500);
     let young = node([old(), made("new", Current, 9)]);
@@ -244,7 +244,7 @@ fn the_old_pod_goes_when_the_new_one_is_ready_for_long_enough() {
 }
 
 #[test]
-fn of_two_new_pods_the_better_one_stays() {
+fn of_two_surge_pods_the_better_one_stays() {
     use PodRevision::{Current, Outdated};
     let old = || pod("old", Outdated, 500);
     let starting = Pod {
@@ -259,7 +259,7 @@ fn of_two_new_pods_the_better_one_stays() {
 }
 
 #[test]
-fn a_pod_of_ours_leaves_with_its_node_or_takes_the_place_of_the_old_one() {
+fn a_left_over_surge_pod_is_deleted_or_handed_over() {
     use PodRevision::{Current, Outdated};
     let old = || pod("old", Outdated, 500);
     let new = || made("new", Current, 5);
@@ -310,7 +310,7 @@ fn a_pod_of_ours_leaves_with_its_node_or_takes_the_place_of_the_old_one() {
 ///
 /// Until then, the release of the surge pods is not complete.
 #[test]
-fn where_the_native_controller_learns_late_its_next_pod_is_awaited() {
+fn with_unordered_events_a_surge_pod_waits_for_the_native_controllers_pod() {
     use PodRevision::{Current, Outdated};
     let new = || made("new", Current, 50);
     let leaving = Pod {
@@ -339,7 +339,7 @@ fn where_the_native_controller_learns_late_its_next_pod_is_awaited() {
 }
 
 #[test]
-fn the_old_pod_is_asked_before_it_goes() {
+fn with_surge_the_hook_of_the_old_pod_runs_before_its_deletion() {
     use PodRevision::{Current, Outdated};
     let hook = r#"{"preDelete": {"labelsHandler": {"drain": "true"}}}"#;
     let strategy = Strategy {
@@ -405,7 +405,7 @@ fn the_old_pod_is_asked_before_it_goes() {
 
 /// The rollout changes while a surge pod serves. The surge pod stays as long as no other pod serves.
 #[test]
-fn a_pod_of_ours_that_serves_beside_one_that_does_not_stays_until_that_one_does() {
+fn a_serving_surge_pod_stays_until_the_other_pod_serves() {
     use PodRevision::{Current, Outdated};
     let new = || made("new", Current, 50);
     let old = |ready: Option<i64>| Pod {
@@ -474,7 +474,7 @@ fn a_pod_of_ours_that_serves_beside_one_that_does_not_stays_until_that_one_does(
 /// The strategy changes to OTA. First, the readiness gate of the old pod opens again. When the old pod serves, the new pod is
 /// deleted.
 #[test]
-fn under_ota_the_mark_goes_first_and_the_new_pod_when_the_old_one_serves() {
+fn under_ota_the_gate_opens_first_and_the_surge_pod_goes_when_the_old_pod_serves() {
     use crate::core::lifecycle::Gate;
     use PodRevision::{Current, Outdated};
     let strategy = Strategy::with_mode(Mode::Ota);
@@ -529,7 +529,7 @@ fn ends(pod: Pod) -> Pod {
 }
 
 #[test]
-fn a_node_holds_its_place_until_one_of_its_two_pods_is_gone() {
+fn a_node_keeps_its_surge_slot_until_one_of_its_two_pods_is_gone() {
     use PodRevision::{Current, Outdated};
     let outdated = || Node {
         name: "n2".into(),
@@ -571,7 +571,7 @@ fn a_node_holds_its_place_until_one_of_its_two_pods_is_gone() {
 /// Regression test from a real cluster. A node with two pods returned and took no slot of `max-surge`. So one more node than
 /// allowed got two pods.
 #[test]
-fn a_node_that_returned_with_two_pods_holds_its_place_while_it_is_left_alone() {
+fn a_returned_node_with_two_pods_keeps_its_surge_slot_while_it_settles() {
     use PodRevision::{Current, Outdated};
     let returned = Node {
         readiness: Readiness::Ready { since: ago(5) },
@@ -597,7 +597,7 @@ fn a_node_that_returned_with_two_pods_holds_its_place_while_it_is_left_alone() {
 
 /// Regression test from a real cluster. After more than ten minutes, a rollback reported the serving pod as one that doesn't end.
 #[test]
-fn a_second_pod_that_goes_by_this_plan_is_not_held_up_however_old_it_is() {
+fn an_old_second_pod_deleted_by_this_plan_is_not_overdue() {
     use PodRevision::{Current, Outdated};
     let spare = Pod {
         ready_since: None,
@@ -616,7 +616,7 @@ fn a_second_pod_that_goes_by_this_plan_is_not_held_up_however_old_it_is() {
 
 /// The native controller has created its own pod next to the surge pod. Then the node gets a taint.
 #[test]
-fn a_node_where_no_pod_can_start_keeps_its_slot_while_it_has_two_pods() {
+fn a_tainted_node_keeps_its_surge_slot_while_it_has_two_pods() {
     use PodRevision::{Current, Outdated};
     let waits = || Node {
         name: "n2".into(),
@@ -650,7 +650,7 @@ fn a_node_where_no_pod_can_start_keeps_its_slot_while_it_has_two_pods() {
 
 /// A node should run no pod, but has two. The rollout is not complete until one of them is gone. Every strategy reports the node.
 #[test]
-fn two_pods_where_no_pod_belongs_any_more_are_told_in_every_mode() {
+fn two_pods_on_an_untargeted_node_are_reported_in_every_strategy() {
     use PodRevision::Current;
     let ends = Pod {
         terminating: true,
@@ -676,7 +676,7 @@ fn two_pods_where_no_pod_belongs_any_more_are_told_in_every_mode() {
 }
 
 #[test]
-fn a_rollout_is_complete_when_the_last_old_pod_is_gone() {
+fn a_surge_rollout_completes_when_the_last_old_pod_is_gone() {
     use PodRevision::{Current, Outdated};
     let plan = |pods: Vec<Pod>| {
         let fleet = Fleet {
@@ -699,7 +699,7 @@ fn a_rollout_is_complete_when_the_last_old_pod_is_gone() {
 /// A setting excludes a node while the hook of its old pod is pending. As without a surge pod, the old pod stays and loses its
 /// mark.
 #[test]
-fn a_node_that_is_kept_while_its_hook_is_awaited_keeps_its_old_pod() {
+fn a_node_excluded_while_its_hook_is_pending_keeps_its_old_pod() {
     use PodRevision::{Current, Outdated};
     let hook = r#"{"preDelete": {"labelsHandler": {"drain": "true"}}}"#;
     let strategy = |partition: u32| Strategy {

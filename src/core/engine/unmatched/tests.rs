@@ -75,7 +75,7 @@ fn a_selector_without_matches_stops_the_rollout_and_names_similar_labels() {
 }
 
 #[test]
-fn a_key_that_is_nearly_right_is_recognised() {
+fn a_selector_with_a_typo_suggests_similar_labels() {
     #[track_caller]
     fn case(query: &str, similar: &str) {
         let said = said(&selecting(query), &outdated());
@@ -92,7 +92,7 @@ fn a_key_that_is_nearly_right_is_recognised() {
 }
 
 #[test]
-fn who_is_away_or_kept_belongs_to_a_selector_and_a_wave() {
+fn offline_and_excluded_nodes_count_as_matches_of_a_selector() {
     let mut away = outdated();
     away.nodes[0] = away.nodes[0].clone().away();
     assert_eq!(said(&selecting("pool=canary"), &away), "");
@@ -104,7 +104,7 @@ fn who_is_away_or_kept_belongs_to_a_selector_and_a_wave() {
 }
 
 #[test]
-fn an_empty_wave_stops_the_rollout_unless_it_may_be_empty() {
+fn an_empty_wave_stops_the_rollout_unless_allow_empty_is_set() {
     assert_eq!(
         said(
             &waves(&[("pool=canary", false), ("pool=plot", false)]),

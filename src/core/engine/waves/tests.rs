@@ -59,7 +59,7 @@ fn told(strategy: &Strategy, nodes: &[Node], second: i64, position: usize) -> Ve
 }
 
 #[test]
-fn a_wave_waits_for_the_one_before_and_for_its_soak() {
+fn a_wave_waits_for_the_previous_wave_and_its_soak() {
     let strategy = strategy(vec![wave("canary")]);
     let nodes = [
         pooled("n1", "canary", old(1)),
@@ -85,7 +85,7 @@ fn a_wave_waits_for_the_one_before_and_for_its_soak() {
 }
 
 #[test]
-fn a_wave_that_has_nothing_left_is_complete_also_behind_one_that_is_not() {
+fn a_wave_without_outdated_nodes_is_complete_even_behind_an_open_wave() {
     let strategy = strategy(vec![wave("canary"), wave("field")]);
     let nodes = [
         pooled("n1", "canary", old(1)),
@@ -99,7 +99,7 @@ fn a_wave_that_has_nothing_left_is_complete_also_behind_one_that_is_not() {
 }
 
 #[test]
-fn who_is_offline_keeps_no_wave_from_being_complete() {
+fn offline_nodes_do_not_prevent_a_wave_from_completing() {
     let strategy = strategy(vec![wave("canary")]);
     let nodes = [
         pooled("n1", "canary", old(1)).away(),
@@ -110,7 +110,7 @@ fn who_is_offline_keeps_no_wave_from_being_complete() {
 }
 
 #[test]
-fn who_settles_keeps_no_wave_from_being_complete() {
+fn settling_nodes_do_not_prevent_a_wave_from_completing() {
     let strategy = Strategy {
         ready_settle: Duration::from_secs(600),
         ..strategy(vec![wave("canary")])
@@ -125,7 +125,7 @@ fn who_settles_keeps_no_wave_from_being_complete() {
 }
 
 #[test]
-fn a_late_returner_is_served_at_once_and_shuts_no_later_wave() {
+fn a_late_returning_node_is_updated_at_once_and_closes_no_later_wave() {
     let strategy = strategy(vec![wave("canary")]);
     // The canary wave was complete at 110. Node n1 returned later, at 500, so it doesn't close the next wave.
     let mut nodes = vec![
@@ -169,7 +169,7 @@ fn lost_canary() -> Node {
 }
 
 #[test]
-fn a_charged_node_shuts_the_later_waves_also_when_they_were_open() {
+fn a_failed_node_closes_later_waves_even_if_they_were_open() {
     let strategy = strategy(vec![Wave {
         soak: Duration::ZERO,
         ..wave("canary")
@@ -190,7 +190,7 @@ fn a_charged_node_shuts_the_later_waves_also_when_they_were_open() {
 
 /// Regression test: a canary failed and its Node was deleted. The next wave opened for the same revision, although it had failed.
 #[test]
-fn a_charged_node_shuts_the_later_waves_also_when_its_node_is_gone() {
+fn a_failed_node_closes_later_waves_even_after_its_deletion() {
     let strategy = strategy(vec![Wave {
         soak: Duration::ZERO,
         ..wave("canary")
@@ -257,7 +257,7 @@ fn a_charged_node_shuts_the_later_waves_also_when_its_node_is_gone() {
 }
 
 #[test]
-fn the_return_of_a_charged_node_begins_the_soak_anew() {
+fn the_return_of_a_failed_node_restarts_the_soak() {
     let strategy = strategy(vec![wave("canary")]);
     // Both canaries were done at 110. Node n1 was lost later and returned at 500.
     let nodes = [
@@ -283,7 +283,7 @@ fn the_return_of_a_charged_node_begins_the_soak_anew() {
 }
 
 #[test]
-fn an_approval_counts_for_its_revision_alone_and_stands_before_the_wave() {
+fn an_approval_applies_to_one_revision_and_precedes_the_wave() {
     let list = vec![
         wave("canary"),
         Wave {
@@ -328,7 +328,7 @@ fn an_approval_counts_for_its_revision_alone_and_stands_before_the_wave() {
 }
 
 #[test]
-fn a_wave_has_its_own_budget_within_that_of_all() {
+fn a_wave_has_its_own_budget_within_the_total_budget() {
     let two = Wave {
         max_unavailable: Some(IntOrPercent::Percent(34)),
         ..wave("canary")
@@ -347,7 +347,7 @@ fn a_wave_has_its_own_budget_within_that_of_all() {
 }
 
 #[test]
-fn a_broken_pod_in_a_wave_that_is_not_open_takes_no_slot() {
+fn a_broken_pod_in_a_closed_wave_takes_no_slot() {
     let one = Strategy {
         max_unavailable: IntOrPercent::Number(1),
         ..strategy(vec![wave("canary")])
@@ -360,7 +360,7 @@ fn a_broken_pod_in_a_wave_that_is_not_open_takes_no_slot() {
 }
 
 #[test]
-fn the_interval_is_kept_in_each_wave() {
+fn min_interval_applies_per_wave() {
     let strategy = Strategy {
         min_interval: Duration::from_secs(1_000),
         ..strategy(vec![wave("canary")])
@@ -376,7 +376,7 @@ fn the_interval_is_kept_in_each_wave() {
 }
 
 #[test]
-fn under_ota_waves_mean_nothing() {
+fn ota_ignores_waves() {
     let strategy = Strategy {
         mode: Mode::Ota,
         ..strategy(vec![wave("canary")])
@@ -392,7 +392,7 @@ fn under_ota_waves_mean_nothing() {
 
 /// Regression test from the model check. The template changed while a node's new pod was starting.
 #[test]
-fn a_pod_that_is_starting_takes_a_slot_also_when_its_wave_is_no_longer_open() {
+fn a_starting_pod_takes_a_slot_even_if_its_wave_is_closed_again() {
     let one = Strategy {
         max_unavailable: IntOrPercent::Number(1),
         ..strategy(vec![wave("canary")])
@@ -408,7 +408,7 @@ fn a_pod_that_is_starting_takes_a_slot_also_when_its_wave_is_no_longer_open() {
 }
 
 #[test]
-fn a_wave_tells_who_is_under_way_and_which_slots_are_taken() {
+fn a_wave_reports_nodes_in_flight_and_taken_slots() {
     let strategy = Strategy {
         max_unavailable: IntOrPercent::Number(3),
         max_surge: IntOrPercent::Number(1),
@@ -440,7 +440,7 @@ fn a_wave_tells_who_is_under_way_and_which_slots_are_taken() {
 /// Regression test from a million random simulations: two pods blocked each other. A broken pod and a pod with a completed hook
 /// each waited for the slot of the other.
 #[test]
-fn a_broken_pod_goes_while_another_one_waits_for_its_slot_after_its_hook() {
+fn a_broken_pod_is_deleted_while_a_pod_with_a_completed_hook_waits() {
     let exit = Exit {
         preparing: Some(PreDeleteHook { since: None }),
         ..Exit::default()
@@ -464,7 +464,7 @@ fn a_broken_pod_goes_while_another_one_waits_for_its_slot_after_its_hook() {
 /// Regression test from a million random simulations. The first wave waited for a failure domain, because a node of another wave
 /// was in flight there.
 #[test]
-fn a_broken_pod_of_a_wave_that_is_not_open_takes_no_slot_from_one_that_has_begun() {
+fn a_broken_pod_of_a_closed_wave_takes_no_slot_from_a_pod_past_its_hook() {
     let exit = Exit {
         preparing: Some(PreDeleteHook { since: None }),
         ..Exit::default()

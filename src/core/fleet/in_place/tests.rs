@@ -54,7 +54,7 @@ fn texts<const N: usize>(pairs: [(&str, Option<&str>); N]) -> BTreeMap<String, O
 }
 
 #[test]
-fn an_image_alone_is_changed_in_place() {
+fn an_image_change_alone_is_made_in_place() {
     let new = change(&changed("/spec/containers/1/image", json!("side:2")));
     assert_eq!(new.images, [("side".into(), "side:2".into())]);
     assert_eq!(new.labels, texts([("pod-template-generation", Some("7"))]));
@@ -62,7 +62,7 @@ fn an_image_alone_is_changed_in_place() {
 }
 
 #[test]
-fn metadata_of_the_template_is_changed_in_place() {
+fn template_metadata_is_changed_in_place() {
     let mut new = changed(
         "/metadata",
         json!({ "labels": { "new": "l" }, "annotations": { "note": "2" } }),
@@ -82,7 +82,7 @@ fn metadata_of_the_template_is_changed_in_place() {
 
 /// Also covers changes of resources, environment and metadata, which Kruise makes in place with its node agent.
 #[test]
-fn everything_else_makes_a_new_pod() {
+fn any_other_change_recreates_the_pod() {
     fn case(path: &str, value: Value, why: Recreate) {
         assert_eq!(between(&changed(path, value)).unwrap_err(), why, "{path}");
     }
@@ -173,7 +173,7 @@ fn an_update_is_carried_out_when_every_changed_container_runs_its_new_image() {
 
 /// An update of metadata changes no container, so there is nothing to wait for.
 #[test]
-fn an_update_of_metadata_is_carried_out_at_once() {
+fn a_metadata_update_is_carried_out_at_once() {
     let mut state = state("a");
     state.last_container_statuses.clear();
     assert!(
@@ -184,7 +184,7 @@ fn an_update_of_metadata_is_carried_out_at_once() {
 }
 
 #[test]
-fn an_update_that_was_overtaken_does_not_pass_for_the_next_one() {
+fn a_superseded_update_does_not_count_as_the_next_one() {
     let mut state = state("a");
     let before = state.last_container_statuses.get_mut("main").unwrap();
     before.superseded = Some("main:1b".into());
@@ -197,7 +197,7 @@ fn an_update_that_was_overtaken_does_not_pass_for_the_next_one() {
 }
 
 #[test]
-fn restarts_that_we_caused_are_no_crashes() {
+fn restarts_by_in_place_updates_are_no_crashes() {
     let mut state = state("a");
     for (restarts, own) in [(3, 0), (4, 0), (5, 1), (9, 5)] {
         assert_eq!(state.own_restarts("main", restarts), own);
@@ -209,7 +209,7 @@ fn restarts_that_we_caused_are_no_crashes() {
 }
 
 #[test]
-fn the_memory_reads_back_what_was_written() {
+fn the_in_place_state_round_trips() {
     let text = serde_json::to_string(&state("a")).unwrap();
     assert_eq!(
         text,
@@ -259,7 +259,7 @@ fn one(image: &str) -> (Strategy, Fleet) {
 }
 
 #[test]
-fn a_pod_that_runs_what_its_revision_says_is_changed_beside_what_was_injected() {
+fn a_pod_that_matches_its_revision_is_updated_in_place_despite_injected_containers() {
     let (strategy, fleet) = one("main:1");
     let plan = decide(&strategy, &fleet, at(1000));
     let [Action::UpdateInPlace { patch, .. }] = plan.actions.as_slice() else {
@@ -300,7 +300,7 @@ fn containers_are_listed_in_the_order_of_the_pod() {
 }
 
 #[test]
-fn a_pod_that_is_not_what_its_revision_says_is_made_anew() {
+fn a_pod_that_differs_from_its_revision_is_recreated() {
     fn case(spoil: impl FnOnce(&mut Fleet), why: Recreate) {
         let (strategy, mut fleet) = one("main:1");
         spoil(&mut fleet);
@@ -338,7 +338,7 @@ fn a_pod_that_is_not_what_its_revision_says_is_made_anew() {
 
 /// Regression test from the model checker. The template changes again during an update in place, while the pod stays Ready.
 #[test]
-fn an_overtaken_update_asks_for_no_wake_that_is_over() {
+fn a_superseded_update_requests_no_past_wakeup() {
     let (strategy, mut fleet) = one("main:1");
     fleet.nodes[0].pods[0].in_place.update = Some(InPlaceUpdate {
         at: at(20),
@@ -356,7 +356,7 @@ fn an_overtaken_update_asks_for_no_wake_that_is_over() {
 
 /// Regression test from a property test. The labels of the template change during an update in place of an image.
 #[test]
-fn a_change_of_labels_does_not_end_an_update_that_is_under_way() {
+fn a_label_change_does_not_end_an_image_update_in_progress() {
     let first = state("a");
     let renewed = |now: RunningContainer| {
         let pod = InPlace {

@@ -52,7 +52,7 @@ fn words(plan: &Plan) -> Vec<&str> {
 }
 
 #[test]
-fn the_slot_of_a_refused_node_is_the_next_ones_at_once() {
+fn the_slot_of_a_node_with_a_rejected_write_goes_to_the_next_node() {
     let fleet = refused(three(), &["a"], 100);
     let plan = decide(&rolling(1), &fleet, at(100));
     assert_eq!(deleted(&plan), ["b"]);
@@ -63,7 +63,7 @@ fn the_slot_of_a_refused_node_is_the_next_ones_at_once() {
 }
 
 #[test]
-fn a_refused_write_is_tried_again_after_a_pause_that_grows_to_half_a_minute() {
+fn rejected_writes_are_retried_with_backoff_up_to_half_a_minute() {
     let mut fleet = refused(vec![node("a", old(1))], &[], 0);
     let mut now = 100;
     let mut pauses = Vec::new();
@@ -83,7 +83,7 @@ fn a_refused_write_is_tried_again_after_a_pause_that_grows_to_half_a_minute() {
 }
 
 #[test]
-fn when_nothing_else_is_left_it_is_stalled_and_stays_so_while_it_is_tried_again() {
+fn a_rollout_with_only_rejected_writes_is_stalled_also_during_retries() {
     let done = || node("b", current(2));
     let mut fleet = refused(vec![node("a", old(1)), done()], &["a"], 100);
     let plan = decide(&rolling(1), &fleet, at(100));
@@ -104,7 +104,7 @@ fn when_nothing_else_is_left_it_is_stalled_and_stays_so_while_it_is_tried_again(
 }
 
 #[test]
-fn while_others_wait_for_the_slot_of_one_that_is_tried_again_it_is_not_stalled() {
+fn a_rollout_is_not_stalled_while_other_nodes_wait_for_the_slot_of_a_retry() {
     let mut fleet = refused(three(), &["a"], 100);
     fleet.nodes[1] = node("b", current(2));
     let plan = decide(&rolling(1), &fleet, at(120));
@@ -118,7 +118,7 @@ fn while_others_wait_for_the_slot_of_one_that_is_tried_again_it_is_not_stalled()
 }
 
 #[test]
-fn one_that_succeeds_lets_all_try_that_were_refused_in_the_same_words() {
+fn one_success_retries_all_writes_rejected_for_the_same_reason() {
     let mut fleet = refused(three(), &["a", "b", "c"], 100);
     for instant in [101, 103, 107, 115] {
         for name in ["a", "b", "c"] {
@@ -134,7 +134,7 @@ fn one_that_succeeds_lets_all_try_that_were_refused_in_the_same_words() {
 }
 
 #[test]
-fn no_more_than_ten_are_refused_within_a_second_and_who_waits_longest_is_tried_first() {
+fn at_most_ten_writes_are_rejected_per_second_and_the_oldest_is_retried_first() {
     let names: Vec<String> = (10..50).map(|number| format!("n{number}")).collect();
     let nodes: Vec<Node> = names.iter().map(|name| node(name, old(1))).collect();
     let tried: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -153,7 +153,7 @@ fn no_more_than_ten_are_refused_within_a_second_and_who_waits_longest_is_tried_f
 }
 
 #[test]
-fn a_time_that_others_wait_for_comes_first() {
+fn a_rollout_that_waits_for_min_interval_is_not_stalled_by_rejections() {
     let fleet = refused(three(), &["a"], 100);
     let strategy = Strategy {
         min_interval: Duration::from_secs(600),
@@ -172,7 +172,7 @@ fn a_time_that_others_wait_for_comes_first() {
 }
 
 #[test]
-fn five_conflicts_in_a_row_are_a_refusal() {
+fn five_conflicts_in_a_row_count_as_a_rejection() {
     let mut write_failures = WriteFailures::default();
     let (node, pod) = (NodeName::from("a"), PodUid::from("a"));
     for _ in 0..4 {
@@ -187,7 +187,7 @@ fn five_conflicts_in_a_row_are_a_refusal() {
 }
 
 #[test]
-fn a_pod_that_changes_all_the_time_is_written_to_by_its_uid_alone() {
+fn a_constantly_changing_pod_is_written_with_its_uid_only() {
     let mut write_failures = WriteFailures::default();
     let (node, pod) = (NodeName::from("a"), PodUid::from("a"));
     let conflict = |write_failures: &mut WriteFailures| {
@@ -204,7 +204,7 @@ fn a_pod_that_changes_all_the_time_is_written_to_by_its_uid_alone() {
 }
 
 #[test]
-fn what_is_refused_is_forgotten_with_the_pod_with_the_node_and_with_the_revision() {
+fn rejections_are_forgotten_with_their_pod_node_and_revision() {
     let all = refused(three(), &["a", "b"], 100);
     let mut write_failures = all.write_failures.clone();
     write_failures.tidy(&all.nodes);
@@ -225,7 +225,7 @@ fn what_is_refused_is_forgotten_with_the_pod_with_the_node_and_with_the_revision
 }
 
 #[test]
-fn words_that_differ_by_numbers_are_the_same_words() {
+fn rejection_messages_that_differ_only_in_numbers_are_equal() {
     let mut write_failures = WriteFailures::default();
     for (name, used) in [("a", 3), ("b", 4)] {
         let said = format!("exceeded quota: none, used: pods={used}, limited: pods=3");
@@ -239,7 +239,7 @@ fn words_that_differ_by_numbers_are_the_same_words() {
 }
 
 #[test]
-fn what_is_remembered_is_read_as_it_was_written() {
+fn saved_rejections_are_read_back_unchanged() {
     let mut write_failures = refused(three(), &["a", "c"], 100).write_failures;
     let said = "admission webhook \"w\" denied the request: on monday: no";
     write_failures.refuse((&"b".into(), None), WriteVerb::Create, said, at(101));
@@ -257,7 +257,7 @@ fn what_is_remembered_is_read_as_it_was_written() {
 }
 
 #[test]
-fn a_pod_that_may_not_be_changed_in_place_is_made_anew() {
+fn a_pod_whose_in_place_update_is_rejected_is_recreated() {
     let mut fleet = refused(three(), &[], 0);
     fleet.write_failures.note_unfit(Some("a".into()));
     assert!(fleet.write_failures.is_unfit(&"a".into()));
@@ -296,7 +296,7 @@ fn reread(write_failures: &WriteFailures) -> WriteFailures {
 }
 
 #[test]
-fn what_is_refused_to_pods_of_the_current_revision_is_remembered_by_who_reads_it() {
+fn saved_rejections_on_current_pods_are_kept_until_the_pod_is_gone() {
     for write in [WriteVerb::UpdateInPlace, WriteVerb::Unmark, WriteVerb::Tell] {
         let mut fleet = fleet(vec![node("a", current(2))]);
         read(&mut fleet, write);
@@ -308,7 +308,7 @@ fn what_is_refused_to_pods_of_the_current_revision_is_remembered_by_who_reads_it
 }
 
 #[test]
-fn a_mark_that_cannot_be_removed_is_reported_and_does_not_keep_a_node_from_being_done() {
+fn a_mark_that_cannot_be_removed_is_reported_and_the_node_is_done() {
     let mut fleet = fleet(vec![node("a", current(2))]);
     fleet.nodes[0].pods[0].exit.preparing = Some(crate::core::PreDeleteHook { since: None });
     read(&mut fleet, WriteVerb::Unmark);
@@ -324,7 +324,7 @@ fn a_mark_that_cannot_be_removed_is_reported_and_does_not_keep_a_node_from_being
 }
 
 #[test]
-fn a_pod_whose_gate_we_shut_and_may_not_open_is_refused_and_not_late() {
+fn a_pod_whose_readiness_gate_cannot_be_opened_has_the_verdict_refused() {
     let mut fleet = fleet(vec![node("a", current(2))]);
     let pod = &mut fleet.nodes[0].pods[0];
     pod.ready_since = None;
@@ -337,7 +337,7 @@ fn a_pod_whose_gate_we_shut_and_may_not_open_is_refused_and_not_late() {
 }
 
 #[test]
-fn of_two_pods_of_a_node_that_are_refused_in_turn_the_first_refusal_counts() {
+fn of_alternating_rejections_on_two_pods_of_a_node_the_first_counts() {
     let pods = [old(1), old(2)].map(|pod| Pod {
         uid: pod.number.to_string().as_str().into(),
         ..pod
@@ -373,7 +373,7 @@ fn shut(node: Node, text: &str) -> Node {
 }
 
 #[test]
-fn a_node_outside_its_window_hides_no_refusal_of_the_others() {
+fn a_node_outside_its_window_does_not_hide_rejections_on_other_nodes() {
     let mut nodes = three();
     nodes[2] = shut(nodes[2].clone(), "Mon-Sun 00:10-00:20 UTC");
     let fleet = refused(nodes, &["a", "b"], 100);
@@ -388,7 +388,7 @@ fn a_node_outside_its_window_hides_no_refusal_of_the_others() {
 }
 
 #[test]
-fn a_window_that_cannot_be_read_is_named_and_stalls_when_nothing_else_is_left() {
+fn an_invalid_maintenance_window_is_named_and_stalls_an_otherwise_done_rollout() {
     let mut nodes = three();
     nodes[2] = shut(nodes[2].clone(), "at night");
     let mut fleet = fleet(nodes);
@@ -404,7 +404,7 @@ fn a_window_that_cannot_be_read_is_named_and_stalls_when_nothing_else_is_left() 
 }
 
 #[test]
-fn who_was_offline_since_is_asked_before_it_is_called_refused() {
+fn a_rejection_is_forgotten_when_its_node_was_offline_since() {
     let mut fleet = refused(three(), &["a"], 100);
     fleet.nodes[0].readiness = Readiness::NotReady {
         since: Some(at(110)),

@@ -95,7 +95,7 @@ fn path(name: &str) -> String {
 }
 
 #[test]
-fn nothing_said_means_what_it_means_to_kruise() {
+fn absent_fields_have_the_defaults_of_kruise() {
     let expected = Strategy {
         max_unavailable: IntOrPercent::Number(1),
         image_predownload_parallelism: Some(IntOrPercent::Number(0)),
@@ -136,7 +136,7 @@ fn nothing_said_means_what_it_means_to_kruise() {
 }
 
 #[test]
-fn who_rolls_out_follows_from_the_type() {
+fn the_update_type_and_annotation_decide_the_strategy() {
     let given = |kind: &str| Given::spec(json!({ "updateStrategy": { "type": kind } }));
     assert_eq!(given("OnDelete").strategy().mode, Mode::OnDelete);
     let rolls = given("RollingUpdate").strategy().mode;
@@ -156,7 +156,7 @@ fn who_rolls_out_follows_from_the_type() {
 }
 
 #[test]
-fn every_field_is_the_setting_of_that_meaning() {
+fn every_field_sets_its_corresponding_setting() {
     let numbers = [
         (json!(0), IntOrPercent::Number(0)),
         (json!(3), IntOrPercent::Number(3)),
@@ -274,7 +274,7 @@ fn surging_means_max_surge_1_and_max_unavailable_0() {
 }
 
 #[test]
-fn a_selector_is_read_as_kubernetes_writes_it() {
+fn a_selector_field_is_parsed_like_in_kubernetes() {
     let matches = |selector: Value, labels: &[(&str, &str)]| {
         let selector = Given::rolling(json!({ "selector": selector }))
             .strategy()
@@ -309,7 +309,7 @@ fn a_selector_is_read_as_kubernetes_writes_it() {
 }
 
 #[test]
-fn what_cannot_be_used_is_refused_under_the_name_of_its_field() {
+fn invalid_values_are_rejected_with_the_path_of_their_field() {
     #[track_caller]
     fn case(name: &str, value: Value) {
         let refused = Given::rolling(json!({ name: value })).refused();
@@ -386,7 +386,7 @@ fn what_cannot_be_used_is_refused_under_the_name_of_its_field() {
 }
 
 #[test]
-fn how_pods_are_made_is_no_part_of_the_rollout_and_refused_like_it() {
+fn pod_creation_fields_are_validated_separately_from_the_rollout() {
     let burst = |value: Value| Given::spec(json!({ "burstReplicas": value }));
     for (value, share) in [
         (json!(1), IntOrPercent::Number(1)),
@@ -416,7 +416,7 @@ fn how_pods_are_made_is_no_part_of_the_rollout_and_refused_like_it() {
 }
 
 #[test]
-fn partitioned_scaling_is_what_the_field_says_and_else_the_annotation_of_older_versions() {
+fn partitioned_scaling_comes_from_the_field_or_else_the_older_annotation() {
     let progressive = "daemonset.kruise.io/progressive-create-pod";
     let with = |field: Option<bool>, annotations: &[(&str, &str)]| {
         let spec = json!({ "scaleStrategy": { "partitionedScaling": field } });
@@ -437,7 +437,7 @@ fn partitioned_scaling_is_what_the_field_says_and_else_the_annotation_of_older_v
 }
 
 #[test]
-fn a_field_decides_before_the_annotation_of_the_same_meaning() {
+fn a_field_overrides_the_annotation_of_the_same_setting() {
     let annotations = [(MAX_UNAVAILABLE, "5"), (PARTITION, "4"), (PAUSED, "true")];
     let given = Given::rolling(json!({ "maxUnavailable": 2, "paused": false }));
     let (strategy, mut notes) = given.annotated(&annotations).noted();
@@ -490,7 +490,7 @@ fn no_image_is_pre_pulled_without_the_setting() {
 }
 
 #[test]
-fn how_images_are_pulled_ahead_is_read_from_the_annotations_of_kruise_unless_ours_say_it() {
+fn pre_pull_settings_come_from_kruise_annotations_unless_own_ones_are_set() {
     let key = |name: &str| format!("apps.kruise.io/image-predownload-{name}");
     let (parallelism, timeout) = (key("parallelism"), key("timeout-seconds"));
     let min_ready = key("min-updated-ready-pods");

@@ -38,7 +38,7 @@ fn strategy(reading: ParsedSettings) -> Strategy {
 }
 
 #[test]
-fn every_key_is_of_the_family_and_belongs_to_one_setting() {
+fn every_key_has_the_prefix_and_belongs_to_one_setting() {
     let all: Vec<&str> = keys().collect();
     assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len());
     for key in &all {
@@ -49,7 +49,7 @@ fn every_key_is_of_the_family_and_belongs_to_one_setting() {
 }
 
 #[test]
-fn words_fit_into_one_cell_of_a_table() {
+fn setting_texts_fit_into_a_table_cell() {
     for setting in SETTINGS {
         let syntax = setting.syntax.to_string();
         for text in [setting.summary, &syntax, setting.default] {
@@ -61,7 +61,7 @@ fn words_fit_into_one_cell_of_a_table() {
 }
 
 #[test]
-fn what_cannot_be_used_stops_a_rollout_only_where_it_is_heeded() {
+fn an_invalid_setting_stops_a_rollout_only_under_strategies_that_use_it() {
     for setting in SETTINGS {
         for mode in Mode::ALL {
             let reading = with(mode, setting.key, "\u{0} no value of any setting");
@@ -79,7 +79,7 @@ fn what_cannot_be_used_stops_a_rollout_only_where_it_is_heeded() {
 }
 
 #[test]
-fn a_default_that_can_be_written_is_what_holds_without_it() {
+fn a_documented_default_equals_the_unset_value() {
     let mode = Mode::AdvancedRollingUpdate;
     let unset = strategy(with(mode, UPDATE_STRATEGY, "auto"));
     let mut compared = 0;
@@ -96,7 +96,7 @@ fn a_default_that_can_be_written_is_what_holds_without_it() {
 }
 
 #[test]
-fn a_limit_is_the_longest_duration_and_a_share_may_be_a_number_or_a_percentage() {
+fn documented_duration_limits_and_share_forms_are_accepted() {
     let is_valid = |key: &str, value: &str| {
         let reading = with(Mode::AdvancedRollingUpdate, key, value);
         matches!(reading, ParsedSettings::Strategy { .. })
