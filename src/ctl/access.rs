@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn errors_name_server_kubeconfig_and_cure() {
+    async fn errors_name_server_kubeconfig_and_remedy() {
         #[track_caller]
         fn case(error: CallError, code: Code, words: &[&str]) {
             let error = access().explain("list nodes", &error);

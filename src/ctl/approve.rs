@@ -137,7 +137,7 @@ mod tests {
     const WAVES: &str = "[{name: canary, selector: pool=canary, allowEmpty: true}, {name: field, selector: {}, approve: manual}]";
 
     #[tokio::test(start_paused = true)]
-    async fn an_approval_is_one_write_for_one_revision_and_refusals_say_the_way_on() {
+    async fn an_approval_is_one_write_for_one_revision_and_refusals_name_the_next_step() {
         let world = CtlWorld::with_nodes(2).await;
         let CliError { text, code, .. } = world.error("approve web field").await;
         assert_eq!(code, Code::Refused);

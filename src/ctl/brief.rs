@@ -304,7 +304,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_wrapped_and_cut_after_the_last_line() {
+    fn text_is_wrapped_and_cut_after_the_last_line() {
         assert_eq!(wrapped("a b", 2, 2), "  a b\n");
         let long = "word ".repeat(100);
         let text = wrapped(&long, 2, 3);
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_command_gets_a_line_of_its_own() {
+    fn only_commands_get_their_own_line() {
         let setting = "correct the image, pull secret or registry, or set predownload: best-effort";
         let command = format!("yurt-ds ctl undo {}/web", "s".repeat(63));
         let steps = [

@@ -275,7 +275,7 @@ mod tests {
 
     /// Checks each case for a Ready pod and for a pod that is not Ready.
     #[test]
-    fn a_budget_is_read_as_the_api_server_reads_it() {
+    fn a_disruption_budget_is_evaluated_like_in_the_api_server() {
         let counts = |current: i32, desired: i32, allowed: i32| {
             json!({
                 "currentHealthy": current, "desiredHealthy": desired, "disruptionsAllowed": allowed,
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_has_lasted_too_long_when_the_controller_says_so_and_not_before() {
+    fn a_blocked_eviction_exceeds_its_limit_only_after_the_controller_reports_it() {
         let at = |second| Timestamp::from_second(second).unwrap();
         let now = at(100_000);
         // The budget has allowed no disruption for a day, but the controller reported nothing: the assumed duration is one second
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn two_budgets_are_one_too_many() {
+    fn a_pod_with_two_disruption_budgets_cannot_be_evicted() {
         let mut budgets = Budgets::default();
         let status = json!({
             "currentHealthy": 3, "desiredHealthy": 1, "disruptionsAllowed": 2, "expectedPods": 3,

@@ -160,14 +160,14 @@ mod tests {
     use super::Code;
 
     #[test]
-    fn numbers_are_distinct_and_in_order() {
+    fn exit_codes_are_distinct_and_consecutive() {
         for (position, code) in Code::ALL.iter().enumerate() {
             assert_eq!(usize::from(code.number()), position);
         }
     }
 
     #[test]
-    fn a_list_is_as_bad_as_its_worst() {
+    fn several_codes_combine_to_the_worst() {
         assert_eq!(Code::worst([]), Code::Complete);
         assert_eq!(
             Code::worst([Code::Progressing, Code::Stalled, Code::Paused]),

@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn habits_of_kubectl_are_understood() {
+    fn commands_typed_as_for_kubectl_suggest_the_yurt_ds_command() {
         let meant = |line: &str| {
             let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
             let parsed =

@@ -215,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_flags_on_the_line_say_where_names_are_looked_for() {
+    fn completion_uses_the_connection_flags_on_the_line() {
         let words = |line: &str| -> Vec<String> { line.split(' ').map(str::to_owned).collect() };
         let line = words("yurt-ds -- yurt-ds ctl --context=edge -n shop status we");
         let variable = |name: &str| (name == "YURT_DS_SERVER").then(|| "http://x".to_owned());
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_both_kinds_have_are_offered_with_their_kind() {
+    fn names_of_both_kinds_are_completed_with_their_kind() {
         let sets = |names: &[(&str, bool)]| {
             let keys = names.iter().map(|(name, is_managed)| {
                 let key = name.split_once('/').unwrap();
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn every_shell_gets_a_script_that_asks_this_program() {
+    fn every_shell_gets_a_script_that_calls_this_program() {
         for shell in [
             Shell::Bash,
             Shell::Elvish,

@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_kind_is_typed_as_for_kubectl() {
+    fn kinds_are_accepted_in_every_form_of_kubectl() {
         use SetKind::{Advanced, Native};
         #[track_caller]
         fn case(word: &str, expected: Option<SetKind>) {

@@ -96,7 +96,7 @@ mod tests {
     use crate::ctl::kubectl;
 
     #[test]
-    fn every_verb_has_examples_that_are_understood() {
+    fn every_verb_has_valid_examples() {
         let all = described();
         let ctl = all.find_subcommand("ctl").unwrap();
         for verb in ctl.get_subcommands() {

@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn the_name_of_the_executable_decides() {
+    fn the_executable_name_decides_the_role() {
         let role = |name: &str| Role::of(OsStr::new(name));
         assert_eq!(role("/usr/bin/yurt-ds"), Role::Program);
         assert_eq!(role("kubectl-yurt_ds"), Role::Plugin);
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn help_and_errors_say_what_users_of_kubectl_type() {
+    fn help_and_errors_of_the_plugin_use_the_kubectl_command() {
         for line in [
             "kubectl-yurt_ds --help",
             "kubectl-yurt_ds undo --help",
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn kubectl_gets_candidates_and_the_directive() {
+    fn the_completion_prints_candidates_and_the_directive() {
         let offers = |line: &str| {
             let mut out = Vec::new();
             print_candidates(words(line), &mut out).unwrap();

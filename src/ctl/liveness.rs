@@ -548,7 +548,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_elsewhere_does_not_stand_for_the_controller() {
+    fn a_lease_in_another_namespace_does_not_override_the_own_one() {
         let now: Timestamp = "2026-01-01T00:03:00Z".parse().unwrap();
         let own = lease(HOME, json!("2026-01-01T00:00:00.000000Z"));
         let forged = lease("tenant", json!("2026-01-01T00:02:59.000000Z"));
@@ -563,7 +563,7 @@ mod tests {
     }
 
     #[test]
-    fn a_controller_serves_the_kinds_that_stand_on_its_lease() {
+    fn a_controller_serves_the_kinds_on_its_lease() {
         let now: Timestamp = "2026-01-01T00:03:00Z".parse().unwrap();
         let serving = |namespace: &str, kinds: Option<SetKind>| {
             let mut lease = lease(namespace, json!("2026-01-01T00:02:59.000000Z"));
@@ -589,7 +589,7 @@ mod tests {
     }
 
     #[test]
-    fn kruise_runs_while_somebody_holds_its_lease_and_renews_it() {
+    fn kruise_runs_while_its_lease_is_held_and_renewed() {
         let now: Timestamp = "2026-01-01T00:03:00Z".parse().unwrap();
         let fresh = lease("kruise-system", json!("2026-01-01T00:02:31.000000Z"));
         let old = lease("kruise-system", json!("2026-01-01T00:02:30.000000Z"));
@@ -602,7 +602,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_lease_what_is_not_done_for_three_minutes_tells() {
+    fn without_a_lease_unchanged_pending_actions_for_three_minutes_mean_silence() {
         let mut pending = PendingActions::default();
         let key = SetKey::new("default", "web");
         let at = |seconds| Timestamp::from_second(seconds).unwrap();
@@ -630,7 +630,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lease_is_looked_for_where_the_manifests_put_it() {
+    fn the_lease_is_read_from_the_namespace_of_the_manifests() {
         let manifest = include_str!("../../manifests/base/rbac/role.yaml");
         assert!(manifest.contains(&format!("\n  namespace: {HOME}\n")));
         assert!(manifest.contains(LEASE));

@@ -406,7 +406,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn near_names_prefer_the_same_namespace_then_the_same_name() {
+    fn similar_names_prefer_the_same_namespace_then_the_same_name() {
         #[track_caller]
         fn case(typed: &str, expected: &[&str]) {
             let keys = [

@@ -545,7 +545,7 @@ mod tests {
     }
 
     #[test]
-    fn a_patch_touches_one_annotation_of_one_object() {
+    fn a_patch_changes_one_annotation_of_one_object() {
         assert_eq!(
             annotation("u1", PAUSED, Some("true")),
             json!({ "metadata": { "uid": "u1", "annotations": { "apps.openyurt.io/paused": "true" } } })
@@ -557,8 +557,7 @@ mod tests {
     }
 
     #[test]
-    fn an_advanced_daemonset_is_paused_by_its_field_or_until_a_time_by_the_annotation_and_never_by_both()
-     {
+    fn an_advanced_daemonset_is_paused_by_either_the_field_or_the_annotation() {
         #[track_caller]
         fn case(
             annotation: Option<&str>,

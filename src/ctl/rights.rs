@@ -55,7 +55,7 @@ mod tests {
     /// Checks that the roles for Advanced DaemonSets grant the same rights as the roles for native ones. Both may also list Leases.
     /// Operators also have the rights that `ctl migrate` and `ctl eject` need.
     #[test]
-    fn the_roles_beside_them_grant_the_same_of_advanced_daemonsets() {
+    fn roles_for_advanced_daemonsets_grant_the_same_as_for_native_ones() {
         let right = |(verb, what): (&str, &str)| (verb.to_owned(), what.to_owned());
         let migrating = [
             ("create", "daemonsets"),
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_roles_for_people_grant_what_the_commands_ask_for() {
+    async fn roles_for_people_grant_the_permissions_of_all_commands() {
         let world = CtlWorld::with_nodes(2).await;
         let waves =
             r#"[{"name":"first","selector":"kubernetes.io/hostname=n1","approve":"manual"}]"#;
@@ -133,7 +133,7 @@ mod tests {
 
     /// Checks the roles for `check`. Reviews of the controller's rights are not granted, because they need `create`.
     #[tokio::test(start_paused = true)]
-    async fn the_roles_for_people_grant_what_check_reads() {
+    async fn roles_for_people_grant_the_permissions_of_check() {
         let world = CtlWorld::with_nodes(2).await;
         world.cluster.install_advanced();
         crate::ctl::check::testing::install(&world).await;
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_roles_of_both_kinds_grant_what_migrate_asks_for() {
+    async fn roles_for_both_kinds_grant_the_permissions_of_migrate() {
         let world = CtlWorld::with_nodes(2).await;
         world.cluster.install_advanced();
         let _collector = crate::sim::gc::start(world.cluster.client("gc"));
@@ -174,7 +174,7 @@ mod tests {
         let asked = asked(&world);
         assert!(asked.len() > 8, "{asked:?}");
         assert_eq!(asked.difference(&both).next(), None);
-        // `check` needs this right (see `the_roles_for_people_grant_what_check_reads`).
+        // `check` needs this right (see `roles_for_people_grant_the_permissions_of_check`).
         let of_check = ("get".to_owned(), "customresourcedefinitions".to_owned());
         let mut granted_more: Granted = advanced
             .difference(&granted("yurt-ds-operator"))

@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_terminal_is_drawn_over_and_a_pipe_is_not() {
+    fn a_terminal_is_redrawn_and_a_pipe_is_appended() {
         let mut out = Vec::new();
         let mut screen = Screen::new(&mut out, true, false);
         screen.redraw("a\nb\n").unwrap();

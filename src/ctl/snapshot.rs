@@ -387,7 +387,7 @@ mod tests {
     /// Found in a user test: for nine of 59 nodes with rejected writes, `ctl` reported that they are next and that the rollout
     /// continues.
     #[test]
-    fn who_is_refused_and_not_named_in_the_condition_is_refused_all_the_same() {
+    fn nodes_missing_from_the_condition_still_have_the_verdict_refused() {
         let now = at(5_000);
         let pod = |i| if i < 59 { old(1) } else { current(2) };
         let nodes = (0..200).map(|i| node(&format!("n{i:03}"), pod(i)));

@@ -109,7 +109,7 @@ mod tests {
     use crate::ctl::tests::{CtlWorld, assert_fits, flat};
 
     #[tokio::test(start_paused = true)]
-    async fn a_closed_window_does_not_hold_the_one_revision_that_is_to_start_now() {
+    async fn start_now_opens_a_closed_window_for_one_revision() {
         let world = CtlWorld::with_nodes(2).await;
         let error = world.error("start-now web").await;
         assert_eq!(error.code, Code::Refused);

@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slips_find_the_name_that_was_meant() {
+    fn typos_find_the_similar_name() {
         #[track_caller]
         fn case(typed: &str, expected: &[&str]) {
             let names = [

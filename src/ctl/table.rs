@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_line_up_and_lines_end_clean() {
+    fn columns_are_aligned_without_trailing_spaces() {
         assert_eq!(
             example().print(false),
             "NAME       PHASE     WHY\na          Complete\nlong-name  Paused    two words\n"
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn colour_changes_no_column() {
+    fn colour_does_not_change_the_columns() {
         let plain = example().print(false);
         let mut coloured = example().print(true);
         assert!(coloured.contains("\x1b[32mComplete\x1b[0m"));

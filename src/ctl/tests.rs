@@ -187,7 +187,7 @@ impl CtlWorld {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_finished_rollout_is_complete_in_every_form() {
+async fn a_complete_rollout_is_complete_in_every_output_format() {
     let world = CtlWorld::with_nodes(3).await;
     world.create("plain", json!({})).await;
     let list = world.text("status").await;
@@ -210,7 +210,7 @@ async fn a_finished_rollout_is_complete_in_every_form() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn help_lists_exactly_the_fields_that_answers_have() {
+async fn help_lists_exactly_the_fields_of_documents() {
     let world = CtlWorld::with_nodes(1).await;
     let listed = |line: &str| -> Vec<String> {
         let help = super::row::FIELDS.split("\n  of ");
@@ -247,7 +247,7 @@ async fn help_lists_exactly_the_fields_that_answers_have() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn offline_nodes_do_not_keep_a_rollout_from_being_complete() {
+async fn offline_nodes_do_not_prevent_a_rollout_from_completing() {
     let world = CtlWorld::with_nodes(3).await;
     let offline = world.kubelets.set_offline("n3", Outage::MARKED).await;
     offline.unwrap();
@@ -269,7 +269,7 @@ async fn offline_nodes_do_not_keep_a_rollout_from_being_complete() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn offline_is_the_number_of_nodes_with_that_verdict() {
+async fn the_offline_count_is_the_number_of_nodes_with_that_verdict() {
     let world = CtlWorld::with_nodes(2).await;
     let offline = world.kubelets.set_offline("n2", Outage::MARKED).await;
     offline.unwrap();
@@ -287,7 +287,7 @@ async fn offline_is_the_number_of_nodes_with_that_verdict() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn why_tells_verdict_holders_and_cure() {
+async fn why_shows_verdict_slot_holders_and_remedy() {
     let crashing = Behaviour {
         crash_after: Some(Duration::from_secs(1)),
         ..Behaviour::default()
@@ -332,7 +332,7 @@ fn text_of(value: &Value) -> &str {
 }
 
 #[tokio::test(start_paused = true)]
-async fn why_points_to_the_pod_that_pulls_only_if_there_is_one() {
+async fn why_links_to_the_pull_pod_only_if_it_exists() {
     let world = CtlWorld::with_nodes(1).await;
     let required = json!({
         "apps.openyurt.io/image-predownload-parallelism": "1",
@@ -382,7 +382,7 @@ async fn why_points_to_the_pod_that_pulls_only_if_there_is_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn why_names_what_keeps_a_pod_off_a_node() {
+async fn why_names_the_constraint_that_keeps_a_pod_off_a_node() {
     let world = CtlWorld::with_nodes(2).await;
     let template = json!({ "spec": { "nodeSelector": { "role": "edge" } } });
     world
@@ -457,7 +457,7 @@ async fn pause_and_resume_write_once_and_only_when_something_changes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_not_managed_is_refused_with_the_way_to_change_that() {
+async fn commands_on_an_unmanaged_daemonset_are_refused_with_the_next_step() {
     let world = CtlWorld::with_nodes(1).await;
     world.create("plain", json!({})).await;
     for line in [
@@ -479,7 +479,7 @@ async fn what_is_not_managed_is_refused_with_the_way_to_change_that() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_kubernetes_replaces_itself_cannot_be_paused() {
+async fn a_daemonset_replaced_by_kubernetes_cannot_be_paused() {
     let world = CtlWorld::with_nodes(1).await;
     world
         .patch(json!({ "spec": { "updateStrategy": { "type": "RollingUpdate" } } }))
@@ -499,7 +499,7 @@ async fn what_kubernetes_replaces_itself_cannot_be_paused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_daemonset_that_is_nearly_managed_is_told_of() {
+async fn a_daemonset_with_a_misspelled_annotation_is_reported() {
     let world = CtlWorld::with_nodes(1).await;
     world
         .create("slip", json!({ "apps.openyurt.io/update-stategy": "auto" }))
@@ -515,7 +515,7 @@ async fn a_daemonset_that_is_nearly_managed_is_told_of() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_selector_of_nobody_and_a_taint_are_told_and_end_as_they_should() {
+async fn a_selector_without_matches_and_a_taint_are_explained() {
     let world = CtlWorld::with_nodes(2).await;
     world.set_image("web:2").await;
     let selector = |value: Option<&str>| json!({ "metadata": { "annotations": { "apps.openyurt.io/selector": value } } });
@@ -557,7 +557,7 @@ async fn a_selector_of_nobody_and_a_taint_are_told_and_end_as_they_should() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn names_that_do_not_exist_suggest_near_ones() {
+async fn unknown_names_suggest_similar_ones() {
     let world = CtlWorld::with_nodes(2).await;
     let case = async |line: &str, words: &str| {
         let error = world.error(line).await;
@@ -584,7 +584,7 @@ async fn names_that_do_not_exist_suggest_near_ones() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn settings_that_cannot_be_used_are_named_with_the_cure() {
+async fn invalid_settings_are_named_with_a_remedy() {
     let world = CtlWorld::with_nodes(2).await;
     world
         .patch(
@@ -602,7 +602,7 @@ async fn settings_that_cannot_be_used_are_named_with_the_cure() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiting_ends_when_the_last_pod_is_available_or_at_its_timeout() {
+async fn status_wait_ends_when_the_last_pod_is_available_or_at_the_timeout() {
     let world = CtlWorld::with_nodes(2).await;
     world.set_image("web:2").await;
     let (text, ended) = world.run("status web --wait --timeout 30s").await;
@@ -619,7 +619,7 @@ async fn waiting_ends_when_the_last_pod_is_available_or_at_its_timeout() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiting_ends_when_something_else_is_rolled_out_than_was_waited_for() {
+async fn status_wait_ends_when_another_revision_is_rolled_out() {
     let world = CtlWorld::with_nodes(2).await;
     world.set_image("web:2").await;
     let awaited = text_of(&world.json("status web").await["revision"]).to_owned();
@@ -654,7 +654,7 @@ async fn waiting_ends_when_something_else_is_rolled_out_than_was_waited_for() {
 
 /// Checks that `--wait` does not rely on the condition alone. It reports the right revision as complete while pods are starting.
 #[tokio::test(start_paused = true)]
-async fn waiting_goes_on_while_nodes_lack_a_pod_also_where_it_was_called_complete() {
+async fn status_wait_continues_while_nodes_lack_a_pod_despite_a_complete_condition() {
     let world = CtlWorld::with_nodes(2).await;
     let revision = text_of(&world.json("status web").await["revision"]).to_owned();
     let complete = json!({
@@ -692,7 +692,7 @@ async fn waiting_goes_on_while_nodes_lack_a_pod_also_where_it_was_called_complet
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_owner_is_told_how_to_upgrade() {
+async fn why_shows_node_owners_the_upgrade_command() {
     let world = CtlWorld::with_nodes(2).await;
     world
         .patch(
@@ -711,7 +711,7 @@ async fn an_owner_is_told_how_to_upgrade() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_is_away_or_says_no_is_told_apart() {
+async fn an_unreachable_api_server_and_a_denied_request_are_distinguished() {
     let world = CtlWorld::with_nodes(1).await;
     let refusing = world.cluster.faults().add(|_| Fault::Status(403, None));
     let error = world.error("status").await;
@@ -765,7 +765,7 @@ pub(super) async fn remember(world: &CtlWorld, state: &RolloutState) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn why_knows_nodes_that_were_lost_and_whose_node_objects_are_gone() {
+async fn why_explains_lost_nodes_whose_node_objects_are_deleted() {
     let world = CtlWorld::with_nodes(2).await;
     world.set_image("web:2").await;
     let revision = world.json("status web").await["revision"].clone();
@@ -795,7 +795,7 @@ async fn why_knows_nodes_that_were_lost_and_whose_node_objects_are_gone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn resume_releases_what_the_guard_stopped_and_says_so() {
+async fn resume_releases_a_stopped_revision_and_reports_it() {
     let world = CtlWorld::with_nodes(2).await;
     let annotation = async |name: &str| {
         let set = world.sets().get("web").await.unwrap();
@@ -842,7 +842,7 @@ async fn renewed(world: &CtlWorld, ago: i64) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rollout_without_a_controller_is_not_waited_for() {
+async fn status_wait_ends_without_a_controller() {
     let world = CtlWorld::with_nodes(2).await;
     let namespaces: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(world.client.clone());
     let namespace = serde_json::from_value(json!({ "metadata": { "name": "yurt-ds" } })).unwrap();
@@ -906,7 +906,7 @@ async fn a_rollout_without_a_controller_is_not_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_ends_when_its_time_is_up_also_while_the_api_server_is_frozen() {
+async fn status_wait_honors_its_timeout_while_the_api_server_hangs() {
     let world = CtlWorld::with_nodes(2).await;
     world.set_image("web:2").await;
     let frozen = world
@@ -949,7 +949,7 @@ async fn a_wait_ends_when_its_time_is_up_also_while_the_api_server_is_frozen() {
 
 /// Checks that `--wait` processes the events of a rollout on many nodes without delay.
 #[tokio::test(start_paused = true)]
-async fn a_wait_ends_within_a_second_of_the_end() {
+async fn status_wait_ends_within_a_second_of_completion() {
     let world = CtlWorld::with_nodes(60).await;
     let clock = world.context.clock.clone();
     let client = world
@@ -989,7 +989,7 @@ async fn a_wait_ends_within_a_second_of_the_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_keeps_a_wave_waiting_for_a_person_is_said_while_the_one_before_soaks() {
+async fn an_approval_is_suggested_while_the_previous_wave_soaks() {
     let world = CtlWorld::with_nodes(2).await;
     let waves = r#"[{"name":"first","selector":"kubernetes.io/hostname=n1","soak":"1h"},
         {"name":"second","selector":"kubernetes.io/hostname=n2","approve":"manual"}]"#;
@@ -1008,7 +1008,7 @@ async fn what_keeps_a_wave_waiting_for_a_person_is_said_while_the_one_before_soa
 }
 
 #[tokio::test(start_paused = true)]
-async fn pause_and_resume_say_what_really_follows() {
+async fn pause_and_resume_report_their_actual_effect() {
     let missing = Behaviour {
         image_error: true,
         ..Behaviour::default()
@@ -1033,7 +1033,7 @@ async fn pause_and_resume_say_what_really_follows() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_name_after_its_kind_is_that_kind_and_a_namespace_of_such_a_name_is_still_found() {
+async fn a_kind_prefix_selects_the_kind_even_if_a_namespace_has_that_name() {
     let world = CtlWorld::with_nodes(1).await;
     for name in [
         "ds/web",

@@ -160,7 +160,7 @@ mod tests {
     use crate::ctl::tests::CtlWorld;
 
     #[tokio::test(start_paused = true)]
-    async fn it_holds_whatever_became_of_the_status_and_not_after_another_change() {
+    async fn a_conditional_write_ignores_status_changes_and_fails_after_other_changes() {
         let world = CtlWorld::with_nodes(1).await;
         let key: SetKey = "default/web".parse().unwrap();
         let seen = world.sets().get("web").await.unwrap().metadata;
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_the_api_server_finds_wrong_is_said() {
+    async fn errors_of_the_api_server_are_reported() {
         let world = CtlWorld::with_nodes(1).await;
         let key: SetKey = "default/web".parse().unwrap();
         let seen = world.sets().get("web").await.unwrap().metadata;

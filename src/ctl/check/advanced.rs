@@ -133,7 +133,7 @@ mod tests {
     use crate::ctl::check::finding::CheckStatus;
 
     #[test]
-    fn an_installed_definition_is_compared_field_by_field() {
+    fn an_installed_crd_is_compared_field_by_field() {
         let own = manifests::crd_definition();
         assert_eq!(compare(&own).status, CheckStatus::Ok);
 

@@ -254,7 +254,7 @@ mod tests {
     use crate::ctl::check::finding::CheckStatus;
 
     #[test]
-    fn nodes_without_an_agent_are_named_where_ota_needs_it() {
+    fn nodes_without_an_agent_are_named_if_ota_needs_one() {
         let agents = |nodes: &[&str]| Agents {
             set: None,
             versions: VersionCounts::default(),

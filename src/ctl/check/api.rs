@@ -212,7 +212,7 @@ mod tests {
     use crate::ctl::check::finding::CheckStatus;
 
     #[test]
-    fn versions_outside_of_the_supported_range_are_a_warning() {
+    fn unsupported_kubernetes_versions_are_a_warning() {
         #[track_caller]
         fn case(major: &str, minor: &str, expected: CheckStatus) {
             let version = ServerVersion {
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn slow_answers_and_wrong_clocks_are_a_warning() {
+    fn slow_responses_and_wrong_clocks_are_a_warning() {
         let second = Duration::from_secs(1);
         assert_eq!(latency(second).status, CheckStatus::Ok);
         let slow = latency(Duration::from_millis(1001));

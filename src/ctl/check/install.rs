@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn the_objects_and_their_kinds_are_those_of_the_base() {
+    fn checked_objects_and_kinds_match_the_base_manifests() {
         let objects = objects_of_base();
         assert!(objects.len() > 15, "{objects:?}");
         for object in &OBJECTS {

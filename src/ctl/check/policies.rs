@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn the_expected_policies_are_those_of_the_manifests() {
+    fn the_expected_policies_match_the_manifests() {
         let of_controller = [
             include_str!("../../../manifests/components/controller-bound/pods.yaml"),
             include_str!("../../../manifests/components/controller-bound/managed.yaml"),

@@ -63,7 +63,7 @@ async fn installed(nodes: usize) -> CtlWorld {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sound_installation_is_reported_in_one_line_per_category() {
+async fn a_healthy_installation_is_reported_in_one_line_per_category() {
     let world = installed(3).await;
     let (text, ended) = world.run("check").await;
     let expected = "\
@@ -99,7 +99,7 @@ All checks passed.
 }
 
 #[tokio::test(start_paused = true)]
-async fn documents_have_the_documented_fields_and_every_check() {
+async fn check_documents_have_every_check_and_the_documented_fields() {
     let world = installed(1).await;
     let after = Report::new(&world, "check").await;
     let before = Report::new(&world, "check --pre").await;
@@ -147,7 +147,7 @@ async fn documents_have_the_documented_fields_and_every_check() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_api_server_that_does_not_answer_ends_the_checks() {
+async fn an_unresponsive_api_server_ends_the_checks() {
     let world = installed(1).await;
     let silent = world.cluster.faults().add(|_| Fault::Hang);
     let report = Report::new(&world, "check").await;
@@ -183,7 +183,7 @@ async fn an_api_server_that_does_not_answer_ends_the_checks() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_controller_that_stopped_or_runs_twice_is_found() {
+async fn a_stopped_or_duplicate_controller_is_reported() {
     let world = installed(1).await;
     renew(&world, "yurt-ds", "native", 200).await;
     let report = Report::new(&world, "check").await;
@@ -239,7 +239,7 @@ async fn a_controller_that_stopped_or_runs_twice_is_found() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_pods_of_the_controller_are_found_by_label_and_command() {
+async fn controller_pods_are_found_by_label_and_command() {
     let world = installed(1).await;
     let mut other = controller("ingress:1.0.0");
     other["containers"][0]["command"] = json!(["/ingress", "controller"]);
@@ -306,7 +306,7 @@ async fn the_pods_of_the_controller_are_found_by_label_and_command() {
 
 /// Checks that a right for a feature is needed only where a DaemonSet uses the feature.
 #[tokio::test(start_paused = true)]
-async fn a_missing_right_of_the_controller_is_a_fault_if_it_is_needed() {
+async fn a_missing_permission_of_the_controller_fails_only_if_it_is_needed() {
     let world = installed(1).await;
     let patches = |request: &RequestInfo| {
         request.user_agent == CONTROLLER
@@ -361,7 +361,7 @@ async fn a_missing_right_of_the_controller_is_a_fault_if_it_is_needed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn faults_of_single_daemonsets_are_warnings() {
+async fn problems_of_single_daemonsets_are_warnings() {
     let world = installed(1).await;
     for name in ["a", "b", "c", "d"] {
         let wrong = json!({ "apps.openyurt.io/update-strategy": "auto", "apps.openyurt.io/max-unavailable": "abc" });
@@ -420,7 +420,7 @@ async fn faults_of_single_daemonsets_are_warnings() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn online_nodes_need_an_updated_agent_and_with_ota_every_node_needs_one() {
+async fn online_nodes_need_an_updated_agent_and_ota_needs_one_on_every_node() {
     let world = installed(3).await;
     world
         .kubelets
@@ -489,7 +489,7 @@ async fn online_nodes_need_an_updated_agent_and_with_ota_every_node_needs_one() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn policies_and_the_definition_are_compared_with_the_manifests() {
+async fn policies_and_the_crd_are_compared_with_the_manifests() {
     let world = installed(1).await;
     let loose = json!({
         "metadata": { "name": "yurt-ds-controller-pods", "uid": "u" },
@@ -542,7 +542,7 @@ async fn policies_and_the_definition_are_compared_with_the_manifests() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn before_the_installation_rights_and_names_are_checked() {
+async fn check_pre_tests_permissions_and_names() {
     let world = CtlWorld::with_nodes(1).await;
     let (text, ended) = world.run("check --pre").await;
     assert_eq!(ended, Ok(Code::Complete));
@@ -595,7 +595,7 @@ async fn before_the_installation_rights_and_names_are_checked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiting_ends_when_no_check_fails_or_at_the_timeout() {
+async fn check_wait_ends_when_no_check_fails_or_at_the_timeout() {
     let world = installed(1).await;
     renew(&world, "yurt-ds", "native,advanced", 200).await;
     let begun = tokio::time::Instant::now();
@@ -619,7 +619,7 @@ async fn waiting_ends_when_no_check_fails_or_at_the_timeout() {
 
 /// Checks that the rights of a viewer are enough, except for the rights of the controller.
 #[tokio::test(start_paused = true)]
-async fn a_viewer_may_make_all_other_checks() {
+async fn a_viewer_can_run_all_checks_except_controller_permissions() {
     let world = installed(2).await;
     let file = include_str!("../../../manifests/base/rbac/people.yaml");
     let rules = rules_of(file, "yurt-ds-viewer");
@@ -647,7 +647,7 @@ async fn a_viewer_may_make_all_other_checks() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hostile_object_harms_only_its_own_check() {
+async fn a_hostile_object_affects_only_its_own_check() {
     let world = installed(1).await;
     let mut pod = controller("yurt-ds:0.1.0");
     pod["containers"][0]["image"] = json!(format!("\u{1b}[2Jyurt-ds:{}", "9".repeat(300)));

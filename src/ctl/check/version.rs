@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_version_is_the_tag_of_an_image() {
+    fn the_version_is_parsed_from_the_image_tag() {
         #[track_caller]
         fn case(image: &str, expected: Option<&str>) {
             assert_eq!(of_image(image).as_deref(), expected, "{image}");
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_are_counted() {
+    fn pods_are_counted_per_version() {
         let mut counts = VersionCounts::default();
         assert!(counts.is_unknown() && counts.is_own());
         counts.add(Some(OWN.to_owned()));

@@ -45,7 +45,7 @@ fn uids(pods: &BTreeMap<String, Vec<String>>) -> Vec<&String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_finished_rollout_is_handed_back_by_one_write_and_nobody_is_restarted() {
+async fn eject_of_a_complete_rollout_is_one_write_and_restarts_no_pod() {
     let world = CtlWorld::with_nodes(3).await;
     let clock = world.context.clock.clone();
     let client = world.cluster.client(&Role::Controller.user_agent());
@@ -97,7 +97,7 @@ async fn a_finished_rollout_is_handed_back_by_one_write_and_nobody_is_restarted(
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_old_manifest_that_is_applied_meanwhile_is_named() {
+async fn an_old_manifest_applied_during_eject_is_reported() {
     let world = CtlWorld::with_nodes(2).await;
     let clock = world.context.clock.clone();
     let client = world.cluster.client(&Role::Controller.user_agent());
@@ -140,7 +140,7 @@ async fn an_old_manifest_that_is_applied_meanwhile_is_named() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_surge_is_handed_back_as_one() {
+async fn eject_keeps_max_surge_in_the_native_strategy() {
     let world = CtlWorld::with_nodes(2).await;
     let case = async |unavailable: Option<&str>, surge: &str, native: Value, words: &str| {
         let annotations = json!({
@@ -172,7 +172,7 @@ async fn a_surge_is_handed_back_as_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn outdated_nodes_are_a_reason_to_refuse() {
+async fn eject_is_refused_while_nodes_are_outdated() {
     let world = CtlWorld::with_nodes(3).await;
     let offline = world.kubelets.set_offline("n3", Outage::MARKED).await;
     offline.unwrap();
@@ -205,7 +205,7 @@ async fn outdated_nodes_are_a_reason_to_refuse() {
 
 /// Covers the time between the deletion of the last old pod and its end, in which eject is still refused. Found on a real cluster.
 #[tokio::test(start_paused = true)]
-async fn old_pods_that_are_ending_are_a_reason_too() {
+async fn eject_is_refused_while_old_pods_are_terminating() {
     let world = CtlWorld::with_nodes(2).await;
     world.set_image("web:2").await;
     let pods: Api<Pod> = Api::namespaced(world.client.clone(), "default");
@@ -223,7 +223,7 @@ async fn old_pods_that_are_ending_are_a_reason_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn now_pauses_the_controller_before_the_native_one_begins() {
+async fn eject_now_pauses_the_controller_before_the_native_rollout_starts() {
     let world = CtlWorld::with_nodes(4).await;
     let clock = world.context.clock.clone();
     let client = world.cluster.client(&Role::Controller.user_agent());
@@ -257,7 +257,7 @@ async fn now_pauses_the_controller_before_the_native_one_begins() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_controller_its_conditions_are_removed_too() {
+async fn eject_without_a_controller_removes_its_conditions() {
     let world = CtlWorld::with_nodes(2).await;
     let clock = world.context.clock.clone();
     let client = world.cluster.client(&Role::Controller.user_agent());
@@ -293,7 +293,7 @@ async fn without_a_controller_its_conditions_are_removed_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_changed_since_the_look_is_looked_at_again() {
+async fn a_conflict_during_eject_is_reported_and_a_retry_succeeds() {
     let world = CtlWorld::with_nodes(2).await;
     let conflict = world
         .cluster
@@ -314,7 +314,7 @@ async fn what_changed_since_the_look_is_looked_at_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn settings_that_cannot_be_read_are_not_guessed() {
+async fn eject_with_invalid_settings_is_refused() {
     let world = CtlWorld::with_nodes(1).await;
     let annotations = json!({ "apps.openyurt.io/max-unavailable": "lots" });
     world

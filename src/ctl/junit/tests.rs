@@ -6,7 +6,7 @@ fn case(outcome: Outcome) -> Case {
 }
 
 #[test]
-fn hostile_texts_stay_inside_their_attributes() {
+fn hostile_texts_are_escaped_in_attributes() {
     let hostile = "a\"/><b> & '\u{0}\u{1b}[31m\n\u{202e}\u{fffe}\u{ffff}]]> 停";
     assert_eq!(
         escaped(hostile),
@@ -15,7 +15,7 @@ fn hostile_texts_stay_inside_their_attributes() {
 }
 
 #[test]
-fn every_outcome_has_its_element() {
+fn every_outcome_has_its_junit_element() {
     let reason = || "NoProgress".to_owned();
     let message = || "1 < 2".to_owned();
     let (failed, error) = (

@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_revision_for_a_template_that_was_there_is_noticed() {
+    fn a_second_revision_for_a_known_template_is_detected() {
         let revision = |number: i64, image: &str, hash: &str| {
             let template = json!({ "spec": { "containers": [{ "name": "c", "image": image }] } });
             json!({

@@ -148,7 +148,7 @@ mod tests {
     use crate::core::revision::data_of;
 
     #[test]
-    fn data_is_written_in_the_bytes_of_kubernetes() {
+    fn revision_data_has_the_bytes_that_kubernetes_writes() {
         let stored = json!({
             "spec": { "containers": [{ "name": "a", "args": ["a<b"] }] },
             "metadata": { "labels": { "b": "1", "a": "2" }, "creationTimestamp": null },
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_everybody_writes_alike_counts_as_written() {
+    fn only_data_without_escaped_characters_counts_as_written() {
         let is_kept = |argument: &str| {
             let data = data_of(json!({ "spec": { "args": [argument] } }));
             is_written(&json!({ "data": data }), &data)

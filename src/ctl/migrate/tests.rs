@@ -122,7 +122,7 @@ impl Migrating {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_daemonset_goes_to_the_other_kind_and_back_and_nobody_is_restarted() {
+async fn migration_to_the_other_kind_and_back_restarts_no_pod() {
     let cluster = Migrating::with_nodes(3).await;
     let _controller = cluster.start_controller();
     let world = &cluster.world;
@@ -180,7 +180,7 @@ async fn a_daemonset_goes_to_the_other_kind_and_back_and_nobody_is_restarted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn in_the_middle_of_a_rollout_old_pods_stay_old_and_new_ones_new() {
+async fn migration_during_a_rollout_keeps_the_revision_of_each_pod() {
     let cluster = Migrating::with_nodes(4).await;
     let world = &cluster.world;
     let running = cluster.start_controller();
@@ -239,7 +239,7 @@ fn refuse_after_deletion(cluster: &Migrating, resource: &'static str) -> FaultGu
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_begun_is_finished_by_the_same_command() {
+async fn an_interrupted_migration_is_finished_by_the_same_command() {
     for resource in ["daemonsets", "controllerrevisions"] {
         let cluster = Migrating::with_nodes(2).await;
         let world = &cluster.world;
@@ -278,7 +278,7 @@ async fn what_was_begun_is_finished_by_the_same_command() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_api_server_would_refuse_is_refused_before_anything_is_deleted() {
+async fn objects_that_the_api_server_would_reject_are_refused_before_the_deletion() {
     let cluster = Migrating::with_nodes(1).await;
     let world = &cluster.world;
     for (verb, words) in [
@@ -307,7 +307,7 @@ async fn what_the_api_server_would_refuse_is_refused_before_anything_is_deleted(
 }
 
 #[tokio::test(start_paused = true)]
-async fn there_are_reasons_to_refuse() {
+async fn migration_is_refused_with_a_reason_and_changes_nothing() {
     let cluster = Migrating::with_nodes(1).await;
     let world = &cluster.world;
     let refused = async |patch: Value, code: Code, words: &str| {
@@ -369,7 +369,7 @@ async fn there_are_reasons_to_refuse() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_the_kind_nothing_is_deleted() {
+async fn without_the_crd_nothing_is_deleted() {
     let world = CtlWorld::with_nodes(1).await;
     let error = world.error("migrate web --to advanced").await;
     assert_eq!(error.code, Code::Refused);
@@ -382,7 +382,7 @@ async fn without_the_kind_nothing_is_deleted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_advanced_daemonset_is_handed_back_to_kubernetes_by_eject() {
+async fn eject_turns_an_advanced_daemonset_into_a_native_one() {
     let cluster = Migrating::with_nodes(2).await;
     let world = &cluster.world;
     let _controller = cluster.start_controller();

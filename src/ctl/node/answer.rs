@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_obeys_nobody_and_has_an_end() {
+    fn a_line_is_escaped_and_bounded() {
         assert_eq!(one_line("a\n\tb\x1b[31m c\r\n"), "a b\\u{1b}[31m c");
         assert_eq!(
             one_line(&"é".repeat(LONGEST + 1)).chars().count(),

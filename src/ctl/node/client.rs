@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn the_usual_socket_is_asked_if_it_answers_and_the_port_otherwise() {
+    async fn the_default_socket_is_used_if_it_responds_and_the_port_otherwise() {
         let directory = tempfile::tempdir().unwrap();
         let socket = directory.path().join("ota.sock");
         let port = "http://127.0.0.1:1"; // below the ephemeral ports, and unused

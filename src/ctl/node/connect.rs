@@ -215,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn causes_are_told_without_numbers() {
+    fn connection_errors_are_shown_without_error_numbers() {
         let refused = io::Error::from_raw_os_error(111);
         assert_eq!(
             ConnectError::Unconnected(refused).to_string(),
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_wrong_with_a_socket_is_told() {
+    async fn socket_problems_are_explained() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("ota.sock");
         let why = async || match reached(&unix(path.clone())).await {
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_denied_user_learns_the_group_and_the_mode() {
+    fn a_denied_user_is_shown_the_group_and_the_mode() {
         use std::os::unix::fs::PermissionsExt as _;
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("ota.sock");

@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_read() {
+    fn server_addresses_are_parsed() {
         #[track_caller]
         fn case(typed: &str, host: &str, port: u16) {
             let server = NodeServer::read(typed).unwrap();
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_answered_with_how_it_should_look() {
+    fn an_invalid_address_is_answered_with_the_valid_syntax() {
         #[track_caller]
         fn case(typed: &str, word: &str) {
             let error = NodeServer::read(typed).unwrap_err();

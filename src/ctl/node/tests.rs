@@ -60,7 +60,7 @@ fn replace(node: &Node) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_are_listed_with_what_waits_for_them() {
+async fn pods_are_listed_with_their_update_state() {
     let mut bare = of_namespace(pod("bare"), "kube-system");
     bare["metadata"]["ownerReferences"] = json!(null);
     bare["metadata"]["labels"] = json!(null);
@@ -94,7 +94,7 @@ default/web-4: image failed: pull image job x failed
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_old_answer_says_how_old_it_is() {
+async fn an_old_response_shows_its_age() {
     let node = Node::with([pod("web-1")]);
     for fresh in [None, Some(0), Some(120)] {
         node.state().age = fresh;
@@ -111,7 +111,7 @@ async fn an_old_answer_says_how_old_it_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn wide_tables_and_documents_tell_the_new_images_where_the_server_does() {
+async fn wide_tables_and_documents_show_new_images_if_the_server_reports_them() {
     let node = Node::with([outdated("web-1")]);
     let text = node.text("pods -o wide").await;
     assert!(
@@ -148,7 +148,7 @@ fn upgrades() -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_field_of_a_document_is_in_help() {
+async fn every_document_field_is_described_in_help() {
     fn keys(value: &Value, into: &mut BTreeSet<String>) {
         match value {
             Value::Object(map) => {
@@ -174,7 +174,7 @@ async fn every_field_of_a_document_is_in_help() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_pod_an_upgrade_shows_what_would_change() {
+async fn upgrade_without_a_pod_shows_the_pending_changes() {
     let node = Node::with([outdated("web-1"), pod("other")]);
     let text = node.text("upgrade").await;
     assert!(
@@ -214,7 +214,7 @@ async fn without_a_pod_an_upgrade_shows_what_would_change() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_prints_what_the_server_says() {
+async fn a_request_prints_the_response_of_the_server() {
     let node = Node::with([outdated("web-1")]);
     let text = node.text("upgrade default/web-1").await;
     assert_eq!(text, "Start updating pod default/web-1\n");
@@ -239,7 +239,7 @@ async fn a_request_prints_what_the_server_says() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn names_that_do_not_exist_are_answered_with_those_that_do() {
+async fn unknown_names_are_answered_with_the_known_ones() {
     #[track_caller]
     fn case(error: &crate::ctl::CliError, code: Code, words: &[&str]) {
         assert_eq!(error.code, code, "{error}");
@@ -297,7 +297,7 @@ async fn names_that_do_not_exist_are_answered_with_those_that_do() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn refusals_have_codes_and_a_way_on() {
+async fn refusals_have_codes_and_a_next_step() {
     const GONE: &str = "Get pod failed, pods \"web-1\" not found";
     const OFFLINE: &str = "OTA upgrade is not allowed when node is disconnected to cloud";
     const NO: &str =
@@ -427,7 +427,7 @@ default/web-2 is Ready with revision r2 (before: r1), 10s after the request.
 }
 
 #[tokio::test(start_paused = true)]
-async fn on_a_terminal_progress_is_one_line() {
+async fn progress_on_a_terminal_is_one_line() {
     let node = Node::with([outdated("web-1")]);
     node.state().then = Some(replace);
     let (text, ended) = node.run_live("upgrade web-1 --wait").await;
@@ -442,7 +442,7 @@ async fn on_a_terminal_progress_is_one_line() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_new_pod_that_does_not_start_is_shown_until_the_time_is_up() {
+async fn a_new_pod_that_does_not_start_is_shown_until_the_timeout() {
     let node = Node::with([outdated("web-1")]);
     node.state().then = Some(|node| {
         node.after(1, |state| {
@@ -471,7 +471,7 @@ async fn a_new_pod_that_does_not_start_is_shown_until_the_time_is_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_new_pod_of_the_old_revision_is_told() {
+async fn a_new_pod_of_the_old_revision_is_reported() {
     let again = |pod: fn(&str) -> Value| {
         let node = Node::with([outdated("web-1")]);
         node.after(2, move |state| state.pods = vec![pod("web-2")]);
@@ -493,7 +493,7 @@ async fn a_new_pod_of_the_old_revision_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_is_replaced_itself_is_waited_for() {
+async fn upgrade_wait_survives_a_restart_of_the_agent() {
     let node = Node::with([outdated("web-1")]);
     node.state().then = Some(replace);
     node.after(3, |state| state.listens = false);
@@ -514,7 +514,7 @@ async fn a_server_that_is_replaced_itself_is_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pull_is_followed_until_the_images_are_there() {
+async fn imagepull_wait_follows_until_the_images_are_pulled() {
     let node = Node::with([outdated("web-1")]);
     node.state().reply = (200, "Image pre-pull requested for pod default/web-1");
     node.after(2, |state| state.pods = vec![pulling("web-1")]);
@@ -536,7 +536,7 @@ The images for default/web-1 are on this node, 5s after the request. To replace 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pull_that_failed_before_may_fail_again_or_not() {
+async fn a_pull_after_a_failed_one_may_succeed_or_fail_again() {
     let node = Node::with([failed("web-1")]);
     node.after(3, |state| state.pods = vec![pulled("web-1")]);
     node.text("imagepull web-1 --wait").await;
@@ -558,7 +558,7 @@ async fn a_pull_that_failed_before_may_fail_again_or_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pull_for_nothing_ends() {
+async fn a_pull_that_is_no_longer_needed_ends() {
     let node = Node::with([outdated("web-1")]);
     node.after(2, |state| state.pods = vec![pod("web-1")]);
     let (text, ended) = node.run("imagepull web-1 --wait").await;

@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_may_be_named_in_short_and_slips_are_named() {
+    fn setting_keys_may_omit_the_prefix_and_typos_are_named() {
         let typed = PlannedChange::typed(&args(
             &["max-unavailable=20%", "apps.openyurt.io/selector=a=b,c"],
             &["paused"],
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_is_that_of_the_named_or_the_only_container() {
+    fn an_image_applies_to_the_named_or_the_only_container() {
         let changed = |image: &str| {
             let mut template = template();
             let change = PlannedChange::typed(&args(&[], &[], &[image]))?;
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_no_image_is_refused() {
+    fn invalid_images_are_refused() {
         let digest = format!("[::1]:5000/a/b_c@sha256:{}", "0".repeat(64));
         for image in ["web", "Registry.example:5000/shop/web:2.0-rc.1", &digest] {
             PlannedChange::typed(&args(&[], &[], &[image])).unwrap();
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn a_container_gets_one_image() {
+    fn a_container_accepts_one_image() {
         for second in ["web:3", "web=web:3"] {
             let change = PlannedChange::typed(&args(&[], &[], &["web:2", second])).unwrap();
             let error = change.to_template(&mut template()).unwrap_err();

@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn starts_are_measured_where_nothing_interrupted_them() {
+    fn start_times_are_measured_only_on_uninterrupted_starts() {
         let mut pods: Vec<(NodeName, Pod)> = (1..=11)
             .map(|seconds| pod(&format!("n{seconds}"), 0, seconds, 0, 0))
             .collect();
@@ -468,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn without_pods_a_start_is_assumed() {
+    fn without_pods_a_start_time_is_assumed() {
         let template = json!({ "spec": { "terminationGracePeriodSeconds": 5 } });
         let pace = |ends| Measured::new(&[], &BTreeMap::new(), &template, ends, 1, None).pace();
         let assumed = pace(None);
@@ -489,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn every_node_takes_what_its_pod_took_and_new_ones_what_the_others_do() {
+    fn every_node_keeps_its_measured_start_time_and_new_nodes_get_those_of_others() {
         let pods = [pod("quick", 0, 2, 0, 0), pod("slow", 100, 120, 0, 100)];
         let nodes = told(&measured(&pods, 1), &["new", "newer", "quick", "slow"]);
         let starts: Vec<u64> = nodes.iter().map(|node| rounded(node.start)).collect();
@@ -497,7 +497,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cutting_to_whole_seconds_adds_is_taken_out() {
+    fn rounding_to_whole_seconds_is_compensated() {
         let same = [Duration::from_secs_f64(1.2); 5];
         assert_eq!(uncut(&[1.0, 1.0, 2.0, 1.0, 1.0]), same);
         let kept = uncut(&[0.0, 10.0]);
@@ -505,7 +505,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_that_waited_in_a_crowd_are_measured_when_there_are_no_others() {
+    fn pods_started_in_a_crowd_are_measured_only_if_there_are_no_others() {
         let crowd = (0..300).map(|number| pod(&format!("c{number}"), 0, 20, 0, 19));
         let alone = (0..20).map(|number| {
             let made = 1_000 + 10 * number;
@@ -523,7 +523,7 @@ mod tests {
     /// Regression test: a pod that ended in the same second in which the next one began counted as concurrent. So only the fastest
     /// or slowest pods were measured.
     #[test]
-    fn places_that_follow_each_other_within_a_second_are_no_crowd() {
+    fn pods_that_follow_each_other_within_a_second_are_no_crowd() {
         // Two pods are updated at once. A start takes 1.4 s, and the next pod begins immediately after it.
         let pods = (0..40).map(|number: i64| {
             let began = 1_400 * (number / 2);
@@ -537,7 +537,7 @@ mod tests {
     }
 
     #[test]
-    fn who_became_ready_when_its_node_returned_is_not_measured() {
+    fn pods_that_became_ready_when_their_node_returned_are_not_measured() {
         let mut pods: Vec<(NodeName, Pod)> = (1..=11)
             .map(|number| pod(&format!("n{number}"), 0, 3, 0, 1))
             .collect();
@@ -554,7 +554,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_in_place_is_measured_from_its_request_to_the_new_container() {
+    fn an_in_place_update_is_measured_from_the_request_to_the_new_container() {
         let mut changed = pod("n1", 0, 1_007, 1, 0);
         changed.1.in_place.update = Some(InPlaceUpdate {
             at: at(1_000),
@@ -569,7 +569,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_rollout_tells_what_passes_from_one_pod_to_the_next() {
+    fn the_time_between_pods_is_measured_on_the_last_rollout() {
         // Three pods are updated at once. A start takes 5 s. The end of the old pod and the reaction take 3 s.
         let mut pods: Vec<(NodeName, Pod)> = (0..30)
             .map(|number| {
@@ -631,7 +631,7 @@ mod tests {
     /// Found on a real cluster: a reaction of 0.3 s was measured as 0.1 s, so the planned duration of an in-place rollout was a
     /// sixth too short.
     #[test]
-    fn what_passes_from_one_to_the_next_is_right_also_below_a_second() {
+    fn the_time_between_pods_is_measured_below_a_second() {
         // Twenty pods are updated at once. A start takes 1.3 s, and the next pod begins 0.3 s later.
         let places = (0..20).flat_map(|round| (0..20).map(move |place| (round, place)));
         let pods = places.map(|(round, place)| {
@@ -655,7 +655,7 @@ mod tests {
 
     /// Found on a real cluster: the plan expected a pod to start although the scheduler had reported that it fits on no node.
     #[test]
-    fn what_has_no_room_is_broken() {
+    fn an_unschedulable_pod_counts_as_broken() {
         let mut no_room = pod("n1", 8, 9, 0, 0);
         no_room.1.ready_since = None;
         no_room.1.problem = Some(Box::new(PodProblem {
@@ -669,7 +669,7 @@ mod tests {
     }
 
     #[test]
-    fn what_should_have_started_long_ago_is_broken() {
+    fn an_overdue_pod_counts_as_broken() {
         let mut late = pod("n2", 0, 3, 0, 0);
         late.1.ready_since = None;
         let pods = [pod("n1", 0, 3, 0, 0), late];

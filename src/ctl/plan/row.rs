@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_is_one_filling_of_the_places() {
+    fn a_batch_is_one_round_of_the_slots() {
         let ready = |begins: i64, takes: i64| (begins, Some(begins + takes));
         let together = [ready(0, 5), ready(0, 9), ready(9, 5), ready(9, 5)];
         assert_eq!(of(&together), [1, 1, 2, 2]);

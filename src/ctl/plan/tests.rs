@@ -70,7 +70,7 @@ async fn annotate(world: &CtlWorld, annotations: Value) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_plan_is_what_then_happens() {
+async fn a_plan_matches_the_actual_rollout() {
     let world = CtlWorld::with_nodes(9).await;
     let broken = Rule {
         image: "web:1".into(),
@@ -125,7 +125,7 @@ async fn a_plan_is_what_then_happens() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rollout_under_way_is_planned_to_its_end() {
+async fn a_rollout_in_progress_is_planned_to_its_end() {
     let world = CtlWorld::with_nodes(5).await;
     world.set_image("web:2").await;
     world.replace("n4").await;
@@ -139,7 +139,7 @@ async fn a_rollout_under_way_is_planned_to_its_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_pending_means_nothing_is_replaced() {
+async fn a_plan_without_pending_changes_replaces_nothing() {
     let world = CtlWorld::with_nodes(3).await;
     let (text, ended) = world.run("plan web").await;
     assert_eq!(ended, Ok(Code::Complete));
@@ -168,7 +168,7 @@ async fn nothing_pending_means_nothing_is_replaced() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_blocks_is_told_with_its_end() {
+async fn blockers_are_reported_with_their_end() {
     let world = CtlWorld::with_nodes(2).await;
     // The clock starts at 2026-01-01, a Thursday, so the window on Saturday is closed.
     let window = "plan web --image web:2 --set maintenance-window=Sat\u{a0}02:00-04:00\u{a0}UTC"
@@ -209,7 +209,7 @@ async fn what_blocks_is_told_with_its_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_update_in_place_is_planned_as_one() {
+async fn an_in_place_update_is_planned() {
     let world = CtlWorld::with_nodes(3).await;
     let line = "plan web --set rolling-update-type=InPlaceIfPossible --ends-in 1s";
     let plan = world.json(&format!("{line} --image web:2")).await;
@@ -233,7 +233,7 @@ async fn an_update_in_place_is_planned_as_one() {
 /// Found by a reader of the documentation: the plan of a rollback kept nodes on the old revision because of `partition`. It also
 /// waited for a proof that the restored revision works, although that revision had been rolled out before.
 #[tokio::test(start_paused = true)]
-async fn a_way_back_is_planned_as_one() {
+async fn a_rollback_is_planned() {
     let world = CtlWorld::with_nodes(4).await;
     annotate(
         &world,
@@ -251,7 +251,7 @@ async fn a_way_back_is_planned_as_one() {
 
 /// Uses image names with registry and digest, as a real kubelet reports them. The simulated kubelet reports them without.
 #[tokio::test(start_paused = true)]
-async fn an_update_in_place_of_pods_of_real_kubelets_takes_its_time_and_keeps_to_the_budget() {
+async fn an_in_place_plan_for_real_kubelets_takes_time_and_keeps_the_budget() {
     let world = CtlWorld::with_nodes(4).await;
     let pods: Api<Pod> = Api::namespaced(world.client.clone(), "default");
     for pod in pods.list(&Default::default()).await.unwrap() {
@@ -278,7 +278,7 @@ async fn an_update_in_place_of_pods_of_real_kubelets_takes_its_time_and_keeps_to
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_surge_is_planned_as_one() {
+async fn a_surge_is_planned() {
     let world = CtlWorld::with_nodes(3).await;
     let line = "plan web --image web:2 --set max-surge=1 --ends-in 1s";
     let plan = world.json(line).await;
@@ -289,7 +289,7 @@ async fn a_surge_is_planned_as_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nodes_that_break_stop_the_plan() {
+async fn broken_nodes_stop_the_plan() {
     let world = CtlWorld::with_nodes(10).await;
     let plan = world
         .json("plan web --image web:2 --set max-unavailable=2 --set failure-threshold=1 --break 2 --ends-in 1s")
@@ -305,7 +305,7 @@ async fn nodes_that_break_stop_the_plan() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_planned_says_why() {
+async fn a_failed_plan_names_the_reason() {
     let world = CtlWorld::with_nodes(2).await;
     let error = world.error("plan web --set max-unavailable=abc").await;
     assert_eq!(error.code, Code::Invalid);
@@ -349,7 +349,7 @@ async fn what_cannot_be_planned_says_why() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_pods_are_evicted_disruption_budgets_are_foreseen() {
+async fn a_plan_respects_disruption_budgets_when_evicting() {
     let world = CtlWorld::with_nodes(3).await;
     let budgets: Api<PodDisruptionBudget> = Api::namespaced(world.client.clone(), "default");
     let budget = |healthy: i32| {
@@ -388,7 +388,7 @@ async fn where_pods_are_evicted_disruption_budgets_are_foreseen() {
 
 /// A wait with a known end does not end the simulation, even if it is longer than the limit for a standstill.
 #[tokio::test(start_paused = true)]
-async fn a_plan_goes_on_after_a_long_wait() {
+async fn a_plan_continues_after_a_long_wait() {
     #[track_caller]
     fn is_complete(plan: &Value, what: &str) {
         assert_eq!(plan["phase"], "Complete", "{what}: {plan}");

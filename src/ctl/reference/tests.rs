@@ -117,7 +117,7 @@ fn value(argument: &Arg) -> String {
 }
 
 #[test]
-fn the_page_says_what_the_program_does() {
+fn the_cli_page_matches_the_program() {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/reference/cli.md");
     if crate::machine::is_set("YURT_DS_GOLDEN") {
         std::fs::write(file, page()).unwrap();
@@ -130,7 +130,7 @@ fn the_page_says_what_the_program_does() {
 }
 
 #[test]
-fn there_is_a_manual_page_of_every_verb() {
+fn every_verb_has_a_manual_page() {
     let all = described();
     let ctl = all.find_subcommand("ctl").unwrap();
     let verbs = ctl.get_subcommands().map(|verb| Some(verb.get_name()));

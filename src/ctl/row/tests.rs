@@ -131,7 +131,7 @@ fn case(n1: Node, verdict: &str, reason: Option<&str>, because: &str, next: &str
 }
 
 #[test]
-fn every_state_of_a_node_has_words() {
+fn every_verdict_has_a_reason_and_a_next_step() {
     let away = |mut node: Node| {
         node.readiness = Readiness::NotReady {
             since: Some(at(9_000)),
@@ -290,7 +290,7 @@ fn every_state_of_a_node_has_words() {
 }
 
 #[test]
-fn who_waits_is_told_the_place_in_the_queue_and_who_holds_the_slots() {
+fn a_waiting_node_shows_its_queue_position_and_the_used_slots() {
     let mut broken = node("n3");
     broken.pods[0].ready_since = None;
     let snapshot = snapshot(
@@ -309,7 +309,7 @@ fn who_waits_is_told_the_place_in_the_queue_and_who_holds_the_slots() {
 }
 
 #[test]
-fn who_got_the_revision_during_a_pause_is_told_why() {
+fn a_node_updated_during_a_pause_shows_the_reason() {
     let nodes = vec![node("n1"), serving("n2", 60), serving("n3", 7_000)];
     let mut snapshot = snapshot(nodes, Some(Pause::Indefinite));
     snapshot.fleet.pause = Some(PauseRecord {
@@ -333,7 +333,7 @@ fn who_got_the_revision_during_a_pause_is_told_why() {
 }
 
 #[test]
-fn two_pods_that_a_pause_or_a_mistake_keeps_are_told_so() {
+fn a_second_pod_kept_by_a_pause_or_an_error_is_explained() {
     let mut doubled = node("n1");
     let new = Pod {
         surge: true,
@@ -366,7 +366,7 @@ fn two_pods_that_a_pause_or_a_mistake_keeps_are_told_so() {
 }
 
 #[test]
-fn a_pod_whose_hook_is_gone_is_told_what_else_holds_it() {
+fn a_pod_past_its_hook_shows_the_cause_of_its_delay() {
     let mut leaving = node("n1");
     leaving.pods[0].exit.preparing = Some(PreDeleteHook {
         since: Some(at(NOW - 60)),
@@ -399,7 +399,7 @@ fn a_pod_whose_hook_is_gone_is_told_what_else_holds_it() {
 }
 
 #[test]
-fn a_pause_with_nobody_outdated_is_told_in_a_note() {
+fn a_pause_without_outdated_nodes_is_shown_in_a_note() {
     let said = |pause| SetRow::new(&snapshot(vec![serving("n1", 60)], pause), false).notes;
     let told = |notes: &[String]| {
         notes
@@ -422,7 +422,7 @@ fn a_pause_is_explained_with_its_end() {
 }
 
 #[test]
-fn a_pause_of_what_the_guard_stopped_names_both_and_their_order() {
+fn a_pause_of_a_stopped_revision_names_both_and_their_order() {
     let mut snapshot = snapshot(vec![node("n1"), updated("n2", 60)], Some(Pause::Indefinite));
     snapshot.fleet.record = Some(FailureRecord {
         stopped: Some(Stopped::FailedByRevision),
@@ -442,7 +442,7 @@ fn a_pause_of_what_the_guard_stopped_names_both_and_their_order() {
 }
 
 #[test]
-fn a_revision_that_is_taken_back_has_words() {
+fn every_rollback_state_has_a_reason_and_a_next_step() {
     let back = |ready: bool| {
         let mut node = node("n1");
         node.pods[0].in_place.reverted_from = Some("new".into());
@@ -510,7 +510,7 @@ fn a_revision_that_is_taken_back_has_words() {
 }
 
 #[test]
-fn how_far_a_revision_is_taken_back_stands_in_documents_too() {
+fn rollback_progress_is_part_of_documents() {
     let mut snapshot = snapshot(vec![node("n1")], None);
     let row =
         |snapshot: &RolloutSnapshot| serde_json::to_value(SetRow::new(snapshot, false).reversal);
@@ -537,7 +537,7 @@ fn how_far_a_revision_is_taken_back_stands_in_documents_too() {
 }
 
 #[test]
-fn nobody_is_told_to_wait_for_nodes_that_were_lost() {
+fn a_pending_rollback_does_not_wait_for_lost_nodes() {
     let mut snapshot = snapshot(vec![updated("n1", 60)], None);
     snapshot.plan.verdicts[0] = Verdict::Revert(Revert::Pending);
     let next = |snapshot: &RolloutSnapshot| remedy(&snapshot.rollout(), 0);
@@ -561,7 +561,7 @@ fn a_node_that_waits_for_its_hook_holds_its_domain() {
 }
 
 #[test]
-fn with_surge_the_slots_are_those_of_second_pods() {
+fn with_surge_messages_count_the_slots_of_max_surge() {
     let mut snapshot = snapshot(vec![doubled(), node("n2"), node("n3")], None);
     let mut said = |down: u32| {
         snapshot.strategy.max_surge = IntOrPercent::Number(1);
@@ -607,7 +607,7 @@ fn with_surge_the_slots_are_those_of_second_pods() {
 }
 
 #[test]
-fn who_may_get_no_second_pod_takes_none_of_the_places_of_those_that_have_one() {
+fn a_node_with_a_rejected_surge_pod_takes_no_surge_slot() {
     let mut snapshot = snapshot(vec![doubled(), node("n2")], None);
     snapshot.strategy.max_surge = IntOrPercent::Number(2);
     let second = (&"n2".into(), None);
@@ -621,7 +621,7 @@ fn who_may_get_no_second_pod_takes_none_of_the_places_of_those_that_have_one() {
 }
 
 #[test]
-fn a_node_whose_wave_is_full_is_told_of_that_wave() {
+fn a_node_in_a_full_wave_shows_the_budget_of_the_wave() {
     let canary = |node: Node| Node {
         labels: [("pool", "canary")].into_iter().collect(),
         ..node
@@ -671,7 +671,7 @@ fn a_node_whose_wave_is_full_is_told_of_that_wave() {
 
 /// Checks the messages for a pod whose eviction was rejected three seconds ago: they name the PodDisruptionBudget and the remedy.
 #[test]
-fn a_pod_that_a_budget_keeps_has_words_with_the_budget_and_the_cure() {
+fn a_pod_kept_by_a_disruption_budget_shows_the_budget_and_the_remedy() {
     let case = |budget: Option<&str>, obstruction, reason: &str, because: &str, next: &str| {
         let mut snapshot = snapshot(vec![node("n1"), node("n2")], None);
         let refusal = Refusal {
@@ -728,7 +728,7 @@ fn told(kind: &str, status: &str, revision: &str, since: i64) -> crate::k8s::Con
 }
 
 #[test]
-fn nothing_is_so_for_longer_than_its_revision_and_its_pod_are_there() {
+fn times_are_never_older_than_their_revision_or_pod() {
     let mut snapshot = snapshot(vec![node("n1"), node("n2")], None);
     snapshot.conditions = ["RolloutComplete", "Progressing", "Stalled"]
         .map(|kind| told(kind, "False", "new", 200))
@@ -751,7 +751,7 @@ fn nothing_is_so_for_longer_than_its_revision_and_its_pod_are_there() {
 }
 
 #[test]
-fn a_pull_that_failed_is_told_to_who_asks_for_the_node_of_an_owner() {
+fn a_failed_pull_is_shown_on_the_node_under_ota() {
     let mut snapshot = snapshot(vec![node("n1")], None);
     snapshot.strategy.mode = Mode::Ota;
     let image = |waits: bool, failure: Option<&str>| crate::core::OtaCondition {
@@ -799,7 +799,7 @@ fn a_pull_that_failed_is_told_to_who_asks_for_the_node_of_an_owner() {
 
 /// Checks the messages that differ for an Advanced DaemonSet: yurt-ds creates its pods, and its settings are in fields.
 #[test]
-fn what_is_said_of_an_advanced_daemonset_is_true_of_it() {
+fn messages_about_advanced_daemonsets_use_their_fields_and_controller() {
     use crate::core::settings::partition::PARTITION;
     let mut bare = updated("n1", 5);
     bare.pods.clear();

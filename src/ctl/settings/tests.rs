@@ -26,7 +26,7 @@ fn row<'a>(answer: &'a Value, name: &str) -> &'a Value {
 }
 
 #[test]
-fn without_a_daemonset_every_setting_of_the_table_is_a_line() {
+fn without_a_daemonset_every_setting_is_listed() {
     assert_fits(&all(Output::Table));
     let text = all(Output::Wide);
     let lines: Vec<&str> = text.lines().collect();
@@ -49,7 +49,7 @@ fn without_a_daemonset_every_setting_of_the_table_is_a_line() {
 }
 
 #[test]
-fn programs_find_the_fields_that_help_lists() {
+fn documents_have_the_fields_listed_in_help() {
     let rows: Value = serde_json::from_str(&all(Output::Json)).unwrap();
     assert_eq!(rows.as_array().unwrap().len(), SETTINGS.len());
     let names = [
@@ -75,7 +75,7 @@ fn programs_find_the_fields_that_help_lists() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_daemonset_shows_what_holds_and_where_it_comes_from() {
+async fn settings_of_a_daemonset_show_effective_values_and_their_origin() {
     let world = CtlWorld::with_nodes(1).await;
     let annotations = json!({
         "apps.openyurt.io/max-surge": "1",
@@ -144,7 +144,7 @@ async fn a_daemonset_shows_what_holds_and_where_it_comes_from() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_setting_that_cannot_be_used_is_named_and_the_exit_code_says_so() {
+async fn every_invalid_setting_is_named_and_changes_the_exit_code() {
     let world = CtlWorld::with_nodes(1).await;
     let annotations = json!({
         "apps.openyurt.io/partition": "-1",
@@ -171,7 +171,7 @@ async fn every_setting_that_cannot_be_used_is_named_and_the_exit_code_says_so() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_not_there_or_not_managed_is_told_as_by_other_commands() {
+async fn unknown_and_unmanaged_daemonsets_are_reported_as_by_other_commands() {
     let world = CtlWorld::with_nodes(1).await;
     world.create("plain", json!({})).await;
     let error = world.error("settings wbe").await;

@@ -207,7 +207,7 @@ fn long() -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_string_of_any_object_steers_a_terminal() {
+async fn strings_of_objects_cannot_control_the_terminal() {
     let world = CtlWorld::with_nodes(2).await;
     world.set_image("web:2").await;
     world.replace("n1").await;
@@ -290,7 +290,7 @@ fn hostile_settings() -> Vec<(&'static str, String)> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_setting_steers_a_terminal() {
+async fn settings_cannot_control_the_terminal() {
     let world = CtlWorld::with_nodes(2).await;
     world.set_image("web:2").await;
     let original = call(&world, "GET", WEB, &Value::Null).await.unwrap();
@@ -315,7 +315,7 @@ async fn no_setting_steers_a_terminal() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_command_steers_a_terminal() {
+async fn no_command_prints_terminal_control_sequences() {
     let world = CtlWorld::with_nodes(2).await;
     world.set_image("web:2").await;
     for text in [HOSTILE, &long()] {
@@ -358,7 +358,7 @@ impl io::Write for Kept {
 }
 
 #[tokio::test(start_paused = true)]
-async fn conditions_events_and_the_log_are_safe() {
+async fn conditions_events_and_logs_contain_no_control_characters() {
     let kept = Kept::default();
     let sink = kept.clone();
     let lines = log::lines(Format::Text, false, move || sink.clone());

@@ -95,7 +95,7 @@ impl Rollout {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_role_binding_in_one_namespace_is_enough_to_look() {
+async fn a_role_binding_in_one_namespace_is_enough_for_status() {
     let rollout = Rollout::start().await;
     let world = &rollout.world;
     let _bound = bind(world, "yurt-ds-operator", "default");
@@ -129,7 +129,7 @@ async fn a_role_binding_in_one_namespace_is_enough_to_look() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_show_how_far_a_rollout_is_where_nodes_may_not_be_listed() {
+async fn pods_show_the_progress_if_nodes_may_not_be_listed() {
     let rollout = Rollout::start().await;
     let world = &rollout.world;
     let _bound = bind(world, "yurt-ds-operator", "default");
@@ -159,7 +159,7 @@ async fn pods_show_how_far_a_rollout_is_where_nodes_may_not_be_listed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_role_binding_in_one_namespace_is_enough_to_act() {
+async fn a_role_binding_in_one_namespace_is_enough_for_changes() {
     let rollout = Rollout::start().await;
     let world = &rollout.world;
     let _bound = bind(world, "yurt-ds-operator", "default");
@@ -189,7 +189,7 @@ async fn a_role_binding_in_one_namespace_is_enough_to_act() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_rests_on_nodes_is_not_done_without_them() {
+async fn plan_and_eject_need_permission_to_list_nodes() {
     let world = CtlWorld::with_nodes(3).await;
     let _bound = bind(&world, "yurt-ds-operator", "default");
     let (text, ended) = world.run("plan web --image web:3").await;
@@ -215,7 +215,7 @@ async fn what_rests_on_nodes_is_not_done_without_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_viewer_of_one_namespace_looks_and_changes_nothing() {
+async fn a_viewer_of_one_namespace_can_read_and_not_write() {
     let world = CtlWorld::with_nodes(1).await;
     let bound = bind(&world, "yurt-ds-viewer", "default");
     for line in ["status web", "why web n1", "settings web"] {
@@ -231,7 +231,7 @@ async fn a_viewer_of_one_namespace_looks_and_changes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_claimed_that_no_controller_reported() {
+async fn without_a_reported_condition_the_phase_is_unknown() {
     let world = CtlWorld::with_nodes(3).await;
     let bound = bind(&world, "yurt-ds-operator", "default");
     let row = world.json("status web").await;

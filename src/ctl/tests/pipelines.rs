@@ -14,7 +14,7 @@ fn fields(value: &Value) -> Vec<&String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_line_has_the_fields_of_json_and_a_time() {
+async fn a_jsonl_line_has_the_fields_of_json_and_a_time() {
     let world = CtlWorld::with_nodes(2).await;
     world
         .create(
@@ -90,7 +90,7 @@ impl Report {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_report_tells_complete_pending_and_paused_rollouts_apart() {
+async fn a_junit_report_distinguishes_complete_pending_and_paused_rollouts() {
     let (world, report) = (CtlWorld::with_nodes(2).await, Report::new());
     let (xml, ended) = report.run(&world, "status web --wait").await;
     assert_eq!(ended, Ok(Code::Complete));
@@ -124,7 +124,7 @@ async fn a_report_tells_complete_pending_and_paused_rollouts_apart() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_report_is_written_after_an_error_too() {
+async fn a_junit_report_is_also_written_after_an_error() {
     let (world, report) = (CtlWorld::with_nodes(1).await, Report::new());
     let (xml, ended) = report.run(&world, "status absent --wait").await;
     assert_eq!(ended.unwrap_err().code, Code::NotFound);
@@ -150,7 +150,7 @@ async fn a_report_is_written_after_an_error_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_report_that_cannot_be_written_is_an_error_before_the_wait() {
+async fn an_unwritable_junit_report_is_an_error_before_the_wait() {
     let world = CtlWorld::with_nodes(1).await;
     world.set_image("web:2").await;
     let before = tokio::time::Instant::now();

@@ -91,7 +91,7 @@ impl Situation {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_image_that_cannot_be_pulled() {
+async fn status_explains_an_image_that_cannot_be_pulled() {
     let missing = Behaviour {
         image_error: true,
         ..Behaviour::default()
@@ -107,7 +107,7 @@ async fn an_image_that_cannot_be_pulled() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_crash_loop() {
+async fn status_explains_a_crash_loop() {
     let crashing = Behaviour {
         crash_after: Some(Duration::from_secs(5)),
         ..Behaviour::default()
@@ -125,7 +125,7 @@ async fn a_crash_loop() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn offline_nodes() {
+async fn status_explains_offline_nodes() {
     let situation = Situation::with(json!({})).await;
     for node in ["n10", "n11", "n12"] {
         let offline = situation.world.kubelets.set_offline(node, Outage::MARKED);
@@ -140,7 +140,7 @@ async fn offline_nodes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_budget_that_can_never_allow_an_eviction() {
+async fn status_explains_a_disruption_budget_that_allows_no_eviction() {
     let situation = Situation::with(json!({ "apps.openyurt.io/disruption": "evict" })).await;
     let budgets: Api<PodDisruptionBudget> =
         Api::namespaced(situation.world.client.clone(), "default");
@@ -166,7 +166,7 @@ async fn a_budget_that_can_never_allow_an_eviction() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_partition() {
+async fn status_explains_a_partition() {
     let partition = json!({ "apps.openyurt.io/partition": "14" });
     let situation = Situation::with(partition).await.rolled_out().await;
     let words = [
@@ -177,7 +177,7 @@ async fn a_partition() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_policy_that_denies() {
+async fn status_explains_a_denying_policy() {
     let situation = Situation::with(json!({})).await;
     let _denied = situation.world.cluster.faults().add(|request| {
         let deletes = request.verb == "delete" && request.resource == "pods";
@@ -197,7 +197,7 @@ async fn a_policy_that_denies() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_maintenance_window() {
+async fn status_explains_a_maintenance_window() {
     let window = json!({ "apps.openyurt.io/maintenance-window": "Sat 02:00-04:00 Europe/Berlin" });
     let situation = Situation::with(window).await.rolled_out().await;
     let words = [
@@ -209,7 +209,7 @@ async fn a_maintenance_window() {
 
 /// Found by a user: the headline named the maintenance window of one node although most nodes waited for another reason.
 #[tokio::test(start_paused = true)]
-async fn few_maintenance_windows_beside_what_holds_more_nodes() {
+async fn status_names_the_reason_of_most_nodes_before_a_few_maintenance_windows() {
     let closed = "Sat 02:00-04:00 UTC";
     let opens = "which opens Sat 2026-01-03 02:00 UTC";
     let of_node =
@@ -256,7 +256,7 @@ async fn few_maintenance_windows_beside_what_holds_more_nodes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_controller() {
+async fn status_explains_a_missing_controller() {
     let world = CtlWorld::with_nodes(NODES).await;
     let namespaces: Api<Namespace> = Api::all(world.client.clone());
     let namespace = serde_json::from_value(json!({ "metadata": { "name": "yurt-ds" } })).unwrap();
@@ -280,7 +280,7 @@ async fn no_controller() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wave_that_waits_for_approval() {
+async fn status_explains_a_wave_that_waits_for_approval() {
     let waves = r#"[{"name":"canary","selector":"kubernetes.io/hostname=n1"},{"name":"field","selector":"kubernetes.io/os=linux",
         "approve":"manual"}]"#;
     let waves = json!({ "apps.openyurt.io/waves": waves });
@@ -294,7 +294,7 @@ async fn a_wave_that_waits_for_approval() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pause() {
+async fn status_explains_a_pause() {
     let situation = Situation::with(json!({ "apps.openyurt.io/paused": "true" })).await;
     let situation = situation.rolled_out().await;
     let words = [

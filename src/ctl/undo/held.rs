@@ -254,7 +254,7 @@ mod tests {
     use crate::core::SetKind;
 
     #[test]
-    fn a_setting_is_removed_where_it_stands() {
+    fn a_setting_is_removed_from_its_annotation_or_field() {
         let (native, advanced) = (SetKind::Native, SetKind::Advanced);
         let key = |kind| SetKey::of_kind(kind, "shop", "web");
         assert_eq!(

@@ -41,7 +41,7 @@ async fn both_replaced(world: &CtlWorld) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_goes_back_step_by_step_and_never_to_what_came_later() {
+async fn undo_goes_back_step_by_step_and_never_forward() {
     let world = three_revisions().await;
     let before = set(&world).await;
     let dry = world.text("undo web --dry-run").await;
@@ -103,7 +103,7 @@ async fn it_goes_back_step_by_step_and_never_to_what_came_later() {
 /// Checks that `undo` restores the same revision as `kubectl rollout undo`. Kubernetes gives a revision a new number when its
 /// template is applied again.
 #[tokio::test(start_paused = true)]
-async fn it_goes_back_to_the_revision_that_was_replaced() {
+async fn undo_restores_the_replaced_revision() {
     let world = CtlWorld::with_nodes(2).await;
     for image in ["web:bad", "web:1", "web:2", "web:3", "web:bad"] {
         world.set_image(image).await;
@@ -121,7 +121,7 @@ async fn it_goes_back_to_the_revision_that_was_replaced() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_a_jump_back_nothing_newer_is_gone_back_to() {
+async fn undo_after_a_jump_back_does_not_restore_newer_revisions() {
     let world = three_revisions().await;
     world.text("undo web --to-revision 1").await;
     both_replaced(&world).await;
@@ -130,7 +130,7 @@ async fn after_a_jump_back_nothing_newer_is_gone_back_to() {
 
 /// Two operators run `undo` at the same time. Only one of them succeeds.
 #[tokio::test(start_paused = true)]
-async fn a_second_undo_does_not_go_back_further_while_the_first_is_under_way() {
+async fn a_second_undo_is_refused_while_the_first_is_in_progress() {
     let world = three_revisions().await;
     let (one, other) = tokio::join!(world.run("undo web"), world.run("undo web"));
     let mut failed = [one.1, other.1].into_iter().filter_map(Result::err);
@@ -155,7 +155,7 @@ async fn a_second_undo_does_not_go_back_further_while_the_first_is_under_way() {
 /// Checks that a pause or resume is not mistaken for a rollback. Each write of `ctl` renews the time of its field manager, which
 /// may own a part of the template after an earlier undo.
 #[tokio::test(start_paused = true)]
-async fn a_pause_is_not_taken_for_a_rollback() {
+async fn a_pause_is_not_mistaken_for_a_rollback() {
     let world = CtlWorld::with_nodes(2).await;
     let template = |image: &str, env: &str| {
         let container =
@@ -179,7 +179,7 @@ async fn a_pause_is_not_taken_for_a_rollback() {
 
 /// Checks that a stall of the previous revision does not allow a second undo while the first one is in progress.
 #[tokio::test(start_paused = true)]
-async fn a_stall_of_another_revision_lets_no_second_undo_through() {
+async fn a_stall_of_another_revision_does_not_allow_a_second_undo() {
     let world = three_revisions().await;
     let left = world.json("undo web --dry-run").await["from"]["hash"].clone();
     let tell = async |hash: &Value| {
@@ -210,7 +210,7 @@ async fn a_stall_of_another_revision_lets_no_second_undo_through() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn approvals_of_other_revisions_end() {
+async fn undo_removes_approvals_of_other_revisions() {
     let world = three_revisions().await;
     let sets = set(&world).await;
     let hash = world.json("undo web --dry-run").await["to"]["hash"].clone();
@@ -231,7 +231,7 @@ async fn approvals_of_other_revisions_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_holds_back_the_rollback_is_named_with_the_way_past_it() {
+async fn settings_that_delay_a_rollback_are_named_with_the_command_to_remove_them() {
     let world = CtlWorld::with_nodes(2).await;
     world.set_image("web:2").await;
     both_replaced(&world).await;
@@ -294,7 +294,7 @@ async fn what_holds_back_the_rollback_is_named_with_the_way_past_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_started_before_its_window_is_not_when_it_is_rolled_back() {
+async fn undo_removes_start_now_of_the_rolled_back_revision() {
     let world = CtlWorld::with_nodes(2).await;
     // The clock is on a Thursday, so the window on Monday is closed.
     let window = json!({ "apps.openyurt.io/maintenance-window": "Mon 03:00-04:00 UTC" });
@@ -332,7 +332,7 @@ async fn what_was_started_before_its_window_is_not_when_it_is_rolled_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn there_has_to_be_something_to_go_back_to() {
+async fn undo_without_an_earlier_revision_is_refused() {
     let world = CtlWorld::with_nodes(1).await;
     let error = world.error("undo web").await;
     assert_eq!(error.code, Code::Refused);
@@ -364,7 +364,7 @@ async fn there_has_to_be_something_to_go_back_to() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_not_known_yet_is_not_undone_unless_it_is_named() {
+async fn undo_with_an_unobserved_template_needs_an_explicit_revision() {
     let world = CtlWorld::with_nodes(1).await;
     let deaf = world.cluster.faults().add(|request| {
         if request.user_agent == "kube-controller-manager" && request.verb == "create" {
@@ -387,7 +387,7 @@ async fn what_is_not_known_yet_is_not_undone_unless_it_is_named() {
 
 /// Checks that status updates don't make the write of `undo` fail. A large rollout has several of them per second.
 #[tokio::test(start_paused = true)]
-async fn a_status_that_is_written_meanwhile_is_no_obstacle() {
+async fn concurrent_status_writes_do_not_fail_undo() {
     let world = CtlWorld::with_nodes(2).await;
     world.set_image("web:2").await;
     let left = AtomicUsize::new(6);
@@ -426,7 +426,7 @@ async fn web_2_stopped() -> (CtlWorld, Box<dyn std::any::Any>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_does_not_go_back_to_what_the_guard_stopped_unless_that_is_named() {
+async fn undo_skips_a_stopped_revision_unless_it_is_named() {
     let (world, _running) = web_2_stopped().await;
     world.set_image("web:3").await;
     tokio::time::sleep(10 * A_MOMENT).await;
@@ -455,7 +455,7 @@ async fn it_does_not_go_back_to_what_the_guard_stopped_unless_that_is_named() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_resumed_is_not_left_to_go_on_unguarded_when_it_comes_again() {
+async fn undo_removes_resume_and_the_guard_applies_again() {
     let (world, _running) = web_2_stopped().await;
     world.text("resume web").await;
     tokio::time::sleep(A_MOMENT).await;
@@ -485,7 +485,7 @@ async fn what_was_resumed_is_not_left_to_go_on_unguarded_when_it_comes_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stopped_revision_is_undone_as_its_condition_advises_and_not_brought_back() {
+async fn a_stopped_revision_is_undone_as_its_condition_advises_and_not_restored() {
     let (world, _running) = web_2_stopped().await;
     let undo = "yurt-ds ctl undo default/web";
     let resume = "yurt-ds ctl resume default/web";

@@ -63,7 +63,7 @@ fn plain(strategy: Strategy) -> Strategy {
 }
 
 #[test]
-fn what_an_annotation_says_a_field_says_and_back_again() {
+fn annotations_and_fields_are_converted_both_ways() {
     #[track_caller]
     fn case(annotations: Value, update: &Value) {
         let mut all = json!({ "apps.openyurt.io/update-strategy": "AdvancedRollingUpdate" });
@@ -134,7 +134,7 @@ fn what_an_annotation_says_a_field_says_and_back_again() {
 }
 
 #[test]
-fn a_hook_becomes_the_field_of_that_name() {
+fn a_lifecycle_annotation_becomes_the_lifecycle_field() {
     let hook = json!({ "preDelete": { "labelsHandler": { "example.io/drain": "true" } } });
     let annotations = json!({ "apps.openyurt.io/update-strategy": "auto", "apps.openyurt.io/lifecycle": hook.to_string() });
     let made = migrated(&on_delete(&annotations));
@@ -143,7 +143,7 @@ fn a_hook_becomes_the_field_of_that_name() {
 }
 
 #[test]
-fn what_both_kinds_have_stays_and_what_was_true_of_the_old_object_does_not() {
+fn shared_fields_stay_and_object_specific_metadata_is_dropped() {
     let annotations = json!({
         "apps.openyurt.io/update-strategy": "OTA", "example.io/team": "edge",
         "deprecated.daemonset.template.generation": "4", "kubectl.kubernetes.io/last-applied-configuration": "{}",
@@ -173,7 +173,7 @@ fn what_both_kinds_have_stays_and_what_was_true_of_the_old_object_does_not() {
 }
 
 #[test]
-fn kubernetes_own_strategy_is_carried_over_and_settings_beside_it_are_not() {
+fn the_native_strategy_is_kept_and_annotations_without_effect_are_dropped() {
     let update =
         json!({ "type": "RollingUpdate", "rollingUpdate": { "maxUnavailable": 2, "maxSurge": 0 } });
     let waves = json!({ "apps.openyurt.io/min-interval": "1h" });

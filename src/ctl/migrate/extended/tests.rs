@@ -33,7 +33,7 @@ fn made(extended: &Value, kind: SetKind) -> Translation {
 }
 
 #[test]
-fn what_has_a_counterpart_becomes_it_and_the_rest_is_named() {
+fn fields_with_a_counterpart_are_converted_and_the_rest_is_reported() {
     let made = made(&full(), SetKind::Advanced);
     let spec = &made.object["spec"];
     assert_eq!(
@@ -69,7 +69,7 @@ fn what_has_a_counterpart_becomes_it_and_the_rest_is_named() {
 }
 
 #[test]
-fn as_a_native_one_the_same_stands_in_annotations() {
+fn conversion_to_a_native_daemonset_uses_annotations() {
     let made = made(&full(), SetKind::Native);
     let annotations = &made.object["metadata"]["annotations"];
     assert_eq!(made.object["apiVersion"], "apps/v1");
@@ -84,7 +84,7 @@ fn as_a_native_one_the_same_stands_in_annotations() {
 }
 
 #[test]
-fn a_canary_without_nodes_is_named_with_the_wave_to_write() {
+fn a_canary_without_nodes_is_reported_with_the_wave_to_write() {
     let canary = json!({ "replicas": 1, "validationMode": "manual", "autoPause": { "enabled": false },
                          "autoFail": { "enabled": false } });
     let made = made(&extended(json!({ "canary": canary })), SetKind::Advanced);
@@ -98,7 +98,7 @@ fn a_canary_without_nodes_is_named_with_the_wave_to_write() {
 }
 
 #[test]
-fn it_is_named_by_its_kind() {
+fn an_extended_daemonset_is_named_by_its_kind() {
     for name in [
         "eds/agent",
         "ExtendedDaemonSet/agent",

@@ -36,7 +36,7 @@ fn migrated(annotations: &Value, spec: &Value) -> Translation {
 }
 
 #[test]
-fn fields_become_annotations_that_say_the_same() {
+fn fields_become_equivalent_annotations() {
     let rolling = json!({
         "maxUnavailable": "20%", "partition": 3, "paused": true, "rollingUpdateType": "InPlaceIfPossible",
         "selector": { "matchLabels": { "pool": "a" } },
@@ -63,7 +63,7 @@ fn fields_become_annotations_that_say_the_same() {
 }
 
 #[test]
-fn what_holds_unsaid_is_said_where_something_else_would_hold() {
+fn differing_defaults_are_written_explicitly() {
     let made = migrated(&json!({}), &json!({}));
     let annotations = &made.object["metadata"]["annotations"];
     assert_eq!(annotations["apps.openyurt.io/max-unavailable"], "1");
@@ -83,7 +83,7 @@ fn what_holds_unsaid_is_said_where_something_else_would_hold() {
 }
 
 #[test]
-fn what_has_no_counterpart_is_named() {
+fn fields_without_a_counterpart_are_reported() {
     let spec = json!({
         "burstReplicas": "5%",
         "scaleStrategy": { "partitionedScaling": true },

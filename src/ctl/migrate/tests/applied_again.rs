@@ -89,7 +89,7 @@ const NATIVE: &str = "apps/v1";
 const ADVANCED: &str = "apps.kruise.io/v1beta1";
 
 #[tokio::test(start_paused = true)]
-async fn an_old_manifest_that_comes_first_keeps_the_pods() {
+async fn an_old_manifest_applied_before_the_new_object_keeps_the_pods() {
     let (cluster, _controller) = Migrating::with_controller().await;
     let (world, pods) = (&cluster.world, cluster.pods().await);
     for (line, old, new) in [
@@ -116,7 +116,7 @@ async fn an_old_manifest_that_comes_first_keeps_the_pods() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_old_manifest_that_comes_later_is_named_and_then_the_migration_is_finished() {
+async fn an_old_manifest_applied_after_the_new_object_is_reported_and_migration_resumes() {
     let (cluster, _controller) = Migrating::with_controller().await;
     let (world, pods) = (&cluster.world, cluster.pods().await);
     for (line, old) in [

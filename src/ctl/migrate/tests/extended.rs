@@ -70,7 +70,7 @@ fn template(labels: Value) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_manifest_is_taken_and_selects_the_pods_that_run() {
+async fn every_extended_daemonset_is_converted_with_a_selector_for_its_running_pods() {
     let named = json!({ "matchLabels": { LABEL: "foo" } });
     let app = json!({ "app": "agent" });
     let strategy = json!({ "rollingUpdate": { "maxUnavailable": 2 } });
@@ -103,7 +103,7 @@ async fn every_manifest_is_taken_and_selects_the_pods_that_run() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_manifest_that_the_api_server_refuses_is_not_printed() {
+async fn a_manifest_that_the_api_server_rejects_is_not_printed() {
     let app = json!({ "app": "agent" });
     let long = "a".repeat(64);
     let mut no_image = template(app.clone());
@@ -133,7 +133,7 @@ async fn a_manifest_that_the_api_server_refuses_is_not_printed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_name_that_is_taken_is_refused() {
+async fn a_name_already_in_use_is_refused() {
     let spec = json!({ "template": template(json!({ "app": "agent" })) });
     let cluster = Migrating::with_extended("web", spec).await;
     let error = cluster.world.error("migrate eds/web --to native").await;
@@ -141,7 +141,7 @@ async fn a_name_that_is_taken_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_manifest_that_could_not_be_checked_says_so() {
+async fn an_unchecked_manifest_is_printed_with_a_note() {
     let spec = json!({ "template": template(json!({ "app": "agent" })) });
     let cluster = Migrating::with_extended("foo", spec).await;
     let _guard = cluster.world.cluster.faults().add(|request| {

@@ -82,7 +82,7 @@ const SECOND_DRY_RUN: From = From("create", "daemonsets", 2);
 const CREATION: From = From("create", "daemonsets", 3);
 
 #[tokio::test(start_paused = true)]
-async fn a_deletion_whose_answer_is_lost_may_have_happened() {
+async fn a_deletion_with_a_lost_response_is_reported_as_unknown() {
     for fault in [Fault::ResetAfter, Fault::Status(504, None)] {
         let (cluster, _controller) = Migrating::advanced_after_a_rollout().await;
         let (world, pods) = (&cluster.world, cluster.pods().await);
@@ -109,7 +109,7 @@ async fn a_deletion_whose_answer_is_lost_may_have_happened() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deletion_that_is_refused_leaves_nothing_behind() {
+async fn a_rejected_deletion_is_reported_even_if_the_journal_cannot_be_deleted() {
     let (cluster, _controller) = Migrating::advanced_after_a_rollout().await;
     let _guard = cluster.fail(DELETION, Fault::Status(422, None));
     // Also reject the deletion of the journal. The error still has to report why the DaemonSet was not deleted.
@@ -126,7 +126,7 @@ async fn a_deletion_that_is_refused_leaves_nothing_behind() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_revision_that_kubernetes_makes_itself_ends_the_migration_and_keeps_the_pause() {
+async fn a_revision_created_by_kubernetes_ends_the_migration_and_keeps_the_pause() {
     let (cluster, _controller) = Migrating::advanced_after_a_rollout().await;
     let (world, pods) = (&cluster.world, cluster.pods().await);
     let guard = cluster.fail(CREATION, Fault::Status(422, None));
@@ -192,7 +192,7 @@ async fn an_interrupted_eject_is_finished_by_eject() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_interrupted_eject_that_migrate_finishes_stays_paused_and_says_so() {
+async fn an_interrupted_eject_finished_by_migrate_stays_paused_with_a_note() {
     let (cluster, _controller) = Migrating::advanced_after_a_rollout().await;
     let world = &cluster.world;
     let guard = cluster.fail(CREATION, Fault::Status(403, None));
@@ -212,7 +212,7 @@ async fn an_interrupted_eject_that_migrate_finishes_stays_paused_and_says_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn eject_says_what_it_has_made_when_it_ends_in_between() {
+async fn eject_reports_the_created_daemonset_if_the_hand_over_fails() {
     let (cluster, _controller) = Migrating::advanced_after_a_rollout().await;
     let world = &cluster.world;
     let guard = cluster.fail(From("patch", "daemonsets", 1), Fault::Status(403, None));
@@ -231,7 +231,7 @@ async fn eject_says_what_it_has_made_when_it_ends_in_between() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_revision_that_is_not_answered_for_is_not_taken_for_one_that_is_refused() {
+async fn an_unavailable_dry_run_is_not_treated_as_a_rejected_revision() {
     for status in [403, 429, 500] {
         let (cluster, _controller) = Migrating::advanced_after_a_rollout().await;
         let _guard = cluster.fail(SECOND_DRY_RUN, Fault::Status(status, None));
@@ -244,7 +244,7 @@ async fn a_revision_that_is_not_answered_for_is_not_taken_for_one_that_is_refuse
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_api_server_does_not_take_is_a_refusal() {
+async fn a_rejected_creation_or_deletion_is_a_refusal() {
     let cluster = Migrating::with_nodes(1).await;
     for verb in ["create", "delete"] {
         let _guard = cluster.fail(From(verb, "daemonsets", 1), Fault::Status(422, None));
@@ -258,7 +258,7 @@ async fn what_the_api_server_does_not_take_is_a_refusal() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_made_and_not_looked_at_is_finished_by_the_same_command() {
+async fn a_created_but_unverified_daemonset_is_finished_by_the_same_command() {
     for (failing, paused) in [
         (
             From("patch", "daemonsets", 1),
@@ -285,7 +285,7 @@ async fn what_was_made_and_not_looked_at_is_finished_by_the_same_command() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_yurt_ds_what_is_kept_can_be_made_and_is_paused() {
+async fn the_journal_can_be_applied_by_hand_and_stays_paused() {
     let (cluster, _controller) = Migrating::advanced_after_a_rollout().await;
     let (world, pods) = (&cluster.world, cluster.pods().await);
     let guard = cluster.fail(CREATION, Fault::Status(403, None));
@@ -348,7 +348,7 @@ async fn meanwhile(cluster: &Migrating, act: impl Future<Output = ()>) -> CliErr
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_update_in_place_that_begins_meanwhile_is_left_to_who_began_it() {
+async fn migration_is_refused_if_an_in_place_update_starts_during_it() {
     let cluster = Migrating::with_nodes(1).await;
     let pods: Api<Pod> = Api::namespaced(cluster.world.client.clone(), "default");
     let pod = pods
@@ -384,7 +384,7 @@ async fn an_update_in_place_that_begins_meanwhile_is_left_to_who_began_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_finalizer_that_is_added_meanwhile_is_looked_at_first() {
+async fn migration_is_refused_if_a_finalizer_is_added_during_it() {
     let cluster = Migrating::with_nodes(1).await;
     let error = meanwhile(&cluster, async {
         let patch = json!({ "metadata": { "finalizers": ["example.io/keep"] } });
@@ -398,7 +398,7 @@ async fn a_finalizer_that_is_added_meanwhile_is_looked_at_first() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_is_deleted_as_soon_as_it_is_made_is_not_said_to_be_slow() {
+async fn a_daemonset_deleted_right_after_its_creation_is_reported_as_deleted() {
     let cluster = Migrating::with_nodes(1).await;
     let made = Arc::new(Notify::new());
     let (told, seen) = (made.clone(), AtomicUsize::new(0));
@@ -431,7 +431,7 @@ async fn one_that_is_deleted_as_soon_as_it_is_made_is_not_said_to_be_slow() {
 }
 
 #[test]
-fn one_that_nobody_has_looked_at_is_said_to_be_so_for_as_long_as_was_waited() {
+fn an_unprocessed_daemonset_is_reported_with_the_waited_time() {
     let key = crate::index::SetKey::new("default", "web");
     let told = messages::not_adopted(&key, Purpose::GoOn, &Adoption::Unseen, true);
     let words = [

@@ -17,7 +17,7 @@ async fn refused(world: &CtlWorld, line: &str, words: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn beside_a_pod_that_is_ending_no_other_one_is_made() {
+async fn migration_is_refused_while_a_pod_is_terminating() {
     let cluster = Migrating::with_nodes(2).await;
     let world = &cluster.world;
     let pods: Api<Pod> = Api::namespaced(world.client.clone(), "default");
@@ -40,7 +40,7 @@ async fn beside_a_pod_that_is_ending_no_other_one_is_made() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_would_take_the_pods_meanwhile_is_named() {
+async fn another_daemonset_that_selects_the_pods_is_named() {
     let cluster = Migrating::with_nodes(1).await;
     let mut other: DaemonSet = cluster.world.sets().get("web").await.unwrap();
     other.metadata = serde_json::from_value(json!({ "name": "other" })).unwrap();
@@ -54,7 +54,7 @@ async fn who_would_take_the_pods_meanwhile_is_named() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_name_with_the_kind_that_it_is_to_become_is_no_other_one() {
+async fn a_name_with_the_target_kind_suggests_the_source() {
     let cluster = Migrating::with_nodes(1).await;
     let error = cluster
         .world
@@ -68,7 +68,7 @@ async fn a_name_with_the_kind_that_it_is_to_become_is_no_other_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_revision_that_only_has_the_name_of_the_journal_stays() {
+async fn a_foreign_revision_with_the_name_of_the_journal_is_kept() {
     let cluster = Migrating::with_nodes(1).await;
     let all: Api<ControllerRevision> = Api::namespaced(cluster.world.client.clone(), "default");
     let foreign =
@@ -80,7 +80,7 @@ async fn a_revision_that_only_has_the_name_of_the_journal_stays() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_somebody_else_made_in_its_place_is_left_and_what_was_kept_too() {
+async fn a_foreign_daemonset_created_during_the_migration_and_the_journal_are_kept() {
     let cluster = Migrating::with_nodes(1).await;
     let world = &cluster.world;
     let mut other = world.sets().get("web").await.unwrap();

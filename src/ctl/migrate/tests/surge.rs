@@ -42,7 +42,7 @@ fn controllers(pods: &[Pod]) -> BTreeSet<(String, String)> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_surge_that_is_under_way_is_refused_with_its_pods() {
+async fn migration_is_refused_during_a_surge_with_the_surge_pods_named() {
     let (cluster, _controller) = Migrating::surging().await;
     let world = &cluster.world;
     let pods = cluster.all_pods().await;
@@ -74,7 +74,7 @@ async fn a_surge_that_is_under_way_is_refused_with_its_pods() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_of_a_surge_that_were_left_are_adopted_and_the_surge_ends() {
+async fn left_over_surge_pods_are_adopted_and_the_surge_ends() {
     let (cluster, _controller) = Migrating::surging().await;
     let world = &cluster.world;
     // Migrate without `ctl migrate`, which refuses while there are surge pods.

@@ -131,7 +131,7 @@ impl World {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_owner_sees_what_is_new_and_replaces_one_pod() {
+async fn upgrade_shows_new_images_and_replaces_one_pod() {
     let world = World::start().await;
     assert!(world.text("pods").await.contains("up to date"));
     assert_eq!(world.text("upgrade").await, "No updates are available.\n");
@@ -167,7 +167,7 @@ fn missing() -> Behaviour {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_version_that_does_not_start_is_told_while_it_is_waited_for() {
+async fn upgrade_wait_reports_a_version_that_does_not_start() {
     let world = World::start().await;
     world
         .sim
@@ -182,7 +182,7 @@ async fn a_version_that_does_not_start_is_told_while_it_is_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn images_are_pulled_ahead_and_the_upgrade_follows() {
+async fn imagepull_pulls_images_before_the_upgrade() {
     let world = World::outdated().await;
     let text = world.text("imagepull web --wait --timeout 10m").await;
     assert!(
@@ -195,7 +195,7 @@ async fn images_are_pulled_ahead_and_the_upgrade_follows() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn images_that_cannot_be_pulled_are_told_and_bar_the_upgrade_unless_forced() {
+async fn a_failed_pull_is_reported_and_blocks_the_upgrade_unless_forced() {
     let world = World::start().await;
     world
         .sim
@@ -216,7 +216,7 @@ async fn images_that_cannot_be_pulled_are_told_and_bar_the_upgrade_unless_forced
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_the_cloud_pods_are_told_and_nothing_is_done() {
+async fn without_the_cloud_pods_are_listed_and_no_upgrade_starts() {
     let world = World::outdated().await;
     let before = world.uid_on("n1").await;
     {
@@ -242,7 +242,7 @@ async fn without_the_cloud_pods_are_told_and_nothing_is_done() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_cloud_decided_meanwhile_is_told_with_the_refusal() {
+async fn a_refused_upgrade_reports_that_the_daemonset_was_paused() {
     let world = World::outdated().await;
     world
         .patch(json!({ "metadata": { "annotations": { "apps.openyurt.io/paused": "true" } } }))

@@ -27,7 +27,7 @@ async fn case(answer: impl Into<Vec<u8>>, and_silence: bool, code: Code, words: 
 }
 
 #[tokio::test(start_paused = true)]
-async fn strangers_are_told_apart() {
+async fn foreign_servers_are_recognized() {
     let unusable = Code::Unreachable;
     let check = "component=ota-server";
     case(
@@ -126,14 +126,14 @@ async fn strangers_are_told_apart() {
 }
 
 #[tokio::test]
-async fn an_endless_answer_is_given_up() {
+async fn an_endless_response_is_aborted() {
     let mut endless = b"HTTP/1.1 200 OK\r\n\r\n".to_vec();
     endless.resize(65 << 20, b' ');
     case(endless, true, Code::Unreachable, &["more than 64 MiB"]).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_there_is_answered_with_what_to_check() {
+async fn an_unreachable_agent_is_reported_with_the_next_step() {
     let node = Node::with([]);
     node.state().listens = false;
     let error = node.error("pods").await;
@@ -149,7 +149,7 @@ async fn nobody_there_is_answered_with_what_to_check() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_may_have_been_heard_is_told_to_be_so() {
+async fn a_request_with_a_lost_response_is_reported_as_possibly_received() {
     let node = Node::with([super::outdated("web-1")]);
     node.state().then = Some(|_| panic!("the connection ends in the middle of the answer"));
     let error = node.error("upgrade web-1").await;
@@ -161,7 +161,7 @@ async fn a_request_that_may_have_been_heard_is_told_to_be_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn odd_pods_are_shown_as_far_as_they_go() {
+async fn malformed_pods_are_shown_as_far_as_possible() {
     let mut odd = pod("odd");
     odd["metadata"]["creationTimestamp"] = json!(null);
     odd["metadata"]["labels"] = json!({ "controller-revision-hash": "" });

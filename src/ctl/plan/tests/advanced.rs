@@ -83,7 +83,7 @@ fn manners(plan: &Value) -> Vec<&str> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_plan_is_what_then_happens() {
+async fn a_plan_matches_the_actual_rollout() {
     let world = with_nodes(9, rolling(json!({ "maxUnavailable": 3, "partition": 9 }))).await;
     let broken = Rule {
         image: "web:1".into(),
@@ -123,7 +123,7 @@ async fn a_plan_is_what_then_happens() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rollout_under_way_is_planned_to_its_end_and_back() {
+async fn a_rollout_in_progress_is_planned_to_its_end_and_back() {
     let world = with_nodes(5, rolling(json!({ "partition": 4 }))).await;
     set_image(&world, "web:2").await;
     handle(&world).await;
@@ -144,7 +144,7 @@ async fn a_rollout_under_way_is_planned_to_its_end_and_back() {
 /// Found on a real cluster: the plan of a rollback counted nodes as failures of the restored revision although they were lost while
 /// another revision was current.
 #[tokio::test(start_paused = true)]
-async fn what_was_lost_under_another_revision_is_not_charged_to_the_one_that_comes_again() {
+async fn losses_under_another_revision_do_not_count_against_a_restored_one() {
     let world = with_nodes(3, json!({})).await;
     world
         .kubelets
@@ -165,7 +165,7 @@ async fn what_was_lost_under_another_revision_is_not_charged_to_the_one_that_com
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_is_planned_for_each_node_that_has_none() {
+async fn a_plan_creates_a_pod_on_each_node_without_one() {
     let world = with_nodes(
         4,
         json!({ "spec": {
@@ -197,7 +197,7 @@ async fn a_pod_is_planned_for_each_node_that_has_none() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_no_controller_has_looked_at_is_planned_all_the_same() {
+async fn a_plan_does_not_need_a_running_controller() {
     let world = unhandled(3, json!({ "spec": { "burstReplicas": 2 } })).await;
     let plan = world.json("plan ads/web").await;
     assert_eq!((&plan["from"], &plan["to"]), (&Value::Null, &Value::Null));
@@ -212,7 +212,7 @@ async fn what_no_controller_has_looked_at_is_planned_all_the_same() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn fields_are_set_and_unset_as_annotations_are() {
+async fn fields_are_set_and_unset_like_annotations() {
     let world = with_nodes(4, rolling(json!({ "maxUnavailable": 1, "paused": true }))).await;
     let line = "plan ads/web --image web:2 --ends-in 1s";
     let (text, ended) = world.run(line).await;
@@ -263,7 +263,7 @@ async fn fields_are_set_and_unset_as_annotations_are() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_update_in_place_is_planned_as_one_with_its_gate() {
+async fn an_in_place_update_is_planned_with_its_readiness_gate() {
     let in_place = json!({ "rollingUpdateType": "InPlaceIfPossible" });
     let world = with_nodes(3, rolling(in_place)).await;
     let plan = world.json("plan ads/web --image web:2").await;
@@ -289,7 +289,7 @@ async fn an_update_in_place_is_planned_as_one_with_its_gate() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_waits_for_people_is_told() {
+async fn waits_for_deletions_owners_and_approvals_are_reported() {
     let world = with_nodes(
         2,
         json!({ "spec": { "updateStrategy": { "type": "OnDelete" } } }),
@@ -327,7 +327,7 @@ async fn what_waits_for_people_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hook_that_a_finalizer_stands_for_is_waited_for() {
+async fn a_finalizer_hook_is_pending_in_the_plan() {
     let spec = json!({ "spec": {
         "lifecycle": { "preDelete": { "finalizersHandler": ["example.com/drain"] } },
         "template": { "metadata": { "finalizers": ["example.com/drain", "example.com/other"] } },
@@ -346,7 +346,7 @@ async fn a_hook_that_a_finalizer_stands_for_is_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_api_server_would_refuse_is_refused_in_its_words() {
+async fn a_change_that_the_api_server_would_reject_is_refused_with_its_message() {
     let world = with_nodes(1, json!({})).await;
     let error = world.error("plan ads/web --set max-unavailable=0").await;
     assert_eq!(error.code, Code::Invalid, "{error}");
@@ -360,7 +360,7 @@ async fn what_the_api_server_would_refuse_is_refused_in_its_words() {
 
 /// Uses templates that the embedded API server rejects, but that another version of the CRD may accept.
 #[tokio::test(start_paused = true)]
-async fn what_has_no_pods_is_refused_with_the_reason() {
+async fn a_plan_with_an_invalid_template_is_refused() {
     let world = with_nodes(1, json!({})).await;
     let set = sets(&world).get("web").await.unwrap();
     for template in [
@@ -377,7 +377,7 @@ async fn what_has_no_pods_is_refused_with_the_reason() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn either_of_two_of_a_name_is_planned_by_itself() {
+async fn two_daemonsets_of_one_name_are_planned_separately() {
     let world = with_nodes(2, json!({})).await;
     let error = world.error("plan web --image web:2").await;
     assert_eq!(error.code, Code::Usage, "{error}");
