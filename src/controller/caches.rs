@@ -558,7 +558,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn nodes_are_listed_by_their_watch_where_the_server_can_do_that_and_by_pages_elsewhere() {
+    async fn nodes_are_listed_by_a_streaming_list_or_by_pages_without_server_support() {
         let (received, asked) = listed(true).await;
         assert_eq!(received, ["begun", "node", "done"]);
         assert_eq!(asked, [("watch".to_owned(), 200)]);

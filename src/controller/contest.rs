@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn corrections_of_a_contested_status_get_rare_and_are_reported_once() {
+    fn corrections_of_a_contested_status_back_off_and_are_reported_once() {
         let mut contest = Contest::default();
         let mut now = Timestamp::from_second(1_000).unwrap();
         let mut pauses = Vec::new();
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_that_stood_for_long_is_not_contested() {
+    fn corrections_an_hour_apart_are_not_a_contest() {
         let mut contest = Contest::default();
         let at = |second| Timestamp::from_second(second).unwrap();
         for mistake in 0..5 {
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn the_other_writer_is_the_last_one_that_owns_fields_of_ours() {
+    fn the_other_writer_is_the_last_manager_of_controller_fields() {
         #[track_caller]
         fn case(owns_numbers: bool, expected: Option<&str>) {
             let conditions = |kind: &str| {

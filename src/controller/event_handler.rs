@@ -849,7 +849,7 @@ mod tests {
     /// Cases from the unit tests of Kruise's event handlers. In each case, one pod changes, and the test compares which DaemonSets
     /// are reconciled.
     #[tokio::test]
-    async fn a_pod_wakes_those_whose_it_is_was_or_may_become() {
+    async fn a_pod_event_requeues_previous_current_and_possible_owners() {
         const ONE: &str = "ds01";
         const TWO: &str = "ds02";
         /// Runs one case. `before` (`None`: the pod is new) and `after` are the pod before and after the change. `woken` are the
@@ -902,7 +902,7 @@ mod tests {
     /// A list that is repeated is complete but not settled: the objects of the previous list are known, and newer ones may be
     /// missing.
     #[test]
-    fn a_list_that_is_made_anew_is_complete_and_not_settled() {
+    fn a_repeated_list_is_complete_but_not_settled() {
         let state = |listing: &Listing<BTreeSet<String>>| (listing.complete, listing.is_settled());
         let mut listing = Listing::default();
         assert_eq!(state(&listing), (false, false));

@@ -556,7 +556,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_same_note_is_said_once_until_another_came_between() {
+    async fn a_repeated_event_text_is_published_once_until_the_text_changes() {
         let notes = Notes::default();
         let (events, sending, _) = begin(&notes, 0);
         for note in ["a", "a", "b", "b", "a"] {
@@ -572,7 +572,7 @@ mod tests {
     /// Regression test: on a real cluster, notes about two missing rights alternated. Each note differed from the last one, so both
     /// were published again and again.
     #[tokio::test(start_paused = true)]
-    async fn notes_on_several_topics_do_not_come_between_each_other() {
+    async fn event_texts_on_different_topics_are_deduplicated_separately() {
         let notes = Notes::default();
         let (events, sending, _) = begin(&notes, 0);
         for (topic, note) in [("x", "a"), ("y", "b"), ("x", "a"), ("y", "b"), ("x", "c")] {
@@ -603,7 +603,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_change_of_state_is_announced_however_often_it_comes() {
+    async fn a_recorded_state_change_is_published_even_if_its_text_repeats() {
         let notes = Notes::default();
         let (events, sending, _) = begin(&notes, 0);
         for note in ["a", "a"] {
@@ -615,7 +615,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_server_that_fails_for_a_moment_gets_the_event_later() {
+    async fn an_event_is_published_after_a_brief_server_failure() {
         let notes = Notes::default();
         let (events, _sending, _) = begin(&notes, 2);
         events.publish(&agent(), Severity::Warning, "InvalidSettings", "x");
@@ -625,7 +625,7 @@ mod tests {
 
     /// Regression test: on a real cluster, a policy rejected Events for a minute, and the Event about a stalled rollout was lost.
     #[tokio::test(start_paused = true)]
-    async fn what_is_refused_for_a_while_is_said_then_in_the_same_order() {
+    async fn rejected_events_are_retried_in_order_and_dropped_after_an_hour() {
         let notes = Notes::default();
         let (events, _sending, metrics) = begin(&notes, 20);
         for note in ["a", "b"] {
@@ -642,7 +642,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn no_flood_gets_through_and_what_is_dropped_is_counted() {
+    async fn events_are_rate_limited_and_dropped_events_are_counted() {
         let notes = Notes::default();
         let (events, _sending, metrics) = begin(&notes, 0);
         for n in 0..1000 {
@@ -664,7 +664,7 @@ mod tests {
     }
 
     #[test]
-    fn long_notes_are_cut_between_characters() {
+    fn long_event_texts_are_cut_between_characters() {
         assert_eq!(cut("aäb", 2), "a");
         assert_eq!(cut("aäb", 3), "aä");
         assert_eq!(cut("aäb", 9), "aäb");

@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn the_oldest_watch_of_a_resource_counts_until_it_is_dropped() {
+    async fn the_age_of_a_resource_is_that_of_its_oldest_open_watch() {
         let clock = Clock::starting_at("2026-01-01T00:00:00Z".parse().unwrap());
         let ages = WatchAges::default();
         let first = ages.follow("pods", &clock);
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_wall_clock_that_ran_on_ages_a_watch_and_one_that_was_set_back_does_not() {
+    async fn a_wall_clock_step_forward_makes_a_watch_stale_and_a_step_back_does_not() {
         let heard = Heard::new(&Clock::System);
         let hour = Duration::from_secs(3600);
         heard.moment().wall = Timestamp::now() - hour;

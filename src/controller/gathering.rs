@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_on_its_way_is_not_kept_waiting() {
+    fn batching_is_brief_while_lists_are_incomplete() {
         let gathering = WakeupBatching::default();
         let thread = gathering.clone();
         assert_eq!(thread.time(), BRIEF);

@@ -24,7 +24,7 @@ fn line(path: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn no_two_are_equal() {
+    fn generated_identities_are_unique() {
         assert_ne!(super::unique(), super::unique());
     }
 }

@@ -59,7 +59,7 @@ mod tests {
     use crate::core::names::IN_PLACE_STATE;
 
     #[test]
-    fn one_patch_names_what_changes_and_what_it_rests_on() {
+    fn one_patch_contains_all_in_place_changes_and_their_preconditions() {
         let text = |text: &str| Some(text.to_owned());
         let images = [("main", "main:2"), ("first", "first:2")];
         let images = images.map(|(name, image)| (name.into(), image.into()));

@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kinds_on_a_lease_are_those_that_were_written() {
+    fn the_kinds_annotation_of_a_lease_round_trips() {
         let lease = |kinds: &str| {
             let meta = json!({ "metadata": { "annotations": { LEASE_KINDS: kinds } } });
             serde_json::from_value::<Lease>(meta).unwrap()

@@ -527,7 +527,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn few_lookups_wait_in_one_namespace_and_none_for_another() {
+    fn waiting_lookups_are_bounded_per_namespace() {
         let mut turns = Turns::default();
         let mut queue = |namespace| turns.queue(namespace, std::future::pending());
         let waiting: Vec<Lookup> = (0..MOST_WAITING).filter_map(|_| queue("a")).collect();

@@ -106,7 +106,7 @@ mod tests {
 
     /// Three watches retry every half second for two minutes, as once seen in the controller's log.
     #[tokio::test(start_paused = true)]
-    async fn an_api_server_that_is_away_is_told_at_once_then_twice_a_minute_and_when_it_is_back() {
+    async fn an_unreachable_api_server_is_logged_at_most_every_30_seconds() {
         let log_throttle = LogThrottle::default();
         let mut logged = Vec::new();
         let began = Instant::now();
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_connection_that_comes_and_goes_is_no_more_talkative_than_one_that_is_gone() {
+    async fn a_flapping_connection_is_logged_as_rarely_as_a_lost_one() {
         let log_throttle = LogThrottle::default();
         let mut lines = 0;
         for _ in 0..120 {
@@ -137,8 +137,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_forbidden_is_told_per_resource_and_does_not_end_because_another_one_is_answered()
-     {
+    async fn forbidden_requests_are_logged_per_resource_and_end_per_resource() {
         let log_throttle = LogThrottle::default();
         let tell = |resource| log_throttle.note_failed(resource, Failure::Forbidden);
         assert_eq!((tell("nodes"), tell("pods")), (Some(1), Some(1)));

@@ -514,7 +514,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_plan_becomes_one_series_per_verdict_and_ends_with_its_daemonset() {
+    fn a_plan_sets_one_series_per_verdict_until_its_daemonset_is_forgotten() {
         let metrics = Metrics::new();
         metrics.record_plan(agent(), &plan(), plan().phase);
         let page = metrics.encode();
@@ -547,7 +547,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn both_kinds_of_one_name_have_series_of_their_own() {
+    fn native_and_advanced_daemonsets_of_one_name_have_separate_series() {
         let metrics = Metrics::new();
         let advanced = SetKey::of_kind(SetKind::Advanced, "shop", "agent");
         metrics.record_plan(agent(), &plan(), plan().phase);
@@ -564,7 +564,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_is_counted_has_the_documented_name() {
+    fn metrics_have_their_documented_names() {
         let metrics = Metrics::new();
         metrics.write("delete", "pods", Ok(()));
         metrics.write("delete", "pods", Err(Failure::Throttled));

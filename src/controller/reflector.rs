@@ -684,7 +684,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_streaming_list_without_an_end_is_given_up_and_one_that_is_over_is_asked_for_anew() {
+    async fn an_incomplete_streaming_list_falls_back_to_pages_and_an_expired_watch_relists() {
         let list = |lines: &[&'static str], then| ending(client(200, lines, then), None);
         let (ended, after, events, heard) = list(&[POD], Then::Silence).await;
         assert!(matches!(ended, Err(Ended::NoStreamingList(_))), "{ended:?}");
@@ -715,7 +715,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_watch_is_heard_by_its_events_its_bookmarks_and_its_orderly_end() {
+    async fn events_bookmarks_and_an_orderly_end_refresh_a_watch() {
         let bookmark = r#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"9"}}}"#;
         let from = || Some("2".to_owned());
         let (ended, _, events, heard) =
@@ -728,7 +728,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_come_out_whole_in_whatever_pieces_they_arrive() {
+    fn lines_are_split_correctly_at_any_chunk_size() {
         let text = b"{\"a\":1}\n\n{\"b\":2}\n{\"c\"";
         for size in [1, 2, 5, text.len()] {
             let (mut lines, mut found) = (Lines::default(), Vec::new());
@@ -791,7 +791,7 @@ mod tests {
     }
 
     #[test]
-    fn a_huge_object_is_named_and_its_end_is_not_kept() {
+    fn a_too_large_object_keeps_its_name_and_is_not_buffered_whole() {
         let padding = "x".repeat(3 * LARGEST);
         let line = format!(
             "{{\"type\":\"MODIFIED\",\"object\":{{\"metadata\":{{\"name\":\"huge\",\"namespace\":\"shop\",\"uid\":\"u\",\
@@ -812,7 +812,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_escaped() {
+    fn list_parameters_are_percent_encoded() {
         let target = Target {
             path: "/api/v1/pods".to_owned(),
             labels: "app in (a,b),!old".to_owned(),

@@ -136,7 +136,7 @@ mod tests {
 
     /// Checks responses that Kubernetes 1.36 sent.
     #[test]
-    fn each_answer_has_a_class_and_a_message() {
+    fn each_api_error_has_a_class_and_a_message() {
         let case = |code: u16, message: &str, expected: &str, expected_class: ErrorClass| {
             let error = answer(code, message);
             let found = (super::message(&error, "agent-x7k2p"), class(&error));
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_sentence_is_cut() {
+    fn a_long_api_error_message_is_cut() {
         let text = sentence(&"é".repeat(1000), "a");
         assert_eq!(text.chars().count(), LONGEST + 1);
     }

@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_version_that_cannot_be_read_is_taken_for_an_old_one() {
+    fn an_unreadable_server_version_is_treated_as_old() {
         for (major, minor, expected) in [
             ("1", "33", false),
             ("1", "34", true),

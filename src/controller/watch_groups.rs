@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_ask_for_values_of_the_same_labels_share_one() {
+    fn daemonsets_that_select_on_the_same_labels_share_a_watch() {
         let found = groups(&[
             ("n", "a", "app=a"),
             ("n", "b", "app in (b,c)"),
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn those_of_many_namespaces_share_one_of_the_whole_cluster() {
+    fn many_namespaces_share_one_cluster_wide_watch() {
         let names: Vec<String> = (0..20).map(|number| format!("n-{number:02}")).collect();
         let sets: Vec<(&str, &str, &str)> = names
             .iter()
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_namespace_with_many_labels_has_one_watch_and_leaves_the_others_theirs() {
+    fn a_namespace_with_many_selectors_has_one_watch_for_all_its_pods() {
         let queries: Vec<String> = (0..1500).map(|number| format!("key-{number}=v")).collect();
         let mut sets: Vec<(&str, &str, &str)> = queries
             .iter()
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn many_such_namespaces_share_one_of_the_whole_cluster() {
+    fn many_namespaces_with_different_labels_share_one_cluster_wide_watch() {
         let names: Vec<String> = (0..300).map(|number| format!("n-{number:03}")).collect();
         let queries: Vec<String> = (0..300).map(|number| format!("key-{number}=v")).collect();
         let sets = names.iter().zip(&queries);
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_does_not_grow_without_end() {
+    fn the_selector_of_a_group_is_bounded() {
         let names: Vec<String> = (0..250).map(|number| format!("ds-{number:03}")).collect();
         let queries: Vec<String> = names.iter().map(|name| format!("app={name}")).collect();
         let sets: Vec<(&str, &str, &str)> = names

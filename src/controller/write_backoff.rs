@@ -78,7 +78,7 @@ mod tests {
     use crate::controller::lease::WallDeadline;
 
     #[test]
-    fn failures_between_renewals_of_the_lease_are_not_the_servers() {
+    fn write_failures_are_lasting_only_across_a_lease_renewal() {
         let mut backoff = WriteBackoff::default();
         let start = Instant::now();
         let mut fail = |second: i64, led: u64| {

@@ -377,7 +377,7 @@ mod tests {
     use crate::sim::cluster::{Cluster, ClusterOptions};
 
     #[test]
-    fn a_template_is_written_as_kruise_writes_it_and_says_the_same() {
+    fn a_revision_payload_matches_kruise_and_keeps_its_fingerprint() {
         let template = json!({
             "metadata": { "labels": { "app": "agent" } },
             "spec": { "containers": [{ "name": "a", "image": "a:1" },
@@ -463,7 +463,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_same_revision_of_another_controller_is_taken_and_is_no_collision() {
+    async fn two_replicas_that_create_the_same_revision_do_not_collide() {
         let world = World::new().await;
         let (one, other) = (world.writer(), world.writer());
         let (one, other) = tokio::join!(
@@ -510,7 +510,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hash_follows_from_template_and_collisions_and_fits_into_a_label() {
+    fn a_revision_hash_depends_on_template_and_collision_count_and_fits_a_label() {
         let one = hash_of(r#"{"a":1}"#, 0);
         assert_eq!(one, hash_of(r#"{"a":1}"#, 0));
         assert_ne!(one, hash_of(r#"{"a":2}"#, 0));

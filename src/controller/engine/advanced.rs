@@ -811,7 +811,7 @@ mod tests {
     /// Regression test: at a start on a real cluster, Events about created pods used up the budget, and eight evictions had no
     /// Event.
     #[test]
-    fn pods_that_fail_are_told_of_however_many_were_made() {
+    fn creation_events_do_not_use_the_budget_of_failed_pod_events() {
         let now = Timestamp::from_second(1000).unwrap();
         let mut events = PodEventsByReason::default();
         let mut sent = |reason| (0..100).filter(|_| events.take(reason, now)).count();
@@ -820,7 +820,7 @@ mod tests {
     }
 
     #[test]
-    fn events_about_pods_are_few_and_come_back_one_by_one() {
+    fn pod_events_are_limited_to_a_burst_and_refill_one_by_one() {
         let at = |second| Timestamp::from_second(second).unwrap();
         let mut events = PodEvents::new(POD_EVENTS);
         let sent =

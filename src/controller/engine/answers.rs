@@ -541,7 +541,7 @@ mod tests {
 
     /// Regression test: on a real cluster, the log called evicted pods outdated although they had the current revision.
     #[test]
-    fn the_log_says_what_a_pod_was_that_went() {
+    fn the_log_names_the_kind_of_a_deleted_pod() {
         let was = |pod: &Pod| WrittenPod::new(&"n1".into(), pod).was;
         assert_eq!(was(&old(1)), "an outdated pod");
         assert_eq!(was(&current(2)), "a superfluous pod");

@@ -335,7 +335,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_task_that_panics_ends_with_the_name_of_its_daemonset() {
+    async fn a_panicked_task_returns_the_key_of_its_daemonset() {
         let key = SetKey::new("shop", "agent");
         match caught(key.clone(), async { panic!("a mistake") }).await {
             TaskResult::Failed(failed) => assert_eq!(failed, key),

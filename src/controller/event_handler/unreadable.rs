@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_is_news_once_and_forgotten_when_a_list_lacks_it() {
+    fn an_unreadable_object_is_reported_once_and_forgotten_when_a_list_lacks_it() {
         let (mut objects, pods) = (UnreadableObjects::default(), ("pods", 1));
         assert!(objects.note(pods, &broken("a")));
         assert!(!objects.note(pods, &broken("a")));
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_of_them_takes_no_more_room() {
+    fn remembered_unreadable_objects_are_bounded() {
         let (mut objects, pods) = (UnreadableObjects::default(), ("pods", 1));
         let names = 0..2 * MOST;
         let news = names.filter(|name| objects.note(pods, &broken(&name.to_string())));

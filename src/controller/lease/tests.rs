@@ -230,7 +230,7 @@ async fn first_moment(holds: impl Fn() -> bool) -> Instant {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_first_leads_and_the_second_takes_over_at_once_after_a_release() {
+async fn the_first_replica_leads_and_the_second_takes_over_after_a_release() {
     let server = Arc::new(Server::default());
     let a = start(&server, "a");
     pass(1).await;
@@ -261,7 +261,7 @@ async fn a_disconnected_leader_stops_five_seconds_before_another_replica_starts(
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_end_of_leadership_is_published_without_being_asked_for() {
+async fn watchers_are_notified_when_leadership_ends() {
     let server = Arc::new(Server::default());
     let a = start(&server, "a");
     pass(6).await;
@@ -275,7 +275,7 @@ async fn the_end_of_leadership_is_published_without_being_asked_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_renews_with_one_request_in_five_seconds_and_others_look_as_often() {
+async fn each_replica_sends_one_lease_request_every_five_seconds() {
     let server = Arc::new(Server::default());
     let a = start(&server, "a");
     pass(1).await;
@@ -291,7 +291,7 @@ async fn a_leader_renews_with_one_request_in_five_seconds_and_others_look_as_oft
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_looks_for_other_installations_every_half_minute() {
+async fn a_leader_lists_other_installations_every_half_minute() {
     let server = Arc::new(Server::default());
     let (_a, _b) = (start(&server, "a"), start(&server, "b"));
     pass(20).await;
@@ -327,7 +327,7 @@ async fn expired_leases_and_installations_for_other_kinds_are_not_reported() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_that_may_not_list_leases_does_without() {
+async fn a_leader_without_permission_to_list_leases_keeps_leading() {
     let server = Arc::new(Server::default());
     server.refuses_lists.store(true, Ordering::Relaxed);
     let a = start(&server, "a");
@@ -378,7 +378,7 @@ async fn a_kind_that_the_holder_of_the_lease_does_not_serve_is_reported() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_clock_of_the_holder_is_not_believed() {
+async fn the_renew_time_of_the_holder_is_ignored() {
     for stamp in ["1999-01-01T00:00:00.000000Z", "2199-01-01T00:00:00.000000Z"] {
         let server = Arc::new(Server::default());
         *lock(&server.lease) = Some(json!({
@@ -412,7 +412,7 @@ async fn absurd_durations_and_empty_leases_do_not_block_a_replica_for_long() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_deleted_under_its_holder_is_not_taken_before_its_time() {
+async fn a_deleted_lease_never_gives_two_leaders() {
     let server = Arc::new(Server::default());
     let a = start(&server, "a");
     pass(1).await;
@@ -428,7 +428,7 @@ async fn a_lease_deleted_under_its_holder_is_not_taken_before_its_time() {
 }
 
 #[test]
-fn durations_that_do_not_fit_are_refused_with_the_flag() {
+fn invalid_lease_durations_name_the_flag() {
     let case = |duration, deadline, every, expected: &str| {
         let settings = Settings {
             duration: seconds(duration),
@@ -460,7 +460,7 @@ async fn a_wall_clock_past_the_deadline_ends_leadership_until_the_next_renewal()
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_a_pause_the_replica_that_took_over_leads_alone() {
+async fn after_a_machine_pause_the_replica_that_took_over_leads_alone() {
     let server = Arc::new(Server::default());
     let clock = clock();
     let a = start_with(&server, "a", clock.clone(), ReadinessHandle::default());
@@ -476,7 +476,7 @@ async fn after_a_pause_the_replica_that_took_over_leads_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wall_clock_that_goes_back_prolongs_nothing() {
+async fn a_wall_clock_step_back_does_not_prolong_leadership() {
     let server = Arc::new(Server::default());
     let clock = clock();
     let a = start_with(&server, "a", clock.clone(), ReadinessHandle::default());
@@ -490,7 +490,7 @@ async fn a_wall_clock_that_goes_back_prolongs_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_replica_stands_for_election_once_it_is_ready_and_leads_on_when_it_is_not() {
+async fn a_replica_is_elected_only_when_ready_and_stays_leader_when_unready() {
     let server = Arc::new(Server::default());
     let readiness = ReadinessHandle::default();
     readiness.wait_for("nodes");
@@ -513,7 +513,7 @@ async fn a_replica_stands_for_election_once_it_is_ready_and_leads_on_when_it_is_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_replica_that_never_gets_ready_ends_when_asked() {
+async fn an_unready_replica_shuts_down_without_lease_requests() {
     let server = Arc::new(Server::default());
     let readiness = ReadinessHandle::default();
     readiness.wait_for("pods");

@@ -168,7 +168,7 @@ async fn no_annotation_status_or_node_adds_series_beyond_the_documented_number()
 }
 
 #[test]
-fn the_longest_names_are_below_the_documented_size() {
+fn series_with_the_longest_names_stay_below_the_documented_size() {
     let metrics = Metrics::new();
     let key = SetKey::of_kind(
         crate::core::SetKind::Advanced,

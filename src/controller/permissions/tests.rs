@@ -38,7 +38,7 @@ const NEEDS: PermissionNeeds = PermissionNeeds {
 };
 
 #[test]
-fn the_manifests_grant_exactly_what_is_needed() {
+fn the_manifests_grant_exactly_the_needed_permissions() {
     let mut given = granted(
         include_str!("../../../manifests/base/rbac/clusterrole.yaml"),
         PermissionScope::Cluster,
@@ -55,7 +55,7 @@ fn the_manifests_grant_exactly_what_is_needed() {
 }
 
 #[test]
-fn each_component_grants_exactly_what_its_setting_needs() {
+fn each_component_grants_exactly_the_permissions_of_its_setting() {
     for component in COMPONENTS {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(component.folder);
         let file = folder.join("clusterrole.yaml");
@@ -81,7 +81,7 @@ fn each_component_grants_exactly_what_its_setting_needs() {
 
 /// With only the base rights, a stolen token must not be enough to create or change running containers.
 #[test]
-fn the_base_deletes_and_evicts_pods_and_writes_status_alone() {
+fn the_base_role_only_deletes_and_evicts_pods_and_writes_status() {
     let writes = NEEDED.iter().filter(|one| {
         one.scope == PermissionScope::Cluster && !["get", "list", "watch"].contains(&one.verb)
     });
@@ -99,7 +99,7 @@ fn the_base_deletes_and_evicts_pods_and_writes_status_alone() {
 }
 
 #[test]
-fn a_refused_write_names_the_component_of_its_feature() {
+fn a_rejected_write_names_the_component_that_grants_it() {
     #[track_caller]
     fn case(right: (&str, &str), kind: SetKind, write: Option<WriteVerb>, expected: &str) {
         let (verb, resource) = right;
@@ -136,7 +136,7 @@ fn a_refused_write_names_the_component_of_its_feature() {
 
 /// The admission policies name exactly the conditions that the controller writes.
 #[test]
-fn the_policies_permit_exactly_the_conditions_that_are_written() {
+fn the_policies_permit_exactly_the_conditions_that_the_controller_writes() {
     let names = |file: &str, variable: &str| -> BTreeSet<String> {
         let (_, rest) = file
             .split_once(&format!("- name: {variable}\n"))
@@ -164,7 +164,7 @@ fn the_policies_permit_exactly_the_conditions_that_are_written() {
 }
 
 #[test]
-fn the_component_of_advanced_daemonsets_grants_exactly_what_they_need() {
+fn the_advanced_component_grants_exactly_the_needed_permissions() {
     let file = include_str!("../../../manifests/components/advanced/clusterrole.yaml");
     let wanted = ADVANCED.into_iter().map(|p| {
         let text = |text: &str| text.to_owned();
@@ -184,7 +184,7 @@ fn the_component_of_advanced_daemonsets_grants_exactly_what_they_need() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_setting_needs_is_missing_only_while_a_daemonset_has_the_setting() {
+async fn permissions_of_a_setting_are_missing_only_while_a_daemonset_uses_it() {
     let clock = Clock::starting_at("2026-01-01T00:00:00Z".parse().unwrap());
     let cluster = Cluster::new(ClusterOptions::new(clock.clone(), 1));
     let client = cluster.client("yurt-ds");
@@ -261,7 +261,7 @@ async fn what_a_setting_needs_is_missing_only_while_a_daemonset_has_the_setting(
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_missing_becomes_one_event_and_a_metric_that_name_it() {
+async fn missing_permissions_are_published_in_one_event_and_a_metric() {
     let service = tower::service_fn(|request: Request<Body>| async move {
         let is_discovery = request.method() == http::Method::GET;
         if request.uri().path() == "/apis/apps/v1/daemonsets" {
@@ -332,7 +332,7 @@ async fn what_is_missing_becomes_one_event_and_a_metric_that_name_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_missing_is_asked_for_until_it_is_granted() {
+async fn missing_permissions_are_checked_until_they_are_granted() {
     let denied = Arc::new(AtomicBool::new(true));
     let asked = Arc::new(AtomicUsize::new(0));
     let (answer, count) = (denied.clone(), asked.clone());
@@ -385,7 +385,7 @@ async fn what_is_missing_is_asked_for_until_it_is_granted() {
 
 /// A replica that cannot list objects must never lead. Although it doesn't lead, it reports the reason.
 #[tokio::test(start_paused = true)]
-async fn a_replica_that_may_not_list_says_so_and_never_takes_the_lease() {
+async fn a_replica_that_cannot_list_reports_it_and_never_leads() {
     let clock = Clock::starting_at("2026-01-01T00:00:00Z".parse().unwrap());
     let cluster = Cluster::new(ClusterOptions::new(clock.clone(), 1));
     let denied = cluster.deny(|request| request.resource == "nodes");

@@ -256,7 +256,7 @@ mod tests {
     use crate::k8s::object;
 
     #[test]
-    fn of_a_job_and_its_pod_only_what_is_looked_at_is_kept() {
+    fn the_job_cache_keeps_only_the_fields_that_it_needs() {
         let large = "x".repeat(60_000);
         let metadata = |uid: &str| {
             json!({
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_larger_than_any_of_a_pre_pull_is_not_read() {
+    fn a_job_larger_than_any_pre_pull_is_not_parsed() {
         let job = |length: usize| {
             let text = "x".repeat(length);
             let job = json!({ "metadata": { "uid": "j1", "annotations": { "other": text } } });

@@ -349,7 +349,7 @@ mod tests {
     /// Each attempt to list begins with an `Init` event. `Init` doesn't prove that the API server responded, so it doesn't reset
     /// the pause.
     #[tokio::test(start_paused = true)]
-    async fn pauses_grow_while_lists_begin_and_fail_and_start_anew_once_something_is_told() {
+    async fn watch_backoff_grows_until_a_list_completes() {
         let attempt = || [Ok(Event::Init), refused()];
         let attempts = (0..7).flat_map(|_| attempt());
         let told = attempts.chain([Ok(Event::InitDone), refused(), refused()]);

@@ -282,7 +282,7 @@ fn slow(seconds: u64) -> Behaviour {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_asked_for_is_pulled_told_and_cleared_away() {
+async fn a_requested_pull_is_reported_and_its_job_deleted() {
     let story = Story::begin(2).await;
     story.behaviour(NEW, slow(20)).await;
     story.image(NEW).await;
@@ -406,7 +406,7 @@ async fn pulls_that_hang_in_one_namespace_delay_no_other_namespace() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_image_that_is_not_there_fails_early_and_the_next_request_retries_at_once() {
+async fn a_missing_image_fails_early_and_the_next_request_retries_at_once() {
     let story = Story::begin(1).await;
     let missing = Behaviour {
         image_error: true,
@@ -430,7 +430,7 @@ async fn an_image_that_is_not_there_fails_early_and_the_next_request_retries_at_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_right_after_the_failure_is_a_new_attempt() {
+async fn a_request_right_after_a_failure_starts_a_new_attempt() {
     let story = Story::begin(1).await;
     let missing = Behaviour {
         image_error: true,
@@ -448,8 +448,7 @@ async fn a_request_right_after_the_failure_is_a_new_attempt() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_registry_that_is_down_for_a_moment_fails_nothing_and_one_that_stays_down_fails_within_two_minutes()
- {
+async fn a_pull_survives_a_brief_registry_outage_and_fails_in_a_two_minute_one() {
     let story = Story::begin(2).await;
     let down = Behaviour {
         registry_down: true,
@@ -476,7 +475,7 @@ async fn a_registry_that_is_down_for_a_moment_fails_nothing_and_one_that_stays_d
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_image_without_any_shell_is_pulled_like_others() {
+async fn an_image_without_a_shell_is_pulled() {
     let story = Story::begin(1).await;
     let distroless = Behaviour {
         no_shell: true,
@@ -490,7 +489,7 @@ async fn an_image_without_any_shell_is_pulled_like_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_longest_names_work() {
+async fn images_of_daemonsets_with_the_longest_names_are_pulled() {
     let name = "d".repeat(57);
     let container = "c".repeat(63);
     let story = Story::with(1, &name, |set| {
@@ -512,7 +511,7 @@ async fn the_longest_names_work() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_change_during_the_pull_is_pulled_instead() {
+async fn a_template_change_during_a_pull_replaces_the_pull() {
     let story = Story::begin(1).await;
     story.behaviour("*", slow(20)).await;
     story.image(NEW).await;
@@ -538,7 +537,7 @@ async fn a_change_during_the_pull_is_pulled_instead() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_pull_secret_of_the_service_account_is_enough() {
+async fn a_pull_uses_the_image_pull_secret_of_the_service_account() {
     let story = Story::with(1, "nginx-daemonset", |set| {
         set["spec"]["template"]["spec"]["serviceAccountName"] = json!("puller");
     })
@@ -571,7 +570,7 @@ async fn the_pull_secret_of_the_service_account_is_enough() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn taints_standards_and_quotas_are_met_or_named() {
+async fn a_pull_tolerates_taints_meets_pod_security_and_reports_quotas() {
     let story = Story::begin(1).await;
     story.behaviour("*", slow(5)).await;
     let nodes = Api::<k8s_openapi::api::core::v1::Node>::all(story.client.clone());
@@ -609,7 +608,7 @@ async fn taints_standards_and_quotas_are_met_or_named() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_result_survives_a_controller_that_is_killed() {
+async fn pull_results_are_reported_after_a_controller_restart() {
     let mut story = Story::begin(2).await;
     let missing = Behaviour {
         image_error: true,
@@ -640,7 +639,7 @@ async fn a_result_survives_a_controller_that_is_killed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn killed_at_any_moment_it_ends_alike() {
+async fn a_controller_killed_at_any_moment_completes_the_pull() {
     for moment in (0..400).step_by(20) {
         let mut story = Story::begin(1).await;
         story.behaviour(NEW, slow(0)).await;
@@ -657,7 +656,7 @@ async fn killed_at_any_moment_it_ends_alike() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_begins_on_a_node_that_is_offline_until_it_returns() {
+async fn a_pull_on_an_offline_node_starts_when_the_node_returns() {
     let story = Story::begin(1).await;
     story.behaviour(NEW, slow(5)).await;
     story.image(NEW).await;
@@ -671,7 +670,7 @@ async fn nothing_begins_on_a_node_that_is_offline_until_it_returns() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pull_goes_with_its_pod() {
+async fn deleting_a_pod_deletes_its_pull_job() {
     let story = Story::begin(1).await;
     story.behaviour(NEW, slow(60)).await;
     story.image(NEW).await;
@@ -689,7 +688,7 @@ async fn a_pull_goes_with_its_pod() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn at_rest_nothing_is_asked_and_a_pull_costs_few_requests() {
+async fn idle_pulls_send_no_requests_and_one_pull_sends_four() {
     let story = Story::begin(3).await;
     story.behaviour(NEW, slow(5)).await;
     story.image(NEW).await;
@@ -706,7 +705,7 @@ async fn at_rest_nothing_is_asked_and_a_pull_costs_few_requests() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_permission_for_jobs_the_owner_is_told_and_the_rest_works() {
+async fn a_pull_without_permission_for_jobs_names_the_component_to_apply() {
     let story = Story::begin(1).await;
     let deny = story
         .world
@@ -728,7 +727,7 @@ async fn without_permission_for_jobs_the_owner_is_told_and_the_rest_works() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_result_that_may_not_be_written_is_told_and_written_when_it_may() {
+async fn a_rejected_result_is_reported_and_written_when_permitted() {
     let story = Story::begin(1).await;
     story.behaviour(NEW, slow(20)).await;
     story.image(NEW).await;

@@ -133,7 +133,7 @@ fn completion_names_the_revision_and_the_offline_nodes() {
 }
 
 #[test]
-fn completion_names_the_nodes_that_would_have_no_other_pod() {
+fn completion_names_the_nodes_with_an_untolerated_taint() {
     let kept = 12;
     let verdicts = vec![Verdict::UntoleratedTaint; kept];
     let names: Vec<String> = (10..10 + kept).map(|number| format!("n{number}")).collect();
@@ -179,7 +179,7 @@ fn a_selector_without_matches_is_reported_once_for_any_number_of_nodes() {
 }
 
 #[test]
-fn a_stall_that_grows_before_it_shows_is_the_same_news() {
+fn events_about_a_growing_stall_are_duplicates() {
     let failed = Verdict::FailedByRevision {
         since: at(0),
         cause: Cause::Crashing,
@@ -204,7 +204,7 @@ fn a_stall_that_grows_before_it_shows_is_the_same_news() {
 }
 
 #[test]
-fn a_stalled_rollout_names_nodes_reasons_and_a_cure() {
+fn a_stalled_rollout_names_nodes_reasons_and_remedies() {
     fn case(stall: Stall, verdict: Verdict, problem: Option<&str>, expected: &[&str]) {
         let plan = plan(Phase::Stalled(stall), vec![verdict; 2], 1);
         let report = report(Vec::new(), &fleet(&["n1", "n2"], problem), &plan);
@@ -261,7 +261,7 @@ fn a_stalled_rollout_names_nodes_reasons_and_a_cure() {
 }
 
 #[test]
-fn long_lists_of_names_are_cut() {
+fn long_lists_of_node_names_are_shortened() {
     let names: Vec<String> = (0..25).map(|number| format!("n{number:02}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let verdicts = vec![
@@ -277,7 +277,7 @@ fn long_lists_of_names_are_cut() {
 }
 
 #[test]
-fn a_moving_rollout_is_reported_once() {
+fn a_progressing_rollout_is_reported_once() {
     let moving = plan(
         Phase::Progressing,
         vec![Verdict::Budget { broken: false }],
@@ -295,7 +295,7 @@ fn a_moving_rollout_is_reported_once() {
 }
 
 #[test]
-fn another_revision_in_the_middle_of_a_rollout_is_a_new_start() {
+fn a_new_revision_during_a_rollout_is_a_new_start() {
     let moving = plan(
         Phase::Progressing,
         vec![Verdict::Budget { broken: false }],
@@ -313,7 +313,7 @@ fn another_revision_in_the_middle_of_a_rollout_is_a_new_start() {
 /// The rollout waits for images, and then for the native controller. When the rollout continues, it must not be reported as started
 /// again.
 #[test]
-fn a_rollout_that_waits_in_between_began_once() {
+fn a_rollout_that_waits_for_images_is_reported_as_started_once() {
     let fleet = fleet(&["n1", "n2"], None);
     let waits = Verdict::PullPending(PullStage::Queued { failed: false });
     let moving = Verdict::InProgress(Progress::Replacing);
@@ -356,7 +356,7 @@ fn a_rollout_that_waits_in_between_began_once() {
 
 /// Two replicas with different clocks calculate the opening time of the same wave.
 #[test]
-fn a_closed_wave_is_reported_once_also_by_a_new_leader_and_in_whole_seconds() {
+fn a_closed_wave_is_reported_once_across_leaders_with_different_clocks() {
     let fleet = fleet(&["n1"], None);
     let waits = |nanoseconds: i64, wave| {
         let until = Timestamp::from_nanosecond(
@@ -406,7 +406,7 @@ fn a_closed_wave_is_reported_once_also_by_a_new_leader_and_in_whole_seconds() {
 }
 
 #[test]
-fn a_complete_rollout_stays_so_while_pods_restart_and_nodes_join() {
+fn a_complete_rollout_stays_complete_while_pods_restart_and_nodes_join() {
     let fleet = fleet(&["n1"], None);
     let done = plan(
         Phase::Complete {
@@ -447,7 +447,7 @@ fn a_complete_rollout_stays_so_while_pods_restart_and_nodes_join() {
 }
 
 #[test]
-fn a_changed_template_ends_completion_before_the_native_controller_has_seen_it() {
+fn a_changed_template_ends_completion_before_the_native_controller_observes_it() {
     let done = plan(
         Phase::Complete {
             offline: 0,
@@ -469,7 +469,7 @@ fn a_changed_template_ends_completion_before_the_native_controller_has_seen_it()
 }
 
 #[test]
-fn settings_that_cannot_be_used_are_told_once_and_withdrawn_when_mended() {
+fn invalid_settings_are_reported_once_and_withdrawn_when_fixed() {
     let invalid = Invalid {
         key: "k".to_owned(),
         value: "v".to_owned(),
@@ -536,7 +536,7 @@ fn a_transition_time_is_written_only_when_the_status_flips() {
 }
 
 #[test]
-fn a_daemonset_that_left_keeps_nothing_of_ours() {
+fn conditions_of_an_unmanaged_daemonset_are_deleted() {
     let before = vec![
         condition(ROLLOUT_COMPLETE, true, "Complete", ""),
         condition(STALLED, false, "NotStalled", ""),
@@ -546,7 +546,7 @@ fn a_daemonset_that_left_keeps_nothing_of_ours() {
 
 /// Checks the reasons of Events and the last words of their notes, and that each Event is published once.
 #[test]
-fn what_is_taken_back_is_told_when_it_begins_and_ends_with_the_names_of_nodes() {
+fn a_rollback_is_reported_when_it_starts_and_ends_with_node_names() {
     let fleet = fleet(&["a", "b"], None);
     let told = |reversal: Reversal| {
         let stopped = Guarded::Stopped(Stopped::FailedByRevision);
@@ -635,7 +635,7 @@ fn written(report: &Report) -> Vec<Condition> {
 }
 
 #[test]
-fn a_pause_is_remembered_with_its_beginning_and_reminded_of_once() {
+fn a_pause_is_reported_with_its_start_and_one_reminder() {
     let mut record = PauseRecord {
         since: at(0),
         reminded: 0,
@@ -672,7 +672,7 @@ fn a_pause_is_remembered_with_its_beginning_and_reminded_of_once() {
 }
 
 #[test]
-fn who_came_during_a_pause_stays_named_while_its_pod_is_away_for_a_moment() {
+fn nodes_updated_during_a_pause_stay_named_while_their_pod_is_missing() {
     let record = PauseRecord {
         since: at(0),
         reminded: 0,
@@ -704,7 +704,7 @@ fn who_came_during_a_pause_stays_named_while_its_pod_is_away_for_a_moment() {
 }
 
 #[test]
-fn a_pause_outlasts_settings_that_cannot_be_read_and_a_native_controller_that_is_behind() {
+fn a_pause_survives_invalid_settings_and_a_native_controller_that_is_behind() {
     let record = PauseRecord {
         since: at(0),
         reminded: 1,
@@ -735,7 +735,7 @@ fn a_pause_outlasts_settings_that_cannot_be_read_and_a_native_controller_that_is
 
 /// Neither a repeated eviction request nor the first one after a restart is reported again.
 #[test]
-fn a_rollout_that_budgets_hold_up_says_so_once_and_keeps_saying_it_while_it_asks() {
+fn a_rollout_blocked_by_disruption_budgets_is_reported_once() {
     let mut fleet = fleet(&["n1", "n2"], None);
     let pod = fleet.nodes[0].pods[0].clone();
     let refusal = Refusal {
@@ -791,7 +791,7 @@ fn a_rollout_that_budgets_hold_up_says_so_once_and_keeps_saying_it_while_it_asks
 /// Checks the generation that health checks compare. A short delay of the native controller is not reported, so the conditions
 /// still describe the generation before.
 #[test]
-fn the_reason_of_the_state_is_the_generation_that_the_conditions_describe() {
+fn the_state_condition_names_the_generation_that_the_conditions_describe() {
     let generation = |report: &Report| {
         let state = find(&report.conditions, ROLLOUT_STATE).unwrap();
         state.reason.clone()
@@ -829,7 +829,7 @@ fn the_reason_of_the_state_is_the_generation_that_the_conditions_describe() {
 }
 
 #[test]
-fn a_state_of_a_later_release_is_used_and_stays_as_it_is() {
+fn a_state_of_a_later_version_is_used_and_left_unchanged() {
     let later = r#"{"version":2,"guard":{"revision":"abc","stopped":"BySunspots"},"moon":1}"#;
     let known = Condition {
         message: later.to_owned(),

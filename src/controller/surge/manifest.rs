@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pod_is_the_native_controllers_but_for_owners_and_name() {
+    fn a_surge_pod_matches_the_native_controllers_except_owner_and_name() {
         let (set, key, revision) = (set(None), SetKey::new("shop", "agent"), revision());
         let origin = origin(&set, &key, &revision).expect("the revision fits");
         let pod = manifest(&origin, &"n1".into(), "agent-0");
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_revision_that_is_another_one_makes_no_pod() {
+    fn a_revision_with_another_template_or_owner_creates_no_surge_pod() {
         let (key, object) = (SetKey::new("shop", "agent"), revision());
         let template = &object["data"]["spec"]["template"];
         assert!(origin(&set(Some(template)), &key, &object).is_some());
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn the_name_follows_from_the_old_pod_and_the_revision_and_sorts_first() {
+    fn a_surge_pod_name_is_derived_from_old_pod_and_revision_and_sorts_first() {
         let of = |set: &str, revision: &str, pod: &str| name(set, &revision.into(), &pod.into(), 0);
         let one = of("agent", "r1", "u1");
         assert_eq!(one, of("agent", "r1", "u1"));

@@ -64,7 +64,7 @@ fn case(new: &Value, old: &Value, expected: &[(&str, Policy)]) {
 }
 
 #[test]
-fn only_what_the_node_lacks_is_pulled_each_image_once() {
+fn only_images_that_the_node_lacks_are_pulled_once_each() {
     use Policy::{Always, IfNotPresent, Never};
     let old = template(
         &[("setup:1", "IfNotPresent")],
@@ -97,7 +97,7 @@ fn only_what_the_node_lacks_is_pulled_each_image_once() {
 }
 
 #[test]
-fn an_image_that_the_old_pod_never_got_is_pulled() {
+fn an_image_that_the_old_pod_never_pulled_is_pulled() {
     let template = template(&[], &[("web:1", "IfNotPresent")]);
     let mut pod = running(&template);
     pod["status"]["containerStatuses"][0]["imageID"] = json!("");
@@ -107,7 +107,7 @@ fn an_image_that_the_old_pod_never_got_is_pulled() {
 }
 
 #[test]
-fn without_a_policy_the_tag_decides_as_in_the_api_server() {
+fn the_default_pull_policy_follows_the_tag_as_in_the_api_server() {
     #[track_caller]
     fn case(image: &str, expected: Policy) {
         assert_eq!(Policy::new(&json!({}), image), expected, "{image}");
@@ -120,7 +120,7 @@ fn without_a_policy_the_tag_decides_as_in_the_api_server() {
 }
 
 #[test]
-fn the_job_is_what_the_daemonset_needs_and_no_more() {
+fn the_job_copies_only_the_pull_settings_of_the_daemonset() {
     let template = json!({ "spec": {
         "serviceAccountName": "agent",
         "imagePullSecrets": [{ "name": "registry" }],
@@ -200,7 +200,7 @@ fn the_job_is_what_the_daemonset_needs_and_no_more() {
 }
 
 #[test]
-fn a_name_is_openyurts_where_it_fits_and_never_too_long() {
+fn a_job_name_has_the_form_of_openyurt_and_is_never_too_long() {
     #[track_caller]
     fn case(pod: &str, revision: &str, expected: &str) {
         let name = name_of(pod, revision);
@@ -238,7 +238,7 @@ fn a_name_is_openyurts_where_it_fits_and_never_too_long() {
 }
 
 #[test]
-fn names_that_are_cut_differ_where_the_whole_differs() {
+fn shortened_job_names_of_different_pulls_differ() {
     let pod = |end: &str| format!("{}-{end}", "a".repeat(60));
     let names = [
         name_of(&pod("aaaaa"), "1"),

@@ -98,7 +98,7 @@ fn many(prefix: &str, count: usize) -> Vec<Pull> {
 }
 
 #[test]
-fn a_pull_that_ends_leaves_its_slot_to_the_next_of_its_daemonset() {
+fn a_finished_pull_frees_its_slot_for_the_same_daemonset() {
     let (mut planner, mut job_store) = (Planner::default(), job_store());
     let wanted = |first: usize| desired(&[("a", many("a", 30)[first..].to_vec())]);
     planner.set_desired(&wanted(0));
@@ -129,7 +129,7 @@ fn a_pull_that_ends_leaves_its_slot_to_the_next_of_its_daemonset() {
 }
 
 #[test]
-fn daemonsets_alternate_and_each_begins_with_what_was_asked_first() {
+fn daemonsets_take_turns_and_pulls_start_in_the_order_of_request() {
     let (mut planner, job_store) = (Planner::default(), JobStore::default());
     planner.set_desired(&desired(&[("b", vec![pull("z"), pull("y")])]));
     planner.set_desired(&desired(&[
@@ -145,7 +145,7 @@ fn daemonsets_alternate_and_each_begins_with_what_was_asked_first() {
 }
 
 #[test]
-fn a_pull_on_a_node_that_went_away_keeps_its_job_and_gives_up_its_slot() {
+fn a_pull_on_an_offline_node_keeps_its_job_and_frees_its_slot() {
     let (mut planner, mut job_store) = (Planner::default(), job_store());
     let gone: Vec<Pull> = many("a", PULLS_AT_ONCE)
         .into_iter()
@@ -168,7 +168,7 @@ fn a_pull_on_a_node_that_went_away_keeps_its_job_and_gives_up_its_slot() {
 }
 
 #[test]
-fn a_failed_attempt_is_followed_by_others_until_one_fails_after_a_minute() {
+fn a_pull_fails_when_an_attempt_fails_after_a_minute() {
     let (mut planner, mut job_store) = (Planner::default(), job_store());
     let pull = pull("a");
     planner.set_desired(&desired(&[("a", vec![pull.clone()])]));
@@ -191,7 +191,7 @@ fn a_failed_attempt_is_followed_by_others_until_one_fails_after_a_minute() {
 }
 
 #[test]
-fn failed_attempts_before_a_node_went_offline_do_not_count_after_its_return() {
+fn failed_attempts_from_before_an_offline_period_do_not_count() {
     let (mut planner, mut job_store) = (Planner::default(), job_store());
     let online = pull("a");
     let offline = Pull {
@@ -252,7 +252,7 @@ fn a_job_whose_deletion_fails_is_deleted_later() {
 }
 
 #[test]
-fn the_events_of_a_job_without_a_pod_are_read_until_two_minutes_have_passed() {
+fn a_pull_whose_job_has_no_pod_fails_after_two_minutes() {
     let (mut planner, mut job_store) = (Planner::default(), job_store());
     let pull = pull("a");
     planner.set_desired(&desired(&[("a", vec![pull.clone()])]));
@@ -276,7 +276,7 @@ fn the_events_of_a_job_without_a_pod_are_read_until_two_minutes_have_passed() {
 }
 
 #[test]
-fn what_failed_is_tried_again_later_and_later() {
+fn a_failed_step_is_retried_with_backoff() {
     let (mut planner, job_store) = (Planner::default(), job_store());
     planner.set_desired(&desired(&[("a", vec![pull("a")])]));
     let mut now = at(0);
@@ -291,7 +291,7 @@ fn what_failed_is_tried_again_later_and_later() {
 }
 
 #[test]
-fn without_permission_to_see_jobs_every_pull_is_told_so() {
+fn without_permission_to_list_jobs_every_pull_fails_with_that_reason() {
     let (mut planner, job_store) = (Planner::default(), JobStore::default());
     planner.deny(Some("the controller may not list jobs".to_owned()));
     planner.set_desired(&desired(&[("a", vec![pull("a")])]));
@@ -303,7 +303,7 @@ fn without_permission_to_see_jobs_every_pull_is_told_so() {
 }
 
 #[test]
-fn jobs_of_others_are_left_alone() {
+fn foreign_and_undecided_jobs_are_not_changed() {
     let (mut planner, mut job_store) = (Planner::default(), job_store());
     let known = pull("a");
     let mut foreign = job("a", &known);

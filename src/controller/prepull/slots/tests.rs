@@ -26,14 +26,14 @@ fn fill(slots: &mut Slots, of: &[(&str, &str, usize)]) -> Vec<usize> {
 }
 
 #[test]
-fn one_daemonset_alone_pulls_on_many_nodes() {
+fn a_single_daemonset_pulls_on_27_nodes() {
     let mut slots = Slots::default();
     assert_eq!(fill(&mut slots, &[("shop", "web", 1000)]), [27]);
     assert_eq!(fill(&mut slots, &[("shop", "web", 1000)]), [0]);
 }
 
 #[test]
-fn a_namespace_that_hangs_leaves_slots_to_each_that_comes_later() {
+fn a_namespace_with_hanging_pulls_leaves_slots_to_later_namespaces() {
     let mut slots = Slots::default();
     let mut next = |namespace| {
         let sets = [
@@ -49,14 +49,14 @@ fn a_namespace_that_hangs_leaves_slots_to_each_that_comes_later() {
 }
 
 #[test]
-fn a_daemonset_that_hangs_leaves_slots_to_others_of_its_namespace() {
+fn a_daemonset_with_hanging_pulls_leaves_slots_to_its_namespace() {
     let mut slots = Slots::default();
     let mut next = |name| fill(&mut slots, &[("shop", name, 99)])[0];
     assert_eq!(["a", "b", "c", "d", "e"].map(&mut next), [27, 7, 2, 1, 0]);
 }
 
 #[test]
-fn slots_that_a_namespace_does_not_want_go_to_the_others() {
+fn slots_that_a_namespace_does_not_need_go_to_other_namespaces() {
     let waiting = [
         ("shop", "web", 2),
         ("edge", "proxy", 99),
@@ -66,7 +66,7 @@ fn slots_that_a_namespace_does_not_want_go_to_the_others() {
 }
 
 #[test]
-fn a_namespace_gains_nothing_by_many_daemonsets() {
+fn many_daemonsets_give_a_namespace_no_extra_slots() {
     let names: Vec<String> = (0..20).map(|n| format!("a{n}")).collect();
     let mut waiting = vec![("shop", "web", 12)];
     waiting.extend(names.iter().map(|name| ("many", name.as_str(), 9)));

@@ -32,7 +32,7 @@ fn assert_problem(status: PullStatus, expected: Problem, words: &str) {
 }
 
 #[test]
-fn whatever_comes_after_the_pull_proves_it() {
+fn any_state_after_the_pull_counts_as_pulled() {
     for seen in [
         include_str!("seen/completed.json"),
         include_str!("seen/no_such_program.json"),
@@ -43,13 +43,13 @@ fn whatever_comes_after_the_pull_proves_it() {
 }
 
 #[test]
-fn a_download_is_waited_for() {
+fn a_download_in_progress_is_pulling() {
     let seen = include_str!("seen/downloading.json");
     assert_eq!(case(seen), PullStatus::Pulling);
 }
 
 #[test]
-fn what_no_second_attempt_mends_fails_at_once() {
+fn permanent_image_errors_fail_at_once() {
     assert_failed(
         case(include_str!("seen/missing.json")),
         "plain:1x: not found",
@@ -71,13 +71,13 @@ fn what_no_second_attempt_mends_fails_at_once() {
 }
 
 #[test]
-fn a_registry_that_refuses_connections_gets_a_second_chance() {
+fn a_refused_connection_fails_only_the_attempt() {
     let seen = include_str!("seen/refused.json");
     assert_problem(case(seen), Problem::AttemptFailed, "connection refused");
 }
 
 #[test]
-fn a_job_without_a_pod_is_in_doubt() {
+fn a_job_without_a_pod_has_the_problem_no_pod() {
     let seen = include_str!("seen/no_pod.json");
     assert_problem(case(seen), Problem::NoPod, "no pod was made");
 }
@@ -103,7 +103,7 @@ fn waiting(reason: &str, message: &str) -> Value {
 }
 
 #[test]
-fn every_image_has_to_be_there_and_one_that_cannot_be_had_is_enough_to_fail() {
+fn a_pull_needs_all_images_and_fails_with_any_of_them() {
     let running = || json!({ "running": {} });
     let ended = |reason: &str| json!({ "terminated": { "exitCode": 137, "reason": reason } });
     let status_of = |phase, states| status(&Job::default(), Some(&pod(phase, states)));
@@ -142,7 +142,7 @@ fn every_image_has_to_be_there_and_one_that_cannot_be_had_is_enough_to_fail() {
 }
 
 #[test]
-fn a_job_that_ended_speaks_for_itself_where_its_pod_does_not() {
+fn the_job_condition_decides_where_its_pod_shows_no_result() {
     let ended = |kind: &str, reason: &str| -> Job {
         let conditions = [json!({ "type": kind, "status": "True", "reason": reason })];
         let job = json!({
@@ -175,7 +175,7 @@ fn a_job_that_ended_speaks_for_itself_where_its_pod_does_not() {
 }
 
 #[test]
-fn a_pod_whose_sandbox_cannot_be_made_is_in_doubt() {
+fn a_pod_without_a_sandbox_has_the_problem_not_starting() {
     let mut stuck = pod(
         "Pending",
         [
