@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_an_answer_and_a_gateway_is_none() {
+    fn a_rejection_keeps_the_cloud_connected_and_a_gateway_error_does_not() {
         let cloud = Cloud::default();
         assert!(!cloud.is_lost());
         for (code, lost) in [(503, true), (500, false), (504, true), (404, false)] {
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_server_that_asks_for_fewer_requests_is_left_alone_for_that_long() {
+    async fn a_throttling_server_gets_no_requests_for_the_requested_time() {
         for (asked, kept) in [(7, 7), (0, 1), (3600, 30)] {
             let cloud = Cloud::default();
             cloud.note(&answer(429, asked));

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nothing_is_served_before_anything_is_known_and_an_empty_list_is_a_list() {
+    async fn nothing_is_served_before_the_first_list_and_an_empty_list_is_valid() {
         let pod_cache = PodCache::default();
         assert!(pod_cache.lend().is_none());
         pod_cache.replace([]);
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn pods_are_complete_and_their_tag_changes_with_them() {
+    async fn pods_are_served_unchanged_and_the_etag_changes_with_them() {
         let pod_cache = PodCache::default();
         pod_cache.replace([pod(B), pod(A)]);
         let first = current(&pod_cache);
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn large_pods_come_in_small_pieces_and_whole() {
+    async fn large_pods_are_sent_completely_in_small_pieces() {
         let pod_cache = PodCache::default();
         let large = |name: &str, length: usize| {
             let filling = "ä".repeat(length);
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_stays_that_of_its_moment_and_ends_when_too_much_has_changed() {
+    async fn a_response_keeps_its_snapshot_and_is_aborted_after_too_many_changes() {
         let pod_cache = PodCache::default();
         let large = |length: usize| {
             let filling = "x".repeat(length);
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_who_has_it_already_is_recognised() {
+    fn a_matching_etag_is_recognized() {
         assert!(matches("\"1-a\"", "\"1-a\""));
         assert!(matches("W/\"1-a\"", "\"1-a\""));
         assert!(matches("\"x\", W/\"y\" , \"1-a\"", "\"1-a\""));

@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_that_is_not_known_is_refused_with_a_way_on() {
+    fn an_unknown_group_is_refused_with_the_next_step() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let text = "root:x:0:\n\nbroken\n+nis\nota:x:many:\nedge:x:990:ann,bob\n";
         std::fs::write(file.path(), text).unwrap();

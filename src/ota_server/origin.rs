@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn it_answers_to_its_own_names_only() {
+    fn only_own_host_names_are_accepted() {
         let host = |host: &str, expected| {
             case(Version::HTTP_11, "/pods", &[("host", host)], expected);
         };
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_is_there_exactly_once_but_for_http_1_0() {
+    fn http_1_1_requires_exactly_one_host() {
         case(Version::HTTP_11, "/pods", &[], 400);
         case(Version::HTTP_10, "/pods", &[], 200);
         case(Version::HTTP_10, "/pods", &[("host", "evil.example")], 421);
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proxy_is_not_what_this_is() {
+    fn proxy_requests_to_other_hosts_are_refused() {
         let own = [("host", "127.0.0.1:10267")];
         case(Version::HTTP_11, "http://127.0.0.1:10267/pods", &own, 200);
         case(Version::HTTP_11, "http://evil.example/pods", &own, 421);
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_of_other_sites_are_kept_out() {
+    fn requests_from_other_sites_are_refused() {
         let own = "127.0.0.1:10267";
         let with = |name: &str, value: &str, expected| {
             let headers = [("host", own), (name, value)];
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn any_name_reaches_the_socket_and_the_probes_but_no_page_of_another_site_does() {
+    fn socket_and_probes_accept_any_host_but_no_other_site() {
         for endpoint in [Endpoint::Socket, Endpoint::Probes] {
             let with = |headers: &[(&str, &str)], expected| {
                 at(endpoint, Version::HTTP_11, "/pods", headers, expected);

@@ -46,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn the_manifests_grant_exactly_what_is_needed() {
+    fn the_manifests_grant_exactly_the_needed_permissions() {
         equal(
             include_str!("../../manifests/base/ota-server/clusterrole.yaml"),
             &NEEDED,

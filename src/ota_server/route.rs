@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn each_path_answers_its_methods_and_no_others() {
+    fn each_path_accepts_its_methods_and_no_others() {
         case("GET", "/pods", Ok(Route::Pods));
         case("HEAD", "/pods", Ok(Route::Pods));
         case("GET", "/pods?limit=500", Ok(Route::Pods));
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_that_never_were_are_not_found() {
+    fn unknown_paths_are_not_found() {
         case("CONNECT", "", Err(405));
         for path in [
             "/",
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_that_can_be_read_in_two_ways_are_refused() {
+    fn ambiguous_paths_are_refused() {
         for path in [
             "/openyurt.io/v1/namespaces/default/pods/a%2Fb/upgrade",
             "/openyurt.io/v1/namespaces/default/pods/%2e%2e/upgrade",
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn force_is_true_or_false_and_nothing_else() {
+    fn force_accepts_only_true_and_false() {
         let upgrade = |query: &str, expected: Result<bool, u16>| {
             let expected = expected.map(|force| Route::Upgrade {
                 key: nginx(),

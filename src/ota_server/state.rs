@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kill_at_any_step_leaves_the_state_before_or_after() {
+    fn a_kill_during_a_write_leaves_the_old_or_the_new_state() {
         let directory = tempfile::tempdir().unwrap();
         let directory = directory.path().join("made/on/demand");
         prepare(&directory).unwrap();
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_another_agent_is_writing_is_left_alone() {
+    fn a_file_being_written_by_another_agent_is_not_changed() {
         let directory = tempfile::tempdir().unwrap();
         let directory = directory.path();
         write(directory, &["mine"], &mut |step| {
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_the_state_of_this_node_is_refused_with_the_reason() {
+    fn foreign_or_damaged_state_is_refused_with_a_reason() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join(FILE);
         let case = |text: &[u8], expected: &str| {

@@ -112,7 +112,7 @@ async fn pass(time: Duration) {
 const SECOND: Duration = Duration::from_secs(1);
 
 #[tokio::test(start_paused = true)]
-async fn only_the_pods_of_this_node_are_served_and_without_a_request_per_read() {
+async fn pods_of_this_node_are_served_without_a_request_per_read() {
     let world = World::new();
     world.create("a", NODE).await;
     world.create("b", "edge-2").await;
@@ -141,7 +141,7 @@ async fn only_the_pods_of_this_node_are_served_and_without_a_request_per_read() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_has_the_list_already_is_told_so() {
+async fn a_client_with_the_current_list_gets_304() {
     let world = World::new();
     world.create("a", NODE).await;
     let agent = Agent::start(world.config()).unwrap();
@@ -161,7 +161,7 @@ async fn who_has_the_list_already_is_told_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn reads_work_without_the_cloud_and_say_how_old_they_are() {
+async fn reads_work_without_the_cloud_and_report_their_age() {
     let world = World::new();
     world.create("a", NODE).await;
     let agent = Agent::start(world.config()).unwrap();
@@ -181,7 +181,7 @@ async fn reads_work_without_the_cloud_and_say_how_old_they_are() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_missed_is_learned_when_the_watch_stands_again() {
+async fn missed_changes_are_listed_after_the_watch_returns() {
     let world = World::new();
     world.create("a", NODE).await;
     let agent = Agent::start(world.config()).unwrap();
@@ -208,7 +208,7 @@ async fn what_was_missed_is_learned_when_the_watch_stands_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_owner_who_finds_the_cloud_again_is_not_left_with_old_pods() {
+async fn an_upgrade_that_reaches_the_cloud_again_restores_the_watch_within_seconds() {
     let world = World::new();
     world.create("a", NODE).await;
     let agent = Agent::start(world.config()).unwrap();

@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn only_names_that_kubernetes_makes_are_worth_a_look() {
+    fn only_generated_pod_names_are_looked_up() {
         fn case(name: &str, expected: bool) {
             assert_eq!(is_generated(name, "nginx"), expected, "{name}");
         }
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_name_never_stands_in_a_request() {
+    fn invalid_names_are_never_sent() {
         for name in ["", "-a", "a-", ".", "..", "a/b", "a%2fb", "A", "a b", "ä"] {
             assert!(!is_name(name), "{name:?}");
         }
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn three_at_once_and_then_one_in_five_seconds() {
+    async fn three_lookups_run_at_once_and_then_one_every_five_seconds() {
         let pod_lookups = PodLookups::default();
         let looks = async |numbers: std::ops::Range<u32>| {
             let mut looks = 0;

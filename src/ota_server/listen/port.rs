@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_loopback_listener_takes_loopback_peers_only() {
+    fn a_loopback_listener_accepts_only_loopback_peers() {
         let case = |listener: &str, peer: &str, expected: bool| {
             let may = may_connect(listener.parse().unwrap(), peer.parse().unwrap());
             assert_eq!(may, expected, "{peer} to {listener}");

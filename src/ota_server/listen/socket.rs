@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_group_is_given_where_the_process_may_give_it() {
+    async fn the_group_is_set_if_the_process_is_permitted_to_set_it() {
         let directory = tempfile::tempdir().unwrap();
         let mut config = at(directory.path().join("ota.sock"));
         config.group = Some(10_267);
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_socket_with_a_listener_is_left_alone() {
+    async fn a_socket_with_a_listener_is_not_replaced() {
         let directory = tempfile::tempdir().unwrap();
         let config = at(directory.path().join("ota.sock"));
         let first = Socket::open(&config).await.unwrap();
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_not_a_stream_socket_is_left_alone() {
+    async fn other_files_are_not_replaced_by_a_socket() {
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name);
         fs::write(path("file"), "kept").unwrap();
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_directory_has_to_be_there_and_safe() {
+    async fn the_directory_of_a_socket_must_exist_and_be_safe() {
         let directory = tempfile::tempdir().unwrap();
         let missing = directory.path().join("missing");
         let text = refused(&at(missing.join("ota.sock"))).await;
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_end_removes_no_file_of_another_process() {
+    async fn closing_removes_no_socket_of_another_process() {
         let directory = tempfile::tempdir().unwrap();
         let config = at(directory.path().join("ota.sock"));
         let first = Socket::open(&config).await.unwrap();

@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_answers_lose_their_pods_when_too_much_has_changed_and_others_do_not() {
+    fn the_oldest_responses_are_aborted_first_after_too_many_changes() {
         let cache = PodCache::default();
         let names = ["a", "b", "c", "d", "e", "f"];
         cache.replace(names.map(|name| pod(name, 1)));

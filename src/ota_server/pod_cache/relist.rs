@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_replaces_pods_one_by_one_and_drops_those_that_it_passes_over() {
+    fn a_list_replaces_pods_one_by_one_and_removes_skipped_ones() {
         let cache = PodCache::default();
         // "-" sorts before "/", so the API server lists the namespace a-b before a.
         cache.replace(["a/1", "a/2", "a-b/1", "c/1", "d/1"].map(|key| pod(key, 1)));
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_in_another_order_ends_with_all_that_is_in_it() {
+    fn a_list_in_another_order_is_complete() {
         let cache = PodCache::default();
         cache.replace(["a/1", "b/1"].map(|key| pod(key, 1)));
         let mut relist = cache.relist();
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn no_reader_sees_a_partial_list_and_an_interrupted_one_changes_nothing() {
+    fn a_partial_first_list_is_hidden_and_an_interrupted_relist_removes_no_pod() {
         let cache = PodCache::default();
         let mut relist = cache.relist();
         relist.take(pod("a/1", 1));

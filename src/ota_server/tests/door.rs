@@ -64,7 +64,7 @@ async fn honest(address: SocketAddr) {
 }
 
 #[tokio::test]
-async fn bad_requests_are_answered_with_a_sentence_and_without_the_api_server() {
+async fn bad_requests_are_refused_with_a_message_and_without_api_requests() {
     let (world, agent) = real().await;
     let door = open(agent).await;
     let before = world.requests();
@@ -250,7 +250,7 @@ const GET: &[u8] = b"GET /pods HTTP/1.1\r\nhost: localhost\r\n\r\n";
 const CLOSE: &[u8] = b"GET /pods HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
 
 #[tokio::test(start_paused = true)]
-async fn a_head_that_does_not_come_is_waited_for_five_seconds() {
+async fn an_incomplete_head_times_out_after_five_seconds() {
     for start in ["", "G", "GET /pods HTTP/1.1\r\nhost: localhost\r\n"] {
         let (_world, mut line) = line(4096).await;
         let began = tokio::time::Instant::now();
@@ -270,7 +270,7 @@ async fn a_head_that_does_not_come_is_waited_for_five_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_does_not_come_is_waited_for_five_seconds() {
+async fn an_incomplete_body_times_out_after_five_seconds() {
     let (_world, mut line) = line(4096).await;
     let head =
         b"POST /openyurt.io/v1/namespaces/default/pods/a/upgrade HTTP/1.1\r\nhost: localhost\r\n\
@@ -286,7 +286,7 @@ async fn a_body_that_does_not_come_is_waited_for_five_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_does_not_take_the_answer_is_hung_up_on() {
+async fn a_client_that_does_not_read_is_disconnected() {
     let (_world, mut line) = line(64).await;
     for piece in GET.chunks(16) {
         line.write_all(piece).await.unwrap();
@@ -300,7 +300,7 @@ async fn who_does_not_take_the_answer_is_hung_up_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_one_behind_the_other_are_answered_in_turn() {
+async fn pipelined_requests_are_answered_in_order() {
     let (_world, mut line) = line(1 << 20).await;
     let head = b"HEAD /pods HTTP/1.1\r\nhost: localhost\r\n\r\n";
     let with_body = b"GET /live HTTP/1.1\r\nhost: localhost\r\ncontent-length: 4\r\n\r\nbody";
@@ -313,7 +313,7 @@ async fn requests_one_behind_the_other_are_answered_in_turn() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_used_connection_may_rest_for_a_while() {
+async fn an_idle_connection_is_kept_for_a_few_seconds() {
     let (_world, mut line) = line(1 << 20).await;
     line.write_all(GET).await.unwrap();
     pass(4 * SECOND).await;
@@ -324,7 +324,7 @@ async fn a_used_connection_may_rest_for_a_while() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_ends_with_its_connection() {
+async fn a_request_is_cancelled_with_its_connection() {
     let (world, mut line) = line(4096).await;
     let post = b"POST /openyurt.io/v1/namespaces/default/pods/a/upgrade HTTP/1.1\r\nhost: localhost\r\n\r\n";
     line.write_all(post).await.unwrap();

@@ -12,7 +12,7 @@ async fn post(agent: &Agent, path: &str) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_answer_steers_a_terminal_and_a_program_gets_the_same_values() {
+async fn responses_cannot_control_a_terminal_and_keep_all_values() {
     let world = World::new();
     let long = HOSTILE.repeat(600);
     for (name, text) in [("a", HOSTILE), ("b", long.as_str())] {

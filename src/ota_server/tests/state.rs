@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn an_agent_that_starts_offline_serves_what_it_knew_and_says_how_old_that_is() {
+async fn an_agent_that_starts_offline_serves_its_saved_pods_with_their_age() {
     let directory = tempfile::tempdir().unwrap();
     let world = World::new();
     world.create("a", NODE).await;
@@ -45,7 +45,7 @@ async fn an_agent_that_starts_offline_serves_what_it_knew_and_says_how_old_that_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_directory_that_cannot_be_written_costs_nothing_but_the_state() {
+async fn an_unwritable_state_directory_does_not_affect_the_agent() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("file");
     std::fs::write(&file, "").unwrap();

@@ -117,7 +117,7 @@ fn is_patient(asked: &[(f64, String)], minutes: u64, requests: usize) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_cannot_be_read_costs_only_itself() {
+async fn an_unreadable_pod_affects_only_itself() {
     let list = format!(r#"{{"metadata":{{"resourceVersion":"4"}},"items":[{ODD},{GOOD},3,{{}}]}}"#);
     let broken = GOOD.replace(r#""5""#, r#""8","ownerReferences":7"#);
     let next = GOOD
@@ -156,13 +156,13 @@ async fn a_pod_that_cannot_be_read_costs_only_itself() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_is_not_there_is_asked_once_a_minute() {
+async fn an_unreachable_server_gets_one_request_a_minute() {
     let asked = asked_in(60, |_, _| Says::Nothing).await;
     is_patient(&asked, 60, 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_never_answers_is_asked_once_a_minute() {
+async fn an_unresponsive_server_gets_one_request_a_minute() {
     let asked = asked_in(60, |_, _| Says::Silence).await;
     is_patient(&asked, 60, 1);
     let asked = asked_in(60, |uri, _| {
@@ -177,7 +177,7 @@ async fn a_server_that_never_answers_is_asked_once_a_minute() {
 
 /// The server behaves like a tunnel whose other end is down, or a load balancer without a backend.
 #[tokio::test(start_paused = true)]
-async fn a_proxy_that_accepts_and_closes_is_asked_once_a_minute() {
+async fn a_proxy_that_accepts_and_closes_gets_one_request_a_minute() {
     let asked = asked_in(
         60,
         |uri, _| if is_watch(uri) { text("") } else { text(EMPTY) },
@@ -191,7 +191,7 @@ async fn a_proxy_that_accepts_and_closes_is_asked_once_a_minute() {
 
 /// Each list returns a version that is too old for the watch.
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_is_always_gone_costs_a_list_and_a_watch_a_minute() {
+async fn an_always_expired_watch_costs_one_list_and_one_watch_a_minute() {
     let asked = asked_in(60, |uri, _| {
         if is_watch(uri) {
             status(410, "")
@@ -216,7 +216,7 @@ async fn a_watch_that_is_always_gone_costs_a_list_and_a_watch_a_minute() {
 /// A list follows after five seconds without a backoff. Missed events are no failure, and the agents of a fleet miss them at
 /// different times.
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_cannot_be_resumed_is_followed_by_a_list_after_five_seconds() {
+async fn a_watch_that_cannot_resume_is_followed_by_a_list_after_five_seconds() {
     let (client, asked) = server(|uri, number| match (is_watch(uri), number) {
         (false, _) => text(EMPTY),
         (true, 1) => text(""),
@@ -232,7 +232,7 @@ async fn a_watch_that_cannot_be_resumed_is_followed_by_a_list_after_five_seconds
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_that_fails_on_its_third_page_is_begun_again_a_minute_later() {
+async fn a_list_that_fails_on_a_later_page_restarts_a_minute_later() {
     let asked = asked_in(60, |uri, _| match () {
         () if is_watch(uri) => Says::Silence,
         () if uri.contains("continue=second") => status(500, ""),
@@ -249,7 +249,7 @@ async fn a_list_that_fails_on_its_third_page_is_begun_again_a_minute_later() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn errors_in_the_stream_are_failures_as_any_other() {
+async fn stream_errors_back_off_like_other_failures() {
     for error in [
         r#"{"type":"ERROR","object":{"kind":"Status","status":"Failure","message":"m","code":500}}"#,
         "garbage",
@@ -267,7 +267,7 @@ async fn errors_in_the_stream_are_failures_as_any_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_asks_for_fewer_requests_is_left_alone_for_as_long_as_it_says() {
+async fn a_throttling_server_gets_no_request_before_its_retry_time() {
     let asked = asked_in(60, |_, _| status(429, "")).await;
     is_patient(&asked, 60, 1);
     let asked = asked_in(60, |_, _| {
@@ -288,7 +288,7 @@ async fn a_server_that_asks_for_fewer_requests_is_left_alone_for_as_long_as_it_s
 
 /// After a page was cut off, the next pages are smaller.
 #[tokio::test(start_paused = true)]
-async fn a_list_that_breaks_off_on_the_way_is_asked_for_in_smaller_pages() {
+async fn an_interrupted_list_is_repeated_with_smaller_pages() {
     let broken =
         format!(r#"{{"metadata":{{"resourceVersion":"4"}},"items":[{GOOD},{GOOD},{GOOD},"#);
     let asked = asked_in(4, move |_, _| text(&broken)).await;

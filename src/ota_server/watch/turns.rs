@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_tries_after_an_outage_are_spread_over_a_minute() {
+    fn retries_after_an_outage_are_spread_over_a_minute() {
         for (seconds, tries_before) in [(1, 2), (7, 3), (30, 2), (61, 40), (300, 2), (86_400, 1000)]
         {
             let outage = Duration::from_secs(seconds);
@@ -178,14 +178,14 @@ mod tests {
     }
 
     #[test]
-    fn a_power_cut_starts_agents_that_know_their_pods_over_ten_seconds() {
+    fn after_a_power_cut_agents_with_saved_pods_start_over_ten_seconds() {
         let starts: Vec<_> = nodes().map(|node| part(START, &node, 0)).collect();
         let (share, length) = spread(&starts);
         assert!(share < 0.12 && length == 9, "{share} {length}");
     }
 
     #[test]
-    fn pauses_differ_from_node_to_node_and_from_outage_to_outage_and_not_from_run_to_run() {
+    fn retry_pauses_depend_on_node_and_outage_and_are_reproducible() {
         assert_eq!(pause("a", 1, 0), pause("a", 1, 0));
         assert_ne!(pause("a", 1, 0), pause("b", 1, 0));
         assert_ne!(pause("a", 1, 0), pause("a", 2, 0));
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_lasted_is_resumed_at_once_but_never_within_five_seconds() {
+    async fn a_lasting_watch_is_resumed_at_once_but_at_most_every_five_seconds() {
         let mut turns = Turns::new("a", Cloud::default(), false);
         assert_eq!(next(&mut turns).await, Duration::ZERO);
         assert_eq!(next(&mut turns).await, Duration::ZERO, "the first watch");
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_first_list_that_fails_gives_no_second_request() {
+    async fn a_failed_first_list_is_not_retried_at_once() {
         let mut turns = Turns::new("a", Cloud::default(), false);
         turns.next().await;
         turns.note_failure(Duration::ZERO);
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_server_that_asks_for_time_is_given_it_and_not_for_ever() {
+    async fn a_retry_time_is_honored_up_to_five_minutes() {
         for (asked, given) in [(200, 200), (100_000, 300)] {
             let mut turns = Turns::new("a", Cloud::default(), false);
             turns.next().await;
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_hears_that_the_cloud_is_back_asks_soon() {
+    async fn a_retry_follows_soon_after_the_cloud_returns() {
         let cloud = Cloud::default();
         let mut turns = Turns::new("a", cloud.clone(), false);
         turns.next().await;

@@ -71,7 +71,7 @@ fn refused_by_both(pod: &NodePod, reason: Reason, detail: &str) {
 }
 
 #[test]
-fn an_outdated_pod_of_a_daemonset_passes() {
+fn an_outdated_pod_of_a_daemonset_is_accepted() {
     let pod = pod(|_| {});
     for verb in [UPGRADE, FORCED, ActionVerb::ImagePull] {
         let Ok(PodOwner::DaemonSet(owner)) = precheck(verb, "n1", &pod) else {
@@ -82,7 +82,7 @@ fn an_outdated_pod_of_a_daemonset_passes() {
 }
 
 #[test]
-fn row_3_a_pod_that_is_being_deleted() {
+fn a_terminating_pod_is_refused() {
     let pod = pod(|pod| {
         pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
         pod["metadata"]["ownerReferences"] = json!([]);
@@ -94,7 +94,7 @@ fn row_3_a_pod_that_is_being_deleted() {
 }
 
 #[test]
-fn row_4_a_pod_of_another_node() {
+fn a_pod_of_another_node_is_refused() {
     let pod = pod(|pod| {
         pod["metadata"]["ownerReferences"] = json!([]);
         pod["spec"]["nodeName"] = "n2".into();
@@ -105,7 +105,7 @@ fn row_4_a_pod_of_another_node() {
 }
 
 #[test]
-fn row_5_a_pod_that_nothing_waits_for() {
+fn a_pod_without_an_announced_update_is_refused() {
     let detail = "Pod: default/web-bwzss update status is False, can not be updated";
     let mut cases: Vec<NodePod> = ["False", "Unknown", ""]
         .map(|status| {
@@ -124,7 +124,7 @@ fn row_5_a_pod_that_nothing_waits_for() {
 }
 
 #[test]
-fn row_6_images_that_were_asked_for() {
+fn an_upgrade_waits_for_requested_images_unless_forced() {
     #[track_caller]
     fn case(status: &str, reason: &str, message: &str, expected: Option<(Reason, &str)>) {
         let pod = pod(|pod| pulls(pod, status, reason, message));
@@ -171,7 +171,7 @@ fn row_6_images_that_were_asked_for() {
 }
 
 #[test]
-fn a_pod_without_a_successor_goes_only_when_that_is_forced() {
+fn a_pod_without_a_possible_successor_is_upgraded_only_if_forced() {
     let pod = pod(|pod| {
         condition(pod, "PodNeedUpgrade", "True", "UntoleratedTaint", NEW);
         pulls(pod, "False", "WaitPullImage", NEW);
@@ -185,7 +185,7 @@ fn a_pod_without_a_successor_goes_only_when_that_is_forced() {
 }
 
 #[test]
-fn an_old_condition_without_a_hash_blocks_nothing_that_was_pulled() {
+fn an_old_condition_without_a_hash_does_not_block_a_pulled_upgrade() {
     let pod = pod(|pod| {
         condition(pod, "PodNeedUpgrade", "True", "", "");
         pulls(pod, "True", "PullImageSuccess", OLD);
@@ -194,7 +194,7 @@ fn an_old_condition_without_a_hash_blocks_nothing_that_was_pulled() {
 }
 
 #[test]
-fn row_7_a_pod_without_an_owner() {
+fn a_pod_without_an_owner_is_refused() {
     let pod = pod(|pod| pod["metadata"]["ownerReferences"] = json!([]));
     for verb in [UPGRADE, ActionVerb::ImagePull] {
         refused(
@@ -208,7 +208,7 @@ fn row_7_a_pod_without_an_owner() {
 }
 
 #[test]
-fn row_8_a_pod_of_another_kind_of_owner() {
+fn a_pod_with_an_unsupported_owner_is_refused() {
     #[track_caller]
     fn case(api_version: &str, kind: &str, told: &str) {
         let pod = pod(|pod| owned_by(pod, api_version, kind));
@@ -239,7 +239,7 @@ fn row_8_a_pod_of_another_kind_of_owner() {
 }
 
 #[test]
-fn row_9_a_static_pod_is_named_after_its_node() {
+fn a_static_pod_is_recognized_by_its_node_name_suffix() {
     #[track_caller]
     fn case(name: &str, node: &str, expected: Option<&str>) {
         let pod = pod(|pod| {

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn the_entry_named_like_the_pod_is_taken_else_the_only_one() {
+    fn the_entry_with_the_name_of_the_pod_is_used_or_else_the_only_one() {
         let newer = format!("{POD}# newer\n");
         assert_eq!(chosen(&[("whatever", POD)]).unwrap(), POD);
         for key in ["nginx", "nginx.yaml", "nginx.yml", "nginx.json"] {
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_empty_ambiguous_or_another_thing_is_refused_with_a_sentence() {
+    fn empty_ambiguous_and_foreign_config_maps_are_refused_with_a_reason() {
         assert_eq!(chosen(&[]).unwrap_err(), "the ConfigMap has no entries");
         assert_eq!(
             chosen(&[("a", POD), ("b", POD)]).unwrap_err(),
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn comments_and_order_make_no_other_manifest() {
+    fn manifests_are_compared_without_comments_and_order() {
         let data = [("a".to_owned(), POD.to_owned())].into();
         let manifest = Manifest::choose(&data, "default", "nginx").unwrap();
         let alike =

@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn a_frozen_server_is_told_within_two_seconds_and_executes_nothing_later() {
+async fn a_frozen_api_server_is_reported_within_two_seconds_and_no_write_follows() {
     let world = World::outdated().await;
     let key = world.key_on("n1").await;
     let frozen = world.agent_meets("", Fault::Delay(Duration::from_secs(30)));
@@ -28,7 +28,7 @@ async fn a_frozen_server_is_told_within_two_seconds_and_executes_nothing_later()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_freezes_after_the_reads_fails_the_write() {
+async fn an_api_server_that_freezes_after_the_reads_fails_the_write() {
     let world = World::outdated().await;
     let key = world.key_on("n1").await;
     let _frozen = world.agent_meets("delete", Fault::Hang);
@@ -43,7 +43,7 @@ async fn a_server_that_freezes_after_the_reads_fails_the_write() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_webhook_that_takes_its_time_fails_no_upgrade() {
+async fn a_slow_webhook_does_not_fail_an_upgrade() {
     let world = World::outdated().await;
     let key = world.key_on("n1").await;
     let _slow = world.agent_meets("delete", Fault::Delay(Duration::from_secs(9)));
@@ -55,7 +55,7 @@ async fn a_webhook_that_takes_its_time_fails_no_upgrade() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn while_the_cloud_is_lost_one_read_finds_out_when_it_is_back() {
+async fn while_the_cloud_is_lost_one_read_detects_its_return() {
     let world = World::outdated().await;
     let key = world.key_on("n1").await;
     world.sim.cluster.stop();
@@ -135,7 +135,7 @@ async fn a_lost_cloud_is_checked_every_five_seconds_for_any_number_of_requests()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_is_unwell_is_quoted_and_a_gateway_is_no_server() {
+async fn server_errors_are_quoted_and_gateway_errors_count_as_disconnected() {
     let world = World::outdated().await;
     let key = world.key_on("n1").await;
     let unwell = world.agent_meets("", Fault::Status(500, None));
@@ -158,7 +158,7 @@ async fn a_server_that_is_unwell_is_quoted_and_a_gateway_is_no_server() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_is_overloaded_is_left_alone() {
+async fn an_overloaded_api_server_gets_no_requests_until_its_retry_time() {
     let world = World::outdated().await;
     let key = world.key_on("n1").await;
     let overloaded = world.agent_meets("", Fault::Status(429, Some(7)));
@@ -184,7 +184,7 @@ async fn a_server_that_is_overloaded_is_left_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_delete_is_row_11_and_may_be_asked_for_again() {
+async fn a_rejected_deletion_is_reported_and_can_be_repeated() {
     let world = World::outdated().await;
     let key = world.key_on("n1").await;
     let denied = world.sim.cluster.deny(|request| request.verb == "delete");
@@ -209,7 +209,7 @@ async fn a_refused_delete_is_row_11_and_may_be_asked_for_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_answer_to_a_delete_that_is_lost_does_not_lead_to_a_second_one() {
+async fn a_lost_response_to_a_deletion_causes_no_second_one() {
     let world = World::outdated().await;
     let key = world.key_on("n1").await;
     let lost = world.agent_meets("delete", Fault::ResetAfter);
@@ -230,7 +230,7 @@ async fn the_answer_to_a_delete_that_is_lost_does_not_lead_to_a_second_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn before_the_watch_stands_the_server_is_asked() {
+async fn without_a_watch_the_pod_is_read_from_the_api_server() {
     let world = World::outdated().await;
     let key = world.key_on("n1").await;
     world.pod_cache().replace([]);
@@ -248,7 +248,7 @@ async fn before_the_watch_stands_the_server_is_asked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn before_anything_was_heard_a_frozen_server_costs_the_first_caller_two_seconds() {
+async fn before_the_first_sync_a_frozen_api_server_costs_two_seconds_once() {
     let world = World::outdated().await;
     world.pod_cache().set_live(false);
     let _frozen = world.without(AGENT);
@@ -275,7 +275,7 @@ fn slow(world: &World, verb: &'static str) -> FaultGuard {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_kubelet_writes_between_read_and_write_stays() {
+async fn kubelet_writes_between_read_and_write_are_kept() {
     let world = World::outdated().await;
     let _still = world.without_controller();
     let key = world.key_on("n1").await;
@@ -313,7 +313,7 @@ async fn another_pod_of_the_same_name_is_not_deleted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_hangs_up_before_the_write_causes_none() {
+async fn a_caller_that_disconnects_before_the_write_causes_none() {
     let world = World::outdated().await;
     let key = world.key_on("n1").await;
     let _slow = slow(&world, "list");

@@ -31,7 +31,7 @@ async fn names_of_missing_pods_cost_no_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_of_another_node_is_told_where_it_runs() {
+async fn a_pod_of_another_node_is_refused_with_its_node() {
     let world = World::outdated().await;
     let key = world.key_on("n2").await;
     let answer = world.actions.upgrade(&key, false).await;
@@ -48,7 +48,7 @@ async fn a_pod_of_another_node_is_told_where_it_runs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn names_that_imitate_those_of_a_daemonset_cost_three_reads() {
+async fn names_that_imitate_a_daemonset_cost_three_reads() {
     let world = World::outdated().await;
     for first in "bcdfghjklmnpqrstvwxz2456789".chars() {
         let key = PodKey::new("default", &format!("web-{first}bbbb"));
@@ -99,7 +99,7 @@ async fn pods_without_a_supported_owner_are_rejected_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_is_up_to_date_is_refused_from_memory() {
+async fn an_up_to_date_pod_is_refused_from_the_cache() {
     let world = World::start().await;
     let key = world.key_on("n1").await;
     let start = Instant::now();

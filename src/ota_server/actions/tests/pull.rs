@@ -7,7 +7,7 @@ fn requested(key: &PodKey) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn images_are_asked_for_by_one_write_that_leaves_all_else() {
+async fn imagepull_is_one_write_that_changes_nothing_else() {
     let world = World::outdated().await;
     let _still = world.without_controller();
     let key = world.key_on("n1").await;
@@ -43,7 +43,7 @@ async fn images_are_asked_for_by_one_write_that_leaves_all_else() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_asked_for_or_is_there_is_left_alone() {
+async fn requested_and_pulled_images_are_not_requested_again() {
     let world = World::outdated().await;
     let _still = world.without_controller();
     let key = world.key_on("n1").await;
@@ -69,7 +69,7 @@ async fn what_was_asked_for_or_is_there_is_left_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failed_or_stale_pull_is_asked_for_again_at_once() {
+async fn a_failed_or_stale_pull_is_requested_again_at_once() {
     let cases = [
         ("False", "PullImageFail", "pull image job j failed", false),
         ("False", "WaitPullImage", "controllerrevision: older", false),
@@ -122,7 +122,7 @@ async fn without_a_hash_in_the_condition_the_current_revision_is_pulled() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn refusals_are_in_the_words_of_imagepull() {
+async fn imagepull_refusals_have_their_own_wording() {
     let world = World::start().await;
     let key = world.key_on("n1").await;
     let text = format!(
@@ -144,7 +144,7 @@ async fn refusals_are_in_the_words_of_imagepull() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_successor_of_a_pod_is_not_asked_to_pull() {
+async fn the_successor_of_a_pod_is_not_requested_to_pull() {
     let world = World::outdated().await;
     let key = world.key_on("n1").await;
     let _conflict = world.agent_meets("patch", Fault::Status(409, None));

@@ -101,7 +101,7 @@ fn started() -> &'static str {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_manifest_of_the_config_map_replaces_the_present_one() {
+async fn the_manifest_of_the_config_map_replaces_the_current_one() {
     let statics = Statics::start().await;
     statics.give(json!({ "nginx.yaml": text("nginx:2") })).await;
     told(&statics.upgrade().await, 200, Reason::Started, started());
@@ -116,7 +116,7 @@ async fn the_manifest_of_the_config_map_replaces_the_present_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn row_10_without_a_config_map() {
+async fn a_missing_config_map_is_refused() {
     let statics = Statics::start().await;
     let text = "Configmap for static pod does not exist";
     told(
@@ -131,7 +131,7 @@ async fn row_10_without_a_config_map() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn row_11_when_the_manifest_cannot_be_read_used_or_written() {
+async fn an_unreadable_invalid_or_unwritable_manifest_fails_the_upgrade() {
     let statics = Statics::start().await;
     let failed = "Apply update failed";
     let denied = statics
@@ -158,7 +158,7 @@ async fn row_11_when_the_manifest_cannot_be_read_used_or_written() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_frozen_server_changes_no_file() {
+async fn a_frozen_api_server_changes_no_file() {
     let statics = Statics::start().await;
     statics.give(json!({ "nginx.yaml": text("nginx:2") })).await;
     let _frozen = statics.world.without(AGENT);
@@ -181,7 +181,7 @@ async fn a_pod_that_becomes_ready_keeps_its_manifest() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_does_not_become_ready_is_put_back_after_five_minutes() {
+async fn the_manifest_of_an_unready_pod_is_restored_after_five_minutes() {
     let statics = Statics::start().await;
     let _guard = statics.guard();
     statics.give(json!({ "nginx.yaml": text("nginx:2") })).await;
@@ -194,7 +194,7 @@ async fn a_pod_that_does_not_become_ready_is_put_back_after_five_minutes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_restart_of_the_agent_forgets_nothing() {
+async fn a_restart_of_the_agent_keeps_the_pending_restore() {
     let statics = Statics::start().await;
     let guard = statics.guard();
     statics.give(json!({ "nginx.yaml": text("nginx:2") })).await;

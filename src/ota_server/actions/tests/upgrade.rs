@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_is_replaced_by_one_write_and_its_neighbours_stay() {
+async fn an_upgrade_is_one_write_and_changes_no_other_pod() {
     let world = World::outdated().await;
     let (key, other) = (world.key_on("n1").await, world.pod_on("n2").await);
     let answer = world.actions.upgrade(&key, false).await;
@@ -33,7 +33,7 @@ async fn a_pod_is_replaced_by_one_write_and_its_neighbours_stay() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ten_calls_at_once_delete_once() {
+async fn ten_concurrent_upgrades_delete_the_pod_once() {
     let world = World::outdated().await;
     let key = world.key_on("n1").await;
     let calls = (0..10).map(|_| world.actions.upgrade(&key, false));
@@ -56,7 +56,7 @@ async fn ten_calls_at_once_delete_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_deleted_is_forgotten_when_the_watch_shows_it() {
+async fn a_deletion_is_forgotten_when_the_watch_shows_it() {
     let world = World::outdated().await;
     let key = world.key_on("n1").await;
     assert_eq!(world.actions.upgrade(&key, false).await.status, 200);
@@ -71,7 +71,7 @@ async fn what_was_deleted_is_forgotten_when_the_watch_shows_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_goes_meanwhile_is_deleting_or_gone() {
+async fn a_pod_deleted_by_another_client_is_refused_as_deleting_or_not_found() {
     let world = World::outdated().await;
     let key = world.key_on("n1").await;
     let pods = world.api::<core_v1::Pod>();
@@ -88,7 +88,7 @@ async fn a_pod_that_goes_meanwhile_is_deleting_or_gone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_mode_that_was_switched_behind_our_back_refuses() {
+async fn an_upgrade_is_refused_if_the_strategy_has_changed() {
     let switches = [
         (json!("AdvancedRollingUpdate"), Reason::ModeChanged),
         (json!("Advanced"), Reason::ModeChanged),
@@ -109,7 +109,7 @@ async fn a_mode_that_was_switched_behind_our_back_refuses() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_daemonset_that_is_paused_gone_or_rolled_by_others_refuses() {
+async fn an_upgrade_is_refused_if_the_daemonset_is_paused_deleted_or_native() {
     let world = World::outdated().await;
     let key = world.key_on("n1").await;
     let paused = |value: Value| json!({ "metadata": { "annotations": { "apps.openyurt.io/paused": value } } });
@@ -158,7 +158,7 @@ async fn an_unobserved_rollback_restarts_no_pod() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_change_that_the_native_controller_has_not_seen_waits_for_it() {
+async fn an_upgrade_is_refused_while_the_native_controller_is_behind() {
     let world = World::outdated().await;
     let key = world.key_on("n1").await;
     let _away = world.without("kube-controller-manager");
@@ -169,7 +169,7 @@ async fn a_change_that_the_native_controller_has_not_seen_waits_for_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_revision_that_was_deleted_by_hand_is_an_old_one() {
+async fn a_pod_whose_revision_was_deleted_counts_as_outdated() {
     let world = World::outdated().await;
     let key = world.key_on("n1").await;
     let revisions = world.api::<ControllerRevision>();
@@ -188,7 +188,7 @@ async fn a_revision_that_was_deleted_by_hand_is_an_old_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_kubelet_may_write_in_between() {
+async fn kubelet_writes_do_not_fail_an_upgrade() {
     let world = World::outdated().await;
     let key = world.key_on("n1").await;
     world
@@ -198,7 +198,7 @@ async fn the_kubelet_may_write_in_between() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_old_condition_without_a_message_is_judged_by_the_revisions() {
+async fn without_a_revision_in_the_condition_the_revisions_decide() {
     let world = World::outdated().await;
     let key = world.key_on("n1").await;
     world
@@ -212,7 +212,7 @@ async fn an_old_condition_without_a_message_is_judged_by_the_revisions() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pull_blocks_until_it_is_done_failed_and_forced_or_stale() {
+async fn a_pull_blocks_the_upgrade_until_it_is_done_forced_or_stale() {
     let world = World::outdated().await;
     let key = world.key_on("n1").await;
     let need = world.condition(&key, "PodNeedUpgrade").await.unwrap();
@@ -243,7 +243,7 @@ async fn a_pull_blocks_until_it_is_done_failed_and_forced_or_stale() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_condition_that_was_just_set_is_waited_for() {
+async fn an_upgrade_waits_briefly_for_a_new_condition() {
     let world = World::outdated().await;
     let key = world.key_on("n1").await;
     let pod = world.pod_cache().pod(&key).unwrap();

@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn what_waits_is_told_with_its_images_and_asked_for_once() {
+async fn pending_upgrades_list_their_images_from_one_request() {
     let world = World::outdated().await;
     let key = world.key_on("n1").await;
     let hash = world.condition(&key, "PodNeedUpgrade").await.unwrap();
@@ -35,7 +35,7 @@ async fn what_waits_is_told_with_its_images_and_asked_for_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn containers_that_come_and_go_are_told_init_containers_too() {
+async fn pending_upgrades_list_added_removed_and_init_containers() {
     let world = World::start().await;
     let containers =
         json!([{ "name": "d", "image": "web:1" }, { "name": "c", "$patch": "delete" }]);
@@ -67,7 +67,7 @@ async fn containers_that_come_and_go_are_told_init_containers_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_the_cloud_new_images_are_unknown_and_no_caller_waits_twice() {
+async fn without_the_cloud_new_images_are_unknown_and_only_the_first_caller_waits() {
     let world = World::outdated().await;
     let _frozen = world.without(AGENT);
     let start = Instant::now();
@@ -79,7 +79,7 @@ async fn without_the_cloud_new_images_are_unknown_and_no_caller_waits_twice() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unknown_hash_is_looked_up_now_and_then() {
+async fn an_unknown_hash_is_looked_up_rarely() {
     let world = World::outdated().await;
     let key = world.key_on("n1").await;
     let foreign = json!({ "type": "PodNeedUpgrade", "status": "True", "message": "controllerrevision: 7874644d7c" });
@@ -95,7 +95,7 @@ async fn an_unknown_hash_is_looked_up_now_and_then() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pulls_that_count_are_told_and_so_is_what_goes() {
+async fn pending_upgrades_show_pulls_and_deletions() {
     let world = World::outdated().await;
     let _still = world.without_controller();
     let key = world.key_on("n1").await;
@@ -117,7 +117,7 @@ async fn pulls_that_count_are_told_and_so_is_what_goes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_waits_and_nothing_is_known() {
+async fn without_updates_the_list_is_empty_and_without_a_cache_it_fails() {
     let world = World::start().await;
     let listed = world.actions.upgrades().await.unwrap();
     assert_eq!(listed["items"], json!([]));

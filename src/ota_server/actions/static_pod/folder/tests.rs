@@ -77,7 +77,7 @@ fn written(file: &str) -> FolderOutcome {
 }
 
 #[test]
-fn the_file_that_holds_the_pod_is_replaced_whatever_its_name() {
+fn the_manifest_file_of_the_pod_is_replaced_under_any_name() {
     let other = text("i:1").replace("name: nginx", "name: other");
     let manifests = Manifests::with(&[
         ("web.manifest", &text("i:1")),
@@ -105,7 +105,7 @@ fn the_file_that_holds_the_pod_is_replaced_whatever_its_name() {
 }
 
 #[test]
-fn a_pod_without_a_file_gets_one_of_its_name() {
+fn a_pod_without_a_file_gets_a_file_with_its_name() {
     let manifests = Manifests::with(&[]);
     assert_eq!(manifests.replace("i:2").unwrap(), written("nginx.yaml"));
     assert_eq!(manifests.folder.mode("nginx.yaml"), 0o600);
@@ -115,7 +115,7 @@ fn a_pod_without_a_file_gets_one_of_its_name() {
 }
 
 #[test]
-fn the_same_manifest_is_not_written_again() {
+fn an_unchanged_manifest_is_not_written_again() {
     let spaced = text("i:1").replace('{', "{ ");
     let manifests = Manifests::with(&[("nginx.yaml", &spaced)]);
     assert_eq!(manifests.replace("i:1").unwrap(), FolderOutcome::Unchanged);
@@ -123,7 +123,7 @@ fn the_same_manifest_is_not_written_again() {
 }
 
 #[test]
-fn what_was_not_ready_in_time_goes_back_and_what_was_stays() {
+fn a_manifest_is_restored_if_its_pod_is_not_ready_in_time_and_kept_otherwise() {
     let manifests = Manifests::with(&[("nginx.yaml", &text("i:1"))]);
     manifests.replace("i:2").unwrap();
     assert!(manifests.folder.restore(&manifests.awaited()).unwrap());
@@ -136,7 +136,7 @@ fn what_was_not_ready_in_time_goes_back_and_what_was_stays() {
 }
 
 #[test]
-fn a_second_attempt_falls_back_to_the_last_good_one() {
+fn a_second_attempt_falls_back_to_the_last_good_manifest() {
     let manifests = Manifests::with(&[("nginx.yaml", &text("i:1"))]);
     manifests.replace("i:2").unwrap();
     let first = manifests.awaited();
@@ -158,7 +158,7 @@ fn a_manifest_of_another_writer_is_not_changed() {
 }
 
 #[test]
-fn files_of_a_killed_agent_are_harmless() {
+fn files_of_a_killed_agent_are_ignored() {
     let manifests = Manifests::with(&[
         ("nginx.yaml", &text("i:1")),
         (".nginx.yaml.new", "half"),
@@ -174,7 +174,7 @@ fn files_of_a_killed_agent_are_harmless() {
 }
 
 #[test]
-fn what_cannot_be_replaced_safely_is_refused_with_a_sentence() {
+fn a_manifest_that_cannot_be_replaced_safely_is_refused_with_a_reason() {
     let twice = Manifests::with(&[("a.yaml", &text("i:1")), ("b.yaml", &text("i:1"))]);
     assert!(
         twice
@@ -213,7 +213,7 @@ fn what_cannot_be_replaced_safely_is_refused_with_a_sentence() {
 }
 
 #[test]
-fn pipes_and_giants_are_passed_by() {
+fn pipes_and_huge_files_are_skipped() {
     let manifests = Manifests::with(&[("nginx.yaml", &text("i:1"))]);
     let giant = File::create(manifests.folder.path.join("giant")).unwrap();
     giant.set_len(LONGEST + 1).unwrap();
