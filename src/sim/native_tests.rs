@@ -215,7 +215,7 @@ async fn every_node_gets_a_pod_that_becomes_ready() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn old_pods_stay_under_on_delete_and_a_deleted_one_is_replaced_by_a_new_one() {
+async fn under_on_delete_old_pods_stay_and_a_deleted_one_is_replaced_by_a_new_one() {
     let world = World::with_nodes(2).await;
     world.create(on_delete()).await;
     pass(3).await;
@@ -236,7 +236,7 @@ async fn old_pods_stay_under_on_delete_and_a_deleted_one_is_replaced_by_a_new_on
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_terminating_pod_on_an_offline_node_blocks_its_replacement_until_the_node_returns() {
+async fn a_terminating_pod_on_an_offline_node_blocks_its_successor() {
     let world = World::with_nodes(2).await;
     world.create(on_delete()).await;
     pass(3).await;
@@ -261,7 +261,7 @@ async fn a_terminating_pod_on_an_offline_node_blocks_its_replacement_until_the_n
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_two_pods_on_a_node_the_younger_goes() {
+async fn of_two_pods_on_a_node_the_younger_is_deleted() {
     let world = World::with_nodes(1).await;
     world.create(on_delete()).await;
     pass(10).await;
@@ -299,7 +299,7 @@ async fn a_rollback_raises_the_old_revision_and_restarts_no_pod() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rollback_is_written_to_the_old_revision_at_that_moment() {
+async fn a_rollback_is_dated_on_the_old_revision() {
     let world = World::with_nodes(1).await;
     world.create(on_delete()).await;
     pass(3).await;
@@ -317,7 +317,7 @@ async fn a_rollback_is_written_to_the_old_revision_at_that_moment() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn old_revisions_go_beyond_the_limit_but_never_one_that_a_pod_carries() {
+async fn revisions_beyond_the_limit_are_deleted_unless_a_pod_runs_them() {
     let world = World::with_nodes(1).await;
     world.create(on_delete()).await;
     pass(3).await;
@@ -335,7 +335,7 @@ async fn old_revisions_go_beyond_the_limit_but_never_one_that_a_pod_carries() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_native_rolling_update_keeps_to_its_limit_and_is_blocked_by_offline_nodes() {
+async fn the_native_rolling_update_keeps_its_limit_and_is_blocked_by_offline_nodes() {
     let world = World::with_nodes(4).await;
     let rolling = json!({ "type": "RollingUpdate", "rollingUpdate": { "maxUnavailable": 1 } });
     world.create(rolling).await;
@@ -371,7 +371,7 @@ async fn the_native_rolling_update_keeps_to_its_limit_and_is_blocked_by_offline_
 }
 
 #[tokio::test(start_paused = true)]
-async fn with_surge_the_old_pod_goes_when_the_new_one_is_available() {
+async fn with_surge_the_old_pod_is_deleted_when_the_new_one_is_available() {
     let world = World::with_nodes(2).await;
     let surge =
         json!({ "type": "RollingUpdate", "rollingUpdate": { "maxUnavailable": 0, "maxSurge": 1 } });
@@ -392,7 +392,7 @@ async fn with_surge_the_old_pod_goes_when_the_new_one_is_available() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn conditions_of_others_survive_what_kubelet_and_controller_write() {
+async fn foreign_conditions_survive_writes_of_kubelet_and_controller() {
     let world = World::with_nodes(1).await;
     world.create(on_delete()).await;
     pass(3).await;
@@ -427,7 +427,7 @@ async fn conditions_of_others_survive_what_kubelet_and_controller_write() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_crashing_container_restarts_with_growing_back_off() {
+async fn a_crashing_container_restarts_with_growing_backoff() {
     let world = World::with_nodes(1).await;
     let crash = Behaviour {
         crash_after: Some(Duration::from_secs(1)),
@@ -456,7 +456,7 @@ fn restarts_or_none(pods: &[(String, Pod)]) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_image_that_kills_its_node_does_so_again_after_every_boot_until_it_is_replaced() {
+async fn an_image_that_kills_its_node_does_so_after_every_boot_until_replaced() {
     let world = World::with_nodes(1).await;
     let deadly = Behaviour {
         kills_node_after: Some(Duration::from_secs(5)),
@@ -484,7 +484,7 @@ async fn an_image_that_kills_its_node_does_so_again_after_every_boot_until_it_is
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_orphan_is_adopted_and_one_that_stops_matching_is_released() {
+async fn an_orphan_is_adopted_and_a_pod_that_stops_matching_is_released() {
     let world = World::with_nodes(1).await;
     world.create(on_delete()).await;
     pass(3).await;
@@ -503,7 +503,7 @@ async fn an_orphan_is_adopted_and_one_that_stops_matching_is_released() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_follow_labels_and_taints_of_the_nodes() {
+async fn pods_follow_node_labels_and_taints() {
     let world = World::with_nodes(2).await;
     world.create(on_delete()).await;
     pass(3).await;
@@ -600,7 +600,7 @@ async fn ordinary_pods_are_evicted_from_an_unreachable_node_after_five_minutes()
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_of_a_node_that_vanished_go_after_a_while() {
+async fn pods_of_a_removed_node_are_deleted_after_a_while() {
     let world = World::with_nodes(2).await;
     world.create(on_delete()).await;
     pass(3).await;
@@ -612,7 +612,7 @@ async fn pods_of_a_node_that_vanished_go_after_a_while() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_deleted_daemonset_owned_goes_with_it_in_the_background() {
+async fn background_deletion_of_a_daemonset_deletes_its_pods_and_revisions() {
     let world = World::with_nodes(2).await;
     world.create(on_delete()).await;
     pass(3).await;
@@ -624,7 +624,7 @@ async fn what_a_deleted_daemonset_owned_goes_with_it_in_the_background() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn in_the_foreground_the_daemonset_goes_after_its_pods() {
+async fn foreground_deletion_removes_the_daemonset_after_its_pods() {
     let world = World::with_nodes(1).await;
     world.create(on_delete()).await;
     pass(3).await;
@@ -660,7 +660,7 @@ async fn orphans_outlive_their_daemonset_and_are_adopted_by_its_successor() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_job_completes_or_fails_and_goes_when_its_time_is_over() {
+async fn a_job_completes_or_fails_and_is_deleted_after_its_ttl() {
     let world = World::with_nodes(1).await;
     let crash = Behaviour {
         crash_after: Some(Duration::from_secs(1)),

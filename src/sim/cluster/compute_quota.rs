@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quota_wants_everything_said_and_adds_it_up() {
+    fn a_quota_requires_all_requests_and_limits_and_sums_them() {
         let quota = json!({
             "metadata": { "name": "q" },
             "spec": { "hard": { "requests.cpu": "1", "limits.memory": "100Mi" } },

@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn a_strategic_patch_merges_maps_and_removes_what_is_null() {
+    fn a_strategic_patch_merges_maps_and_removes_null_fields() {
         case(json!({}), json!({ "a": 1 }), json!({ "a": 1 }));
         case(
             json!({ "a": { "b": 1, "c": 2 } }),
@@ -453,7 +453,7 @@ mod tests {
 
     /// The expected orders were measured on Kubernetes 1.36.
     #[test]
-    fn a_strategic_patch_orders_what_it_lists() {
+    fn a_strategic_patch_orders_the_listed_entries() {
         fn order(before: &[&str], patch: &[&str], expected: &[&str]) {
             let list = |names: &[&str]| {
                 let conditions = names.iter().map(|name| json!({ "type": name }));
@@ -507,7 +507,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_without_their_key_are_refused() {
+    fn entries_without_their_key_are_rejected() {
         let patch = json!({ "spec": { "containers": [{ "image": "x" }] } });
         assert_eq!(strategic(&json!({}), &patch).unwrap_err().code, 500);
         let patch = json!({ "spec": { "containers": ["x"] } });

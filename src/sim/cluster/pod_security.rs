@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pod_that_says_nothing_breaks_four_rules_and_one_that_says_all_none() {
+    fn an_empty_pod_violates_four_rules_and_a_restricted_pod_none() {
         let strict = json!({ "metadata": { "labels": { ENFORCE: "restricted" } } });
         let plain = json!({ "spec": { "containers": [{ "name": "prepull-0" }] } });
         // Message of a Kubernetes 1.36 API server.

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn selectors_in_string_form_match_as_kubectl_writes_them() {
+    fn selectors_in_kubectl_form_match() {
         let holds = [
             "",
             "app=web",
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn unreadable_selectors_are_refused() {
+    fn unreadable_selectors_are_rejected() {
         for selector in [
             "a===b", "a in (", "a in b", "a b", "!", "a>x", "-a=b", "a=b c", "a))",
         ] {
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_selected_only_where_the_kind_has_them() {
+    fn only_fields_that_the_kind_supports_can_be_selected() {
         let pod = json!({ "metadata": { "name": "p" }, "spec": { "nodeName": "n" } });
         let parse = |text| FieldSelector::parse(text, Storage::Pods);
         assert!(

@@ -65,7 +65,7 @@ async fn an_object_is_created_read_patched_and_deleted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_replays_from_a_resource_version_and_is_told_of_objects_that_leave_its_selector() {
+async fn a_watch_replays_from_a_version_and_reports_objects_that_leave_its_selector() {
     let cluster = cluster();
     let api: Api<ConfigMap> = Api::namespaced(cluster.client("test"), "default");
     let since = api
@@ -136,7 +136,7 @@ async fn a_watcher_survives_disconnection_and_compaction() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_on_a_node_waits_for_its_kubelet_and_an_unbound_one_goes_at_once() {
+async fn a_bound_pod_waits_for_its_kubelet_and_an_unbound_pod_is_deleted_at_once() {
     let cluster = cluster();
     let api: Api<Pod> = Api::namespaced(cluster.client("test"), "default");
     for (name, node) in [("bound", Some("n1")), ("unbound", None)] {
@@ -159,7 +159,7 @@ async fn a_pod_on_a_node_waits_for_its_kubelet_and_an_unbound_one_goes_at_once()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_answer_is_a_write_that_happened() {
+async fn a_write_with_a_lost_response_takes_effect() {
     let cluster = cluster();
     let api: Api<ConfigMap> = Api::namespaced(cluster.client("test"), "default");
     let guard = cluster.faults().add(|request| match request.verb.as_str() {
@@ -173,7 +173,7 @@ async fn a_lost_answer_is_a_write_that_happened() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn status_and_spec_are_written_apart() {
+async fn status_and_spec_are_written_separately() {
     let cluster = cluster();
     let api: Api<Node> = Api::all(cluster.client("test"));
     let node = serde_json::from_value(json!({ "metadata": { "name": "n1" } })).unwrap();

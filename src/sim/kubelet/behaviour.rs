@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_star_stands_for_any_text() {
+    fn an_asterisk_matches_any_text() {
         #[track_caller]
         fn case(pattern: &str, text: &str, expected: bool) {
             assert_eq!(matches(pattern, text), expected, "{pattern} {text}");
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rule_added_last_holds() {
+    fn the_last_matching_rule_applies() {
         let rule = |image: &str, node: &str, seconds| Rule {
             image: image.into(),
             node: node.into(),

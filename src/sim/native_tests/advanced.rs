@@ -105,7 +105,7 @@ fn owners(pods: &[(String, Pod)]) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn its_pods_are_bound_where_they_are_meant_to_be_and_become_ready() {
+async fn pods_of_an_advanced_daemonset_are_bound_to_their_nodes_and_become_ready() {
     let world = World::with_advanced(3).await;
     world
         .make_advanced("web", "v1beta1", plain(), &["n1", "n3"])
@@ -118,7 +118,7 @@ async fn its_pods_are_bound_where_they_are_meant_to_be_and_become_ready() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_it_owned_in_either_version_goes_with_it_in_the_background() {
+async fn background_deletion_in_either_version_deletes_pods_and_revisions() {
     for version in ["v1beta1", "v1alpha1"] {
         let world = World::with_advanced(2).await;
         world
@@ -150,7 +150,7 @@ async fn objects_of_an_owner_with_an_unserved_version_are_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn in_the_foreground_it_goes_after_its_pods() {
+async fn foreground_deletion_removes_the_advanced_daemonset_after_its_pods() {
     let world = World::with_advanced(1).await;
     world
         .make_advanced("web", "v1alpha1", plain(), &["n1"])
@@ -170,7 +170,7 @@ async fn in_the_foreground_it_goes_after_its_pods() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn orphans_outlive_it() {
+async fn orphans_outlive_the_advanced_daemonset() {
     let world = World::with_advanced(2).await;
     world
         .make_advanced("web", "v1beta1", plain(), &["n1", "n2"])
@@ -186,7 +186,7 @@ async fn orphans_outlive_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_native_daemonset_of_the_same_name_and_selector_leaves_its_pods_and_revisions_alone() {
+async fn a_native_daemonset_of_the_same_name_does_not_change_pods_of_the_advanced_one() {
     let world = World::with_advanced(1).await;
     let uid = world
         .make_advanced("web", "v1beta1", plain(), &["n1"])
@@ -246,7 +246,7 @@ async fn a_native_daemonset_adopts_no_orphan_that_its_selector_does_not_match() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn readiness_gates_hold_a_pod_back_until_all_of_them_are_open() {
+async fn a_pod_is_ready_only_if_all_readiness_gates_are_open() {
     let world = World::with_advanced(1).await;
     let mut spec = plain();
     let gates = ["InPlaceUpdateReady", "KruisePodReady"];

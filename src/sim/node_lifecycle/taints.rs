@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn taints_follow_the_ready_condition_and_leave_others_alone() {
+    fn taints_follow_the_ready_condition_and_foreign_taints_stay() {
         let ready = |status: &str, taints: Value| {
             node(json!({
                 "spec": { "taints": taints },
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_toleration_may_end() {
+    fn a_toleration_may_expire() {
         let taint = json!([{ "key": UNREACHABLE, "effect": "NoExecute", "timeAdded": "1970-01-01T00:00:00Z" }]);
         let node = node(json!({ "spec": { "taints": taint } }));
         let now = Timestamp::from_second(100).unwrap();

@@ -73,7 +73,7 @@ async fn write(cluster: &Cluster, method: &str, path: &str, kind: &str, body: &V
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cluster_without_the_definition_knows_nothing_of_them_until_it_is_installed() {
+async fn advanced_daemonsets_are_not_served_before_the_crd_is_installed() {
     let cluster = cluster();
     for path in [
         SETS,
@@ -147,7 +147,7 @@ async fn discovery_names_both_versions_and_prefers_the_newer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn both_versions_show_the_same_objects_and_differ_in_nothing_but_their_name() {
+async fn both_versions_show_identical_objects_except_the_version() {
     let cluster = served();
     let body = set("v1alpha1", |spec| {
         spec["scaleStrategy"] = json!({ "partitionedScaling": true });
@@ -179,7 +179,7 @@ async fn both_versions_show_the_same_objects_and_differ_in_nothing_but_their_nam
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_tells_objects_in_its_own_version() {
+async fn a_watch_sends_objects_in_its_own_version() {
     let (cluster, _) = with_set().await;
     let client = cluster.client("test");
     let older = kube::api::ApiResource {
@@ -205,7 +205,7 @@ async fn a_watch_tells_objects_in_its_own_version() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn defaults_are_those_of_the_definition_and_nothing_else() {
+async fn only_the_defaults_of_the_crd_are_applied() {
     let (cluster, made) = with_set().await;
     let mut expected = set("v1beta1", |_| {})["spec"].clone();
     expected["burstReplicas"] = 250.into();
@@ -227,7 +227,7 @@ async fn defaults_are_those_of_the_definition_and_nothing_else() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_template_is_kept_as_it_was_written_and_unknown_fields_elsewhere_are_not() {
+async fn the_template_is_kept_unchanged_and_unknown_fields_elsewhere_are_dropped() {
     let cluster = served();
     let template = json!({
         "metadata": { "creationTimestamp": null, "labels": { "a": "b" } },
@@ -255,7 +255,7 @@ async fn the_template_is_kept_as_it_was_written_and_unknown_fields_elsewhere_are
 }
 
 #[tokio::test(start_paused = true)]
-async fn status_and_the_rest_are_written_apart_and_only_the_spec_has_generations() {
+async fn status_and_spec_are_written_separately_and_only_the_spec_raises_the_generation() {
     let (cluster, made) = with_set().await;
     assert_eq!(made["metadata"]["generation"], 1);
     let mut both = json!({
@@ -296,7 +296,7 @@ async fn status_and_the_rest_are_written_apart_and_only_the_spec_has_generations
 }
 
 #[tokio::test(start_paused = true)]
-async fn writes_are_those_of_a_custom_resource() {
+async fn writes_follow_the_rules_of_custom_resources() {
     let (cluster, made) = with_set().await;
     let (code, status) = send(&cluster, "PATCH", SET, STRATEGIC, "{}").await;
     assert_eq!(
@@ -346,7 +346,7 @@ async fn writes_are_those_of_a_custom_resource() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_applies_owns_its_conditions_in_both_versions() {
+async fn apply_owns_conditions_across_both_versions() {
     let (cluster, _) = with_set().await;
     let apply = async |version: &str, manager: &str, status: Value| {
         let path = format!(
@@ -405,7 +405,7 @@ async fn who_applies_owns_its_conditions_in_both_versions() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_apply_makes_one_and_takes_lists_of_the_template_as_a_whole() {
+async fn apply_creates_an_object_and_owns_template_lists_as_a_whole() {
     let cluster = served();
     let apply = async |manager: &str, body: &Value| {
         let path = format!("{SET}?fieldManager={manager}");
@@ -440,7 +440,7 @@ async fn an_apply_makes_one_and_takes_lists_of_the_template_as_a_whole() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_work_is_refused_with_the_field_and_the_cure() {
+async fn invalid_objects_are_rejected_with_field_and_remedy() {
     let cluster = served();
     let rolling = |settings: Value| {
         move |spec: &mut Value| {
@@ -634,7 +634,7 @@ async fn what_cannot_work_is_refused_with_the_field_and_the_cure() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_can_work_is_taken_in_both_versions() {
+async fn valid_strategies_are_accepted_in_both_versions() {
     let settings = [
         json!({ "type": "RollingUpdate" }),
         json!({ "type": "OnDelete" }),
@@ -655,7 +655,7 @@ async fn what_can_work_is_taken_in_both_versions() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_selector_never_changes_and_everything_else_may() {
+async fn only_the_selector_is_immutable() {
     let (cluster, _) = with_set().await;
     let other = json!({ "spec": {
         "selector": { "matchLabels": { "a": "c" } },
@@ -682,7 +682,7 @@ async fn the_selector_never_changes_and_everything_else_may() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_already_there_and_cannot_work_gets_its_status_and_can_be_mended() {
+async fn an_existing_invalid_object_accepts_status_writes_and_can_be_fixed() {
     let cluster = served();
     let mut broken = set("v1beta1", |spec| spec["minReadySeconds"] = (-1).into());
     broken["metadata"]["namespace"] = "default".into();
@@ -698,7 +698,7 @@ async fn what_is_already_there_and_cannot_work_gets_its_status_and_can_be_mended
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_table_has_the_columns_of_the_definition() {
+async fn a_table_has_the_columns_of_the_crd() {
     let (cluster, _) = with_set().await;
     let table = async || -> Value {
         let request = ::http::Request::builder()
@@ -755,7 +755,7 @@ async fn a_table_has_the_columns_of_the_definition() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_revision_can_be_raised_and_deleted_and_keeps_its_data() {
+async fn a_revision_can_be_renumbered_and_deleted_but_its_data_is_immutable() {
     let api: Api<ControllerRevision> = Api::namespaced(cluster().client("test"), "default");
     let data = json!({ "spec": { "template": {
         "$patch": "replace", "metadata": { "labels": {} }, "spec": { "cpu": 1 },

@@ -29,7 +29,7 @@ fn data(map: &ConfigMap) -> Vec<(&str, &str)> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_field_that_its_manager_no_longer_names_goes_unless_it_is_shared() {
+async fn a_field_omitted_by_its_manager_is_removed_unless_it_is_shared() {
     let api: Api<ConfigMap> = Api::namespaced(cluster().client("test"), "default");
     apply(&api, "one", false, json!({ "x": "1", "y": "1" }))
         .await
@@ -46,7 +46,7 @@ async fn a_field_that_its_manager_no_longer_names_goes_unless_it_is_shared() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_value_for_a_field_of_another_manager_is_a_conflict_unless_forced() {
+async fn a_different_value_for_a_field_of_another_manager_conflicts_unless_forced() {
     let api: Api<ConfigMap> = Api::namespaced(cluster().client("test"), "default");
     apply(&api, "one", false, json!({ "x": "1" }))
         .await
@@ -98,7 +98,7 @@ async fn a_plain_patch_takes_over_a_field_and_older_fields_have_no_known_manager
 }
 
 #[tokio::test(start_paused = true)]
-async fn applying_the_same_again_writes_nothing() {
+async fn applying_the_same_object_twice_writes_nothing() {
     let api: Api<ConfigMap> = Api::namespaced(cluster().client("test"), "default");
     let first = apply(&api, "one", false, json!({ "x": "1" }))
         .await
@@ -114,7 +114,7 @@ async fn applying_the_same_again_writes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn entries_of_lists_and_conditions_are_owned_one_by_one() {
+async fn list_entries_and_conditions_are_owned_individually() {
     let api: Api<DaemonSet> = Api::namespaced(cluster().client("test"), "default");
     let set = |containers: Value| {
         json!({
@@ -162,7 +162,7 @@ async fn entries_of_lists_and_conditions_are_owned_one_by_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_entry_of_a_list_inside_a_list_goes_when_its_manager_no_longer_names_it() {
+async fn a_nested_list_entry_omitted_by_its_manager_is_removed() {
     let api: Api<DaemonSet> = Api::namespaced(cluster().client("test"), "default");
     let set = |env: Value| {
         json!({

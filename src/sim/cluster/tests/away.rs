@@ -17,7 +17,7 @@ fn maps(cluster: &Cluster) -> Api<ConfigMap> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rule_delays_refuses_breaks_or_hangs_until_its_guard_drops() {
+async fn a_fault_delays_rejects_resets_or_hangs_until_its_guard_is_dropped() {
     let cluster = cluster();
     let api = maps(&cluster);
     let creates = |fault: Fault| {
@@ -55,7 +55,7 @@ async fn a_rule_delays_refuses_breaks_or_hangs_until_its_guard_drops() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_denied_verb_is_forbidden_and_a_review_knows_it() {
+async fn a_denied_verb_is_forbidden_and_access_reviews_agree() {
     let cluster = cluster();
     let _guard = cluster.deny(|request| request.verb == "delete" && request.resource == "pods");
     let pods: Api<Pod> = Api::namespaced(cluster.client("test"), "default");
@@ -84,7 +84,7 @@ async fn a_denied_verb_is_forbidden_and_a_review_knows_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_is_away_answers_nothing_and_returns_with_all_it_knew() {
+async fn a_stopped_server_does_not_respond_and_keeps_its_objects() {
     let cluster = cluster();
     let api = maps(&cluster);
     api.create(&PostParams::default(), &config_map("a"))
@@ -137,7 +137,7 @@ async fn after_a_compaction_old_watches_and_pages_are_expired() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_quiet_watch_gets_bookmarks_and_ends_when_its_time_is_over() {
+async fn an_idle_watch_gets_bookmarks_and_ends_at_its_timeout() {
     let cluster = cluster();
     let api = maps(&cluster);
     let params = WatchParams::default().timeout(150);
@@ -188,7 +188,7 @@ async fn requests_are_counted_by_client_verb_and_code() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_seed_gives_one_history() {
+async fn the_same_seed_gives_the_same_names_and_uids() {
     let play = async || {
         let api = maps(&cluster());
         let prefixed =
@@ -200,7 +200,7 @@ async fn one_seed_gives_one_history() {
 }
 
 #[tokio::test]
-async fn a_socket_serves_until_its_shutdown_and_refuses_while_the_server_is_away() {
+async fn a_socket_serves_until_shutdown_and_refuses_while_the_server_is_stopped() {
     let cluster = cluster();
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0))
         .await

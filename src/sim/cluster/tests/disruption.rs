@@ -94,7 +94,7 @@ impl Stage {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_disruption_budget_forbids_the_eviction_that_would_break_it() {
+async fn a_disruption_budget_rejects_the_eviction_that_would_violate_it() {
     let client = cluster().client("test");
     let pods: Api<Pod> = Api::namespaced(client.clone(), "default");
     let budgets: Api<PodDisruptionBudget> = Api::namespaced(client, "default");
@@ -137,7 +137,7 @@ async fn a_disruption_budget_forbids_the_eviction_that_would_break_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_budget_that_cannot_be_counted_lets_nothing_go() {
+async fn a_budget_that_cannot_be_computed_allows_no_eviction() {
     for spec in [
         json!({ "maxUnavailable": 1 }),
         json!({ "minAvailable": "50%" }),
@@ -155,7 +155,7 @@ async fn a_budget_that_cannot_be_counted_lets_nothing_go() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_budgets_for_a_pod_are_a_mistake() {
+async fn two_budgets_for_one_pod_are_an_error() {
     let stage = Stage::set().await;
     stage.budget("b", json!({ "minAvailable": 1 })).await;
     stage.budget("c", json!({ "minAvailable": 1 })).await;
@@ -165,7 +165,7 @@ async fn two_budgets_for_a_pod_are_a_mistake() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_is_not_ready_goes_while_the_others_suffice_or_the_policy_says_so() {
+async fn an_unready_pod_is_evicted_if_enough_others_are_healthy_or_the_policy_allows_it() {
     let stage = Stage::set().await;
     stage.budget("b", json!({ "minAvailable": 2 })).await;
     stage.turn("a", "False").await;
@@ -190,7 +190,7 @@ async fn a_pod_that_is_not_ready_goes_while_the_others_suffice_or_the_policy_say
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_eviction_with_an_old_view_fails_and_costs_one_for_two_minutes() {
+async fn an_eviction_with_an_old_version_fails_and_uses_the_budget_for_two_minutes() {
     let stage = Stage::set().await;
     stage.budget("b", json!({ "minAvailable": 2 })).await;
     let seen = stage.pods.get("a").await.unwrap();

@@ -95,7 +95,7 @@ async fn a_patch_that_changes_nothing_writes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dry_run_answers_and_writes_nothing() {
+async fn a_dry_run_responds_and_writes_nothing() {
     let api: Api<ConfigMap> = Api::namespaced(cluster().client("test"), "default");
     let dry = PostParams {
         dry_run: true,
@@ -127,7 +127,7 @@ async fn a_delete_with_the_uid_of_another_object_is_a_conflict() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_with_a_finalizer_goes_when_the_finalizer_is_taken_off() {
+async fn an_object_with_a_finalizer_is_deleted_when_the_finalizer_is_removed() {
     let api: Api<DaemonSet> = Api::namespaced(cluster().client("test"), "default");
     api.create(&PostParams::default(), &daemon_set())
         .await
@@ -167,7 +167,7 @@ async fn a_grace_period_can_only_become_shorter() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_quota_refuses_the_pod_that_is_one_too_many() {
+async fn a_quota_rejects_the_pod_beyond_its_limit() {
     let client = cluster().client("test");
     let pods: Api<Pod> = Api::namespaced(client.clone(), "default");
     let quotas: Api<ResourceQuota> = Api::namespaced(client, "default");
@@ -189,7 +189,7 @@ async fn a_quota_refuses_the_pod_that_is_one_too_many() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_namespace_takes_its_content_along_and_waits_for_its_pods() {
+async fn a_deleted_namespace_deletes_its_objects_and_waits_for_its_pods() {
     let client = cluster().client("test");
     let namespaces: Api<Namespace> = Api::all(client.clone());
     let namespace = of(json!({ "metadata": { "name": "edge" } }));
@@ -223,7 +223,7 @@ async fn a_namespace_takes_its_content_along_and_waits_for_its_pods() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_has_two_groups_and_one_truth() {
+async fn an_event_is_the_same_object_in_both_groups() {
     let client = cluster().client("test");
     let new: Api<NewEvent> = Api::namespaced(client.clone(), "default");
     let event = of(json!({

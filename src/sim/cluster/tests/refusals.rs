@@ -49,7 +49,7 @@ fn owned(owners: &[(&str, bool)]) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_that_is_being_deleted_gets_no_new_finalizers() {
+async fn a_terminating_object_accepts_no_new_finalizers() {
     let cluster = cluster();
     let object = json!({
         "apiVersion": "v1", "kind": "ConfigMap",
@@ -95,7 +95,7 @@ fn daemon_set(change: impl Fn(&mut Value)) -> String {
 
 /// `kubectl get --sort-by` requests a table with complete objects, because it sorts by their fields.
 #[tokio::test(start_paused = true)]
-async fn a_table_comes_with_what_is_asked_for_beside_its_rows() {
+async fn a_table_includes_the_requested_objects() {
     let cluster = cluster();
     send(&cluster, "POST", MAPS, JSON, &config_map("x")).await;
     let table = async |query: &str| {
@@ -307,7 +307,7 @@ async fn bad_requests_get_the_status_of_a_real_server() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_is_too_long_is_refused() {
+async fn a_too_long_body_is_rejected() {
     let body = "x".repeat(3 * 1024 * 1024 + 1);
     let (code, status) = send(&cluster(), "POST", MAPS, JSON, &body).await;
     assert_eq!(
@@ -317,7 +317,7 @@ async fn a_body_that_is_too_long_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_daemon_set_that_cannot_work_is_refused_with_the_field_that_is_wrong() {
+async fn an_invalid_daemonset_is_rejected_with_the_invalid_field() {
     let cluster = cluster();
     let cases: Vec<(&str, String)> = vec![
         (
@@ -377,7 +377,7 @@ async fn a_daemon_set_that_cannot_work_is_refused_with_the_field_that_is_wrong()
 }
 
 #[tokio::test(start_paused = true)]
-async fn unknown_fields_are_an_error_only_where_the_client_is_strict() {
+async fn unknown_fields_are_an_error_only_under_strict_validation() {
     let cluster = cluster();
     let body = daemon_set(|spec| spec["colour"] = "red".into());
     let strict = format!("{SETS}?fieldValidation=Strict");
@@ -389,7 +389,7 @@ async fn unknown_fields_are_an_error_only_where_the_client_is_strict() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_only_a_kubelet_can_do_is_not_implemented_and_says_so() {
+async fn kubelet_subresources_are_not_implemented_and_the_error_explains_it() {
     let cluster = cluster();
     let log = format!("{PODS}/p/log");
     assert_eq!(send(&cluster, "GET", &log, JSON, "").await.0, 404);
@@ -412,7 +412,7 @@ async fn what_only_a_kubelet_can_do_is_not_implemented_and_says_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn protobuf_bodies_of_typed_commands_are_read_and_unknown_ones_refused() {
+async fn protobuf_bodies_of_typed_commands_are_read_and_unknown_ones_rejected() {
     let cluster = cluster();
     const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
     let field = |number: u8, bytes: &[u8]| {
