@@ -145,7 +145,7 @@ fn fleet(index: &mut Index) -> Arc<Fleet> {
 }
 
 #[test]
-fn nodes_and_pods_are_joined_by_name_also_where_one_is_missing() {
+fn nodes_and_pods_are_joined_by_name_even_if_one_is_missing() {
     let mut index = index();
     feed(&mut index, &pod("n0", "aaa"), 100);
     feed(&mut index, &pod("n9", "aaa"), 100);
@@ -174,7 +174,7 @@ fn nodes_and_pods_are_joined_by_name_also_where_one_is_missing() {
 }
 
 #[test]
-fn the_condition_tells_since_when_pods_were_missing_before_the_first_look() {
+fn the_condition_dates_missing_pods_from_before_the_start() {
     #[track_caller]
     fn case(reason: &str, expected: i64) {
         let mut index = Index::default();
@@ -201,7 +201,7 @@ fn the_condition_tells_since_when_pods_were_missing_before_the_first_look() {
 
 /// Applies a few thousand random changes in an order that depends only on the fixed seed.
 #[test]
-fn a_fleet_kept_up_to_date_equals_one_made_anew() {
+fn an_incrementally_updated_fleet_equals_a_rebuilt_one() {
     let mut index = index();
     let mut rolled = 7;
     let mut below = |limit: u64| {
@@ -253,7 +253,7 @@ fn a_fleet_kept_up_to_date_equals_one_made_anew() {
 }
 
 #[test]
-fn a_change_seen_happening_is_dated_by_our_clock() {
+fn an_observed_change_is_dated_by_the_controllers_clock() {
     let mut index = index();
     feed(&mut index, &pod("n1", "aaa").version("2"), 200);
     feed(&mut index, &pod("n1", "aaa").ready(-9999).version("3"), 300); // the clock of n1 is hours slow
@@ -269,7 +269,7 @@ fn a_change_seen_happening_is_dated_by_our_clock() {
 }
 
 #[test]
-fn what_was_true_before_the_first_look_is_never_dated_before_creation_nor_in_the_future() {
+fn an_earlier_change_is_dated_between_creation_and_now() {
     let mut index = index();
     feed(&mut index, &pod("n3", "aaa").ready(-9999), 400);
     feed(&mut index, &pod("n4", "aaa").ready(99_999), 400);
@@ -288,7 +288,7 @@ fn what_was_true_before_the_first_look_is_never_dated_before_creation_nor_in_the
 }
 
 #[test]
-fn a_removal_that_is_read_in_a_pod_counts_only_for_the_revision_that_was_adopted_before_it() {
+fn a_pod_deletion_counts_only_for_a_revision_adopted_before_it() {
     for (adopted, counts) in [(60, true), (71, false)] {
         let mut index = Index::default();
         index.apply_node(&node("n1", "False", 75), at(100));
@@ -314,7 +314,7 @@ fn a_removal_that_is_read_in_a_pod_counts_only_for_the_revision_that_was_adopted
 ///
 /// The loss of the node did not count against the revision, so the next node was updated at once.
 #[test]
-fn a_removal_counts_from_the_moment_in_which_it_is_sent() {
+fn a_deletion_counts_from_the_time_at_which_it_is_sent() {
     let told = |index: &mut Index| fleet(index).nodes[0].disrupted_at;
     let sent = || {
         let mut index = index();
@@ -347,7 +347,7 @@ fn a_removal_counts_from_the_moment_in_which_it_is_sent() {
 }
 
 #[test]
-fn a_node_whose_clock_is_far_ahead_did_not_return_a_moment_ago() {
+fn a_node_with_a_fast_clock_does_not_count_as_just_returned() {
     let since = |stamped| {
         let mut index = index();
         index.apply_node(&node("n9", "True", stamped), at(400));
@@ -362,7 +362,7 @@ fn a_node_whose_clock_is_far_ahead_did_not_return_a_moment_ago() {
 
 /// If a node is cut off, OpenYurt's pool coordinator sends its heartbeats and taints the node. The Ready condition stays `True`.
 #[test]
-fn a_node_that_is_cut_off_counts_as_offline_although_it_is_ready() {
+fn a_ready_node_that_is_cut_off_counts_as_offline() {
     let mut index = index();
     let mut cut_off = node("n1", "True", 5);
     let taint = json!({ "key": "node.openyurt.io/unschedulable", "effect": "NoSchedule" });
@@ -379,7 +379,7 @@ fn a_node_that_is_cut_off_counts_as_offline_although_it_is_ready() {
 }
 
 #[test]
-fn some_losses_of_a_node_that_flaps_are_remembered() {
+fn the_last_losses_of_a_flapping_node_are_remembered() {
     let mut index = index();
     let mut seen = |ready, now| {
         index.apply_node(&node("n1", ready, now), at(now));
@@ -403,7 +403,7 @@ fn some_losses_of_a_node_that_flaps_are_remembered() {
 }
 
 #[test]
-fn a_node_concerns_only_daemonsets_that_have_or_want_a_pod_there() {
+fn a_node_event_requeues_only_daemonsets_with_a_pod_there() {
     let mut index = index();
     let mut other = set("v1", 1, 1);
     other.metadata.name = Some("other".to_owned());
@@ -424,7 +424,7 @@ fn a_node_concerns_only_daemonsets_that_have_or_want_a_pod_there() {
 }
 
 #[test]
-fn an_unseen_deletion_is_laid_over_until_it_shows() {
+fn an_accepted_deletion_is_assumed_until_the_watch_shows_it() {
     let mut index = index();
     send(&mut index, &deletion("n1"), WriteAnswer::Accepted);
     feed(&mut index, &pod("n1", "aaa").ready(10).version("2"), 501); // an event from before the deletion, which arrives late
@@ -441,7 +441,7 @@ fn an_unseen_deletion_is_laid_over_until_it_shows() {
 }
 
 #[test]
-fn a_conflict_holds_the_pod_until_a_newer_version_shows() {
+fn a_conflict_blocks_the_pod_until_the_watch_shows_a_newer_version() {
     let mut index = index();
     send(&mut index, &deletion("n1"), WriteAnswer::Conflict);
     let held = fleet(&mut index).nodes[0].pods[0].clone();
@@ -459,7 +459,7 @@ fn a_conflict_holds_the_pod_until_a_newer_version_shows() {
 }
 
 #[test]
-fn a_complete_list_settles_what_was_asked_for_before_it_began() {
+fn a_complete_list_settles_the_writes_sent_before_it() {
     fn case(answer: WriteAnswer, began: i64, terminating: bool) {
         let mut index = index();
         send(&mut index, &deletion("n1"), answer);
@@ -479,7 +479,7 @@ fn a_complete_list_settles_what_was_asked_for_before_it_began() {
 }
 
 #[test]
-fn a_list_without_a_pod_forgets_it() {
+fn a_pod_missing_from_a_list_is_forgotten() {
     let mut index = index();
     index
         .set_mut(&key())
@@ -489,7 +489,7 @@ fn a_list_without_a_pod_forgets_it() {
 }
 
 #[test]
-fn how_soon_a_change_is_looked_at_follows_from_what_it_frees() {
+fn the_requeue_delay_depends_on_whether_a_change_frees_a_slot() {
     fn case(pod: &PodWords, expected: RequeueDelay) {
         assert_eq!(feed(&mut index(), pod, 200), expected);
     }
@@ -509,7 +509,7 @@ fn how_soon_a_change_is_looked_at_follows_from_what_it_frees() {
 /// A surge pod is transferred late if the native controller sees changes late: only after the native controller has created a pod.
 /// Both pods are starting until then, so the next decision must come soon.
 #[test]
-fn a_pod_that_the_native_controller_makes_beside_one_of_ours_is_looked_at_soon() {
+fn a_native_pod_next_to_a_surge_pod_is_reconciled_soon() {
     let mut index = index();
     let mut ours = pod("n3", "aaa");
     ours.0["metadata"]["uid"] = json!("uid-made");
@@ -525,7 +525,7 @@ fn a_pod_that_the_native_controller_makes_beside_one_of_ours_is_looked_at_soon()
 }
 
 #[test]
-fn a_pod_of_another_controller_is_not_ours_even_with_our_labels() {
+fn a_pod_of_another_controller_is_not_managed_even_with_matching_labels() {
     let mut index = index();
     let mut foreign = pod("n1", "aaa");
     foreign.0["metadata"]["ownerReferences"][0]["uid"] = json!("somebody");
@@ -537,7 +537,7 @@ fn a_pod_of_another_controller_is_not_ours_even_with_our_labels() {
 }
 
 #[test]
-fn a_pod_that_is_not_bound_yet_belongs_to_the_node_that_its_affinity_names() {
+fn an_unbound_pod_belongs_to_the_node_in_its_affinity() {
     let mut index = index();
     let mut waiting = pod("n3", "aaa");
     waiting.0["spec"] = json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution":
@@ -547,7 +547,7 @@ fn a_pod_that_is_not_bound_yet_belongs_to_the_node_that_its_affinity_names() {
 }
 
 #[test]
-fn a_start_seen_happening_is_dated_by_our_clock() {
+fn an_observed_start_is_dated_by_the_controllers_clock() {
     let mut index = index();
     let mut taken_up = pod("n1", "aaa").version("2");
     taken_up.0["status"]["startTime"] = json!(at(99_999).to_string()); // the clock of the pod's node is a day fast
@@ -557,7 +557,7 @@ fn a_start_seen_happening_is_dated_by_our_clock() {
 }
 
 #[test]
-fn an_unknown_revision_holds_everything_until_it_is_looked_up() {
+fn an_unknown_revision_blocks_decisions_until_it_is_looked_up() {
     let mut index = index();
     feed(&mut index, &pod("n1", "bbb").ready(10).version("2"), 200);
     assert_eq!(
@@ -614,7 +614,7 @@ fn an_older_version_of_a_daemonset_changes_nothing() {
 }
 
 #[test]
-fn a_daemonset_made_anew_under_the_same_name_starts_from_nothing() {
+fn a_recreated_daemonset_starts_without_state() {
     let mut index = index();
     let mut anew = set("v1", 1, 1);
     anew.metadata.uid = Some("other".to_owned());
@@ -631,7 +631,7 @@ fn a_daemonset_made_anew_under_the_same_name_starts_from_nothing() {
 }
 
 #[test]
-fn a_daemonset_without_annotation_is_watched_only_while_it_carries_our_conditions() {
+fn a_daemonset_without_annotation_is_watched_only_while_it_has_yurt_ds_conditions() {
     let mut index = Index::default();
     let mut plain = set("v1", 1, 1);
     plain.metadata.annotations = None;
@@ -646,7 +646,7 @@ fn a_daemonset_without_annotation_is_watched_only_while_it_carries_our_condition
 }
 
 #[test]
-fn a_daemonset_that_is_being_deleted_is_told_of_where_finalizers_of_others_keep_it() {
+fn a_daemonset_kept_by_finalizers_during_deletion_is_reported() {
     #[track_caller]
     fn case(finalizers: &[&str], named: Option<&str>) {
         let mut index = index();
@@ -668,7 +668,7 @@ fn a_daemonset_that_is_being_deleted_is_told_of_where_finalizers_of_others_keep_
 
 /// A pod that the pod garbage collector or an eviction ends keeps its conditions. So its Ready condition may still be `True`.
 #[test]
-fn a_pod_that_is_over_is_not_ready_whatever_its_condition_says() {
+fn an_ended_pod_is_not_ready_regardless_of_its_condition() {
     let mut index = index();
     let mut over = pod("n1", "aaa").ready(10).version("7");
     over.0["status"]["phase"] = json!("Failed");
@@ -679,7 +679,7 @@ fn a_pod_that_is_over_is_not_ready_whatever_its_condition_says() {
 }
 
 #[test]
-fn the_state_on_the_daemonset_tells_a_new_process_what_it_does_not_see() {
+fn saved_state_restores_facts_that_a_new_process_cannot_see() {
     let mut index = index();
     let before = fleet(&mut index);
     assert_eq!((&before.not_created, &before.pause), (&None, &None));
@@ -773,7 +773,7 @@ fn objects_with_missing_or_null_fields_are_read() {
 }
 
 #[test]
-fn a_node_is_known_to_have_images_that_it_lists_or_that_its_ready_pod_runs() {
+fn a_node_has_the_images_that_it_lists_or_that_its_ready_pod_runs() {
     let ahead = |image: &str, generation| {
         let mut set = set(image, generation, generation);
         let annotations = set.metadata.annotations.get_or_insert_default();
@@ -819,7 +819,7 @@ fn a_node_is_known_to_have_images_that_it_lists_or_that_its_ready_pod_runs() {
 }
 
 #[test]
-fn a_request_for_images_counts_from_the_moment_in_which_it_is_written() {
+fn an_image_request_counts_from_the_time_at_which_it_is_sent() {
     let mut index = index();
     let asked = |index: &mut Index| {
         let fleet = fleet(index);

@@ -47,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_are_held_are_not_looked_through_again_and_again() {
+    fn held_texts_are_not_scanned_repeatedly() {
         let mut texts = Texts::default();
         let held: Vec<_> = (0..5 * FEW)
             .map(|number| texts.share(&number.to_string()))

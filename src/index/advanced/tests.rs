@@ -60,7 +60,7 @@ fn with_ready(ready: usize) -> StatusNumbers {
 }
 
 #[test]
-fn numbers_that_stand_there_are_not_written() {
+fn unchanged_status_counts_are_not_written() {
     #[track_caller]
     fn case(change: Value, due: NumbersDue) {
         let mut status = done();
@@ -108,7 +108,7 @@ fn numbers_that_stand_there_are_not_written() {
 }
 
 #[test]
-fn counts_are_written_once_a_second_and_what_is_more_than_a_count_at_once() {
+fn counts_are_written_once_a_second_and_other_status_fields_at_once() {
     let mut record = record(done());
     record.begin_numbers(with_ready(2), at(100));
     assert_eq!(
@@ -159,7 +159,7 @@ fn counts_are_written_once_a_second_and_what_is_more_than_a_count_at_once() {
 }
 
 #[test]
-fn numbers_that_another_writer_changes_are_written_again() {
+fn counts_that_another_writer_changes_are_written_again() {
     let mut record = record(done());
     record.begin_numbers(numbers(), at(100));
     let mut others = done();
@@ -211,7 +211,7 @@ fn created(record: &AdvancedRecord, nodes: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn no_pod_is_made_where_one_is_about_to_be_adopted() {
+fn no_pod_is_created_where_an_orphan_is_about_to_be_adopted() {
     let mut record = record(done());
     let free = |record: &AdvancedRecord| created(record, &["n1", "n2"]);
     let orphan = pod("p", "n1", json!({}));
@@ -242,7 +242,7 @@ fn no_pod_is_made_where_one_is_about_to_be_adopted() {
 }
 
 #[test]
-fn who_could_not_be_adopted_is_told_once_more() {
+fn an_orphan_that_could_not_be_adopted_is_returned_once() {
     let mut record = record(done());
     record.note_orphan(&pod("p", "n1", json!({})));
     let told = record.take_orphans().remove(0);
@@ -261,7 +261,7 @@ fn who_could_not_be_adopted_is_told_once_more() {
 }
 
 #[test]
-fn who_was_refused_comes_after_all_others() {
+fn nodes_with_rejected_creations_come_last() {
     let mut record = record(done());
     let turn = |record: &AdvancedRecord| created(record, &["n1", "n2", "n3"]);
     assert_eq!(turn(&record), ["n1", "n2", "n3"]);
@@ -283,7 +283,7 @@ fn who_was_refused_comes_after_all_others() {
 }
 
 #[test]
-fn what_was_asked_for_is_expected_until_a_list_that_began_late_enough_does_not_have_it() {
+fn a_requested_pod_is_expected_until_a_late_enough_list_lacks_it() {
     let mut record = record(done());
     let asked: [NodeName; 2] = ["n1".into(), "n2".into()];
     record.begin_creation(asked[..1].iter(), at(100));
@@ -313,7 +313,7 @@ fn what_was_asked_for_is_expected_until_a_list_that_began_late_enough_does_not_h
 }
 
 #[test]
-fn what_had_its_turn_late_is_waited_for_since_then() {
+fn the_expectation_of_a_delayed_creation_starts_at_its_answer() {
     let mut record = record(done());
     let asked: [NodeName; 2] = ["n1".into(), "n2".into()];
     record.begin_creation(asked.iter(), at(100));
@@ -332,7 +332,7 @@ fn what_had_its_turn_late_is_waited_for_since_then() {
 }
 
 #[test]
-fn who_lost_the_answers_expects_the_pods_no_longer_than_those_that_were_answered() {
+fn creations_with_lost_responses_are_expected_as_long_as_answered_ones() {
     let mut record = record(done());
     record.begin_creation([NodeName::from("n1")].iter(), at(100));
     record.lose_answers(at(120));
@@ -342,7 +342,7 @@ fn who_lost_the_answers_expects_the_pods_no_longer_than_those_that_were_answered
 }
 
 #[test]
-fn nodes_that_had_a_pod_are_remembered_as_long_as_they_are_there() {
+fn nodes_that_had_a_pod_are_remembered_while_they_exist() {
     let mut record = record(done());
     let nodes = ["a", "b"].map(NodeName::from);
     nodes.iter().for_each(|node| record.note_held(node));

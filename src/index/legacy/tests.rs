@@ -12,7 +12,7 @@ fn conditions(one: &Value) -> Vec<Condition> {
 }
 
 #[test]
-fn conditions_of_the_release_before_are_understood() {
+fn conditions_of_the_previous_release_are_parsed() {
     let text = std::fs::read_to_string(SEEN).unwrap();
     let mut seen: Vec<Value> = serde_json::from_str(&text).unwrap();
     assert!(seen.len() > 20);
@@ -35,7 +35,7 @@ fn conditions_of_the_release_before_are_understood() {
 }
 
 #[test]
-fn conditions_of_others_are_no_state() {
+fn foreign_conditions_are_not_parsed_as_state() {
     let other = json!([{ "type": "Available", "status": "True", "reason": "x", "message": "revision 5d4f8: failed: edge-1" }]);
     let other: Vec<Condition> = serde_json::from_value(other).unwrap();
     assert_eq!(read(&other), None);

@@ -71,7 +71,7 @@ fn new_pod(i: usize) -> PodWords {
 }
 
 #[test]
-fn in_the_middle_of_a_rollout_a_decision_looks_at_a_handful_of_nodes() {
+fn a_decision_during_a_rollout_reads_only_a_few_nodes() {
     let mut index = outdated(400);
     let (plan, looked_at) = decided(&mut index, 1000);
     assert_eq!((plan.actions.len(), plan.counts.outdated), (40, 400));
@@ -96,7 +96,7 @@ fn in_the_middle_of_a_rollout_a_decision_looks_at_a_handful_of_nodes() {
 }
 
 #[test]
-fn a_node_comes_into_the_list_when_something_happens_to_it_or_its_time_comes() {
+fn a_node_is_read_when_it_changes_or_its_deadline_passes() {
     let mut index = outdated(100);
     let (plan, _) = decided(&mut index, 1000);
     carry_out(&mut index, &plan, 1000);
@@ -126,7 +126,7 @@ fn a_node_comes_into_the_list_when_something_happens_to_it_or_its_time_comes() {
 }
 
 #[test]
-fn a_problem_reads_all_nodes_and_its_end_only_a_few() {
+fn a_problem_makes_decisions_read_all_nodes_until_it_ends() {
     let mut index = outdated(100);
     let (plan, _) = decided(&mut index, 1000);
     let (begun, refused) = plan.actions.split_at(9);

@@ -38,7 +38,7 @@ fn replace(index: &mut Index, pod: &PodWords, now: i64) {
 }
 
 #[test]
-fn who_comes_after_pods_that_ended_has_their_trouble_until_it_is_ready() {
+fn the_successor_of_ended_pods_inherits_their_problem_until_it_is_ready() {
     let mut index = index();
     let evicted = |number| {
         let status = json!({"reason": "Evicted", "message": "low on memory"});
@@ -66,7 +66,7 @@ fn who_comes_after_pods_that_ended_has_their_trouble_until_it_is_ready() {
 }
 
 #[test]
-fn a_pod_that_succeeds_is_no_less_in_trouble() {
+fn a_pod_that_ends_successfully_is_also_a_problem() {
     let mut index = index();
     let container = json!({"name": "main", "image": "v1", "imageID": "v1", "restartCount": 0, "ready": false,
         "state": {"terminated": {"reason": "Completed", "exitCode": 0}}});
@@ -81,7 +81,7 @@ fn a_pod_that_succeeds_is_no_less_in_trouble() {
 
 /// After a restart of the controller, the ended pods are gone. Only the next pod and the DaemonSet's condition show the series.
 #[test]
-fn the_condition_tells_of_pods_that_ended_before_the_first_look() {
+fn the_condition_restores_problems_of_pods_ended_before_a_restart() {
     #[track_caller]
     fn case(message: &str, expected: &str) {
         let mut index = Index::default();
@@ -122,7 +122,7 @@ fn the_condition_tells_of_pods_that_ended_before_the_first_look() {
 /// The node has the problem, not only its pods. Between two ended pods there may be none, and a running pod doesn't show that
 /// earlier ones ended.
 #[test]
-fn a_node_where_pods_end_one_after_another_is_in_trouble_until_one_was_ready_for_a_while() {
+fn a_node_whose_pods_keep_ending_has_a_problem_until_one_stays_ready() {
     let trouble = |index: &mut Index| {
         let fleet = fleet(index);
         let trouble = fleet.nodes[0].trouble.as_ref();
@@ -153,7 +153,7 @@ fn a_node_where_pods_end_one_after_another_is_in_trouble_until_one_was_ready_for
 
 /// When the controller sees the node for the first time after a restart, it may have an ended pod, or no pod.
 #[test]
-fn the_condition_tells_of_a_node_whatever_is_there_at_the_first_look() {
+fn the_condition_restores_the_problem_of_a_node_with_or_without_a_pod() {
     for pod in [
         None,
         Some(pod("n1", "aaa").ended(

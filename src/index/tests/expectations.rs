@@ -442,7 +442,7 @@ fn record(
 
 /// A late watch must not cause a second write. A lost answer must not block anything permanently.
 #[test]
-fn in_every_order_a_write_is_sent_once_and_happens_in_the_end() {
+fn in_any_event_order_a_write_is_sent_once_and_takes_effect() {
     for kind in &KINDS {
         let before = pod("n1", "aaa").0;
         let mut after = before.clone();

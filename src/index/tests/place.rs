@@ -38,7 +38,7 @@ fn updated(restarts: i64, image: &str, state: Value) -> PodWords {
 }
 
 #[test]
-fn an_update_in_place_is_under_way_until_the_kubelet_has_carried_it_out() {
+fn an_in_place_update_is_in_progress_until_the_kubelet_carries_it_out() {
     let mut index = index_in_place();
     let running = json!({ "running": {} });
     feed(&mut index, &updated(4, "v1", running.clone()), 201);
@@ -57,7 +57,7 @@ fn an_update_in_place_is_under_way_until_the_kubelet_has_carried_it_out() {
 /// Kruise updates containers with a lower launch priority later. Until then, the pod has the new revision label and some old
 /// images.
 #[test]
-fn a_pod_that_kruise_left_between_two_batches_is_outdated() {
+fn a_pod_between_two_kruise_batches_is_outdated() {
     #[track_caller]
     fn case(next: Value, expected: PodRevision) {
         let mut index = index_in_place();
@@ -82,7 +82,7 @@ fn a_pod_that_kruise_left_between_two_batches_is_outdated() {
 }
 
 #[test]
-fn what_is_said_of_the_old_container_is_no_trouble_of_the_new_one() {
+fn a_status_of_the_old_container_is_no_problem_of_the_new_one() {
     fn case(pod: &PodWords, expected: Option<(&str, u32)>) {
         let mut index = index_in_place();
         feed(&mut index, pod, 201);
@@ -113,7 +113,7 @@ fn what_is_said_of_the_old_container_is_no_trouble_of_the_new_one() {
 /// The new image can't be pulled, so an operator rolls back. Until the kubelet sees that, it still reports the error of the new
 /// image.
 #[test]
-fn what_is_said_of_an_image_that_was_overtaken_is_no_trouble_of_the_next_one() {
+fn an_error_of_a_superseded_image_is_no_problem_of_the_next_one() {
     let case = |message: &str, expected: Option<&str>| {
         let memory = json!({
             "revision": "bbb",
@@ -142,7 +142,7 @@ fn what_is_said_of_an_image_that_was_overtaken_is_no_trouble_of_the_next_one() {
 }
 
 #[test]
-fn an_unseen_update_in_place_is_laid_over_until_it_shows() {
+fn an_accepted_in_place_update_is_assumed_until_the_watch_shows_it() {
     let mut index = index_in_place();
     send(&mut index, &patch("bbb", None), WriteAnswer::Accepted);
     let told = fleet(&mut index);
@@ -166,7 +166,7 @@ fn an_unseen_update_in_place_is_laid_over_until_it_shows() {
 /// Before Kubernetes 1.34, a pod has no `status.observedGeneration`. Then only the image in the container status shows if the
 /// kubelet has seen the change.
 #[test]
-fn what_is_said_of_a_container_that_never_ran_with_a_former_image_is_no_trouble() {
+fn an_error_of_a_former_image_without_observed_generation_is_no_problem() {
     let case = |image: &str, expected: Option<&str>| {
         let state = json!({ "waiting": { "reason": "InvalidImageName", "message": "no" } });
         let mut pod = updated(0, image, state);
@@ -185,7 +185,7 @@ fn what_is_said_of_a_container_that_never_ran_with_a_former_image_is_no_trouble(
 }
 
 #[test]
-fn an_unseen_way_back_is_laid_over_as_one_of_the_old_revision() {
+fn an_unanswered_rollback_is_assumed_with_the_old_revision() {
     let mut index = index_in_place();
     feed(&mut index, &pod("n1", "bbb").ready(11).version("3"), 499);
     send(
@@ -223,7 +223,7 @@ fn pod_of_old_event() -> PodWords {
 }
 
 #[test]
-fn a_revision_says_why_its_pods_cannot_be_changed_in_place() {
+fn a_revision_names_why_its_pods_cannot_be_updated_in_place() {
     let mut index = index_in_place();
     let mut other: k8s::ControllerRevision = revision("ccc", 1, "v1");
     let template = json!({ "spec": { "hostNetwork": true, "containers": [{ "name": "main", "image": "v1" }] } });
@@ -239,7 +239,7 @@ fn a_revision_says_why_its_pods_cannot_be_changed_in_place() {
 }
 
 #[test]
-fn what_an_update_in_place_brought_counts_from_its_start_though_the_pod_stayed_ready() {
+fn an_in_place_update_counts_from_its_restart_although_the_pod_stayed_ready() {
     let running = |since| json!({ "running": { "startedAt": at(since).to_string() } });
     let ready_since = |index: &mut Index| fleet(index).nodes[0].pods[0].ready_since;
     let mut index = index_in_place();
@@ -264,7 +264,7 @@ fn what_an_update_in_place_brought_counts_from_its_start_though_the_pod_stayed_r
 }
 
 #[test]
-fn a_moment_of_being_ready_does_not_end_the_time_without() {
+fn a_short_ready_period_does_not_reset_the_unready_time() {
     let unready = |since: i64| {
         let mut pod = pod("n1", "aaa").ready(since);
         pod.0["status"]["conditions"][0]["status"] = json!("False");
@@ -291,7 +291,7 @@ fn a_moment_of_being_ready_does_not_end_the_time_without() {
 
 /// Found on a real cluster: after `undo`, nodes that were lost before the undo were counted as failures of the good revision.
 #[test]
-fn a_pod_that_was_taken_back_was_not_made_for_the_template_that_names_its_revision_again() {
+fn a_rolled_back_pod_does_not_count_as_created_for_the_restored_template() {
     let mut index = index();
     // The template is changed back to v1. The native controller reuses the old revision and gives it a new number.
     let set = set("v1", 3, 3);

@@ -34,14 +34,14 @@ fn told<const N: usize>(looks: [PodWords; N]) -> [String; N] {
 }
 
 #[test]
-fn the_scheduler_is_heard_of_any_pod_without_what_it_would_do_about_others() {
+fn a_scheduling_problem_is_reported_without_the_preemption_part() {
     let words = "0/3 nodes are available: 1 Insufficient cpu. preemption: 0/3 nodes are available: 3 No victims found.";
     let expected = "Unschedulable: 0/3 nodes are available: 1 Insufficient cpu";
     assert_eq!(told([pod("n1", "aaa").unscheduled(words)]), [expected]);
 }
 
 #[test]
-fn the_error_of_a_pull_stands_while_its_kubelet_waits() {
+fn the_error_of_a_pull_is_kept_during_its_backoff() {
     let pull = |reason, message| pod("n1", "aaa").waiting(reason, message);
     let looks = [
         pull("ErrImagePull", "no such host\n  registry.local"),
@@ -60,7 +60,7 @@ fn the_error_of_a_pull_stands_while_its_kubelet_waits() {
 }
 
 #[test]
-fn what_changes_from_try_to_try_is_left_out_and_what_is_long_is_cut() {
+fn varying_parts_are_removed_and_long_messages_are_cut() {
     let crash = pod("n1", "aaa").waiting("CrashLoopBackOff", "back-off 10s restarting");
     let long = pod("n1", "aaa").waiting("CreateContainerConfigError", &"é".repeat(300));
     let [crash, long] = told([crash, long]);
