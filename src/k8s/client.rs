@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_kubeconfig_that_is_missing_or_broken_is_named_with_the_reason() {
+    async fn a_missing_or_invalid_kubeconfig_is_named_with_the_reason() {
         let missing = error_of(Path::new("/nowhere/config")).await;
         assert!(
             missing.starts_with("cannot use kubeconfig /nowhere/config: "),
@@ -394,7 +394,7 @@ mod tests {
 
     /// The parser's error quotes the lines around a syntax error in a kubeconfig. They may contain credentials.
     #[tokio::test]
-    async fn no_line_of_a_kubeconfig_is_in_an_error_about_it() {
+    async fn errors_about_a_kubeconfig_contain_none_of_its_lines() {
         for (text, place) in [
             (
                 "users:\n- name: u\n  user: {password: hunter2}}\n",
@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_call_that_is_never_answered_ends_at_its_deadline() {
+    async fn an_unanswered_call_ends_at_its_deadline() {
         let call = std::future::pending::<kube::Result<()>>();
         let error = within(WRITE_DEADLINE, call).await.unwrap_err();
         assert_eq!(error.failure(), Failure::Unreachable);
@@ -443,7 +443,7 @@ mod tests {
 
     /// The test cases are responses of Kubernetes 1.36.
     #[test]
-    fn a_refusal_by_admission_is_no_missing_right() {
+    fn a_rejection_by_admission_is_no_missing_permission() {
         #[track_caller]
         fn case(code: u16, message: &str, by_admission: bool, lacks: bool) {
             let status = kube::core::Status::failure(message, "").with_code(code);
@@ -467,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_are_told_apart_by_what_to_do_next() {
+    fn failures_are_classified_by_the_next_step() {
         fn case(code: u16, expected: Failure) {
             assert_eq!(Failure::of_status(code), expected, "{code}");
         }

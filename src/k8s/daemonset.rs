@@ -453,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_an_api_server_let_through_is_read_and_what_cannot_be_used_is_named() {
+    fn malformed_objects_are_read_and_invalid_fields_are_named() {
         let template = json!({ "metadata": { "labels": { "a": "b" } }, "spec": { "containers": [{ "name": "c", "image": "i" }] } });
         let selector = json!({ "matchLabels": { "a": "b" } });
         let with = |key: &str, value: Value| {
@@ -491,7 +491,7 @@ mod tests {
     }
 
     #[test]
-    fn annotations_of_kruise_that_are_settings_come_through() {
+    fn kruise_annotations_that_are_settings_are_kept() {
         for key in crate::core::names::KRUISE_PREDOWNLOADS {
             let object = json!({
                 "metadata": { "namespace": "shop", "name": "agent", "uid": "u", "annotations": { key: "x" } },

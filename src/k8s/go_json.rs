@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_go_escapes_is_escaped_and_means_the_same() {
+    fn characters_that_go_escapes_are_escaped_without_changing_the_value() {
         let value = json!({ "b": "a<b && c>d", "a": ["\u{2028}\u{2029}", "\n\"", 5, null] });
         let text = go_json(&value);
         assert_eq!(

@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn items_come_out_byte_for_byte_in_whatever_pieces_they_arrive() {
+    fn items_are_split_byte_for_byte_at_any_chunk_size() {
         let (a, b) = (
             r#"{"a": "]}\",[{\\", "items":[1, 2,{"b":[]}]}"#,
             "{\"ä\":\"\u{1F600}\"}",
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_without_items_is_one() {
+    fn a_list_without_items_is_accepted() {
         for text in [r#"{"items":[]}"#, r#"{"items":[ ]}"#] {
             assert_eq!(split(text, 1).unwrap().0, Vec::<String>::new(), "{text}");
         }
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_or_ends_early_is_no_list() {
+    fn invalid_or_truncated_json_is_rejected() {
         for text in [
             "",
             "<html>",
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_huge_item_only_the_beginning_is_kept() {
+    fn only_the_beginning_of_a_huge_item_is_kept() {
         let mut splitter = ListSplitter::default();
         let mut lengths = Vec::new();
         let mut take = |item: &[u8]| {

@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_of_unexpected_content_counts_as_missing() {
+    fn a_field_with_unexpected_content_counts_as_missing() {
         assert!(serde_json::from_str::<Pod>(odd().get()).is_err());
         let pod = Pod::read_leniently(&odd()).unwrap();
         assert_eq!((pod.name(), pod.label("a")), ("n", Some("b")));
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_that_are_not_wanted_may_have_any_content() {
+    fn unread_fields_may_have_any_content() {
         let pod = Pod::read_fields(&odd(), |_, field, _| ["name", "phase"].contains(&field));
         let pod = pod.unwrap();
         assert_eq!((pod.name(), pod.label("a")), ("n", None));

@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_that_cannot_be_calculated_with_are_clamped() {
+    fn out_of_range_times_are_clamped() {
         for (text, expected) in [
             ("2026-01-01T00:00:00Z", "2026-01-01T00:00:00Z"),
             ("0001-01-01T00:00:00Z", "0001-01-01T00:00:00Z"),

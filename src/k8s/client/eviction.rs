@@ -98,7 +98,7 @@ mod tests {
 
     /// The test cases are responses of Kubernetes 1.36, and one with "failed sync" of Kubernetes 1.37.
     #[test]
-    fn a_refusal_names_the_budget_and_tells_what_it_lacks() {
+    fn a_rejected_eviction_names_the_budget_and_the_obstruction() {
         let case = |status: Value, expected: Option<(Option<&str>, Obstruction)>| {
             let status: Status = from_value(status).unwrap();
             let found = refusal_in(&status);
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn an_eviction_names_the_pod_as_it_was_judged() {
+    fn an_eviction_has_the_uid_and_version_of_the_decision() {
         let pod = PodRef {
             name: "agent-x".into(),
             uid: "u1".into(),

@@ -310,7 +310,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_request_has_its_connection() {
+    fn each_request_is_assigned_to_its_connection() {
         for (uri, expected) in [
             ("/api/v1/nodes?watch=true&resourceVersion=5", Place::Cluster),
             ("/apis/apps/v1/daemonsets?watch=true", Place::Cluster),
@@ -465,7 +465,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nodes_are_heard_while_groups_wait_for_streams_and_that_is_counted() {
+    async fn watches_of_nodes_are_served_while_group_watches_wait_for_streams() {
         let server = serve(4).await;
         let connections = server.connections(Duration::from_secs(1));
         let groups = GROUP_CONNECTIONS * GROUP_STREAMS + 10;
@@ -500,7 +500,7 @@ mod tests {
 
     /// The server allows fewer streams than the client assumes. A connection on which watches wait gets no further watches.
     #[tokio::test]
-    async fn a_connection_on_which_watches_wait_is_full() {
+    async fn a_connection_with_waiting_watches_is_full() {
         let server = serve(4).await;
         let connections = server.connections(Duration::from_secs(1));
         watch_groups(&connections, &server, 6);
@@ -513,7 +513,7 @@ mod tests {
 
     /// A dead connection must be detected before the deadline of a write, so that the next write gets a new connection.
     #[test]
-    fn a_dead_connection_is_given_up_within_the_time_of_a_write() {
+    fn a_dead_connection_is_detected_before_the_write_deadline() {
         assert!(PING.interval + PING.timeout < super::super::WRITE_DEADLINE);
     }
 }

@@ -10,7 +10,7 @@ fn deep(levels: usize) -> String {
 }
 
 #[test]
-fn a_revision_that_is_nested_too_deep_is_named_with_its_owner() {
+fn a_too_deeply_nested_revision_is_named_with_its_owner() {
     let json = format!(
         r#"{{"metadata":{{"name":"deep","namespace":"tenant","uid":"u","resourceVersion":"5","ownerReferences":
         [{{"apiVersion":"apps/v1","kind":"DaemonSet","name":"web","uid":"w","controller":true}}]}},"data":{}}}"#,
@@ -28,7 +28,7 @@ fn a_revision_that_is_nested_too_deep_is_named_with_its_owner() {
 }
 
 #[test]
-fn a_daemonset_of_which_a_part_cannot_be_read_keeps_its_name_settings_and_conditions() {
+fn a_partly_unreadable_daemonset_keeps_its_name_settings_and_conditions() {
     let json = format!(
         r#"{{"metadata":{{"name":"web","namespace":"shop","uid":"u","annotations":
         {{"apps.openyurt.io/update-strategy":"AdvancedRollingUpdate"}}}},"spec":{{"template":{}}},
@@ -48,7 +48,7 @@ fn a_daemonset_of_which_a_part_cannot_be_read_keeps_its_name_settings_and_condit
 }
 
 #[test]
-fn fields_that_are_not_decided_upon_may_be_anything() {
+fn fields_without_influence_on_decisions_may_have_any_content() {
     let json = format!(
         r#"{{"metadata":{{"name":"n"}},"spec":{{"other":{}}},"status":{{"other":[[["9999"]]]}}}}"#,
         deep(500)
@@ -82,7 +82,7 @@ fn times_of_the_year_9999_are_read() {
 }
 
 #[test]
-fn an_object_of_too_many_values_or_bytes_is_too_large() {
+fn an_object_with_too_many_values_or_bytes_is_too_large() {
     let many = format!(
         r#"{{"metadata":{{"name":"many"}},"data":[{}0]}}"#,
         "0,".repeat(MOST_VALUES)
@@ -104,7 +104,7 @@ fn an_object_of_too_many_values_or_bytes_is_too_large() {
 }
 
 #[test]
-fn what_would_take_much_memory_for_good_is_named_and_not_kept() {
+fn an_object_that_would_use_much_memory_is_named_and_not_kept() {
     let terms: Vec<Value> = (0..3000)
         .map(|i| json!({ "matchExpressions": [{ "key": format!("k{i}"), "operator": "Exists" }] }))
         .collect();
@@ -175,7 +175,7 @@ fn what_would_take_much_memory_for_good_is_named_and_not_kept() {
 }
 
 #[test]
-fn the_template_of_a_daemonset_that_is_not_ours_is_skipped() {
+fn the_template_of_an_unmanaged_daemonset_is_skipped() {
     let json = format!(
         r#"{{"metadata":{{"name":"n"}},"spec":{{"updateStrategy":{{"type":"OnDelete"}},"template":{{"metadata":{{"annotations":
         {{"apps.openyurt.io/paused":"true","other":"x"}}}},"spec":{}}}}}}}"#,
