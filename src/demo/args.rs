@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fleet_that_cannot_be_is_answered_with_flag_value_and_cure() {
+    fn an_impossible_fleet_is_reported_with_flag_value_and_remedy() {
         #[track_caller]
         fn case(flags: &str, expected: &[&str]) {
             let error = typed(flags).expect_err(flags);
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_story_has_its_own_fleet() {
+    fn the_story_flag_excludes_fleet_flags() {
         let cli = Cli::try_parse_from(["yurt-ds", "sim", "--story", "ota", "--nodes", "5"]);
         let Command::Sim(args) = cli.unwrap().command else {
             panic!("another command");
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fleet_may_be_offline_as_a_whole_or_not_at_all() {
+    fn all_or_no_nodes_of_a_fleet_may_be_offline() {
         let all = typed("--nodes 7 --offline 100%").unwrap();
         assert_eq!((all.nodes, all.offline, all.returning), (7, 7, 4));
         let none = typed("--nodes 1 --offline 0").unwrap();

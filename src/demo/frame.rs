@@ -479,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn a_picture_of_any_fleet_fits_the_terminal() {
+    fn a_frame_of_any_fleet_fits_the_terminal() {
         for (columns, rows) in [(80, 24), (120, 40)] {
             let canvas = Canvas {
                 columns,
@@ -498,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn the_session_of_an_owner_fits_below_the_pods_and_shows_its_end() {
+    fn the_session_of_a_node_owner_fits_below_the_pods_and_shows_its_end() {
         let mut frame = frame(3);
         let pod = |image_ready: &str| {
             MonitoredPod::of_owner("nginx-daemonset-bwzss", "True", image_ready)
@@ -547,7 +547,7 @@ mod tests {
     }
 
     #[test]
-    fn without_colour_there_is_no_escape_and_with_colour_there_is() {
+    fn escape_codes_are_written_only_with_colour() {
         assert!(!frame(200).draw(NARROW).contains('\x1b'));
         let coloured = Canvas {
             colour: true,

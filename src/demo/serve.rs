@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_first_daemonset_is_accepted_and_runs() {
+    async fn the_first_daemonset_rolls_out() {
         let world = world();
         world
             .kubelets
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kubeconfig_is_for_its_owner_only() {
+    fn the_kubeconfig_is_readable_only_by_its_owner() {
         use std::os::unix::fs::PermissionsExt as _;
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("kubeconfig");
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_ota_server_of_a_node_that_is_not_there_is_refused_by_name() {
+    async fn the_agent_of_an_unknown_node_is_refused_with_the_known_names() {
         let nodes = ["edge-1".to_owned(), "edge-2".to_owned()];
         let anywhere = "127.0.0.1:0".parse().unwrap();
         let error = AgentAddress::open("edge-9", &nodes, anywhere)

@@ -39,7 +39,7 @@ fn without_chance(report: &DemoReport) -> (usize, usize, usize, usize, String) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_nodes_go_offline_and_follow_one_at_a_time_when_they_return() {
+async fn two_offline_nodes_are_updated_one_at_a_time_when_they_return() {
     let report = play(scenario::three_nodes(), 1).await.unwrap();
     assert_held(&report);
     assert_eq!(
@@ -67,7 +67,7 @@ async fn two_nodes_go_offline_and_follow_one_at_a_time_when_they_return() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_owner_asks_pulls_and_confirms_and_the_other_nodes_are_untouched() {
+async fn a_node_owner_pulls_and_upgrades_and_other_nodes_are_unchanged() {
     let report = play(ota::story(), 1).await.unwrap();
     assert_held(&report);
     assert_eq!((report.updated, report.promises.len()), (1, 7));
@@ -107,7 +107,7 @@ fn is_typed_for(step: &scenario::ScenarioStep, aim: scenario::CommandPurpose) ->
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_upgrade_that_waits_for_its_pull_breaks_a_promise() {
+async fn an_upgrade_without_an_earlier_pull_breaks_a_promise() {
     let without_pull = |scenario: &mut Scenario| {
         scenario
             .steps
@@ -127,7 +127,7 @@ async fn an_upgrade_that_waits_for_its_pull_breaks_a_promise() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_the_image_cannot_be_pulled_the_old_pod_stays_and_the_exit_codes_say_so() {
+async fn a_failed_image_pull_keeps_the_old_pod_and_gives_exit_codes() {
     let report = played_with(|scenario| scenario.new.image_error = true).await;
     assert!(!report.held(), "{}", report.text(true));
     assert_eq!(report.updated, 0, "{}", report.text(true));
@@ -178,7 +178,7 @@ fn the_same_seed_gives_the_same_report_to_the_last_byte() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_seed_differs_only_in_who_and_when() {
+async fn another_seed_changes_only_which_nodes_and_when() {
     let one = played("--nodes 20", 1).await;
     assert_held(&one);
     assert_eq!(
@@ -191,7 +191,7 @@ async fn another_seed_differs_only_in_who_and_when() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fleet_without_offline_nodes_and_one_without_any_other_end_well() {
+async fn fleets_without_offline_or_without_online_nodes_complete() {
     let none = played("--nodes 12 --offline 0", 1).await;
     assert_held(&none);
     assert_eq!((none.updated, none.ending.as_str()), (12, "complete"));
@@ -207,7 +207,7 @@ async fn young_pods_and_flapping_nodes_do_not_overspend_the_budget() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_bad_revision_stops_by_itself_within_the_budget() {
+async fn a_bad_revision_stops_within_the_budget() {
     // With `kills-nodes`, the pod of a crashed node is not available before Kubernetes marks the node as NotReady, because
     // `--min-ready 60s` is longer than 40s. Failed nodes use no slots (nodes that may be down at once). So two more nodes are being
     // updated when the rollout stops after two failures.
@@ -230,7 +230,7 @@ async fn a_bad_revision_stops_by_itself_within_the_budget() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn under_ota_nothing_is_replaced_and_every_owner_is_asked() {
+async fn under_ota_no_pod_is_replaced_and_every_node_is_offered_the_update() {
     let report = played("--nodes 10 --strategy OTA", 1).await;
     assert_held(&report);
     assert_eq!((report.updated, writes(&report).pod_deletions), (0, 0));
@@ -238,7 +238,7 @@ async fn under_ota_nothing_is_replaced_and_every_owner_is_asked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_native_rolling_update_is_stuck_where_yurt_ds_completes() {
+async fn the_native_rolling_update_stalls_where_yurt_ds_completes() {
     let native = played("--nodes 20 --offline 20% --returning 0 --native", 1).await;
     assert_eq!(native.ending, "stuck at 0%: nothing changes any more");
     assert_eq!((native.offline_outdated, native.lost_in_between), (4, 0));

@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_texts_go_on_below_their_beginning() {
+    fn long_texts_are_wrapped_with_a_hanging_indent() {
         assert_eq!(
             hanging("00:15  ", "one two three", 15),
             "00:15  one two\n       three\n"
