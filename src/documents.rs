@@ -54,7 +54,7 @@ fn command_lines(page: &'static str) -> Vec<&'static str> {
 }
 
 #[test]
-fn every_command_that_is_shown_is_understood() {
+fn every_documented_command_is_valid() {
     let pages = [README, INSTALL, OPERATE, OTA, SETTINGS_PAGE];
     let commands: Vec<&str> = pages.into_iter().flat_map(command_lines).collect();
     assert!(commands.len() > 20, "{commands:?}");
@@ -67,7 +67,7 @@ fn every_command_that_is_shown_is_understood() {
 }
 
 #[test]
-fn the_image_is_built_with_a_compiler_that_is_new_enough() {
+fn the_image_is_built_with_a_supported_compiler() {
     let number = |text: &str| {
         text.split('.')
             .nth(1)
@@ -109,7 +109,7 @@ fn the_readme_is_short() {
 }
 
 #[test]
-fn every_metric_is_on_its_page_and_counted() {
+fn every_metric_is_documented_and_every_documented_metric_exists() {
     let source = include_str!("controller/metrics.rs");
     let (_, registering) = source.split_once("let mut registry =").unwrap();
     let (registering, _) = registering.split_once("pub fn encode").unwrap();
@@ -140,7 +140,7 @@ fn every_metric_is_on_its_page_and_counted() {
 }
 
 #[test]
-fn every_event_of_the_table_is_sent() {
+fn every_documented_event_is_sent() {
     let sources = [
         include_str!("controller/engine.rs"),
         include_str!("controller/engine/advanced.rs"),
@@ -171,7 +171,7 @@ fn every_event_of_the_table_is_sent() {
 }
 
 #[test]
-fn every_verdict_has_a_row() {
+fn every_verdict_is_documented() {
     for word in Verdict::WORDS {
         assert!(SETTINGS_PAGE.contains(&format!("| `{word}` |")), "{word}");
     }
@@ -186,7 +186,7 @@ fn unlinked(cell: &str) -> &str {
 }
 
 #[test]
-fn the_table_of_settings_is_that_of_the_program() {
+fn the_documented_settings_match_the_program() {
     let (_, table) = SETTINGS_PAGE
         .split_once("| --- | --- | --- | --- | --- |\n")
         .unwrap();
@@ -218,7 +218,7 @@ fn the_table_of_settings_is_that_of_the_program() {
 }
 
 #[test]
-fn the_manifests_use_commands_and_variables_that_exist() {
+fn manifests_use_existing_commands_and_variables() {
     assert!(DEPLOYMENT.contains("command: [/yurt-ds, controller]"));
     assert!(DAEMONSET.contains("command: [/yurt-ds, ota-server]"));
     let mut known = BTreeSet::new();
@@ -254,7 +254,7 @@ fn the_manifests_use_commands_and_variables_that_exist() {
 }
 
 #[test]
-fn the_agents_serve_the_socket_that_ctl_asks() {
+fn agents_serve_the_socket_that_ctl_uses() {
     let (directory, _) = SOCKET.rsplit_once('/').unwrap();
     assert!(AGENT_SOCKET.contains(&format!("value: {SOCKET}\n")));
     assert!(AGENT_SOCKET.contains(&format!("mountPath: {directory}\n")));
@@ -291,7 +291,7 @@ fn default_address(typed: &[&str]) -> SocketAddr {
 
 /// Checks that the source line of each mutant exists. Mutation tests run only by hand, so a missing line would go unnoticed.
 #[test]
-fn every_mutant_finds_its_line() {
+fn the_source_line_of_every_mutant_exists() {
     let list = include_str!("../tests/mutants.toml");
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
     let mutants = list.split("[[mutant]]").skip(1);

@@ -149,7 +149,7 @@ fn sections() -> BTreeMap<String, &'static str> {
 }
 
 #[test]
-fn every_alert_is_documented_where_it_links() {
+fn every_alert_is_documented_at_its_link() {
     let sections = sections();
     for alert in alerts() {
         let name = text(&alert, "alert");
@@ -165,7 +165,7 @@ fn every_alert_is_documented_where_it_links() {
 }
 
 #[test]
-fn every_alert_fires_and_ends_in_a_test() {
+fn every_alert_fires_and_resolves_in_a_test() {
     let stories = yaml(STORIES);
     let stories = list(&stories, "tests");
     let fires_and_ends = |name: &str| {
@@ -207,7 +207,7 @@ fn both_copies_of_the_alerts_are_equal() {
 }
 
 #[test]
-fn every_panel_shows_metrics_and_says_which() {
+fn every_panel_queries_existing_metrics_and_describes_them() {
     assert!(DASHBOARD == DASHBOARD_COPY, "copy dashboard.json");
     let dashboard: Value = serde_json::from_str(DASHBOARD).expect("valid JSON");
     assert_eq!(text(&dashboard, "uid"), "yurt-ds");

@@ -14,7 +14,7 @@ const WORKFLOWS: [&str; 2] = [
 ];
 
 #[test]
-fn the_manifest_for_krew_names_the_archives_of_the_release() {
+fn the_krew_manifest_names_the_archives_of_the_release() {
     let manifest: Value =
         serde_saphyr::from_str(&KREW.replace("{{", "<").replace("}}", ">")).unwrap();
     assert_eq!(manifest["kind"], "Plugin");
@@ -84,7 +84,7 @@ fn actions_and_images_are_pinned() {
 }
 
 #[test]
-fn workflows_have_read_only_tokens_unless_a_job_says_otherwise() {
+fn workflows_have_read_only_tokens_and_timeouts() {
     for workflow in WORKFLOWS {
         assert!(workflow.contains("\npermissions:\n  contents: read\n"));
         let timeouts = workflow.matches("timeout-minutes:").count();
@@ -93,7 +93,7 @@ fn workflows_have_read_only_tokens_unless_a_job_says_otherwise() {
 }
 
 #[test]
-fn the_supported_versions_of_kubernetes_are_the_same_everywhere() {
+fn the_supported_kubernetes_versions_are_the_same_everywhere() {
     let chart = include_str!("../../charts/yurt-ds/Chart.yaml");
     let support = include_str!("../../docs/reference/support.md");
     let (oldest, newest) = (KUBERNETES.oldest, KUBERNETES.newest);
