@@ -33,7 +33,7 @@ fn schemas(mut visit: impl FnMut(&str, &Value)) {
 }
 
 #[test]
-fn the_committed_file_is_what_the_types_say() {
+fn the_committed_crd_matches_the_types() {
     assert!(
         super::crd().unwrap() == COMMITTED,
         "manifests/components/advanced/crd.yaml is old; write it anew:\n\
@@ -42,12 +42,12 @@ fn the_committed_file_is_what_the_types_say() {
 }
 
 #[test]
-fn what_is_printed_is_what_was_meant() {
+fn the_printed_crd_matches_the_definition() {
     assert_eq!(definition(), crd::definition());
 }
 
 #[test]
-fn names_and_versions_are_those_of_openkruise() {
+fn names_and_versions_match_openkruise() {
     let definition = definition();
     let spec = &definition["spec"];
     assert_eq!(definition["metadata"]["name"], "daemonsets.apps.kruise.io");
@@ -115,7 +115,7 @@ fn the_schema_is_structural() {
 }
 
 #[test]
-fn every_field_is_explained_in_one_paragraph() {
+fn every_field_has_a_one_paragraph_description() {
     schemas(|path, schema| {
         let is_plain = path.ends_with("{}") || path.ends_with("[]");
         let words = schema["description"].as_str().unwrap_or_default();
@@ -128,7 +128,7 @@ fn every_field_is_explained_in_one_paragraph() {
 }
 
 #[test]
-fn only_what_the_webhook_of_openkruise_sets_has_a_default() {
+fn only_fields_defaulted_by_the_openkruise_webhook_have_defaults() {
     let mut found = Vec::new();
     schemas(|path, schema| {
         if let Some(value) = schema.get("default") {
@@ -147,7 +147,7 @@ fn only_what_the_webhook_of_openkruise_sets_has_a_default() {
 }
 
 #[test]
-fn only_what_must_be_there_is_required() {
+fn only_mandatory_fields_are_required() {
     let mut found = Vec::new();
     schemas(|path, schema| {
         let names = schema["required"].as_array().into_iter().flatten();
@@ -192,7 +192,7 @@ fn only_what_must_be_there_is_required() {
 }
 
 #[test]
-fn nothing_of_a_pod_template_is_cut_off() {
+fn unknown_fields_of_a_pod_template_are_preserved() {
     schemas(|path, schema| {
         let is_object = schema["type"] == "object" && !schema["additionalProperties"].is_object();
         if is_object && path.starts_with(".spec.template") {

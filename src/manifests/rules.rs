@@ -200,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_rule_says_what_to_do_in_one_line() {
+    fn every_rule_message_is_one_line() {
         let all = [
             share(),
             burst(),
