@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_that_is_no_level_is_refused_with_what_is_expected() {
+    fn an_invalid_log_level_names_the_valid_levels() {
         for text in ["foo", "info,foo", "", "inf", "yurt_ds=loud"] {
             let refused = Cli::try_parse_from(["yurt-ds", "--log-level", text, "sim"]);
             let refused = refused.expect_err(text).to_string();

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_text_is_one_line_and_steers_nothing() {
+    fn a_text_line_is_one_line_without_control_characters() {
         let line = logged(Format::Text, false, tell);
         assert_eq!(line.matches('\n').count(), 1, "{line:?}");
         assert!(
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_colored_line_has_the_colors_of_this_program_alone() {
+    fn a_colored_line_has_only_the_programs_own_colors() {
         let line = logged(Format::Text, true, tell);
         assert!(!line.contains("\x1b[32mFORGED"), "{line:?}");
         let rest = COLORS.iter().fold(line, |line, own| line.replace(own, ""));
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_json_line_keeps_what_was_said() {
+    fn a_json_line_keeps_the_original_values() {
         let line = logged(Format::Json, false, tell);
         assert_safe("a JSON line", &line);
         let read: Value = serde_json::from_str(&line).unwrap();

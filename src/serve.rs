@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn each_path_answers_get_and_head_and_nothing_else() {
+    fn each_path_accepts_only_get_and_head() {
         let state = state();
         for path in ["/live", "/ready", "/metrics"] {
             assert_eq!(status(&state, &Method::GET, path), 200);
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn readiness_names_what_is_awaited() {
+    fn readiness_names_the_pending_resources() {
         let state = state();
         state.readiness.wait_for("nodes");
         state.readiness.wait_for("pods");
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn odd_requests_get_an_answer_or_are_hung_up_on_and_the_next_one_is_served() {
+    async fn odd_requests_are_answered_or_disconnected_and_the_next_one_is_served() {
         let listener = bind("127.0.0.1:0".parse().unwrap(), "--listen")
             .await
             .unwrap();
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn readers_that_never_read_fail_no_probe_and_no_scrape() {
+    async fn slow_metrics_readers_fail_no_probe_and_no_scrape() {
         let doors = open().await;
         let mut floods = Vec::new();
         for _ in 0..4 {
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_crowd_at_the_probe_port_fails_no_probe() {
+    async fn many_connections_to_the_probe_port_fail_no_probe() {
         let doors = open().await;
         let mut floods = Vec::new();
         for path in ["/live", "/ready", "/metrics"] {
@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_reader_that_stands_still_or_trickles_is_cut_off() {
+    async fn a_stalled_or_slow_reader_is_disconnected() {
         let second = Duration::from_secs(1);
         let stands = ends_after(0).await;
         assert!(stands <= WRITE_TIMEOUT + second, "{stands:?}");

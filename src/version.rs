@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn programs_can_read_every_fact() {
+    fn every_version_fact_is_part_of_json() {
         let version = Version::of_this_program();
         let json = serde_json::to_value(&version).unwrap();
         assert_eq!(json["version"], env!("CARGO_PKG_VERSION"));
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_build_outside_git_says_that_the_commit_is_unknown() {
+    fn a_build_outside_git_reports_an_unknown_commit() {
         let mut version = Version::of_this_program();
         version.git_commit = told(Some(""));
         version.git_commit_date = None;

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn the_port_can_be_left_out_and_the_socket_has_a_mode_and_a_group() {
+    fn the_listen_address_is_optional_and_the_socket_has_a_mode_and_a_group() {
         let args = read("").unwrap();
         let usual = "127.0.0.1:10267".parse().unwrap();
         assert_eq!(args.listen, ListenAddress(Some(usual)));
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_meant_is_answered_with_what_to_write() {
+    fn invalid_listen_addresses_and_socket_flags_name_the_valid_syntax() {
         let case = |flags: &str, word: &str| {
             let error = read(flags).unwrap_err();
             assert!(error.contains(word), "{flags}: {error}");

@@ -328,7 +328,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_this_machine_is_served() {
+    fn only_loopback_addresses_are_accepted() {
         assert!(loopback("127.0.0.1:0").is_ok() && loopback("[::1]:8001").is_ok());
         assert!(loopback("0.0.0.0:8001").unwrap_err().contains("127.0.0.1"));
         assert!(loopback("localhost").unwrap_err().contains("such as"));

@@ -118,7 +118,7 @@ fn expand<'a>(text: &'a str, stem: &[&'a str], found: &mut Vec<Vec<&'a str>>) ->
 }
 
 #[test]
-fn a_tree_has_all_its_branches() {
+fn a_use_tree_is_expanded_to_all_paths() {
     let code = code(
         "//! crate::attic\nuse crate::core::{Plan, plan::{self, Action}};\npub(in crate::sim) fn a() {\n    super::b(row::c::<u8>()); // crate::z\n}\n",
     );
@@ -138,7 +138,7 @@ fn a_tree_has_all_its_branches() {
 }
 
 #[test]
-fn a_path_ends_at_a_file() {
+fn a_path_resolves_to_its_file() {
     let files = ["core", "core/plan", "core/plan/row", "ctl"];
     let files: BTreeSet<Module> = files.map(Module::from).into();
     #[track_caller]

@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_that_takes_long_is_not_rendered_for_each_answer() {
+    fn a_slowly_rendered_page_is_shared_by_many_responses() {
         let (page, count) = counted(Duration::from_secs(1));
         for _ in 0..1000 {
             assert_eq!(page.bytes(), "0");
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn slow_readers_hold_a_few_pages_and_each_new_one_is_rendered_without_them() {
+    async fn slow_readers_hold_at_most_a_few_pages() {
         let (page, count) = counted(Duration::ZERO);
         let held: Vec<Bytes> = (0..100).map(|_| page.bytes()).collect();
         assert_eq!(count.load(Ordering::Relaxed), PAGES);

@@ -200,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_oldest_that_nothing_is_done_for_makes_room() {
+    fn the_oldest_idle_connection_makes_room() {
         let permits = ConnectionPermits::new(3);
         let [first, second, third] = [0; 3].map(|_| permits.acquire(None).unwrap());
         first.state.send_replace(ConnectionState::Idle);
@@ -230,7 +230,7 @@ mod tests {
         );
     }
     #[test]
-    fn a_crowd_from_one_address_takes_no_permit_from_others() {
+    fn many_connections_from_one_address_take_no_permit_from_others() {
         let permits = ConnectionPermits::new(3);
         let [crowded, other] = ["10.0.0.1", "::ffff:10.0.0.2"].map(|ip| ip.parse().ok());
         let alone = permits.acquire(other).unwrap();
