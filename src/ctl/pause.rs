@@ -470,7 +470,7 @@ fn after_resume(snapshot: &RolloutSnapshot) -> String {
             plural(counts.outdated, "node waits", "nodes wait"),
             plural(counts.outdated, "its pod is", "their pods are")
         ),
-        (Phase::Stalled(_), _) => format!(" But the rollout is stalled: {}.", snapshot.message()),
+        (Phase::Stalled(_), _) => format!(" But the rollout is stalled: {}", snapshot.message()),
         _ => next_nodes(snapshot),
     }
 }

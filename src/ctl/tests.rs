@@ -1029,7 +1029,7 @@ async fn pause_and_resume_report_their_actual_effect() {
     world.replace("n1").await;
     let said = world.text("resume web").await;
     assert!(!said.contains("nodes follow"), "{said}");
-    assert!(said.contains("slots used"), "{said}");
+    assert!(said.contains("the rollout is stalled"), "{said}");
 }
 
 #[tokio::test(start_paused = true)]
