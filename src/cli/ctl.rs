@@ -170,10 +170,11 @@ pub struct StatusArgs {
     pub wait: bool,
     /// Longest wait, such as 10m [default: no limit]
     #[arg(long, env = "YURT_DS_TIMEOUT", hide_env = true, requires = "wait",
-        value_parser = crate::clock::duration, value_name = "DURATION")]
+        conflicts_with = "watch", value_parser = crate::clock::duration, value_name = "DURATION")]
     pub timeout: Option<Duration>,
     /// Revision to wait for; exit code 13 if another one is current
-    #[arg(long, env = "YURT_DS_REVISION", hide_env = true, requires_all = ["wait", "daemonset"], value_name = "HASH")]
+    #[arg(long, env = "YURT_DS_REVISION", hide_env = true, requires_all = ["wait", "daemonset"],
+        conflicts_with = "watch", value_parser = clap::builder::NonEmptyStringValueParser::new(), value_name = "HASH")]
     pub revision: Option<String>,
     /// Write a JUnit report to this file: one test case per DaemonSet
     ///
@@ -184,6 +185,7 @@ pub struct StatusArgs {
         env = "YURT_DS_JUNIT",
         hide_env = true,
         requires = "wait",
+        conflicts_with = "watch",
         value_name = "FILE"
     )]
     pub junit: Option<PathBuf>,

@@ -117,6 +117,14 @@ impl JunitReport {
     /// # Errors
     /// Fails if the file cannot be written.
     pub(super) fn create(path: &Path, args: &StatusArgs, now: Timestamp) -> Result<Self, CliError> {
+        // Opening a named pipe would block until a reader opens it, too.
+        if fs::metadata(path).is_ok_and(|found| !found.is_file()) {
+            let text = format!(
+                "The JUnit file {} is not a regular file. Choose another one with --junit.",
+                path.display()
+            );
+            return Err(CliError::new(Code::Failed, text));
+        }
         let asked = args.daemonset.as_deref().unwrap_or("all DaemonSets");
         let report = Self {
             path: path.to_owned(),

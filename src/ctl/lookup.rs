@@ -178,6 +178,10 @@ pub(super) async fn target(context: &Context, typed: &str) -> Result<SetKey, Cli
 pub(super) fn may_be_a_name(kind: &str, typed: &str) -> Result<(), CliError> {
     let odd = |one: char| one.is_ascii() && !one.is_ascii_alphanumeric() && !"-._".contains(one);
     match typed.chars().find(|one| odd(*one)) {
+        None if ["", ".", ".."].contains(&typed) => Err(CliError::new(
+            Code::Usage,
+            format!("{typed:?} is not the name of a {kind}."),
+        )),
         None => Ok(()),
         Some(odd) => Err(CliError::new(
             Code::Usage,

@@ -83,11 +83,7 @@ pub(super) async fn status(
             let key = &snapshot.key;
             snapshot.partition_origin = partition_origin::note(&context.access, key, now).await;
         }
-        if let (ListScope::Namespace(namespace), None, true) =
-            (&show.scope, &show.target, view.present.is_empty())
-        {
-            lookup::namespace(&context.access, namespace).await?;
-        }
+        show.check_namespace(&view).await?;
         // Ignore a closed output pipe, as with `| head`. It must not change the exit code.
         let _ = screen.print(&(show.text(&snapshots, screen.colour)? + &show.unmanaged(&view)));
         StatusScreen::warn_of_hidden(&view, screen);
@@ -142,6 +138,16 @@ impl StatusScreen<'_> {
                     return Err(self.too_late(begun.elapsed()));
                 }
             }
+        }
+    }
+
+    /// Fails if no DaemonSet was listed because the namespace does not exist.
+    async fn check_namespace(&self, view: &ClusterView) -> Result<(), CliError> {
+        match (&self.scope, &self.target) {
+            (ListScope::Namespace(namespace), None) if view.present.is_empty() => {
+                lookup::namespace(&self.context.access, namespace).await
+            }
+            _ => Ok(()),
         }
     }
 
@@ -277,6 +283,7 @@ impl StatusScreen<'_> {
     /// Shows every change until the output is closed.
     async fn watch(&self, screen: &mut Screen<'_>) -> Result<Code, CliError> {
         let (mut view, liveness) = self.load_within(None, screen).await?;
+        self.check_namespace(&view).await?;
         let watch = self.watch_liveness(liveness);
         let (mut printed, mut pending) = (PrintedLines::default(), PendingActions::default());
         loop {
@@ -369,6 +376,7 @@ impl StatusScreen<'_> {
         let deadline = self.args.timeout.map(|timeout| begun + timeout);
         let first = deadline.map(|deadline| deadline.max(Instant::now() + ONE_LOOK));
         let (mut view, liveness) = self.load_within(first, screen).await?;
+        self.check_namespace(&view).await?;
         let watch = self.watch_liveness(liveness);
         let mut printed = PrintedLines {
             report,

@@ -576,6 +576,12 @@ async fn unknown_names_suggest_similar_ones() {
         "There is no namespace defualt. Did you mean default?",
     )
     .await;
+    case(
+        "status -n defualt --wait",
+        "There is no namespace defualt. Did you mean default?",
+    )
+    .await;
+    assert_eq!(world.error("status -n ..").await.code, Code::Usage);
     assert_eq!(world.error("status a/b/c").await.code, Code::Usage);
     assert_eq!(
         world.error("status -n other default/web").await.code,

@@ -84,6 +84,8 @@ pub fn next_steps(rollout: &RolloutView<'_>, status: &StatusSentence) -> Vec<Nex
     let key = rollout.key;
     let one = |text: &str, command: String| vec![NextStep::command(text, command)];
     match rollout.phase {
+        // The plan of a DaemonSet with invalid settings contains an artificial pause, so its steps don't apply.
+        Phase::Invalid => one("what to correct", format!("yurt-ds ctl settings {key}")),
         Phase::Paused { .. } => {
             let steps = status.next.iter().cloned();
             steps.chain([paused_next(rollout)]).collect()
@@ -91,7 +93,6 @@ pub fn next_steps(rollout: &RolloutView<'_>, status: &StatusSentence) -> Vec<Nex
         _ if !status.next.is_empty() => status.next.clone(),
         Phase::Complete { .. } => Vec::new(),
         Phase::Stalled(_) => one("why a node waits", format!("yurt-ds ctl why {key} NODE")),
-        Phase::Invalid => one("what to correct", format!("yurt-ds ctl settings {key}")),
         Phase::AwaitingOwners => one(
             "on each node",
             format!("yurt-ds ctl upgrade {}/POD", key.namespace),

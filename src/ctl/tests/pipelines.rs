@@ -167,6 +167,19 @@ async fn an_unwritable_junit_report_is_an_error_before_the_wait() {
             .starts_with("The JUnit file /absent/rollout.xml cannot be written: No such file"),
         "{error}"
     );
+    // Opening a named pipe without a reader would block forever.
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.unwrap().success());
+    let line = format!("status web --wait --junit {}", pipe.display());
+    let error = world.error(&line).await;
+    assert!(error.text.contains("is not a regular file"), "{error}");
+    for line in ["--timeout 1m", "--junit rollout.xml", "--revision abc"] {
+        let words = format!("yurt-ds ctl status web --watch {line}");
+        let refused = Cli::try_parse_from(words.split(' ')).unwrap_err();
+        assert!(refused.to_string().contains("--watch"), "{refused}");
+    }
     for line in ["status web --junit rollout.xml", "why web n1 -o jsonl"] {
         let words = format!("yurt-ds ctl {line}");
         let refused = Cli::try_parse_from(words.split(' '))
