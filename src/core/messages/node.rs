@@ -52,7 +52,7 @@ fn meaning(rollout: &RolloutView<'_>, verdict: &Verdict, stands: bool) -> &'stat
         Verdict::Budget { .. } if stands => "on the old version; the rollout is stopped",
         Verdict::Budget { .. } => "outdated; waiting for a free slot",
         Verdict::AwaitingDomain => "outdated; another failure domain is updated first",
-        Verdict::Offline(Offline::Settling { .. }) => "reconnected a moment ago",
+        Verdict::Offline(Offline::Settling { .. }) => "outdated; reconnected a moment ago",
         Verdict::Offline(Offline::Updated { .. }) => "offline, with the current version",
         Verdict::Offline(_) => "offline; not blocking the rollout",
         Verdict::FailedByRevision { .. } => "failed with the new version",
@@ -80,7 +80,7 @@ fn meaning(rollout: &RolloutView<'_>, verdict: &Verdict, stands: bool) -> &'stat
             SetKind::Native => "waiting for the native DaemonSet controller",
             SetKind::Advanced => "waiting for the revision that the yurt-ds controller creates",
         },
-        Verdict::Invalid => "outdated; the settings cannot be used",
+        Verdict::Invalid => "outdated; a setting is invalid",
         Verdict::NotTargeted => "not targeted by the DaemonSet, but with a pod",
         Verdict::UntoleratedTaint => "kept on the old version: a taint prevents a new pod",
     }

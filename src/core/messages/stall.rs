@@ -150,7 +150,7 @@ impl RolloutStatus<'_> {
             cause: why.next().unwrap_or_default().to_owned(),
             nodes: barred.map(|node| node.name.to_string()).collect(),
             next: Some(NextStep::plain(
-                "the rollout continues when that cause is removed",
+                "correct the taints or labels of the nodes, or the template",
             )),
             ..Headline::on_nodes()
         }
