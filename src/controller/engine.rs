@@ -74,7 +74,7 @@ const FULL_PASS: Duration = Duration::from_secs(300);
 /// Interval between checks for stale watches.
 const FRESHNESS: Duration = Duration::from_secs(5);
 
-/// Maximum time between comparisons of wake-up times with the wall clock. A wall clock that jumps is noticed within this time.
+/// Maximum sleep of the event loop. After a jump of the wall clock, planned decisions are late by at most this time.
 const LONGEST_SLEEP: Duration = Duration::from_secs(60);
 
 /// Dependencies of the loop.

@@ -195,7 +195,7 @@ pub struct Election {
 }
 
 impl Election {
-    /// Starts the election. This replica stands for election once everything is ready that `readiness` waits for.
+    /// Starts the election. The replica becomes a candidate when all checks of `readiness` are done.
     pub fn start(client: Client, parts: ElectionParts) -> Self {
         let (sender, leadership) = watch::channel(Leadership::Standby);
         let (end, ended) = shutdown::channel();

@@ -301,10 +301,10 @@ fn watch_parameters<'a>(
 
 /// Returns the event for a change, and updates `version`. Returns `None` for a bookmark, unless the bookmark ends the list.
 ///
-/// `list` is true while the watch begins with existing objects.
+/// `list` is true until a streaming list has sent all existing objects.
 ///
 /// # Errors
-/// If the change ends the watch.
+/// Returns an error if the change ends the watch.
 fn event_of<K: Readable>(
     change: Change<K>,
     list: &mut bool,

@@ -27,7 +27,7 @@ const SYNC_FAILED: &str = "SyncFailed";
 /// Kubernetes' eviction policy that always allows the eviction of pods that are not Ready.
 const ALWAYS_ALLOW: &str = "AlwaysAllow";
 
-/// Without a report of the controller, the assumed duration of a blocked eviction stays below `BUDGET_PATIENCE` by this margin.
+/// Margin by which an assumed wait is shorter than `BUDGET_PATIENCE`. Only the controller can report a longer one.
 const A_MOMENT: SignedDuration = SignedDuration::from_secs(1);
 
 /// Lists the budgets of a namespace, and returns the resource version of the list.

@@ -226,7 +226,7 @@ impl SetRecord {
         }
     }
 
-    /// Returns the key of the DaemonSet.
+    /// Returns kind, namespace and name of the DaemonSet.
     pub fn key(&self) -> SetKey {
         let kind = if self.is_advanced() {
             SetKind::Advanced

@@ -113,7 +113,7 @@ pub(super) struct CreatedPods {
     made: Result<Vec<SurgeResult>, WriteError>,
 }
 
-/// Task that manages an Advanced DaemonSet, with its result.
+/// Finished operation for an Advanced DaemonSet, with its result.
 pub(super) enum AdvancedTask {
     Adopted(Orphan, Result<(), WriteError>),
     /// Release of a pod, by name; `false`: the pod needed no release.

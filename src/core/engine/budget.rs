@@ -156,8 +156,8 @@ impl Budget {
     /// The number is limited, because many pods may be broken only for a moment after a short outage (k/k#123232).
     /// `replace-broken-first: unlimited` removes the limit.
     ///
-    /// A serving pod that waits for its hook doesn't reduce the number. Otherwise this pod and a broken pod could wait for each
-    /// other's slot.
+    /// A serving pod that waits for its hook doesn't reduce the number. Otherwise neither could proceed: the broken pod would wait
+    /// for the slot of this pod, and this pod for that of the broken one.
     pub(super) fn for_broken(&self, strategy: &Strategy) -> usize {
         if strategy.broken_unlimited {
             return usize::MAX;

@@ -44,9 +44,9 @@ pub fn decide(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> Plan {
     decide_in_view(strategy, fleet, now).0
 }
 
-/// Decides for a fleet of which some nodes may be counted instead of listed ([`Fleet::crowd`]).
+/// Computes the plan for a fleet that lists only some nodes and counts the others ([`Fleet::crowd`]).
 ///
-/// If [`InView`] says that the list was not enough, the plan must not be applied.
+/// Don't apply the plan if [`InView`] reports that nodes are missing in the list.
 pub fn decide_in_view(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> (Plan, InView) {
     let strategy = &*strategy.on(&fleet.revision);
     let (mut plan, view) = attempt(strategy, fleet, now);

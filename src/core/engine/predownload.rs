@@ -42,7 +42,7 @@ const BACK_OFF: (Duration, Duration) = (Duration::from_secs(30), Duration::from_
 /// Pre-pull settings that apply to a rollout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Predownloading {
-    /// Number of nodes that pull at the same time, out of the nodes in the rollout.
+    /// Maximum number of nodes that pull at the same time. A percentage refers to the nodes in the rollout.
     pub parallelism: IntOrPercent,
     /// True if a replacement waits for the images of its node.
     pub required: bool,

@@ -143,7 +143,7 @@ impl InPlace {
         })
     }
 
-    /// Returns true if an in-place update is in progress.
+    /// Returns true from the request of an in-place update until the kubelet reports the new images.
     pub fn is_under_way(&self) -> bool {
         self.update.is_some_and(|update| !update.is_carried_out)
     }

@@ -210,7 +210,7 @@ impl Measured {
         broken.map(|pod| pod.uid.clone()).collect()
     }
 
-    /// Returns the measured start times. If there are none, returns the times of in-place updates.
+    /// Returns the measured durations of pod starts. If there are none, returns those of in-place updates.
     fn starts(&self) -> &Times {
         if self.starts.all.is_empty() {
             &self.changes

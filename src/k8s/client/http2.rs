@@ -77,7 +77,8 @@ type Http = HttpClient<Connector, Body>;
 /// Creates a client for the API server of `config` without sending a request. The gauge `waiting` counts watches without a
 /// response.
 ///
-/// Lists are requested without compression. Close to the API server, it would cost more CPU time on both sides than it saves.
+/// Lists are not compressed: the controller usually runs near the API server, where compression costs more time than the smaller
+/// transfer saves.
 ///
 /// # Errors
 /// Returns an error if the certificates or headers of `config` cannot be used.

@@ -95,7 +95,8 @@ impl Actions {
     }
 }
 
-/// Returns the answer for a ConfigMap that could not be read. The status is that of check 10, check 11 or a failed read.
+/// Returns the answer for a ConfigMap that could not be read. The status depends on the cause: a missing ConfigMap (check 10 in
+/// docs/reference/node-api.md), a missing permission (check 11), or a failed read.
 fn not_given(verb: ActionVerb, key: &PodKey, config_map: &str, error: &CallError) -> Answer {
     match error.failure() {
         Failure::Gone => {

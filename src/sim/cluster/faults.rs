@@ -29,7 +29,7 @@ pub struct RequestInfo {
 pub enum Fault {
     /// This rule injects no fault. Later rules may still return one.
     Pass,
-    /// Delays the request.
+    /// Waits for this time before the request is processed.
     Delay(Duration),
     /// Rejects the request with this status. The number is the value of `Retry-After` in seconds.
     Status(u16, Option<u32>),

@@ -48,8 +48,9 @@ impl Slots {
 
     /// Takes a slot for a node. Both the rollout and the node's wave must have one.
     ///
-    /// A broken old pod serves nothing, so it is deleted first if `max-unavailable` allows it. An available old pod gets its
-    /// successor first if `max-surge` allows it. If `may` returns false for one kind, the other kind is tried.
+    /// For a broken old pod, it prefers a slot of `max-unavailable`: the pod is deleted before its successor is created. For an
+    /// available one, it prefers a slot of `max-surge`: the successor is created first. If no preferred slot is free, or if `may`
+    /// rejects it, it takes the other kind.
     pub(super) fn take(
         &mut self,
         in_wave: &mut Self,
