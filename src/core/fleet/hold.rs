@@ -142,7 +142,9 @@ fn entries(text: &str) -> Result<Vec<(HoldScope, Hold)>, ParseError> {
 
 fn entry(entry: &Value) -> Result<(HoldScope, Hold), ParseError> {
     let daemonset = entry["daemonset"].as_str().ok_or(ParseError::NoDaemonSet)?;
-    let is_name = |part: &str| !part.is_empty() && !part.contains('/');
+    let is_letter =
+        |one: char| one.is_ascii_lowercase() || one.is_ascii_digit() || "-.".contains(one);
+    let is_name = |part: &str| !part.is_empty() && part.chars().all(is_letter);
     if !daemonset
         .split_once('/')
         .is_some_and(|(namespace, name)| is_name(namespace) && is_name(name))
@@ -223,6 +225,7 @@ mod tests {
             "[{}]",
             r#"[{"daemonset": "a", "reason": "x"}]"#,
             r#"[{"daemonset": "a/b/c", "reason": "x"}]"#,
+            r#"[{"daemonset": "*/*", "reason": "x"}]"#,
             r#"[{"daemonset": "a/b", "until": "tomorrow"}]"#,
             r#"[{"daemonset": "a/b", "until": 5}]"#,
             r#"[{"daemonset": "a/b"}]"#,
