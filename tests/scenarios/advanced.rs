@@ -1237,12 +1237,14 @@ scenarios! {
 
     fn advanced115_given_a_status_that_another_writer_overwrites_then_it_is_corrected_ever_more_rarely_and_one_event_names_the_writer(pace) {
         let seconds = pace.pick(1_000, 40);
-        let advanced = fleet(3, 1).image(NEW).until(converged().and(counted(3)));
+        // The Event about the first revision is counted, so wait until a busy controller has sent it.
+        let first = || events_because("RolloutComplete", 1);
+        let advanced = fleet(3, 1).until(first()).image(NEW).until(converged().and(counted(3)));
         let advanced = advanced
             .does("overwrite the status", |stage| async move { overwrite_status(&stage).await.map(drop) })
             .until(counted(3).and(is_complete()))
             .throughout(events_because("StatusOverwritten", 0), 1);
-        let native = Story::on(3).image(NEW).until(converged().and(is_complete()));
+        let native = Story::on(3).until(first()).image(NEW).until(converged().and(is_complete()));
         let native = native
             .does("overwrite the status", |stage| async move { overwrite_status(&stage).await.map(drop) })
             .until(is_complete())
