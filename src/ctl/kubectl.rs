@@ -125,7 +125,7 @@ mod tests {
         let role = |name: &str| Role::of(OsStr::new(name));
         assert_eq!(role("/usr/bin/yurt-ds"), Role::Program);
         assert_eq!(role("kubectl-yurt_ds"), Role::Plugin);
-        assert_eq!(role("/root/.krew/bin/kubectl-yurt_ds"), Role::Plugin);
+        assert_eq!(role("/home/ann/.krew/bin/kubectl-yurt_ds"), Role::Plugin);
         assert_eq!(role("bin/kubectl_complete-yurt_ds"), Role::Completion);
         assert_eq!(role("kubectl-yurt_ds-2"), Role::Program);
         assert_eq!(role(""), Role::Program);
