@@ -5,6 +5,7 @@ use std::future::Future;
 use kube::core::Status;
 
 use crate::core::foreign::one_line;
+use crate::core::words::named;
 use crate::ctl::access::Access;
 use crate::ctl::error::CliError;
 use crate::k8s::client::{CallError, Failure};
@@ -78,9 +79,6 @@ pub(super) fn sentence(text: &str) -> String {
 pub(super) fn few<T: AsRef<str>>(names: &[T]) -> String {
     /// Maximum number of names.
     const NAMED: usize = 3;
-    let first: Vec<&str> = names.iter().take(NAMED).map(AsRef::as_ref).collect();
-    match names.len().saturating_sub(NAMED) {
-        0 => first.join(", "),
-        more => format!("{} and {more} more", first.join(", ")),
-    }
+    let first = names.iter().take(NAMED).map(AsRef::as_ref);
+    named(first, names.len().saturating_sub(NAMED))
 }
