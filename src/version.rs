@@ -7,11 +7,10 @@ use serde::Serialize;
 use crate::core::rollout_state;
 use crate::manifests;
 
-/// Oldest and newest Kubernetes that the tests run on.
-pub const KUBERNETES: Range = Range {
-    oldest: "1.28",
-    newest: "1.36",
-};
+/// Oldest supported minor version of Kubernetes 1.
+pub const OLDEST_KUBERNETES: u32 = 28;
+/// Newest minor version of Kubernetes 1 that the tests run on.
+pub const NEWEST_KUBERNETES: u32 = 36;
 
 /// Facts about this program, as `version -o json` prints them.
 #[derive(Clone, Debug, Serialize, PartialEq, Eq)]
@@ -38,12 +37,12 @@ pub struct Version {
 }
 
 /// Range of Kubernetes versions, both included.
-#[derive(Clone, Copy, Debug, Serialize, PartialEq, Eq)]
+#[derive(Clone, Debug, Serialize, PartialEq, Eq)]
 pub struct Range {
     /// First minor version.
-    pub oldest: &'static str,
+    pub oldest: String,
     /// Last minor version.
-    pub newest: &'static str,
+    pub newest: String,
 }
 
 impl Version {
@@ -56,7 +55,10 @@ impl Version {
             target: env!("YURT_DS_TARGET"),
             profile: env!("YURT_DS_PROFILE"),
             rustc: env!("YURT_DS_RUSTC"),
-            kubernetes: KUBERNETES,
+            kubernetes: Range {
+                oldest: format!("1.{OLDEST_KUBERNETES}"),
+                newest: format!("1.{NEWEST_KUBERNETES}"),
+            },
             rollout_state: rollout_state::VERSION,
             advanced_daemon_set: manifests::versions().to_vec(),
         }
@@ -78,7 +80,7 @@ impl Display for Version {
         writeln!(f, "target               {}", self.target)?;
         writeln!(f, "profile              {}", self.profile)?;
         writeln!(f, "compiler             {}", self.rustc)?;
-        let Range { oldest, newest } = self.kubernetes;
+        let Range { oldest, newest } = &self.kubernetes;
         writeln!(f, "Kubernetes           {oldest} to {newest}")?;
         writeln!(f, "RolloutState         {}", self.rollout_state)?;
         let kinds = self.advanced_daemon_set.join(", ");

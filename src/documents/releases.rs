@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::version::KUBERNETES;
+use crate::version::Version;
 
 const CARGO: &str = include_str!("../../Cargo.toml");
 const KREW: &str = include_str!("../../release/krew.yaml");
@@ -96,9 +96,10 @@ fn workflows_have_read_only_tokens_and_timeouts() {
 fn the_supported_kubernetes_versions_are_the_same_everywhere() {
     let chart = include_str!("../../charts/yurt-ds/Chart.yaml");
     let support = include_str!("../../docs/reference/support.md");
-    let (oldest, newest) = (KUBERNETES.oldest, KUBERNETES.newest);
+    let supported = Version::of_this_program().kubernetes;
+    let (oldest, newest) = (supported.oldest, supported.newest);
     assert!(chart.contains(&format!("kubeVersion: \">={oldest}.0-0\"")));
-    for version in [oldest, newest] {
+    for version in [&oldest, &newest] {
         assert!(
             support.contains(&format!("| {version} | real")),
             "{version}"

@@ -17,11 +17,8 @@ use crate::core::foreign::{WORD, one_line};
 use crate::core::instant;
 use crate::ctl::access::Access;
 use crate::k8s::client::{CallError, Failure};
+use crate::version::{NEWEST_KUBERNETES as NEWEST, OLDEST_KUBERNETES as OLDEST};
 
-/// Oldest supported minor version of Kubernetes 1.
-pub(super) const OLDEST: u32 = 28;
-/// Newest minor version of Kubernetes 1 with which this version was tested.
-const NEWEST: u32 = 36;
 /// Number of requests whose median is the latency. The first one also sets up the connection.
 const REQUESTS: usize = 3;
 /// Latency above which rollouts become slow.
