@@ -153,7 +153,7 @@ impl Cluster {
                 streaming_lists: options.streaming_lists,
                 minor: options.minor,
                 custom: Arc::new(AtomicBool::new(options.advanced)),
-                access: access::AccessRules::new("sim".to_owned()),
+                access: access::AccessRules::default(),
             },
             faults: Faults::default(),
             counters: Arc::default(),

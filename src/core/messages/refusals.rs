@@ -48,7 +48,7 @@ pub(super) fn headline(refused: &WriteFailures) -> Headline {
     Headline {
         fact: format!("the API server refuses to {}", first.write.words()),
         nodes: first.nodes.iter().map(ToString::to_string).collect(),
-        cause: without_binding(first.sentence),
+        cause: shortened(first.sentence),
         next,
         or: Some(NextStep::plain(match groups.len() {
             1 => "retried automatically",
@@ -59,8 +59,20 @@ pub(super) fn headline(refused: &WriteFailures) -> Headline {
     }
 }
 
-/// Removes the name of an admission policy's binding from a message. It is usually similar to the policy's name, which stays.
-fn without_binding(sentence: &str) -> String {
+/// Shortens a message of the API server to what the reader needs, because a long cause is truncated at its end.
+///
+/// - About a missing permission, the verb and the resource stay. The account is always that of the controller.
+/// - About an admission policy, the name of its binding is removed. It is usually similar to the policy's name, which stays.
+fn shortened(sentence: &str) -> String {
+    if lacks_permission(sentence) {
+        let verb = sentence.find("cannot ").unwrap_or_default();
+        let denied = &sentence[verb..];
+        return denied
+            .split(" in API group \"\"")
+            .next()
+            .unwrap_or(denied)
+            .to_owned();
+    }
     let parts = sentence.split_once(" with binding '");
     let parts = parts.and_then(|(policy, rest)| Some((policy, rest.split_once("' ")?.1)));
     parts.map_or_else(

@@ -7,22 +7,16 @@ use super::object::Object;
 use super::status::{ApiFailure, qualified};
 use super::write::WriteOutcome;
 
+/// User in error messages: the service account of `manifests/`, so that the messages have the length of real ones.
+const USER: &str = "system:serviceaccount:yurt-ds:yurt-ds-controller";
+
 /// Rules that deny requests.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct AccessRules {
     rules: Faults,
-    user: String,
 }
 
 impl AccessRules {
-    /// Returns an empty set of rules. `user` is the user name in error messages.
-    pub(crate) fn new(user: String) -> Self {
-        Self {
-            rules: Faults::default(),
-            user,
-        }
-    }
-
     /// Denies requests that match `rule` until the guard is dropped.
     pub(crate) fn deny(
         &self,
@@ -55,8 +49,8 @@ impl AccessRules {
             namespace => format!("in the namespace {namespace:?}"),
         };
         let why = format!(
-            "User {:?} cannot {} resource {resource:?} in API group {:?} {scope}",
-            self.user, request.verb, request.group
+            "User {USER:?} cannot {} resource {resource:?} in API group {:?} {scope}",
+            request.verb, request.group
         );
         let failure = ApiFailure::forbidden(&request.group, &request.resource, &request.name, &why);
         let name = match request.name.as_str() {

@@ -66,7 +66,7 @@ async fn a_denied_verb_is_forbidden_and_access_reviews_agree() {
     assert_eq!(status.code, 403);
     assert_eq!(
         status.message,
-        r#"pods "p" is forbidden: User "sim" cannot delete resource "pods" in API group "" in the namespace "default""#
+        r#"pods "p" is forbidden: User "system:serviceaccount:yurt-ds:yurt-ds-controller" cannot delete resource "pods" in API group "" in the namespace "default""#
     );
     let reviews: Api<SelfSubjectAccessReview> = Api::all(cluster.client("test"));
     for (verb, allowed) in [("delete", false), ("get", true)] {
