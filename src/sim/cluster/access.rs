@@ -67,11 +67,20 @@ impl AccessRules {
 
     /// Processes a SelfSubjectAccessReview or a SubjectAccessReview of `kind`: reports if the rules allow the requested access.
     ///
-    /// The server has no users. For the rules, the reviewed user of a SubjectAccessReview is a client with that user agent.
-    pub(crate) fn review(&self, kind: &str, mut review: Value) -> Result<WriteOutcome, ApiFailure> {
+    /// The server has no users: for the rules, a user is a client with that user agent. A SelfSubjectAccessReview is about the
+    /// client that sends it, whose user agent is `asks`.
+    pub(crate) fn review(
+        &self,
+        kind: &str,
+        mut review: Value,
+        asks: &str,
+    ) -> Result<WriteOutcome, ApiFailure> {
         let attributes = &review["spec"]["resourceAttributes"];
         let asked = RequestInfo {
-            user_agent: review.text("/spec/user").to_owned(),
+            user_agent: match review.text("/spec/user") {
+                "" => asks.to_owned(),
+                user => user.to_owned(),
+            },
             verb: attributes.text("/verb").to_owned(),
             group: attributes.text("/group").to_owned(),
             resource: attributes.text("/resource").to_owned(),

@@ -315,7 +315,8 @@ impl ApiServer {
         let outcome = match (parsed.info.verb.as_str(), target.subresource.as_str()) {
             ("create", "") if target.resource.storage == Storage::Nothing => {
                 let review = decode_body(content, body)?;
-                self.access.review(target.resource.kind, review)
+                let asks = &parsed.info.user_agent;
+                self.access.review(target.resource.kind, review, asks)
             }
             ("create", "") => {
                 let object = incoming(target.resource, decode_body(content, body)?);

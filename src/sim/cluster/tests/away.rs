@@ -57,7 +57,9 @@ async fn a_fault_delays_rejects_resets_or_hangs_until_its_guard_is_dropped() {
 #[tokio::test(start_paused = true)]
 async fn a_denied_verb_is_forbidden_and_access_reviews_agree() {
     let cluster = cluster();
-    let _guard = cluster.deny(|request| request.verb == "delete" && request.resource == "pods");
+    let _guard = cluster.deny(|request| {
+        request.user_agent == "test" && request.verb == "delete" && request.resource == "pods"
+    });
     let pods: Api<Pod> = Api::namespaced(cluster.client("test"), "default");
     let refused = pods.delete("p", &DeleteParams::default()).await;
     let Err(kube::Error::Api(status)) = refused else {
@@ -68,8 +70,12 @@ async fn a_denied_verb_is_forbidden_and_access_reviews_agree() {
         status.message,
         r#"pods "p" is forbidden: User "system:serviceaccount:yurt-ds:yurt-ds-controller" cannot delete resource "pods" in API group "" in the namespace "default""#
     );
-    let reviews: Api<SelfSubjectAccessReview> = Api::all(cluster.client("test"));
-    for (verb, allowed) in [("delete", false), ("get", true)] {
+    for (client, verb, allowed) in [
+        ("test", "delete", false),
+        ("test", "get", true),
+        ("other", "delete", true),
+    ] {
+        let reviews: Api<SelfSubjectAccessReview> = Api::all(cluster.client(client));
         let review = serde_json::from_value(json!({
             "metadata": {},
             "spec": { "resourceAttributes": { "verb": verb, "resource": "pods" } },
@@ -79,7 +85,7 @@ async fn a_denied_verb_is_forbidden_and_access_reviews_agree() {
             .create(&PostParams::default(), &review)
             .await
             .unwrap();
-        assert_eq!(answer.status.unwrap().allowed, allowed, "{verb}");
+        assert_eq!(answer.status.unwrap().allowed, allowed, "{client} {verb}");
     }
 }
 
