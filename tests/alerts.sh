@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# Checks the alerts with promtool: their syntax, the tests in tests/alerts.yaml, and the syntax of each query of the dashboard.
+# Checks the alerts with promtool: their syntax, the tests in tests/alerts.yaml, the stories in tests/alerts.rs, and the syntax of
+# each query of the dashboard.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 promtool check rules --lint=all --lint-fatal charts/yurt-ds/files/rules.yaml
 promtool test rules tests/alerts.yaml
+cargo test --locked --quiet --test main alerts::
 
 queries() { # prints the queries as recording rules, because promtool can't check dashboards
   python3 - << 'EOF'

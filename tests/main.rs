@@ -6,6 +6,7 @@
 //!   waves, inplace, kruise, advanced.
 //! - `advanced_crd`: the CRD of Advanced DaemonSets on a real API server.
 //! - `agent`: the real agent process, on an embedded cluster (`served`) that can let single requests fail.
+//! - `alerts`: stories in which each alert fires and ends. promtool evaluates the alerts over the metrics of the controller.
 //! - `isolation`: hostile objects, stale data, connection faults and memory, tested on the built controller. Most of these tests
 //!   need a separate real control plane (`tests/isolation.sh`).
 //! - `answers`: comparison of the responses of the embedded API server with those of a real one.
@@ -79,6 +80,7 @@ mod scenarios {
 
 mod advanced_crd;
 mod agent;
+mod alerts;
 mod answers;
 mod completion;
 mod docs;

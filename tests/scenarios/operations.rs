@@ -48,9 +48,11 @@ fn killed_at(number: usize, moment: Moment) -> Story {
 
 /// Waits until this replica is the only one that exports metrics about DaemonSets.
 async fn exports_alone(stage: Stage, identity: &'static str) -> anyhow::Result<()> {
-    let mut found = Vec::new();
+    let mut found: Vec<String> = Vec::new();
     for _ in 0..120 {
-        found = stage.world.backend.exporters()?;
+        let mut pages = stage.world.backend.pages()?;
+        pages.retain(|_, page| page.contains("daemonset=\""));
+        found = pages.into_keys().collect();
         if found == [identity] {
             return Ok(());
         }
@@ -116,7 +118,7 @@ async fn silence(stage: Stage) -> anyhow::Result<()> {
     stage.world.backend.api_server(true)
 }
 
-async fn mend(stage: Stage) -> anyhow::Result<()> {
+pub(crate) async fn mend(stage: Stage) -> anyhow::Result<()> {
     stage.world.backend.mend();
     Ok(())
 }
@@ -304,7 +306,7 @@ scenarios! {
 }
 
 /// Makes the controller's watches and lists of this resource fail.
-async fn blind(stage: Stage, resource: &'static str) -> anyhow::Result<()> {
+pub(crate) async fn blind(stage: Stage, resource: &'static str) -> anyhow::Result<()> {
     let deaf = move |request: &RequestInfo| match request.verb.as_str() {
         "watch" | "list" if request.resource == resource => Fault::Status(500, None),
         _ => Fault::Pass,

@@ -194,6 +194,11 @@ fn run_story(name: &str, story: &Story, setting: Setting) -> Result<Vec<String>,
     })
 }
 
+/// Runs a story on a new cluster whose nodes all have the same speed.
+pub(crate) fn play_in_step(name: &str, story: &Story) -> Result<(), String> {
+    run_story(name, story, Setting::in_step(KUBERNETES)).map(drop)
+}
+
 /// Returns a new cluster with a controller. The cluster serves only native DaemonSets.
 pub(crate) fn world() -> World {
     world_of(Setting::in_step(KUBERNETES))
@@ -616,11 +621,11 @@ impl Backend for Embedded {
         lock(&self.guards).clear();
     }
 
-    fn exporters(&self) -> anyhow::Result<Vec<String>> {
+    fn pages(&self) -> anyhow::Result<BTreeMap<String, String>> {
         let replicas = lock(&self.replicas);
-        let exports = |replica: &Replica| replica.metrics.encode().contains("daemonset=\"");
-        let exporters = replicas.iter().filter(|(_, replica)| exports(replica));
-        Ok(exporters.map(|(identity, _)| identity.clone()).collect())
+        let page =
+            |(identity, replica): (&String, &Replica)| (identity.clone(), replica.metrics.encode());
+        Ok(replicas.iter().map(page).collect())
     }
 
     fn disconnect_watches(&self) -> anyhow::Result<()> {

@@ -1,5 +1,6 @@
 //! Common interface of the embedded cluster and a real one.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -126,8 +127,8 @@ pub(crate) trait Backend: Send + Sync {
     }
     /// Removes all faults from the controller's requests.
     fn mend(&self) {}
-    /// Returns the identities of the controller replicas that export metrics about DaemonSets.
-    fn exporters(&self) -> anyhow::Result<Vec<String>> {
+    /// Returns the metrics page of each running replica of the controller, by identity.
+    fn pages(&self) -> anyhow::Result<BTreeMap<String, String>> {
         bail!("the metrics of a replica are read on the embedded cluster only")
     }
     /// Breaks all open watches.
