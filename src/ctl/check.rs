@@ -4,8 +4,8 @@
 //! API server ──► Lease, pods, DaemonSets, nodes, policies ──► one Finding per check ──► report, exit code
 //! ```
 //!
-//! Each check has a stable name and depends only on the objects that it needs. An object that cannot be read is the reason why the
-//! checks that need it are not made, and all others continue. If the API server does not answer, nothing else is checked.
+//! Each check has a stable name and reads only the objects that it needs. If an object cannot be read, the checks that need it are
+//! skipped with the error as the reason, and all others continue. If the API server does not answer, nothing else is checked.
 
 mod advanced;
 mod agents;
@@ -171,7 +171,7 @@ async fn after_installation(context: &Context) -> Vec<Finding> {
     findings
 }
 
-/// Returns the findings about the rights of the controller. Its service account is that of its pods.
+/// Returns the findings about the rights of the controller. Its service account is taken from its pods.
 async fn rights(
     context: &Context,
     leases: &ControllerLeases,
@@ -188,7 +188,7 @@ async fn rights(
             "The controller has no pod, so its service account is not known.",
         );
     };
-    // The Lease in the namespace of the pods belongs to them, or else the first.
+    // Check the right to the Lease in the namespace of the controller's pods. If that namespace has no Lease, use the first one.
     let mut all = leases.leases.iter();
     let own = all.find(|lease| lease.namespace == account.namespace);
     let lease = own.or_else(|| leases.leases.first());

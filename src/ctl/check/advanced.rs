@@ -16,7 +16,8 @@ use crate::manifests;
 /// Name of the CustomResourceDefinition.
 pub(super) const CRD: &str = "daemonsets.apps.kruise.io";
 
-/// Returns the findings of this file. `is_served` is true if the cluster serves Advanced DaemonSets.
+/// Returns the findings about Kruise's manager and about the CustomResourceDefinition. `is_served` is true if the cluster serves
+/// Advanced DaemonSets.
 pub(super) async fn findings(access: &Access, now: Timestamp, is_served: bool) -> Vec<Finding> {
     let (kruise, crd) = tokio::join!(kruise(access, now, is_served), crd(access, is_served));
     vec![kruise, crd]
@@ -56,7 +57,7 @@ async fn crd(access: &Access, is_served: bool) -> Finding {
     }
 }
 
-/// Compares an installed CustomResourceDefinition with that of this version.
+/// Compares the installed CustomResourceDefinition with the one in this version of yurt-ds.
 fn compare(found: &Value) -> Finding {
     let id = CheckId::CrdCurrent;
     let apply = format!("kubectl apply -k {ADVANCED_RBAC}");

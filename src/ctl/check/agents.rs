@@ -1,4 +1,5 @@
-//! Checks of the agents: their rollout, their versions, and the nodes that need one for OTA.
+//! Checks of the agents (`yurt-ds ota-server`): their rollout, their versions, and the nodes that need an agent because a DaemonSet
+//! uses the strategy OTA.
 
 use std::collections::BTreeSet;
 
@@ -36,7 +37,7 @@ pub(super) struct Agents {
     versions: VersionCounts,
     /// Nodes that have an agent.
     nodes: BTreeSet<String>,
-    /// State of their rollout; `None` if they are not installed.
+    /// State of the agents' rollout; `None` if they are not installed.
     state: Option<AgentsState>,
 }
 
@@ -44,7 +45,7 @@ pub(super) struct Agents {
 enum AgentsState {
     /// All online nodes have an available agent of the current revision.
     Updated(String),
-    /// Some online nodes don't.
+    /// Some online nodes lack an available agent of the current revision.
     Incomplete(String),
 }
 

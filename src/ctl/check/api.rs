@@ -19,7 +19,7 @@ use crate::ctl::access::Access;
 use crate::k8s::client::{CallError, Failure};
 use crate::version::{NEWEST_KUBERNETES as NEWEST, OLDEST_KUBERNETES as OLDEST};
 
-/// Number of requests whose median is the latency. The first one also sets up the connection.
+/// Number of requests. Their median is the latency, so that the first request, which also sets up the connection, does not matter.
 const REQUESTS: usize = 3;
 /// Latency above which rollouts become slow.
 const SLOW: Duration = Duration::from_secs(1);
@@ -59,7 +59,7 @@ struct Answer {
 }
 
 impl ApiProbe {
-    /// Asks the API server for its version a few times.
+    /// Asks the API server for its version [`REQUESTS`] times.
     ///
     /// # Errors
     /// Fails if the API server does not answer, answers with an error of its own, or rejects the credentials.
@@ -85,7 +85,7 @@ impl ApiProbe {
         })
     }
 
-    /// Returns the version of Kubernetes for people and programs.
+    /// Returns the version of Kubernetes as the API server writes it, such as `v1.34.1`.
     pub(super) fn kubernetes(&self) -> Option<String> {
         let version = self.version.as_ref()?;
         Some(one_line(&version.git_version, WORD))
@@ -125,7 +125,7 @@ pub(super) fn unreachable(access: &Access, error: &CallError) -> Finding {
     Finding::failed(CheckId::ApiReachable, message, fix)
 }
 
-/// Requests the version. An answer that the caller may not read it is an answer, too.
+/// Requests the version. A response that the caller may not read the version counts as an answer, too.
 async fn ask(access: &Access) -> kube::Result<Answer> {
     let request = http::Request::get("/version").body(Body::empty());
     let request = request.map_err(|error| kube::Error::Service(Box::new(error)))?;

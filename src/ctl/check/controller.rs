@@ -24,7 +24,8 @@ use crate::k8s::{Listed, meta_of};
 const SELECTOR: &str = "app.kubernetes.io/component=controller";
 /// Label with the version of a pod's program, which takes precedence over the tag of the image.
 const VERSION_LABEL: &str = "app.kubernetes.io/version";
-/// Maximum number of namespaces in which pods of the controller are searched, because any user may create Leases in one namespace.
+/// Maximum number of namespaces in which pods of the controller are searched. They are the namespaces of its Leases, and any user
+/// with the right to create Leases can add one.
 const NAMESPACES: usize = 4;
 
 /// Pods of the controller.
@@ -94,7 +95,7 @@ impl ControllerPods {
         }
     }
 
-    /// Returns the service account of the controller; `None` if it has no pod.
+    /// Returns the service account of the controller; `None` if no pod of the controller was found.
     pub(super) fn account(&self) -> Option<ServiceAccountName> {
         let pod = self.pods.first()?;
         Some(ServiceAccountName {
@@ -105,7 +106,7 @@ impl ControllerPods {
 }
 
 impl ControllerPod {
-    /// Returns `None` if the pod runs another program. The label alone is common: other software uses it, too.
+    /// Reads a pod with the label of [`SELECTOR`]. `None` if it does not run yurt-ds: other software uses this label, too.
     fn new(pod: &Pod) -> Option<Self> {
         let spec = pod.spec.as_ref()?;
         let container = spec.containers.iter().find(|one| is_controller(one))?;
@@ -148,7 +149,7 @@ fn is_true(pod: &Pod, kind: &str) -> bool {
     conditions.any(|condition| condition.type_ == kind && condition.status == "True")
 }
 
-/// Returns the reason why a pod is not Ready: of the container that waits, or of the scheduler.
+/// Returns the reason why a pod is not Ready, as a waiting container or the scheduler reports it.
 fn trouble(pod: &Pod) -> Option<String> {
     let status = pod.status.as_ref()?;
     let containers = status.container_statuses.iter().flatten();

@@ -48,9 +48,10 @@ impl ManagedDaemonSets {
         Ok(Self(view))
     }
 
-    /// Returns the names of the DaemonSets that need a component of the controller's rights.
+    /// Returns the names of the DaemonSets that use the feature of a [`Component`], which grants the controller additional rights.
     ///
-    /// Advanced DaemonSets need only the component that pulls images: their own rights include the others.
+    /// Advanced DaemonSets count only for the component that pulls images: the rights of the others are part of the rights for
+    /// Advanced DaemonSets.
     pub(super) fn users_of(&self, component: Component) -> Vec<String> {
         let is_user = |key: &&SetKey| {
             let reading = self.0.index.reading(key);
@@ -62,12 +63,12 @@ impl ManagedDaemonSets {
         users.map(SetKey::to_string).collect()
     }
 
-    /// Returns true if there is an Advanced DaemonSet.
+    /// Returns true if yurt-ds manages a DaemonSet of this kind.
     pub(super) fn has(&self, kind: SetKind) -> bool {
         self.0.managed().any(|key| key.kind == kind)
     }
 
-    /// Returns the DaemonSets that use OTA.
+    /// Returns the DaemonSets with the strategy OTA.
     pub(super) fn of_ota(&self) -> Vec<&SetKey> {
         let is_ota = |key: &&SetKey| {
             let reading = self.0.index.reading(key);
@@ -94,7 +95,7 @@ impl ManagedDaemonSets {
         Ok(targeted.map(|node| node.as_str().to_owned()).collect())
     }
 
-    /// Returns the findings about the settings, and about the controllers for the kinds.
+    /// Returns the findings about the settings, and about the controllers that serve each kind of DaemonSet.
     pub(super) fn findings(&self, liveness: &ControllerLiveness) -> Vec<Finding> {
         vec![self.valid(), self.effective(), self.served(liveness)]
     }

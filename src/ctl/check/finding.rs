@@ -21,11 +21,11 @@ pub(super) enum CheckId {
     ControllerReady,
     /// Controller and `ctl` have the same version.
     ControllerVersion,
-    /// The controller has the rights of the base.
+    /// The controller has the rights that `manifests/base` grants.
     PermissionsBase,
     /// The controller has the rights for updates in place, if they are used.
     PermissionsInPlace,
-    /// The controller has the rights for hooks, if they are used.
+    /// The controller has the rights for lifecycle hooks, if they are used.
     PermissionsLifecycle,
     /// The controller has the rights for `max-surge`, if it is used.
     PermissionsMaxSurge,
@@ -35,13 +35,13 @@ pub(super) enum CheckId {
     PermissionsAdvanced,
     /// The settings of all managed DaemonSets are valid.
     SettingsValid,
-    /// No DaemonSet has settings without being managed.
+    /// Every DaemonSet with settings of yurt-ds is managed. Without `update-strategy`, settings have no effect.
     SettingsEffective,
     /// A controller serves each kind of DaemonSet that exists.
     DaemonSetsServed,
     /// Kruise's manager does not run.
     KruiseStopped,
-    /// The CustomResourceDefinition of the Advanced DaemonSet is that of this version.
+    /// The CustomResourceDefinition of the Advanced DaemonSet equals the one in this version of yurt-ds.
     CrdCurrent,
     /// All online nodes have an available agent of the current revision.
     AgentsUpdated,
@@ -55,7 +55,7 @@ pub(super) enum CheckId {
     PolicyAgent,
     /// The caller may create the objects of the manifests.
     InstallRights,
-    /// The caller may create the CustomResourceDefinition.
+    /// The caller may create the CustomResourceDefinition of the Advanced DaemonSet.
     InstallRightsAdvanced,
     /// No other software uses the names of the manifests.
     NamesFree,
@@ -96,7 +96,7 @@ pub(super) struct Finding {
     pub(super) id: CheckId,
     pub(super) category: Category,
     pub(super) status: CheckStatus,
-    /// Fact, and its cause.
+    /// Result of the check, and its cause.
     pub(super) message: String,
     /// Command or action that repairs the fault; `null` if nothing has to be done.
     pub(super) fix: Option<String>,
@@ -283,12 +283,12 @@ impl Finding {
         Self::new(id, CheckStatus::Skipped, why.into(), None)
     }
 
-    /// Creates a warning with the action that ends it.
+    /// Creates a warning. `fix` is the action that ends the warning.
     pub(super) fn warning(id: CheckId, message: impl Into<String>, fix: impl Into<String>) -> Self {
         Self::new(id, CheckStatus::Warning, message.into(), Some(fix.into()))
     }
 
-    /// Creates the result of a check that failed, with the action that repairs the fault.
+    /// Creates the result of a check that failed. `fix` is the action that repairs the fault.
     pub(super) fn failed(id: CheckId, message: impl Into<String>, fix: impl Into<String>) -> Self {
         Self::new(id, CheckStatus::Failed, message.into(), Some(fix.into()))
     }

@@ -16,7 +16,7 @@ const NAME_LABEL: &str = "app.kubernetes.io/name";
 /// Label of the objects that the chart installs.
 const CHART_LABEL: &str = "helm.sh/chart";
 
-/// Rights to create each kind of object in the base.
+/// Rights to create each kind of object in `manifests/base`.
 const BASE: [Permission; 11] = [
     cluster("", "namespaces", "create"),
     cluster("", "serviceaccounts", "create"),
@@ -42,12 +42,12 @@ struct InstalledObject {
     group: &'static str,
     kind: &'static str,
     plural: &'static str,
-    /// Namespace in the manifests; `None` for an object of the cluster.
+    /// Namespace in the manifests; `None` for a cluster-scoped object.
     namespace: Option<&'static str>,
     name: &'static str,
 }
 
-/// Objects that the base creates, except those whose names are in namespaces of their own.
+/// Objects of `manifests/base` whose names are checked: the cluster-wide RBAC objects, the Deployment and the DaemonSet.
 const OBJECTS: [InstalledObject; 8] = [
     of_rbac("ClusterRole", "clusterroles", "yurt-ds-controller"),
     of_rbac("ClusterRole", "clusterroles", "yurt-ds-ota-server"),
@@ -99,7 +99,7 @@ enum NameOwner {
     Other(String),
 }
 
-/// Returns the findings of this file.
+/// Returns the findings about the rights of the caller, and about the names.
 pub(super) async fn findings(access: &Access) -> Vec<Finding> {
     let (base, advanced, names) = tokio::join!(base(access), advanced(access), names(access));
     vec![base, advanced, names]
@@ -236,7 +236,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns kind, namespace and name of each object in the base.
+    /// Returns kind, namespace and name of each object in `manifests/base`.
     fn objects_of_base() -> BTreeSet<[String; 3]> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests/base");
         let folders = ["", "rbac", "controller", "ota-server"].map(|name| root.join(name));

@@ -1,4 +1,5 @@
-//! Checks of the controller's rights, by a SubjectAccessReview for each. The list is the one that the controller itself uses.
+//! Checks of the controller's rights, by one SubjectAccessReview per right. The controller checks itself with the same list of
+//! rights.
 
 use std::collections::BTreeSet;
 
@@ -89,7 +90,7 @@ impl LackingRights {
         Ok(Self(lacking))
     }
 
-    /// Returns the names of those permissions that the account lacks.
+    /// Returns the names of the given permissions that the account lacks.
     fn among(&self, permissions: &[Permission]) -> Vec<String> {
         let lacking = permissions.iter().filter(|one| self.0.contains(one));
         lacking.map(Permission::describe).collect()

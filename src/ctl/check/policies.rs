@@ -10,7 +10,7 @@ use crate::ctl::access::Access;
 use crate::ctl::list::list_where_served;
 use crate::k8s::permission::ServiceAccountName;
 
-/// Ends of the names of the policies for the controller.
+/// Suffixes of the names of the policies for the controller.
 const OF_CONTROLLER: [&str; 5] = [
     "-controller-pods",
     "-controller-managed",
@@ -18,7 +18,7 @@ const OF_CONTROLLER: [&str; 5] = [
     "-controller-revisions",
     "-controller-status",
 ];
-/// Ends of the names of the policies for the agents.
+/// Suffixes of the names of the policies for the agents.
 const OF_AGENT: [&str; 1] = ["-ota-server"];
 
 /// Policies of the cluster, and the policies that are bound.
@@ -64,13 +64,14 @@ impl AdmissionPolicies {
         }))
     }
 
-    /// Returns true if there is no policy with one of these ends of names.
+    /// Returns true if no policy has a name with one of the suffixes `ends`.
     fn has_none(&self, ends: &[&str]) -> bool {
         let is_of = |name: &str| ends.iter().any(|end| name.ends_with(end));
         !self.policies.iter().any(|policy| is_of(&name_of(policy)))
     }
 
-    /// Returns the policies with these ends of names that limit nothing, with the reason.
+    /// Returns a description of each policy that has no effect, by the suffixes of their names: it is missing, is for another
+    /// service account, or has no binding that denies requests.
     fn lacking(&self, ends: &[&str], account: Option<&ServiceAccountName>) -> Vec<String> {
         let lack = |end: &&str| {
             let named = |policy: &&DynamicObject| name_of(policy).ends_with(*end);
@@ -92,7 +93,7 @@ impl AdmissionPolicies {
     }
 }
 
-/// Account and folder of the policies for one component.
+/// Names, account and folder of the policies for one component.
 struct PolicyTarget<'a> {
     id: CheckId,
     ends: &'a [&'a str],
@@ -101,7 +102,7 @@ struct PolicyTarget<'a> {
     of: &'static str,
 }
 
-/// Returns the findings about the policies. `agents` is the account of the agents; `None` if they are not installed.
+/// Returns the findings about the policies. `has_agents` is false if the agents are not installed.
 pub(super) fn findings(
     found: &Result<Option<AdmissionPolicies>, Unread>,
     controller: Option<&ServiceAccountName>,

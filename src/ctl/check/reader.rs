@@ -1,4 +1,4 @@
-//! Reads for checks. A read that fails is the reason why the checks that need it are not made; all others continue.
+//! Reads for checks. If a read fails, the checks that need it are skipped with the error as the reason, and all others continue.
 
 use std::future::Future;
 
@@ -27,7 +27,7 @@ impl Unread {
         }
     }
 
-    /// Returns the reason for an error of another command's function.
+    /// Returns the reason for an error of a function that other commands of `ctl` use, too.
     pub(super) fn from_cli(doing: &str, error: &CliError) -> Self {
         match error.refusal {
             Some(_) => Self::forbidden(doing),

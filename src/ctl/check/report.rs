@@ -42,7 +42,7 @@ struct Paragraph<'a> {
 }
 
 impl CheckReport {
-    /// Creates the report of an API server that answered.
+    /// Creates the report about an API server that answered.
     pub(super) fn new(kubernetes: Option<String>, mut checks: Vec<Finding>) -> Self {
         checks.sort_by_key(|finding| finding.category);
         let status = checks.iter().map(|finding| finding.status).max();
@@ -55,7 +55,7 @@ impl CheckReport {
         }
     }
 
-    /// Creates the report of an API server that did not answer.
+    /// Creates the report about an API server that did not answer.
     pub(super) fn unreachable(finding: Finding) -> Self {
         Self {
             is_reachable: false,
@@ -108,7 +108,7 @@ impl CheckReport {
             .collect()
     }
 
-    /// Renders a line per category, and below it what is not ok; with `all` also what is ok.
+    /// Renders a line per category, followed by the findings that are not ok. With `all`, findings that are ok follow, too.
     fn groups(&self, colour: bool, all: bool) -> String {
         let mut text = String::new();
         let categories = self.checks.chunk_by(|a, b| a.category == b.category);
@@ -124,7 +124,7 @@ impl CheckReport {
         text
     }
 
-    /// Returns the last line.
+    /// Returns the last line, with the numbers of failed checks, warnings and skipped checks.
     fn conclusion(&self) -> String {
         let count = |status| self.with(status).count();
         let (failed, warnings) = (count(CheckStatus::Failed), count(CheckStatus::Warning));
@@ -175,7 +175,7 @@ fn style(status: CheckStatus) -> CellStyle {
     }
 }
 
-/// Joins findings with the same status, message and fix, in their order.
+/// Groups findings with the same status, message and fix. Keeps their order.
 fn paragraphs<'a>(findings: impl Iterator<Item = &'a Finding>) -> Vec<Paragraph<'a>> {
     let mut all: Vec<Paragraph<'a>> = Vec::new();
     for finding in findings {

@@ -617,7 +617,7 @@ async fn check_wait_ends_when_no_check_fails_or_at_the_timeout() {
     assert_eq!(error.code, Code::Unreachable);
 }
 
-/// Checks that the rights of a viewer are enough, except for the rights of the controller.
+/// Checks that the ClusterRole `yurt-ds-viewer` is enough for all checks except the reviews of the controller's permissions.
 #[tokio::test(start_paused = true)]
 async fn a_viewer_can_run_all_checks_except_controller_permissions() {
     let world = installed(2).await;

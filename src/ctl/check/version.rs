@@ -27,7 +27,8 @@ impl VersionCounts {
         self.0.keys().flatten().all(|version| version == OWN)
     }
 
-    /// Returns the numbers as in `0.1.0 on 2 pods, unknown on 1 pod`. `noun` and `nouns` name one and several of the pods.
+    /// Returns the numbers as in `0.1.0 on 2 pods, unknown on 1 pod`. `noun` and `nouns` are the singular and the plural, such as
+    /// "pod" and "pods".
     pub(super) fn text(&self, noun: &str, nouns: &str) -> String {
         let part = |(version, count): (&Option<String>, &usize)| {
             let version = version.as_deref().unwrap_or("unknown");
