@@ -354,7 +354,7 @@ fn holds(set: &DaemonSet, kind: &str) -> bool {
     conditions(set).any(|condition| condition == (kind, "True"))
 }
 
-/// Returns true if the controller reports that it may not remove what it created.
+/// Returns true if the controller has ended the rollout, but reports (`Refused`) that it lacks the rights to clean up.
 fn is_withheld(set: &DaemonSet) -> bool {
     let rolls = conditions(set).any(|(kind, _)| kind == ROLLOUT_COMPLETE);
     holds(set, REFUSED) && !rolls

@@ -6,9 +6,9 @@
 //!   ─► its controller adopts pods and revisions ─► check ─► delete the journal
 //! ```
 //!
-//! Before the deletion, nothing has changed. After it, the same command finishes an interrupted migration, because the journal is
-//! stored in the cluster. The deletion fails if the DaemonSet has changed since it was read. A native DaemonSet is created paused.
-//! The pause ends once Kubernetes has adopted the revision of the pods.
+//! Before the deletion, nothing has changed. After it, the same command finishes an interrupted migration: the journal, which holds
+//! the new objects, is stored in the cluster. The deletion fails if the DaemonSet has changed since it was read. A native DaemonSet
+//! is created paused. The pause ends once Kubernetes has adopted the revision of the pods.
 
 mod adoption;
 mod advanced;
@@ -119,7 +119,7 @@ pub(super) async fn carry_over(
     }
 }
 
-/// Returns the native key of a DaemonSet with an unfinished migration in either direction; `None` if there is none.
+/// Returns the key of the native DaemonSet if its migration, in either direction, is unfinished; otherwise `None`.
 ///
 /// # Errors
 /// Fails if the API server does not answer.

@@ -167,7 +167,7 @@ async fn eject_keeps_max_surge_in_the_native_strategy() {
     let native = json!({ "maxSurge": "25%", "maxUnavailable": 0 });
     let words = "RollingUpdate with maxSurge 25% and maxUnavailable 0.";
     case(None, "25%", native.clone(), words).await;
-    // With both settings above zero, only the surge is kept, because Kubernetes accepts only one of them.
+    // With `max-surge` and `max-unavailable` above zero, only the surge is kept, because Kubernetes accepts only one of them.
     case(Some("1"), "25%", native, words).await;
 }
 

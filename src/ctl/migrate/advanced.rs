@@ -1,5 +1,5 @@
 //! Converts a native DaemonSet to an Advanced one. A setting moves to a field if an Advanced DaemonSet has one for it. The other
-//! annotations of OpenYurt's upgrade model remain, because they mean the same there.
+//! settings remain annotations, because these have the same meaning on an Advanced DaemonSet.
 
 use serde_json::{Value, json};
 
@@ -34,7 +34,7 @@ pub(super) fn to_advanced(source: &Value, strategy: Option<&Strategy>) -> Transl
             }
             fields(&mut made, strategy);
         }
-        // In the other modes, the annotation `update-strategy` remains and overrides the field.
+        // With the other strategies (OTA, OnDelete), the annotation `update-strategy` remains and overrides the field.
         Some(_) => made.object["spec"]["updateStrategy"] = json!({ "type": ON_DELETE }),
     }
     made
@@ -69,7 +69,7 @@ fn fields(made: &mut Translation, strategy: &Strategy) {
             }
             put(made, MAX_SURGE, surge.to_field());
         }
-        // Use annotations, because the API server rejects two fields above zero.
+        // Use annotations, because the API server rejects an Advanced DaemonSet in which both fields are above zero.
         (false, false) => {
             made.annotate(MAX_UNAVAILABLE, &unavailable.to_string());
             made.annotate(MAX_SURGE, &surge.to_string());
@@ -85,7 +85,7 @@ fn fields(made: &mut Translation, strategy: &Strategy) {
     }
     match strategy.pause {
         Some(Pause::Indefinite) => put(made, PAUSED, json!(true)),
-        // The boolean field `paused` cannot express an end, so the annotation remains.
+        // The boolean field `paused` cannot express when a pause ends, so the annotation remains.
         Some(Pause::Until(_)) => {}
         None => drop(made.take(PAUSED)),
     }

@@ -140,8 +140,8 @@ fn to_advanced(extended: &Value) -> Translation {
 
 /// Adds a selector that matches the labels of the template.
 ///
-/// Datadog's controller adds the label [`NAME_LABEL`] to every pod, and needs neither a selector nor labels in the template. If
-/// the selector uses that label, the template gets it too.
+/// Datadog's controller adds the label [`NAME_LABEL`] to every pod, and needs neither a selector nor labels in the template. If the
+/// selector uses [`NAME_LABEL`], the template gets this label, too.
 fn select(made: &mut Translation, key: &SetKey) -> Result<(), CliError> {
     let spec = &mut made.object["spec"];
     let labels = spec["template"]["metadata"]["labels"].as_object();

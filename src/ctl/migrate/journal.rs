@@ -29,7 +29,7 @@ pub(super) struct Journal {
     /// UID of the old DaemonSet.
     pub(super) from: String,
     pub(super) purpose: Purpose,
-    /// True if the migration created `object` paused. It removes this pause at its end.
+    /// True if the migration created `object` paused. The migration removes this pause at its end.
     pub(super) held: bool,
     /// Revisions that have to be rewritten in Kubernetes' form, the oldest first.
     pub(super) revisions: Vec<Value>,

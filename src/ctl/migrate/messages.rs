@@ -135,7 +135,7 @@ pub(super) fn controlled(owner: &str) -> String {
     )
 }
 
-/// Says that the guard stopped the current revision. The new DaemonSet would not have the record of that.
+/// Says that the guard stopped the current revision. The new DaemonSet would have no record of this.
 pub(super) fn stopped(source: &SetKey) -> String {
     format!(
         "the guard has stopped its revision, and the new DaemonSet would not know that. First roll back (yurt-ds ctl \
@@ -259,7 +259,7 @@ pub(super) fn would(
     ))
 }
 
-/// Says that the manifest has to be changed too. Names the tool that applies it, if labels or annotations show it.
+/// Says that the manifest has to be changed, too. Names the tool that applies the manifest, if labels or annotations show the tool.
 fn to_change(object: &Value, kind: SetKind) -> String {
     let meta = &object["metadata"];
     let has = |key: &str| !meta["annotations"][key].is_null() || !meta["labels"][key].is_null();

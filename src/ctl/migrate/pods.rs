@@ -113,7 +113,7 @@ impl Migration<'_> {
         }
     }
 
-    /// Checks that no other DaemonSet selects the pods. It would adopt them while they have no controller.
+    /// Checks that no other DaemonSet selects the pods. Such a DaemonSet would adopt the pods while they have no controller.
     async fn check_neighbours(&self, pods: &OwnPods) -> Result<(), CliError> {
         let access = &self.context.access;
         let namespace = Some(&*self.source.namespace);

@@ -46,7 +46,8 @@ impl Migration<'_> {
                 }
                 Ok(made)
             }
-            // An Advanced DaemonSet without annotations still has settings: those of its update strategy.
+            // An Advanced DaemonSet has settings even without annotations: its field `updateStrategy`. So only an undecodable one
+            // has none.
             (SetKind::Native, None) => Err(self.no("it cannot be read.".to_owned())),
         }
     }

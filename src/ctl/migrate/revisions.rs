@@ -1,7 +1,7 @@
 //! ControllerRevisions in exactly the form in which Kubernetes' own controller writes them.
 //!
 //! Kubernetes' controller compares bytes: a revision is the current one if its data equals the data that the controller would
-//! write. These are the template as the API server stores it, with sorted keys and `$patch: replace`
+//! write. This data is the template as the API server stores it, with sorted keys and `$patch: replace`
 //! (`pkg/controller/daemon/update.go`, `getPatch` and `Match`).
 //!
 //! yurt-ds and Kruise write the template as it was applied, without defaults. So each revision is rewritten in Kubernetes' form

@@ -31,8 +31,8 @@ use crate::index::SetKey;
 use crate::k8s::client::{CallError, Failure};
 use crate::k8s::{AdvancedDaemonSet, DaemonSet};
 
-/// Maximum number of attempts to delete the DaemonSet. An attempt fails if the DaemonSet's version has changed since the read, as
-/// after a status update.
+/// Maximum number of attempts to delete the DaemonSet. An attempt fails if the DaemonSet's `resourceVersion` has changed since the
+/// read, as after a status update.
 const ATTEMPTS: usize = 20;
 /// Maximum time for the garbage collector to orphan the pods. It patches about a thousand pods per minute.
 const LETTING_GO: Duration = Duration::from_secs(600);
@@ -190,8 +190,8 @@ impl<'a> Migration<'a> {
         access.call(&doing, call).await.map(drop)
     }
 
-    /// Returns a template generation that no pod has as its label. Kubernetes regards a pod with the DaemonSet's generation as
-    /// updated even if its template differs.
+    /// Returns a template generation that no pod has as its label. Kubernetes regards a pod as updated if its label has the
+    /// DaemonSet's template generation, even if the pod was created from another template.
     async fn next_generation(&self, source: &Value) -> Result<i64, CliError> {
         let pods = self.selected_pods(source).await?;
         let carried = pods.iter().filter_map(|pod| {
@@ -224,7 +224,7 @@ impl<'a> Migration<'a> {
             let Some(wanted) = template.map(data_of) else {
                 continue;
             };
-            // Keep only the newest of equal revisions: Kubernetes attributes the pods of all of them to it.
+            // Of revisions with equal data, keep only the newest. Kubernetes attributes the pods of all of them to this one.
             if taken.contains(&wanted) {
                 continue;
             }

@@ -116,7 +116,7 @@ fn annotations_and_fields_are_converted_both_ways() {
         json!({ "apps.openyurt.io/update-strategy": "SurgingRollingUpdate" }),
         &rolling(json!({ "maxSurge": 1 })),
     );
-    // Both annotations remain, because the API server rejects two fields above zero.
+    // Both annotations remain, because the API server rejects an Advanced DaemonSet in which both fields are above zero.
     case(
         json!({ "apps.openyurt.io/max-surge": "1", "apps.openyurt.io/max-unavailable": "2" }),
         &json!({ "type": "RollingUpdate" }),
