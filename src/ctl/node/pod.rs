@@ -134,7 +134,7 @@ pub(super) fn refused(pod: &Pod) -> Option<&'static str> {
     offered.is_repelled().then_some(UNTOLERATED_TAINT)
 }
 
-/// Returns the hash of the current revision in the pod's condition.
+/// Returns the hash of the current revision, as the pod's condition `PodNeedUpgrade` has it.
 pub(super) fn target(pod: &Pod) -> Option<&str> {
     pod.condition(POD_NEED_UPGRADE)?.hash()
 }

@@ -6,8 +6,8 @@ use super::answer::{Pods, one_line};
 use super::pod::{AnnouncedUpdate, PulledImages};
 use crate::k8s::Pod;
 
-/// Time after a request in which a failure with the same text as before the request is ignored, because it may be outdated. After
-/// this time it is the result: a new failure may have the same text.
+/// Time after a request in which a failure with the same text as before the request is ignored, because it may be the old failure.
+/// Later, a failure with this text counts as the result of the request: a new failure may have the same text.
 const SETTLE: Duration = Duration::from_secs(10);
 
 /// Requested pull of the images of a pod.

@@ -51,7 +51,7 @@ pub struct NodePodRow {
     pub update: Option<&'static str>,
     /// `UntoleratedTaint` if an upgrade needs `--force` because the node would get no new pod; otherwise `null`.
     pub update_refused: Option<&'static str>,
-    /// Current revision according to the pod's condition.
+    /// Hash of the current revision, as the pod's condition `PodNeedUpgrade` has it.
     pub target: Option<String>,
     /// Hash of the revision that an upgrade installs; `null` if the server does not report it.
     pub new_revision: Option<String>,

@@ -101,7 +101,7 @@ impl PodSuccession {
 
     /// Compares the revision of the new pod with the old pod's.
     pub(super) fn result(&self, new: &Pod) -> SuccessorRevision {
-        // Compare the labels. The hash in the condition does not serve: OpenYurt's own controller writes a different one there.
+        // Compare the labels. The hash in the condition cannot be used: OpenYurt's own controller writes a different hash there.
         if self.revision().is_none() || new.revision() != self.revision() {
             return SuccessorRevision::New;
         }

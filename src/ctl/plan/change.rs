@@ -83,7 +83,7 @@ impl PlannedChange {
                 cut(key, QUOTED)
             )));
         };
-        // Treat the default in the reference, such as "always", as an absent annotation: no value of the annotation means the same.
+        // The reference has words for some defaults, such as "always", that are no valid value. Treat them as an absent annotation.
         let value = value.filter(|text| text != known.default);
         match self.settings.insert(full, value) {
             Some(other) if self.settings.get(key) != Some(&other) => Err(usage(format!(

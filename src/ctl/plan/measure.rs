@@ -33,8 +33,8 @@ const REACTION: Duration = Duration::from_millis(300);
 const REACTION_MAX: Duration = Duration::from_secs(2);
 /// Kubernetes' default of `terminationGracePeriodSeconds`.
 const GRACE: u64 = 30;
-/// Minimum number of measured pods, even if many other pods started at the same time. In large fleets, the minimum is one of
-/// [`ONE_IN`] pods.
+/// Minimum number of measured pods, even if many other pods started at the same time. In large fleets, the minimum is the number of
+/// pods divided by [`ONE_IN`].
 const LEAST: usize = 10;
 const ONE_IN: usize = 20;
 /// Variance in seconds² that rounding adds to a duration: one twelfth for each of the two timestamps.
@@ -126,7 +126,8 @@ impl Measured {
             last.and_then(|last| turnaround(pods, seen, last))
         };
         let (replaced, changed) = (turn(start_of), turn(change_of));
-        // If less than a grace period lies between two pods, the first one ended before its grace period was over.
+        // In the last rollout, the next pod started less than a grace period after the previous one was available. So pods end
+        // before their grace period is over.
         let sooner = replaced.filter(|turn| ends.is_none() && *turn < grace);
         let end = sooner.map(|turn| turn.saturating_sub(REACTION));
         let (end, end_measured) = (end.or(ends).unwrap_or(grace), end.is_some());
@@ -259,13 +260,14 @@ struct Times {
     by_node: BTreeMap<NodeName, Duration>,
     /// All durations, in the order of node names.
     all: Vec<Duration>,
-    /// True if too few pods started with fewer than `width` others, so that `all` includes others.
+    /// True if too few pods started together with fewer than `width` others. Then `all` also has pods that started with more
+    /// others.
     crowded: bool,
 }
 
 impl Times {
-    /// Keeps the spans that began while fewer than `width` others were in progress. If too few remain, adds those with the fewest
-    /// others.
+    /// Keeps the spans that began while fewer than `width` others were in progress. If too few remain, adds the spans with the
+    /// fewest others in progress.
     fn new(seen: Vec<PodSpan>, width: usize) -> Self {
         let least = LEAST.max(seen.len() / ONE_IN);
         let mut crowds: Vec<(usize, PodSpan)> = crowds(&seen).into_iter().zip(seen).collect();
@@ -520,8 +522,8 @@ mod tests {
         assert!(!all.crowded);
     }
 
-    /// Regression test: a pod that ended in the same second in which the next one began counted as concurrent. So only the fastest
-    /// or slowest pods were measured.
+    /// Regression test: a pod that ended in the second in which the next one began counted as concurrent with it. Too many pods
+    /// then seemed to start together, so that only the fastest or slowest pods were measured.
     #[test]
     fn pods_that_follow_each_other_within_a_second_are_no_crowd() {
         // Two pods are updated at once. A start takes 1.4 s, and the next pod begins immediately after it.

@@ -120,7 +120,8 @@ impl PlannedRollout {
         let mut snapshot = snapshot.ok_or_else(nothing_to_plan)?;
         forget_answers(&mut snapshot.fleet);
         snapshot.state = Arc::default();
-        // Assume the order of events of Kubernetes 1.33. The order of older versions only delays a surge for a moment.
+        // Assume that the native controller sees changes of pods in order, as since Kubernetes 1.33. With an older version, a surge
+        // only takes a moment longer.
         snapshot.fleet.in_order = true;
         Ok(Ok(Self {
             snapshot,

@@ -165,7 +165,7 @@ fn reaction(reaction: ReactionTimes) -> String {
     format!(" Until the next one begins, {seconds:.1}s pass ({known}).")
 }
 
-/// Returns the nodes without the new revision at the end, one line per verdict.
+/// Returns the nodes without the new revision at the end, one line per verdict (state of a node in the rollout).
 fn left(row: &PlanRow) -> Vec<String> {
     let mut texts: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for left in &row.left {

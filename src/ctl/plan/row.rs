@@ -28,7 +28,8 @@ Fields of -o json and -o yaml (fields may be added, but not renamed; null if unk
   without nodes   kind, namespace, name, change, from, to, unknown (nodes), pods, outdated (of another revision than to),
                   message; nothing is predicted, and the exit code is 7";
 
-/// Gap between the starts of two steps after which a new batch begins if no pod of the old batch becomes Ready.
+/// Time between the starts of two steps (updates of single nodes) after which a new batch begins if no pod of the old batch becomes
+/// Ready.
 const PAUSE: SignedDuration = SignedDuration::from_secs(1);
 
 /// Simulated rollout.
@@ -46,7 +47,7 @@ pub(super) struct PlanRow {
     pub(super) from: Option<String>,
     /// Hash of the revision that nodes get; `null` if it does not exist yet.
     pub(super) to: Option<String>,
-    /// Number of targeted nodes.
+    /// Number of nodes that should run a pod of the DaemonSet.
     pub(super) targeted: usize,
     /// Number of nodes whose pod is replaced, or created if there is none.
     pub(super) replaced: usize,
@@ -104,7 +105,7 @@ pub(super) struct WaitRow {
     pub(super) seconds: u64,
 }
 
-/// A node without the new revision at the end.
+/// A node without the new revision at the end of the simulation.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct LeftRow {
     pub(super) node: String,
@@ -156,7 +157,8 @@ impl PlanRow {
             seconds: since(wait.from),
         };
         let mut waits: Vec<WaitRow> = played.waits.iter().map(wait).collect();
-        // Omit waits after the last step of a complete rollout. Keep holds, which may end after the horizon.
+        // Omit waits after the last step of a complete rollout, except waits for holds (annotations that keep the pods of a Node
+        // for a while): a hold may end after `--horizon`.
         let trailing = |wait: &WaitRow| {
             complete
                 && wait.reason != HELD

@@ -249,7 +249,7 @@ async fn a_rollback_is_planned() {
     assert!(back["seconds"].as_u64().unwrap() < 10, "{back}");
 }
 
-/// Uses image names with registry and digest, as a real kubelet reports them. The simulated kubelet reports them without.
+/// Uses image names with registry and digest, as a real kubelet reports them. The simulated kubelet omits registry and digest.
 #[tokio::test(start_paused = true)]
 async fn an_in_place_plan_for_real_kubelets_takes_time_and_keeps_the_budget() {
     let world = CtlWorld::with_nodes(4).await;

@@ -1,6 +1,6 @@
 //! Plan for a caller without the right to list nodes: the changes, and the number of affected pods.
 //!
-//! The rollout is not simulated. Without nodes, it is unknown which of them are online, need a pod, or belong to a wave.
+//! The rollout is not simulated: it is unknown which nodes are online, need a pod, or belong to a wave.
 
 use serde::Serialize;
 
