@@ -112,7 +112,8 @@ pub(super) struct JunitReport {
 }
 
 impl JunitReport {
-    /// Creates the report, and writes a preliminary version to `path`. It reports that the command was killed.
+    /// Creates the report, and writes it to `path`. The file says that the command was killed, until [`write`](Self::write)
+    /// replaces it.
     ///
     /// # Errors
     /// Fails if the file cannot be written.
@@ -142,7 +143,7 @@ impl JunitReport {
         Ok(report)
     }
 
-    /// Records the state of the DaemonSets. A case keeps its time until its result changes.
+    /// Records the state of the DaemonSets. A case that has passed keeps its time; the time of all others is updated.
     pub(super) fn observe(&mut self, looks: &[Look]) {
         for look in looks {
             let outcome = Outcome::of_look(look, self.strict);
@@ -180,7 +181,7 @@ impl JunitReport {
         }
     }
 
-    /// Writes the report. After an error, it replaces the result of each pending case.
+    /// Writes the report. `ended` is the result of the command. If it is an error, each pending case has this error as its result.
     ///
     /// # Errors
     /// Fails if the file cannot be written.
@@ -217,7 +218,7 @@ impl JunitReport {
     }
 }
 
-/// Renders a test suite of cases with name and class.
+/// Renders the test suite. Each case has a name, a class and a result.
 fn suite(cases: &[(String, &str, Case)], started: Timestamp, passed: Duration) -> String {
     let count =
         |is: fn(&Outcome) -> bool| cases.iter().filter(|(.., case)| is(&case.outcome)).count();
@@ -243,7 +244,7 @@ fn suite(cases: &[(String, &str, Case)], started: Timestamp, passed: Duration) -
     xml + "  </testsuite>\n</testsuites>\n"
 }
 
-/// Returns the class of a test case.
+/// Returns the class of a test case: the kind of the DaemonSet.
 fn class(kind: SetKind) -> &'static str {
     match kind {
         SetKind::Native => "DaemonSet",

@@ -1,4 +1,6 @@
 //! `ctl pause` and `ctl resume`: change one annotation, or one field of an Advanced DaemonSet, and report the effect.
+//!
+//! `resume` can also release a revision that the guard stopped because it failed on too many nodes. The rollout then continues.
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::api::{Patch, PatchParams};
@@ -110,7 +112,7 @@ pub(super) async fn resume(
     let record = set.and_then(SetRecord::last_record).filter(|_| !paused);
     let stands = match &record {
         Some(record) if record.stopped.is_some() => true,
-        // Evaluate the rollout: the stored record does not show that the guard stopped only one wave.
+        // The stored record does not show whether the guard stopped a single wave. So evaluate the rollout.
         Some(record) if record.failures() > 0 => {
             let snapshot = look_again(context, &key).await;
             snapshot.is_some_and(|look| look.is_stopped())

@@ -1,4 +1,4 @@
-//! `ctl settings`: lists all settings, or their values on a DaemonSet. The list is the table that the parser uses.
+//! `ctl settings`: lists all settings, or their values on a DaemonSet. The parser uses the same table of settings.
 
 use serde::Serialize;
 

@@ -175,7 +175,8 @@ impl StatusScreen<'_> {
     ) -> Vec<Look> {
         let now = self.context.clock.now();
         let mut snapshots = self.snapshots_at(view, now, &watch.liveness());
-        // Derive the liveness from pending actions. If the caller may not read a resource, don't: that may be why they are pending.
+        // Actions that stay pending show that no controller is running. Skip this if the caller may not read a resource: the
+        // controller may then plan other actions than this command.
         for look in &mut snapshots {
             let Look::Judged(snapshot) = look else {
                 continue;
@@ -348,7 +349,8 @@ impl StatusScreen<'_> {
         Ok(screen.redraw(&self.text(snapshots, screen.colour)?))
     }
 
-    /// Waits, and writes the JUnit report if the command has one. Its file is checked before the wait.
+    /// Waits, and writes the JUnit report if `--junit` names a file. The file is created before the wait, so that errors show
+    /// early.
     async fn wait_and_report(&self, screen: &mut Screen<'_>) -> Result<Code, CliError> {
         let Some(path) = &self.args.junit else {
             return self.wait(screen, None).await;
@@ -361,7 +363,7 @@ impl StatusScreen<'_> {
         screen.warn(&unwritten.to_string());
         match ended? {
             Code::Complete => Ok(unwritten.code),
-            // The outcome of the rollout matters more than the report.
+            // An incomplete rollout matters more than a report that cannot be written.
             code => Ok(code),
         }
     }

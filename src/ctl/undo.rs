@@ -9,6 +9,9 @@
 //! Waves, budgets and windows apply to a rollback as to every rollout. The write also removes the annotations `resume` and
 //! `start-now`, and approvals of waves for other revisions. It needs only the rights to read the DaemonSet and its
 //! ControllerRevisions, and to patch the DaemonSet.
+//!
+//! The guard is the part of the controller that stops a revision on which too many nodes fail. By default, `undo` skips such a
+//! revision.
 
 mod held;
 
@@ -430,7 +433,8 @@ impl RevisionHistory {
         if self.resumed_besides(kept).is_some() {
             changes.push(remove(&["metadata", "annotations", RESUME]));
         }
-        // Remove `start-now`. It was set for the revision that is rolled back, and the rollback waits for the maintenance window.
+        // Remove `start-now`: it was set for the revision that is rolled back. Without it, the maintenance window applies to the
+        // rollback.
         if self.started().is_some() {
             changes.push(remove(&["metadata", "annotations", START_NOW]));
         }

@@ -1,4 +1,4 @@
-//! `ctl why`: explains the verdict on one node, since when it applies, and what would change it.
+//! `ctl why`: explains the verdict on one node (its state in the rollout), since when it applies, and what would change it.
 
 use std::iter;
 
@@ -105,7 +105,8 @@ pub(super) async fn why(
     })
 }
 
-/// Returns true if an image pull was requested on the node and has no pod yet. If the caller may not list the pods, returns false.
+/// Returns true if an image pull was requested for the node, but its Job has no pod yet. If the caller may not list the pods,
+/// returns false.
 async fn is_pull_unbegun(access: &Access, snapshot: &RolloutSnapshot, name: &NodeName) -> bool {
     let nodes = snapshot.fleet.nodes.iter().zip(&snapshot.plan.verdicts);
     let mut asked = nodes.filter_map(|(node, verdict)| match verdict {
@@ -264,7 +265,7 @@ fn sentences(answer: &WhyAnswer, colour: bool) -> String {
     let label =
         |name: &str| CellStyle::Bold.on(&format!("{name:<width$}", width = LABEL - 2), colour);
     let labelled = |name: &str, text: &str, lines: usize| {
-        // The label takes the place of the first line's indentation.
+        // Remove the indentation of the first line: the label is printed there.
         let wrapped = wrapped(text, LABEL, lines).split_off(LABEL);
         format!("{}  {wrapped}", label(name))
     };

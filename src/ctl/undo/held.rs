@@ -22,7 +22,7 @@ use crate::index::SetKey;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct HeldBack {
-    /// Verdict on these nodes; `null` if the caller may not list nodes.
+    /// Verdict (state in the rollout) of these nodes; `null` if the caller may not list nodes.
     verdict: Option<&'static str>,
     /// Names of the nodes; empty if the caller may not list nodes.
     nodes: Vec<String>,

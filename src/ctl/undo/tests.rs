@@ -152,8 +152,8 @@ async fn a_second_undo_is_refused_while_the_first_is_in_progress() {
     );
 }
 
-/// Checks that a pause or resume is not mistaken for a rollback. Each write of `ctl` renews the time of its field manager, which
-/// may own a part of the template after an earlier undo.
+/// Checks that a pause or resume is not mistaken for a rollback. After an undo, the field manager of `ctl` owns a part of the
+/// template. A later pause renews the time of this field manager, although it does not change the template.
 #[tokio::test(start_paused = true)]
 async fn a_pause_is_not_mistaken_for_a_rollback() {
     let world = CtlWorld::with_nodes(2).await;
@@ -519,7 +519,7 @@ async fn a_stopped_revision_is_undone_as_its_condition_advises_and_not_restored(
     assert!(!next.contains("undo"), "{next}");
 }
 
-/// Checks that the line ends with its command, because users copy the line to its end.
+/// Checks that the line with the next step ends with its command, because users copy the line to its end.
 #[tokio::test(start_paused = true)]
 async fn why_ends_with_its_command_while_the_rollout_is_paused() {
     let (world, _running) = web_2_stopped().await;
