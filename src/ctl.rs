@@ -4,8 +4,8 @@
 //! typed ─lookup─► view (LIST, WATCH → Index) ─decide─► snapshot ─core::messages─► rows ─► table, JSON, YAML
 //! ```
 //!
-//! Verdicts are the same as the controller's, because `ctl` uses the same index and the same `decide`. Every outcome has its own
-//! exit code, [`Code`].
+//! A verdict is the state of a node in a rollout. `ctl` computes the same verdicts as the controller, because it calls the same
+//! function `decide` on the same index of objects. Every outcome has its own exit code, [`Code`].
 //!
 //! Only these verbs write to the cluster:
 //!

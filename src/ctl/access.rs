@@ -19,7 +19,7 @@ pub(super) const GLANCE: Duration = Duration::from_millis(500);
 /// Time without an answer from the API server after which a message is printed.
 pub(super) const LONG: Duration = Duration::from_secs(3);
 
-/// A connection to a cluster, and the source of its address.
+/// A connection to a cluster, with the address of its API server and the file that the address was read from.
 #[derive(Clone)]
 pub struct Access {
     /// Client for the API server.
@@ -130,10 +130,10 @@ impl Access {
         }
     }
 
-    /// Makes a call about an object that has to exist.
+    /// Makes a call about an object that must exist: a missing object is an error, too.
     ///
     /// # Errors
-    /// Returns all errors with an explanation for the user.
+    /// Returns each error with an explanation for the user.
     pub(super) async fn call<T>(
         &self,
         doing: &str,
@@ -226,7 +226,7 @@ fn is_by_admission(error: &CallError) -> bool {
     error.refused_by_admission().is_some()
 }
 
-/// Returns the distinct causes of an error. Skips the first of several causes.
+/// Returns the causes of an error in one line, each of them once. Skips the outermost message if it has a cause.
 fn cause(error: &anyhow::Error) -> String {
     let mut causes: Vec<String> = error.chain().map(ToString::to_string).collect();
     if causes.len() > 1 {

@@ -28,7 +28,7 @@ const LABEL: &str = "Next:";
 /// Width of the progress bar in columns.
 const BAR: usize = 20;
 
-/// Nodes with the same verdict and the same cause.
+/// Nodes with the same verdict (state in the rollout) and the same cause.
 struct Group<'a> {
     verdict: &'static str,
     reason: Option<&'a str>,
@@ -49,7 +49,7 @@ pub(super) fn report(row: &SetRow, title: &str, phase: &str, colour: bool) -> St
     let mut left = LINES.saturating_sub(lines(&text) + lines(&next) + lines(&notes));
     for (name, table) in tables(row, colour) {
         let table = first_rows(&table, &format!("\n{}\n", CellStyle::Bold.on(name, colour)));
-        // Reserve four lines for groups of nodes. If the table does not fit then, refer to `-o wide`.
+        // Reserve four lines for groups of nodes. If the table does not fit into the rest, refer to `-o wide`.
         if lines(&table) + 4 <= left {
             left -= lines(&table);
             text.push_str(&table);
@@ -233,7 +233,7 @@ fn next(steps: &[NextStep], colour: bool) -> String {
         let step = match &step.command {
             Some(command) if !fits => format!(" {}:\n  {command}\n", step.text),
             Some(_) => format!(" {line}\n"),
-            // Wrap with room for the label, which takes the place of the first line's indentation.
+            // Indent by the width of the label, and then remove the indentation of the first line: the label is printed there.
             None => wrapped(&line, LABEL.len() + 1, usize::MAX).split_off(LABEL.len()),
         };
         text.push_str(&label);

@@ -27,7 +27,8 @@ const SYNC_FAILED: &str = "SyncFailed";
 /// Kubernetes' eviction policy that always allows the eviction of pods that are not Ready.
 const ALWAYS_ALLOW: &str = "AlwaysAllow";
 
-/// Margin by which an assumed wait is shorter than `BUDGET_PATIENCE`. Only the controller can report a longer one.
+/// Without a report of the controller, `ctl` assumes that evictions have been blocked for `BUDGET_PATIENCE` minus this time: after
+/// `BUDGET_PATIENCE`, the controller would have reported them.
 const A_MOMENT: SignedDuration = SignedDuration::from_secs(1);
 
 /// Lists the budgets of a namespace, and returns the resource version of the list.
@@ -170,9 +171,10 @@ impl Budgets {
 /// Returns the time since which evictions are assumed to be rejected. `since` is the time since which the budget has allowed no
 /// disruption.
 ///
-/// The budget may have allowed no disruption for days before the controller tried the first eviction, and `ctl` doesn't know when
-/// that was. `reported` is the time when the controller reported blocked evictions, which it does after `BUDGET_PATIENCE`. Without
-/// this report, the assumed duration stays below `BUDGET_PATIENCE`, and does not begin before the rollout (`began`).
+/// Both times differ: the budget may have allowed no disruption for days before the controller tried the first eviction. `ctl`
+/// doesn't know when the controller tried it. `reported` is the time when the controller reported blocked evictions, which it does
+/// after `BUDGET_PATIENCE`. Without this report, the assumed duration stays below `BUDGET_PATIENCE`, and does not begin before the
+/// rollout (`began`).
 pub(super) fn counts_since(
     reported: Option<Timestamp>,
     began: Option<Timestamp>,

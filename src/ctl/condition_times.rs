@@ -6,7 +6,7 @@ use crate::core::messages::BLOCKED;
 use crate::core::names::{ROLLOUT_COMPLETE, STALLED};
 use crate::k8s::Condition;
 
-/// Time after its last Lease renewal during which a leader may still write conditions.
+/// Time for which a leader may still write conditions after it last renewed the Lease.
 const HANDING_OVER: SignedDuration = SignedDuration::from_secs(30);
 
 /// Returns true if a condition changed more than [`HANDING_OVER`] after `since`, the last renewal of the Lease. Only a controller

@@ -48,7 +48,8 @@ pub(super) fn qualified_name(key: &SetKey) -> String {
     }
 }
 
-/// Returns an API for DaemonSets of the given kind that reads all their fields.
+/// Returns the API for the kind and namespace of a DaemonSet. The objects keep all fields, including fields that the typed structs
+/// lack.
 pub(super) fn whole(client: &Client, key: &SetKey) -> Api<DynamicObject> {
     let kind = match key.kind {
         SetKind::Native => ApiResource::erase::<DaemonSet>(&()),
@@ -121,7 +122,7 @@ pub(super) async fn list_advanced(
     Ok(found.await?.map(readable))
 }
 
-/// Returns true if the cluster serves Advanced DaemonSets, and false if the caller may not read that.
+/// Returns true if the cluster serves Advanced DaemonSets. Returns false, too, if the caller may not ask for that.
 pub(super) async fn is_advanced_served(access: &Access) -> bool {
     let version = SetKind::Advanced.api_version();
     let asked = access.client.list_api_group_resources(version);

@@ -1,7 +1,7 @@
 //! kubectl plugin: `kubectl yurt-ds VERB` is `yurt-ds ctl VERB`.
 //!
 //! kubectl finds a plugin, and the program that completes its words, by the names of two executables. Both are links to this
-//! program, and the name under which it was started decides.
+//! program. The name under which the program was started decides which [`Role`] it has.
 
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
@@ -19,7 +19,7 @@ use crate::cli::{self, Cli, LogArgs, VersionArgs};
 const PLUGIN: &str = "kubectl-yurt_ds";
 /// Name of the executable that completes the plugin's words.
 const COMPLETION: &str = "kubectl_complete-yurt_ds";
-/// Last line of the candidates. In cobra's protocol, 4 means: don't offer files.
+/// Last line of the candidates. In the protocol of cobra (kubectl's command line library), 4 means: don't offer files.
 const NO_FILES: &str = ":4";
 
 /// Role of this process, by the name under which it was started.
@@ -59,7 +59,7 @@ pub fn described() -> Command {
         let verb = if verb == "yurt-ds" { "ctl" } else { verb };
         in_plugin(&examples::help(verb))
     })
-    // kubectl completes the plugin. The scripts are for `yurt-ds`.
+    // Hide `completions`: kubectl completes the words of the plugin, and the scripts work only for `yurt-ds`.
     .mut_subcommand("completions", |verb| verb.hide(true))
 }
 
@@ -79,13 +79,13 @@ pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Cli, Error> {
     })
 }
 
-/// Writes command lines of `yurt-ds` as those of the plugin.
+/// Replaces command lines in a text, such as `yurt-ds ctl status`, by those of the plugin, such as `kubectl yurt-ds status`.
 pub fn in_plugin(text: &str) -> String {
     text.replace("yurt-ds version", "kubectl yurt-ds version")
         .replace("yurt-ds ctl", "kubectl yurt-ds")
 }
 
-/// Prints the candidates for the last of the words after the program name, one per line, as kubectl expects them.
+/// Prints the candidates for the last word, one per line, as kubectl expects them. `words` has all words after the program name.
 ///
 /// # Errors
 /// Fails if they cannot be printed.

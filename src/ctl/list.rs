@@ -54,7 +54,8 @@ where
     }
 }
 
-/// Reads the pages after `found`. If a page is `None`, the list has expired, and all objects are read again with one request.
+/// Reads the pages after `found`. A page that is `None` means that the list has expired. Then all objects are read again with one
+/// request.
 async fn follow<K>(
     access: &Access,
     doing: &str,

@@ -105,8 +105,7 @@ impl ControllerLiveness {
         }
     }
 
-    /// Returns the message that no controller is running, for a rollout with this exit code; `None` with any other code than
-    /// [`Code::Silent`].
+    /// Returns the message that no controller is running if the exit code is [`Code::Silent`]; otherwise `None`.
     pub(super) fn silence(&self, code: Code) -> Option<String> {
         self.message().filter(|_| code == Code::Silent)
     }
@@ -174,7 +173,7 @@ impl ControllerLiveness {
 }
 
 impl ControllerLiveness {
-    /// Returns the same warning without the next steps.
+    /// Returns the warning of [`message`](Self::message) without the next steps.
     pub(super) fn fact(&self) -> Option<String> {
         match self {
             Self::Silent { passed, .. } => Some(format!(
@@ -405,7 +404,8 @@ async fn leases(
     .await
 }
 
-/// Next actions of each rollout that a command waits for, and the time since which they have been the same.
+/// Actions that the controller should take next in each rollout that a command waits for, and the time since which these actions
+/// have been the same.
 ///
 /// Without a Lease, only a change of these actions shows that a controller is running.
 #[derive(Default)]

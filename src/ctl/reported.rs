@@ -43,15 +43,15 @@ pub(super) struct ReportedRollout {
     pub(super) revision: RevisionState,
     /// Conditions from the controller.
     pub(super) conditions: Vec<Condition>,
-    /// State that the controller saved.
+    /// State that the controller stores in the DaemonSet's status.
     pub(super) state: Arc<RolloutState>,
-    /// Guard's record of the current revision.
+    /// Failures with the current revision, as the guard recorded them.
     pub(super) record: Option<FailureRecord>,
     /// Start of the pause, as the controller reported it.
     pub(super) paused: Option<PauseRecord>,
     /// Pods by node.
     pub(super) pods: BTreeMap<NodeName, Vec<Pod>>,
-    /// Number of targeted nodes in the DaemonSet's status.
+    /// Number of nodes that should run a pod, from the DaemonSet's status.
     pub(super) desired: Option<usize>,
     /// Liveness of the controller according to its Lease, if it was read.
     pub(super) liveness: ControllerLiveness,
@@ -147,7 +147,7 @@ impl ReportedRollout {
             let since = self.holding(INVALID_SETTINGS).and_then(since);
             return ReportedPhase::new(Phase::Invalid.word(), Code::Invalid, invalid, since);
         }
-        // Use the condition, because only the controller can detect settings that match no node.
+        // Use the controller's condition: without nodes, `ctl` cannot detect a setting that matches no node.
         if let Some(condition) = self.holding(INVALID_SETTINGS) {
             return ReportedPhase::new(
                 Phase::Invalid.word(),

@@ -52,8 +52,9 @@ mod tests {
 
     const ADVANCED: &str = include_str!("../../manifests/components/advanced/people.yaml");
 
-    /// Checks that the roles for Advanced DaemonSets grant the same rights as the roles for native ones. Both may also list Leases.
-    /// Operators also have the rights that `ctl migrate` and `ctl eject` need.
+    /// Checks that the roles for Advanced DaemonSets grant the same rights to DaemonSets as the roles for native ones. In addition,
+    /// they grant to list Leases and to get CustomResourceDefinitions, and to operators the rights that `ctl migrate` and `ctl
+    /// eject` need.
     #[test]
     fn roles_for_advanced_daemonsets_grant_the_same_as_for_native_ones() {
         let right = |(verb, what): (&str, &str)| (verb.to_owned(), what.to_owned());
@@ -131,7 +132,7 @@ mod tests {
         assert_eq!(viewer.difference(&operator).next(), None);
     }
 
-    /// Checks the roles for `check`. Reviews of the controller's rights are not granted, because they need `create`.
+    /// Checks the roles for `check`. They don't grant reviews of the controller's rights, because a review needs the verb `create`.
     #[tokio::test(start_paused = true)]
     async fn roles_for_people_grant_the_permissions_of_check() {
         let world = CtlWorld::with_nodes(2).await;

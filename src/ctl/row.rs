@@ -99,11 +99,12 @@ pub struct SetRow {
     pub unknown: Vec<&'static str>,
     /// Numbers of pods; `null` if the caller may list nodes.
     pub pod_counts: Option<PodCountsRow>,
-    /// Number of targeted nodes.
+    /// Number of targeted nodes: nodes that should run a pod of the DaemonSet.
     pub targeted: Option<usize>,
-    /// Number of targeted nodes that take part in the rollout. Percentages of `max_unavailable` refer to this number.
+    /// Number of targeted nodes that take part in the rollout, because no selector, partition or hold excludes them. Percentages of
+    /// `max_unavailable` refer to this number.
     pub base: Option<usize>,
-    /// Number of nodes with an available pod of the current revision, plus offline nodes with a pod of it.
+    /// Number of nodes with an available pod of the current revision, plus offline nodes with a pod of the current revision.
     pub updated: Option<usize>,
     /// Number of online nodes with an outdated pod.
     pub outdated: Option<usize>,
@@ -115,9 +116,9 @@ pub struct SetRow {
     pub surging: Option<usize>,
     /// Number of nodes that may have a surge pod at the same time.
     pub surge_allowed: Option<usize>,
-    /// Number of nodes with the verdict `Offline`.
+    /// Number of offline nodes (verdict `Offline`).
     pub offline: Option<usize>,
-    /// Number of targeted nodes with the verdict `Offline` and an outdated pod.
+    /// Number of targeted nodes that are offline and have an outdated pod.
     pub offline_outdated: Option<usize>,
     /// Number of online nodes that are being updated and have no available pod.
     pub in_progress: Option<usize>,
@@ -131,7 +132,7 @@ pub struct SetRow {
     pub failure_threshold: Option<usize>,
     /// Reason why the guard allows no new updates: `FailedByRevision`, `ReplacedTwice` or `Inconclusive`; `null` if it allows them.
     pub guarded: Option<&'static str>,
-    /// Number of nodes per verdict.
+    /// Number of nodes per verdict, which is the state of a node in the rollout.
     pub verdicts: BTreeMap<&'static str, usize>,
     /// Notes about the settings or the controller for the person who maintains the DaemonSet.
     pub notes: Vec<String>,
@@ -253,7 +254,7 @@ impl ReversalRow {
 pub struct NodeRow {
     /// Name of the node.
     pub node: String,
-    /// Verdict on the node, one word of a fixed list.
+    /// Verdict: state of the node in the rollout, one word of a fixed list.
     pub verdict: &'static str,
     /// Reason for the verdict, such as `NotReady`, `Missing` or `ImagePullBackOff`; `null` if the verdict needs none.
     pub reason: Option<String>,
@@ -609,7 +610,7 @@ fn notes(snapshot: &RolloutSnapshot) -> Vec<String> {
 
 /// Returns a note if the controller's conditions are about another revision than the current one.
 fn outpaced(snapshot: &RolloutSnapshot) -> Option<String> {
-    // No controller of this version writes into the state of a newer one, so the state can be old.
+    // A controller of this version doesn't overwrite the state that a newer version stored, so such a state can be old.
     let state = Some(&snapshot.state).filter(|state| !state.is_newer())?;
     let reported = state.reported.revision.as_ref()?;
     let present = snapshot.revision()?;

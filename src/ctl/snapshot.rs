@@ -1,4 +1,5 @@
-//! State of one DaemonSet: the result of `decide`, and the controller's last report.
+//! State of one DaemonSet: the result of `decide`, which evaluates a rollout as the controller does, and the controller's last
+//! report.
 
 use std::sync::Arc;
 
@@ -35,7 +36,7 @@ pub(super) struct RolloutSnapshot {
     pub(super) plan: Plan,
     /// Conditions from the controller.
     pub(super) conditions: Vec<Condition>,
-    /// State that the controller saved.
+    /// State that the controller stores in the DaemonSet's status.
     pub(super) state: Arc<RolloutState>,
     /// Liveness of the controller according to its Lease, if it was read.
     pub(super) liveness: ControllerLiveness,
@@ -350,11 +351,11 @@ fn untouched() -> Strategy {
     }
 }
 
-/// Returns all rejected writes, including those for nodes that the condition does not name; `None` if `fleet` already has all of
-/// them.
+/// Returns all rejected writes, including those for nodes that the controller's report does not name; `None` if `fleet` already has
+/// all of them.
 ///
-/// The condition names only some nodes. While it reports that rejected writes stall the rollout, writes of the same kind that the
-/// plan would begin count as rejected too.
+/// The report (condition `Stalled`) names only some nodes. While it says that rejected writes stall the rollout, writes of the same
+/// kind that `plan` would begin count as rejected, too.
 fn refused_unnamed(fleet: &Fleet, plan: &Plan, state: &RolloutState) -> Option<WriteFailures> {
     state.stalled_since(Stall::WritesRefused.reason())?;
     if !state.is_about(&fleet.revision) {

@@ -1,6 +1,6 @@
 //! Tables with aligned columns, and colours for good and bad states.
 //!
-//! Crates for tables draw borders and wrap cells, unlike kubectl. Only padding is needed here, so none is used.
+//! Crates for tables draw borders and wrap cells, unlike kubectl. Only padding is needed here, so no such crate is used.
 
 use std::fmt::Write as _;
 
@@ -27,7 +27,7 @@ pub(super) enum CellStyle {
 const PLAIN: &str = "\x1b[0m";
 
 impl CellStyle {
-    /// Escape sequences of all styles. All other escape sequences are escaped.
+    /// Escape sequences of all styles. They are the only ones that a screen prints unchanged.
     pub(super) const SEQUENCES: [&str; 6] = [
         Self::Good.codes(),
         Self::Busy.codes(),

@@ -658,7 +658,8 @@ async fn status_wait_ends_when_another_revision_is_rolled_out() {
     assert_eq!(ended, Ok(Code::Superseded));
 }
 
-/// Checks that `--wait` does not rely on the condition alone. It reports the right revision as complete while pods are starting.
+/// Checks that `--wait` continues while nodes lack a pod, although the condition `RolloutComplete` is `True` for the current
+/// revision.
 #[tokio::test(start_paused = true)]
 async fn status_wait_continues_while_nodes_lack_a_pod_despite_a_complete_condition() {
     let world = CtlWorld::with_nodes(2).await;

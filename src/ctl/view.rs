@@ -89,7 +89,7 @@ pub(super) struct ListedDaemonSet {
     pub(super) paused_field: Option<Value>,
     /// True if its update strategy is `OnDelete`.
     pub(super) on_delete: bool,
-    /// Number of targeted nodes in its status.
+    /// Number of nodes that should run a pod, from its status.
     pub(super) desired: Option<usize>,
 }
 
@@ -185,7 +185,7 @@ impl ClusterView {
         self.load_pods(access, &keys).await?;
         self.load_budgets(access).await;
         self.load_revisions(access, &scope).await?;
-        // List nodes last: the listed revisions determine the images that are kept from the status of the nodes.
+        // List nodes last: the index keeps only the images in a node's status that the listed revisions use.
         self.load_nodes(access).await?;
         for key in &keys {
             self.confirm(access, key).await?;

@@ -89,13 +89,13 @@ pub(super) fn wave_table(rows: &[WaveRow], wide: bool, colour: bool) -> String {
     table.print(colour)
 }
 
-/// State of a failure domain in the output. Its nodes have the same value of the label `topology-key`.
+/// State of a failure domain in the output. Its nodes have the same value of the label that `topology-key` names.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DomainRow {
     /// Value of the label; empty for nodes without the label.
     pub domain: String,
-    /// Number of targeted nodes in the failure domain.
+    /// Number of nodes in the failure domain that should run a pod.
     pub nodes: usize,
     /// Number of these nodes with an available pod of the current revision.
     pub done: usize,

@@ -206,7 +206,7 @@ fn every_verdict_has_a_reason_and_a_next_step() {
         "yurt-ds ctl undo default/web",
     );
 
-    // The DaemonSet's condition reports the problem too, but no pod of this node has ended yet.
+    // The DaemonSet's condition names the node with the same problem. The message is still about the crashing pod.
     let mut crashing = updated("n1", 60);
     crashing.pods[0].problem = problem("CrashLoopBackOff", 5, 0);
     crashing.trouble = problem("CrashLoopBackOff", 0, 0);
