@@ -1,8 +1,8 @@
 //! Garbage collector for owner references, with background, foreground and orphan deletion.
 //!
 //! The collector watches the kinds that this project uses, and assumes that owners of other kinds exist. It checks periodically if
-//! the cluster serves Advanced DaemonSets. Before that, it assumes that owners of this kind exist. The native collector checks all
-//! kinds.
+//! the cluster serves Advanced DaemonSets. Until the cluster does, the collector assumes that every Advanced DaemonSet in an owner
+//! reference exists. The native collector checks all kinds.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! Simulated controllers for node lifecycle, taint eviction and pod garbage collection, combined in one API client.
 //!
-//! A node whose kubelet is silent for longer than the grace period becomes `Ready=Unknown`. Its pods become not Ready, unless the
-//! node is autonomous. Nodes that are not Ready or are cordoned get the corresponding taints. Pods that don't tolerate a
-//! `NoExecute` taint are deleted. Pods of nodes that no longer exist are deleted after a delay.
+//! A node whose kubelet is silent for longer than the grace period becomes `Ready=Unknown`. Its pods become not Ready, unless
+//! annotations of OpenYurt make the node autonomous. Nodes that are not Ready or are cordoned get the corresponding taints. Pods
+//! that don't tolerate a `NoExecute` taint are deleted. Pods of nodes that no longer exist are deleted after a delay.
 
 mod engine;
 mod options;

@@ -87,7 +87,7 @@ impl ClusterPicture {
 }
 
 impl ClusterLook {
-    /// Returns true if a node came back a moment ago and an outdated pod on it waits until the node has settled.
+    /// Returns true if a node came back a moment ago, and its outdated pod waits until the node has been Ready for `ready-settle`.
     pub(crate) fn is_settling(&self) -> bool {
         let settling =
             |verdict: &Verdict| matches!(verdict, Verdict::Offline(Offline::Settling { .. }));

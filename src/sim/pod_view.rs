@@ -12,8 +12,8 @@ pub(super) const NO_EXECUTE: &str = "NoExecute";
 
 /// Fields of a Pod that are needed to run its containers and to evict it.
 ///
-/// The controller's [`k8s::Pod`] omits these fields: commands, pull secrets, tolerations and conditions of all types. No decision
-/// needs them, and parsing them in each event would take time.
+/// The controller's [`k8s::Pod`] omits commands, pull secrets, tolerations, and conditions of types that yurt-ds doesn't use. No
+/// decision needs them, and parsing them in each event would take time.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct PodView {

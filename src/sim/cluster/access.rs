@@ -67,8 +67,8 @@ impl AccessRules {
 
     /// Processes a SelfSubjectAccessReview or a SubjectAccessReview of `kind`: reports if the rules allow the requested access.
     ///
-    /// The server has no users: for the rules, a user is a client with that user agent. A SelfSubjectAccessReview is about the
-    /// client that sends it, whose user agent is `asks`.
+    /// The server has no users: its rules identify a client by the user agent. So the user in a SubjectAccessReview stands for a
+    /// user agent. A SelfSubjectAccessReview is about the client that sends it, whose user agent is `asks`.
     pub(crate) fn review(
         &self,
         kind: &str,

@@ -164,7 +164,7 @@ fn instant(text: &str) -> Option<&'static str> {
         .map(|_| "must be a time, for example 2026-01-01T00:00:00Z")
 }
 
-/// Returns the requirement that the value violates: it must be a number of nodes, or a percentage up to 100.
+/// Returns the requirement that the value violates: it must be a number of nodes, or a percentage up to 100. `None` if it is valid.
 fn share(value: &Value) -> Option<&'static str> {
     let fits = match amount(value) {
         Some((number, false)) => i32::try_from(number).is_ok(),

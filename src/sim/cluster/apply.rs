@@ -1,8 +1,10 @@
 //! Server-side apply: a manager sends the fields that it wants, and owns these fields from then on.
 //!
 //! An apply that changes a field of another manager is a conflict (409) unless it is forced. The server removes fields that the
-//! manager no longer sends, unless another manager also owns them. As in Kubernetes, managers are tracked from the first apply on;
-//! all earlier fields belong to `before-first-apply`.
+//! manager no longer sends, unless another manager also owns them.
+//!
+//! Kubernetes tracks managers from the creation of an object, this server from the first apply, with the exceptions in
+//! `verbs::create`. As in Kubernetes, the fields of an object without managers belong to `before-first-apply`.
 
 use serde_json::{Value, json};
 

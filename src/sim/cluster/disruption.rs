@@ -32,7 +32,8 @@ pub(crate) fn evict(
     let phase = pod.text("/status/phase");
     let goes = matches!(phase, "Failed" | "Succeeded" | "Pending") || pod.is_terminating();
     if !goes {
-        // Update the budgets first. An evicted pod that still exists after the timeout no longer counts as disrupted.
+        // Update the budgets first, because their status also changes with time: an evicted pod that still exists after the timeout
+        // no longer counts as disrupted.
         count(store, pod.namespace(), writing.now);
         spend(store, pod, writing)?;
     }

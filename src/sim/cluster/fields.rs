@@ -1,7 +1,8 @@
 //! Ownership of fields: the sets of paths in `metadata.managedFields`.
 //!
 //! A path consists of steps: fields (`f:spec`), entries of keyed lists (`k:{"name":"c"}`) and values of sets (`v:"x"`). A set of
-//! paths contains only the innermost steps. A list or map that is replaced as a whole ("atomic") is such an innermost step.
+//! paths has one path per innermost value, and one for each entry of a keyed list. A list or map that is replaced as a whole
+//! ("atomic") counts as one value.
 
 use std::collections::BTreeSet;
 

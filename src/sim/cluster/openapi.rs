@@ -1,7 +1,7 @@
 //! OpenAPI v3, limited to the parts that kubectl needs: PATCH exists and supports `fieldValidation`.
 //!
-//! The schemas describe no fields, and `kubectl explain` shows a note about that. Strategic merge patch is supported but not
-//! listed. So kubectl uses the merge keys of its own types, and doesn't look for merge keys in the schema. Both are the same.
+//! The schemas describe no fields, and `kubectl explain` shows a note about that. The server supports strategic merge patches, but
+//! the document doesn't list them. So kubectl takes the merge keys from its own types, which have the same keys as the server.
 
 use serde_json::{Map, Value, json};
 

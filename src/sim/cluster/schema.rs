@@ -70,8 +70,8 @@ pub(crate) fn decode(resource: &Resource, mut object: Value) -> Result<Decoded, 
     })
 }
 
-/// Returns the fields of `canonical` that `given` also has. If `given` is incomplete, the Rust type added required fields. They are
-/// removed.
+/// Returns the fields of `canonical` that `given` also has. This removes required fields that `given` lacks, and that the Rust type
+/// therefore added with default values.
 pub(crate) fn restrict(canonical: Value, given: &Value) -> Value {
     match (canonical, given) {
         (Value::Object(canonical), Value::Object(given)) => canonical

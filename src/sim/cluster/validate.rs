@@ -406,7 +406,8 @@ fn mounts(path: &str, container: &Value, spec: &Value, causes: &mut Vec<StatusCa
     }
 }
 
-/// Checks a pod. In the spec of an existing pod, only images, deadline and grace period may change, and tolerations may be added.
+/// Checks a pod. In the spec of an existing pod, only images, `activeDeadlineSeconds` and `schedulingGates` may change, and
+/// tolerations may be added.
 fn pod(object: &Value, old: Option<&Value>, causes: &mut Vec<StatusCause>) {
     let Some(old) = old else {
         pod_spec("spec", &object["spec"], causes);

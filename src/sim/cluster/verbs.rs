@@ -111,8 +111,9 @@ pub(crate) fn create(
     if let Some(managed) = &writing.managed {
         metadata.insert("managedFields".to_owned(), managed.clone());
     }
-    // Only these kinds get managedFields when they are created, because the controller reads them. They tell when a revision became
-    // the newest, and which client wrote a template. Other objects get managedFields at their first server-side apply.
+    // Only these kinds get managedFields when they are created, because yurt-ds reads the managedFields of these kinds: they tell
+    // when a revision became the newest, and which client wrote a template. Other objects get managedFields at their first
+    // server-side apply.
     let is_counted = matches!(
         resource.storage,
         Storage::ControllerRevisions | Storage::DaemonSets | Storage::AdvancedDaemonSets

@@ -61,7 +61,8 @@ pub(super) struct KubeletEngine {
     under_way: FuturesUnordered<Request>,
     /// UIDs of known pods that the list in progress has not contained so far. They are removed when the list ends.
     relist: Option<BTreeSet<String>>,
-    /// Counter that numbers addresses and lives of nodes. Random delays are derived from it too.
+    /// Counter from which nodes get the numbers of their addresses and of their lives (periods online). Random delays are derived
+    /// from the counter, too.
     count: u32,
 }
 
@@ -268,7 +269,8 @@ impl KubeletEngine {
         }
     }
 
-    /// Records in the shared pulse that a node is alive or silent. Does nothing if there is no pulse.
+    /// Records in the shared set of silent nodes (`NodePulse`) that a node is alive or silent. Does nothing if the options have no
+    /// set.
     fn alive(&self, name: &str, alive: bool) {
         if let Some(pulse) = &self.options.pulse {
             pulse.set(name, alive);

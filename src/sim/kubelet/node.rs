@@ -67,7 +67,7 @@ impl Outage {
         mark_node: true,
         mark_pods: true,
     };
-    /// Outage of an autonomous node. Only the node is marked, and its pods stay Ready.
+    /// Outage of an autonomous node (OpenYurt). Only the node is marked, and its pods stay Ready.
     pub const AUTONOMOUS: Self = Self {
         mark_node: true,
         mark_pods: false,
