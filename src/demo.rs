@@ -107,13 +107,14 @@ struct Document<'a> {
 
 /// Creates a runtime. Except in real time, its time is paused from the start.
 ///
-/// Timers are rounded to milliseconds since the runtime's start. If time were paused later, no two runs would be equal.
+/// Timers are rounded to milliseconds since the runtime's start. If time were paused later, this rounding would differ, and no two
+/// runs would be equal.
 fn own_runtime(real_time: bool) -> std::io::Result<Runtime> {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     builder.enable_all().start_paused(!real_time).build()
 }
 
-/// Runs the plays in a thread of their own, because its runtime has virtual time.
+/// Runs the plays in a new thread, with a runtime of its own whose time is virtual.
 async fn in_own_time(args: PlayArgs, shutdown: Shutdown) -> Result<ExitCode> {
     let (ended, end) = tokio::sync::oneshot::channel();
     std::thread::spawn(move || {
@@ -174,8 +175,8 @@ fn any_seed() -> u64 {
     mix(u64::try_from(nanoseconds).unwrap_or_default()) % 100_000
 }
 
-/// Returns the scenarios that the flags select: a custom fleet, or one story. The default is both stories, followed by the same
-/// fleet with yurt-ds and with the native controller.
+/// Returns the scenarios that the flags select: a custom fleet, or one story. The default is both stories, followed by one fleet
+/// that is played twice: with yurt-ds, and with the native controller.
 fn scenarios(args: &PlayArgs, seed: u64) -> Result<Vec<Scenario>, String> {
     let fleet = args.fleet(seed)?;
     if let Some(story) = args.story {

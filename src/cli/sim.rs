@@ -280,7 +280,7 @@ fn label(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// Parses a part of the fleet, which is at most all of it.
+/// Parses a number or percentage of nodes. A percentage must not exceed 100%.
 fn part(text: &str) -> Result<IntOrPercent, String> {
     match share(text)? {
         IntOrPercent::Percent(percent) if percent > 100 => {

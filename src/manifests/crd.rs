@@ -8,11 +8,12 @@ use super::schema;
 /// API group of OpenKruise's workloads.
 const GROUP: &str = "apps.kruise.io";
 
-/// Versions; `true`: the stored one. They have the same schema, so conversion only changes the version and loses nothing.
+/// Versions, each with a flag that is true for the version in which objects are stored. Both have the same schema, so a conversion
+/// only changes the version and loses nothing.
 pub(super) const VERSIONS: [(&str, bool); 2] = [("v1alpha1", false), ("v1beta1", true)];
 
-/// Returns the CustomResourceDefinition. It is in no category, so that `kubectl delete all --all` deletes the same objects as
-/// with OpenKruise.
+/// Returns the CustomResourceDefinition. It belongs to no category such as `all`, so that `kubectl delete all --all` deletes the
+/// same objects as with OpenKruise.
 pub(super) fn definition() -> Value {
     let schema = schema::structural::<DaemonSet>();
     let versions = VERSIONS.map(|(name, is_stored)| {

@@ -154,7 +154,7 @@ fn only_mandatory_fields_are_required() {
         found.extend(names.map(|name| format!("{path}.{}", name.as_str().unwrap())));
     });
     found.retain(|path| !path.starts_with(".spec.updateStrategy"));
-    // In the pods of every workload, Kubernetes requires these fields of node affinity.
+    // Kubernetes itself requires these fields in the node affinity of every pod.
     const REQUIRED: &str =
         ".spec.template.spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.";
     let mut of_nodes: Vec<String> = (found.iter())

@@ -71,7 +71,7 @@ impl Transform for Structural {
     }
 }
 
-/// If the schema allows either null or something else, returns the schema of the latter.
+/// Returns the other schema if `schema` allows either null or one other schema; otherwise `None`.
 fn without_null(schema: &Schema) -> Option<serde_json::Map<String, Value>> {
     let choices = schema.get("anyOf")?.as_array()?;
     let is_null = |choice: &&Value| choice.get("type").is_some_and(|name| name == "null");
