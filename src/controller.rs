@@ -277,8 +277,8 @@ async fn check_permissions(
     let missing = permissions::missing(&client, &namespace, needs, &metrics).await;
     let leads = leadership.clone();
     let report = async {
-        // Without permission to list objects, a replica never becomes ready, so it never becomes the leader. It reports after a
-        // delay.
+        // Without permission to list objects, a replica never becomes ready, so it never becomes the leader. Such a replica reports
+        // the missing permissions after a delay.
         let unready = async {
             if missing.keeps_unready() {
                 tokio::time::sleep(UNREADY).await

@@ -49,9 +49,10 @@ impl Writer {
         self.send_for_version("patch", STATUS, request).await
     }
 
-    /// Makes the DaemonSet the controller of a pod. An owner reference to a ControllerRevision (surge pods have one) is replaced.
+    /// Makes the DaemonSet the controller of a pod (`controller: true`). Replaces a ControllerRevision that controls the pod, as in
+    /// surge pods.
     ///
-    /// Reads the DaemonSet live first. Writes nothing if the DaemonSet no longer exists.
+    /// Reads the DaemonSet from the API server first. Writes nothing if the DaemonSet no longer exists.
     pub(super) async fn adopt(
         &self,
         key: &SetKey,
@@ -129,8 +130,8 @@ impl Writer {
         self.send_briefly("patch", "pods", request).await
     }
 
-    /// Opens or closes the readiness gate `InPlaceUpdateReady` of a pod. While the gate is closed, the pod is not Ready. The gate
-    /// must be closed before containers of the pod change.
+    /// Opens or closes the readiness gate `InPlaceUpdateReady` of a pod: sets its condition to `True` or `False`. While the gate is
+    /// closed, the pod is not Ready. The gate must be closed before containers of the pod change.
     ///
     /// Returns the pod as the API server stored it.
     pub(super) async fn set_in_place_gate(
@@ -154,9 +155,9 @@ impl Writer {
         self.send("patch", "pods/status", request).await
     }
 
-    /// Deletes a ControllerRevision that no pod runs. Succeeds if it is already gone.
+    /// Deletes a ControllerRevision. Succeeds if the revision is already gone.
     ///
-    /// The UID is a precondition, so another revision of the same name is never deleted.
+    /// `parameters` can contain a UID as a precondition. Then no other revision of the same name is deleted.
     pub(super) async fn delete_revision(
         &self,
         namespace: &str,

@@ -1,4 +1,5 @@
-//! Sends decided actions to the API server: one request per action, each with a precondition and a deadline, all counted.
+//! Sends the actions of a decision to the API server, one request per action. Each request has a precondition and a deadline, and
+//! is counted in the metrics.
 
 use std::sync::Arc;
 
@@ -30,8 +31,8 @@ use crate::k8s::client::{CallError, Failure, WRITE_DEADLINE, within};
 /// API server.
 pub(super) const PARALLEL: usize = 64;
 
-/// Maximum number of attempts to update a pod in place, as in Kruise. An attempt conflicts if the kubelet writes to the pod
-/// meanwhile.
+/// Maximum number of attempts to update a pod in place, as in Kruise. An attempt fails with a conflict if the kubelet writes to the
+/// pod between its last read and the update.
 const CONFLICTS: u32 = 5;
 
 /// Name of the status subresource of native DaemonSets in RBAC roles.
@@ -86,7 +87,7 @@ impl Writer {
         }
     }
 
-    /// Waits for the permit to hold a complete template in memory. Returns `None` if the process is shutting down.
+    /// Waits for the permit to hold a complete template in memory. Never returns `None`, because the semaphore is never closed.
     pub(super) async fn whole_template(&self) -> Option<SemaphorePermit<'_>> {
         self.whole_templates.acquire().await.ok()
     }
@@ -105,7 +106,7 @@ impl Writer {
         &self.client
     }
 
-    /// Carries out one action on a pod of `key`, except for the creation of surge pods ([`Self::surge`]).
+    /// Carries out one action on a pod of the DaemonSet `key`, except for the creation of surge pods ([`Self::surge`]).
     pub(super) async fn act(
         &self,
         key: &SetKey,
@@ -182,7 +183,7 @@ impl Writer {
         }
     }
 
-    /// Writes the condition of a readiness gate, if the pod is unchanged since the decision.
+    /// Writes the condition of Kruise's readiness gate [`KRUISE_POD_READY`], if the pod is unchanged since the decision.
     ///
     /// Other programs store lists in the message of this condition. The precondition on the resource version prevents the write
     /// from overwriting a list that another program has just changed.
@@ -519,7 +520,7 @@ impl WriteError {
         }
     }
 
-    /// Returns the class of the failure; `None`: the write was not sent.
+    /// Returns the kind of failure; `None`: the write was not sent.
     pub(super) fn failure(&self) -> Option<Failure> {
         match self {
             Self::NotLeader => None,

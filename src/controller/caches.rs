@@ -36,9 +36,9 @@ use crate::k8s::{AdvancedDaemonSet, ControllerRevision, DaemonSet, Item, Node, P
 
 /// Pods per page of a list.
 ///
-/// With 50,000 pods, each page costs the API server 20 ms in addition to the pods in it (Kubernetes 1.28). Since 1.34, a page costs
-/// three times as much, but a streaming list replaces the pages there. Larger pages don't help the API server, and permanently
-/// increase the memory of this process.
+/// With 50,000 pods, a page takes the API server 20 ms, plus the time for the pods in the page (Kubernetes 1.28). Since 1.34, a
+/// page costs three times as much, but a streaming list replaces the pages there. Larger pages don't help the API server, and
+/// permanently increase the memory of this process.
 const PODS_PAGE: u32 = 250;
 
 /// Pause before a new list when the API server no longer has the changes since the last event.
@@ -51,7 +51,8 @@ const LOOK_FOR_ADVANCED: Duration = Duration::from_secs(60);
 const LOOK_FOR_KRUISE: Duration = Duration::from_secs(60);
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
-/// Maximum number of lists of groups in progress. An object may have megabytes, and each list holds one object in memory.
+/// Maximum number of lists in progress for [`Group`]s of DaemonSets. An object may have megabytes, and each list holds one object
+/// in memory.
 const PARALLEL_LISTS: usize = 8;
 
 /// Minimum duration of a healthy watch. A watch that ends earlier without an event counts as failed.
@@ -69,12 +70,12 @@ pub(super) enum Input {
     Advanced(Event<Item<DaemonSet>>),
     /// Advanced DaemonSets are not rolled out, for the given reason.
     NoAdvanced(Option<AdvancedAbsence>),
-    /// Event about a ControllerRevision of a group. The number identifies the watch of the group.
+    /// Event about a ControllerRevision of a [`Group`]. The number identifies the watch of that group.
     Revision(u64, Event<Item<ControllerRevision>>),
-    /// Event about a pod of a group. The number identifies the watch of the group.
+    /// Event about a pod of a [`Group`]. The number identifies the watch of that group.
     ///
-    /// The timestamp is the event's time of arrival. The time of a list's first event is the time at which the list was taken.
-    /// Changes that happened while the event waited for the engine may be missing from the list.
+    /// The timestamp is the time at which the watch passed on the event. For `Init`, this is the time just before the list was
+    /// requested. Changes that happened later, while the event waited for the engine, may be missing from the list.
     Pod(u64, Timestamp, Event<Item<Pod>>),
     /// True if the native controller sees changes of pods in the order in which they happened
     /// ([`Fleet::in_order`](crate::core::Fleet::in_order)).
@@ -260,7 +261,7 @@ impl Watches {
         }
     }
 
-    /// Watches the ControllerRevisions of a group. They carry the same labels as the pods of the group.
+    /// Watches the ControllerRevisions of a group of DaemonSets. The revisions carry the same labels as the pods.
     pub(super) fn revisions(&self, group: &Group, number: u64) -> CacheWatch {
         self.start(
             "controllerrevisions",
@@ -347,7 +348,7 @@ fn everything<K: Readable>() -> Target {
     }
 }
 
-/// Returns the target that selects the objects of a group.
+/// Returns the target that selects the objects of a group of DaemonSets.
 fn of_group<K: Readable>(group: &Group, page: u32) -> Target {
     Target {
         path: K::url_path(&(), group.namespace.as_deref()),
@@ -483,7 +484,7 @@ impl<K: Readable, F: Fn(Event<Item<K>>) -> Input + Send + Sync> Sink<K> for Queu
     }
 }
 
-/// Converts an event about an Advanced DaemonSet to one about a DaemonSet, because decisions treat both in the same way.
+/// Converts an event about an Advanced DaemonSet to one about a DaemonSet, because decisions treat both kinds in the same way.
 fn as_daemonset(event: Event<Item<AdvancedDaemonSet>>) -> Event<Item<DaemonSet>> {
     let as_set = |item: Item<AdvancedDaemonSet>| item.map(DaemonSet::from);
     match event {

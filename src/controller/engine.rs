@@ -5,7 +5,8 @@
 //!                                             ▲ after a short pause, so that a burst of events is one pass
 //! ```
 //!
-//! The loop decides about a DaemonSet again only after its pending writes are answered. The loop reads the time only from `Clock`.
+//! A pass decides about each DaemonSet that changed or is due. It skips a DaemonSet with unanswered writes until all of them are
+//! answered. The loop reads the time only from `Clock`.
 
 mod advanced;
 mod answers;
@@ -54,18 +55,19 @@ use crate::shutdown::Shutdown;
 /// Shortest delay between a change and the pass that handles it. All events about one replaced pod arrive within this delay.
 const SHORT_DELAY: Duration = Duration::from_millis(5);
 
-/// Delay after a change that makes no further update possible (frees no slot), such as a created or deleted pod.
+/// Delay after a change that doesn't allow another update, such as a created or deleted pod.
 const LONG_DELAY: Duration = Duration::from_millis(200);
 
 /// Length of the pause after a pass, as a multiple of the duration of the pass.
 ///
-/// The pause limits the CPU time of decisions to two percent of a core in any fleet. Changes during the pause are handled together.
+/// The pause limits the CPU time of decisions to two percent of a core, unless a pass takes longer than 10 ms ([`LONGEST_REST`]).
+/// Changes during the pause are handled together.
 const REST: u32 = 50;
 
 /// Maximum pause after a pass. It is short compared with the time that replacing a pod takes.
 const LONGEST_REST: Duration = Duration::from_millis(500);
 
-/// Time for which the native controller may lag behind before the status reports it.
+/// Time for which the native controller may lag behind a change of the DaemonSet before the status reports the lag.
 const LASTING: SignedDuration = SignedDuration::from_secs(5);
 
 /// Interval between passes over all DaemonSets, in case a change didn't enqueue its DaemonSet. Such a pass reads only the cache.
@@ -133,7 +135,7 @@ struct SetState {
     reports: WriteBackoff,
     /// Corrections of a status that another client overwrites.
     contest: Contest,
-    /// Time since which the native controller has been behind.
+    /// Time since which the native controller has lagged behind a change of the DaemonSet.
     behind_since: Option<Timestamp>,
     /// Conditions of the DaemonSet, and the Events that were published while it had them.
     ///
@@ -144,7 +146,7 @@ struct SetState {
     recreated: Option<Revision>,
     /// Notes on the settings that were published.
     noted: Vec<String>,
-    /// True if the warning about remaining surge pods was published. It concerns a DaemonSet that is no longer managed.
+    /// True if a Warning was published that surge pods remain although the DaemonSet is no longer managed.
     kept: bool,
     /// Backoff after the API server rejected pods (`creations`) or revisions (`revisions`) of an Advanced DaemonSet.
     creations: WriteBackoff,
@@ -532,7 +534,7 @@ impl Engine {
         Some(())
     }
 
-    /// Removes what yurt-ds has written for a DaemonSet without settings.
+    /// Removes the surge pods, conditions and labels that yurt-ds wrote, because the DaemonSet is no longer managed.
     fn hand_back(&mut self, key: &SetKey, min_ready: Duration, now: Timestamp) -> Option<()> {
         let fleet = self.index.fleet(key, now)?;
         self.parts.metrics.forget(key);
@@ -546,7 +548,7 @@ impl Engine {
             is_released && !released.waits && !set.is_some_and(SetRecord::has_uncertain_writes);
         let report = match set.filter(|_| !refused.has_no_failures()) {
             Some(set) => Some(Report::of_release(set, &refused)),
-            None => is_over.then(Report::of_nothing), // last, because it ends management
+            None => is_over.then(Report::of_nothing), // after all other writes, because removing the conditions ends management
         };
         self.write(key, released.actions, report, now);
         self.wake_at(key, released.wake);
@@ -798,7 +800,8 @@ impl Engine {
     }
 }
 
-/// Splits the writes to pods of a DaemonSet that is no longer managed into those to send now, and the rejected ones that wait.
+/// Splits the writes to pods of a DaemonSet that is no longer managed. Returns the writes to send now, and the writes that the API
+/// server rejected, which are retried later.
 fn without_refused(
     fleet: &Fleet,
     released: SurgeRelease,

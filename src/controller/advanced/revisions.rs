@@ -1,4 +1,4 @@
-//! ControllerRevisions of an Advanced DaemonSet: one for each template that it had.
+//! ControllerRevisions of an Advanced DaemonSet: one for each pod template that the DaemonSet has had.
 //!
 //! Names and contents are the same as in Kruise, so that either controller can continue the work of the other.
 //!
@@ -23,16 +23,17 @@ use crate::index::SetKey;
 use crate::k8s;
 use crate::k8s::client::Failure;
 
-/// Maximum number of names tried for a new revision. The name follows from the template, and another object may already have it.
+/// Maximum number of names that are tried for a new revision. A name contains a hash of the template and of a counter, and another
+/// object may already have that name.
 const NAMES: i64 = 8;
 
-/// Advanced DaemonSet whose current template must be in a ControllerRevision.
+/// Request to store the current template of an Advanced DaemonSet in a ControllerRevision.
 pub(in crate::controller) struct RevisionSync {
     pub(in crate::controller) key: SetKey,
     pub(in crate::controller) owner: DaemonSetOwner,
-    /// Template at the time of the decision.
+    /// Fingerprint of the template on which the decision is based.
     pub(in crate::controller) template: TemplateFingerprint,
-    /// Label selector of the pods and revisions, as a query.
+    /// Label selector of the pods and revisions, in the syntax of the query parameter `labelSelector`.
     pub(in crate::controller) selector: String,
     /// Pods, by the revision hash in their label.
     pub(in crate::controller) pods: BTreeMap<Revision, Vec<PodRef>>,
@@ -180,7 +181,7 @@ impl Writer {
         answered(&answer)
     }
 
-    /// Moves the pods of a duplicate revision to the kept revision, and deletes the duplicate.
+    /// Relabels the pods of the duplicate revision `twin` with the hash `kept`, and deletes the duplicate.
     ///
     /// Pods of other revisions are not changed (unlike in Kruise and Kubernetes, see kubernetes#111280).
     async fn merge(
@@ -213,8 +214,8 @@ impl Writer {
     /// Creates a revision with the current template and the annotations of the DaemonSet. Also returns the new
     /// `status.collisionCount`.
     ///
-    /// The name may already be taken by a revision with the same template that belongs to the DaemonSet. Another controller has
-    /// then just created it, and it is returned (Kubernetes, `snapshot`).
+    /// If another revision of the DaemonSet has the name and the same template, returns that revision: another controller has just
+    /// created it. Kubernetes does the same (`snapshot`).
     async fn make_revision(
         &self,
         sync: &RevisionSync,
@@ -451,7 +452,7 @@ mod tests {
             Writer::new(client, Metrics::new(), self.leadership.subscribe())
         }
 
-        /// Returns how many creations of a revision failed because the name was taken.
+        /// Returns the number of requests to create a revision that failed because the name was taken.
         fn refused_names(&self) -> u64 {
             let requests = self.cluster.requests().into_iter();
             let refused = requests.filter(|one| {
@@ -499,8 +500,8 @@ mod tests {
             gone.unwrap();
             let meta = taken["metadata"].as_object_mut().unwrap();
             meta.retain(|key, _| ["name", "namespace", "ownerReferences"].contains(&key.as_str()));
-            // Remove the labels: a list by selector then doesn't find the revision, and the creation of a revision with this name
-            // conflicts.
+            // Remove the labels, so that a list by label selector doesn't find the revision. Then the creation of a revision with
+            // this name conflicts.
             *taken.pointer_mut(path).unwrap() = value;
             let create = request.create(&posted(), taken.to_string().into_bytes());
             let _: Value = client.request(create.unwrap()).await.unwrap();

@@ -125,8 +125,8 @@ pub(super) enum AdvancedTask {
 }
 
 impl Engine {
-    /// Decides which pods of an Advanced DaemonSet to create and delete now. Also returns rejected writes: while they last, other
-    /// writes are delayed.
+    /// Decides which pods of an Advanced DaemonSet to create and delete now. Also returns the writes that the API server rejected,
+    /// for the report. A rejected write is not repeated before its retry is due.
     ///
     /// Returns `None` for a native DaemonSet, and for an Advanced one with unusable fields.
     pub(super) fn managed(
@@ -140,8 +140,8 @@ impl Engine {
         let mut managed = manage(fleet, advanced.terms(&set.reading, now));
         let asked = std::mem::take(&mut managed.actions);
         let (actions, again, _) = fleet.write_failures.without_held(&fleet.nodes, asked, now);
-        // Report these rejected writes as long as the pods exist, including the time in which a repeated deletion has no response
-        // yet.
+        // Report rejected writes to these pods as long as the pods exist, also while the response to a repeated deletion is
+        // pending.
         let refused = fleet.write_failures.of_pods_on(&fleet.nodes, |node| {
             let goes = |pod: &Pod| pod.in_place.is_over || managed.leaving.contains(&pod.uid);
             node.native == Targeting::No || node.pods.iter().any(goes)

@@ -257,7 +257,7 @@ impl Engine {
         }
     }
 
-    /// Records the result of making the DaemonSet the owner of the surge pod; `None`: the transfer was not tried.
+    /// Records the result of making the DaemonSet the owner of a surge pod; `None`: the transfer of ownership was not tried.
     fn note_handed_over(
         &mut self,
         key: &SetKey,
@@ -276,7 +276,7 @@ impl Engine {
         }
     }
 
-    /// Records the response to a pending write. Some responses, such as a timeout, leave open if the write took effect.
+    /// Records the response to a pending write. Some responses, such as a timeout, leave open whether the write took effect.
     fn end_write(
         &mut self,
         key: &SetKey,
@@ -303,7 +303,7 @@ impl Engine {
         self.remember(key, WrittenTo::Pod(pod), what, result, now);
     }
 
-    /// Records whether the result of an image pull was written to its pod.
+    /// Records the result of writing the outcome of an image pull to its pod.
     pub(super) fn note_pull_write(&mut self, write: &PullResultWrite) {
         let (now, result) = (self.parts.clock.now(), write.result.as_ref().copied());
         let about = WrittenTo::Pod(&write.pod);
@@ -311,7 +311,7 @@ impl Engine {
         self.requeue(write.key.clone(), RequeueDelay::Short);
     }
 
-    /// Records a failed write for its pod or node, so that the next writes go to other pods and nodes.
+    /// Records the result of a write for its pod or node. After a failure, the next writes go to other pods and nodes.
     ///
     /// While the API server itself has problems, all writes to pods of the DaemonSet slow down.
     fn remember(
@@ -353,8 +353,8 @@ impl Engine {
                     }
                     ErrorClass::Conflict => write_failures.conflict(place, what, message, now),
                     ErrorClass::Internal => write_failures.meet(place, what, message, now),
-                    // If the pod failed before, or the API server keeps failing, this pod gets a backoff. Otherwise the pod keeps
-                    // its slot (its place among the pods being updated) and is tried again at once.
+                    // If an earlier write to the pod failed, or the API server keeps failing, this pod gets a backoff. Otherwise
+                    // the pod keeps its slot (its place among the pods being updated) and is tried again at once.
                     ErrorClass::Busy if lasting || is_refused => {
                         write_failures.meet(place, what, message, now);
                     }
@@ -444,8 +444,8 @@ impl Engine {
         if !matches!(class(error), ErrorClass::Rejected | ErrorClass::Invalid) {
             return; // a missing permission is reported in an Event of its own
         }
-        // The DaemonSet's name is not replaced by a placeholder here, unlike a pod's name elsewhere. A short name may be part of
-        // any word.
+        // Don't replace the DaemonSet's name by a placeholder, unlike the name of a pod: a short name may also be part of other
+        // words.
         let message = message(error, "");
         // Server-side apply rejects fields that the CustomResourceDefinition lacks.
         let definition = if message.contains("field not declared in schema") {
@@ -480,7 +480,7 @@ impl Engine {
         )
     }
 
-    /// Reports a rejected write once. `write` is the rollout step of the write, if it belongs to one.
+    /// Reports a rejected write once. `write` is the step of a rollout that needed the write, if any.
     pub(super) fn note_refusal(
         &mut self,
         key: &SetKey,
@@ -500,7 +500,7 @@ impl Engine {
             Failure::Gone | Failure::Conflict => {
                 debug!(daemonset = %key, %error, "The cached object was outdated");
             }
-            // The status reports the disruption budget, so a blocked eviction is not logged as a warning at each attempt.
+            // The status already reports the PodDisruptionBudget, so a blocked eviction is not logged as a warning at each attempt.
             Failure::Blocked => {
                 debug!(daemonset = %key, %error, "A disruption budget blocks the eviction")
             }

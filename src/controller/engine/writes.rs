@@ -195,7 +195,7 @@ impl Engine {
             self.record(key, &unmarked);
         }
         if let Some(set) = self.index.set_mut(key) {
-            // Use the pause from the report for decisions from now on, even before the watch shows it.
+            // From now on, decisions use the pause record of this report, even before the watch shows the written status.
             set.set_last_pause(report.state.pause.as_ref().map(|pause| pause.record));
             set.begin_report(report.conditions, now);
             if let (Some(advanced), Some((_, numbers))) = (&mut set.advanced, &whole) {
@@ -205,8 +205,8 @@ impl Engine {
         self.state.sets.entry(key.clone()).or_default().under_way += 1;
         let (writer, key) = (self.parts.writer.clone(), key.clone());
         self.spawn(key.clone(), async move {
-            // Send these Events before the status. The status records them as sent. If the process dies in between, the next leader
-            // sends the same Events again.
+            // Send the Events that have a `mark` before the status. The status records them as sent. If the process dies in
+            // between, the next leader sends the same Events again.
             futures::future::join_all(first).await;
             // Look for the other client before the status is written. After the write, this controller is the manager of the
             // fields, and the other client's name is lost.
@@ -297,7 +297,7 @@ impl Engine {
         }
     }
 
-    /// Reads objects live if the watches leave the current revision unclear, or the revision of a pod.
+    /// Reads objects from the API server if the watches don't show which revision is the current one, or which revision a pod has.
     pub(super) fn look_up(
         &mut self,
         key: &SetKey,
