@@ -20,7 +20,8 @@ use crate::k8s::{self, Item, Unreadable, UnreadableReason, meta_of};
 /// Resources whose first list must be complete before any decision.
 pub(super) const CLUSTER_WIDE: [&str; 2] = ["nodes", "controllerrevisions"];
 
-/// Number of unnecessary groups at which all DaemonSets are regrouped into as few groups as possible.
+/// Number of unnecessary groups at which all DaemonSets are regrouped into as few groups as possible. The DaemonSets of a [`Group`]
+/// share their watches.
 const SPARE_GROUPS: usize = 8;
 
 /// Watches that feed the index, with the progress of their lists.
@@ -204,8 +205,8 @@ impl EventHandler {
             && self.groups.iter().all(is_settled)
     }
 
-    /// Lists the pods of all DaemonSets again. Called when this replica becomes the leader: the previous leader may have just
-    /// deleted pods.
+    /// Lists the pods of all DaemonSets again. Needed when this replica becomes the leader: the previous leader may have just
+    /// deleted pods, which the cache still shows.
     pub(super) fn look_again(&mut self, index: &mut Index) {
         if !self.knows_sets() {
             return;
@@ -482,7 +483,8 @@ impl EventHandler {
         }
     }
 
-    /// Watches a DaemonSet in a group of its own. If that makes too many groups, regroups all DaemonSets into as few as possible.
+    /// Watches a DaemonSet in a [`Group`] of its own. If that makes too many groups, regroups all DaemonSets into as few as
+    /// possible.
     fn join(&mut self, index: &mut Index, key: &SetKey) {
         let Some(set) = index.set(key) else {
             return;
@@ -676,7 +678,7 @@ impl GroupWatch {
 
     /// Removes a pod from the DaemonSets that may have owned it before its current owner.
     ///
-    /// Not needed while a list arrives. When the list ends, each DaemonSet forgets the pods that the list doesn't contain.
+    /// Not needed for the pods of a list. When the list ends, each DaemonSet forgets the pods that the list doesn't contain.
     fn take_from_others(
         &self,
         index: &mut Index,
@@ -899,7 +901,7 @@ mod tests {
         case(&three, Some(of(ONE, "1")), orphan("2"), &[ONE, TWO, "ds03"]);
     }
 
-    /// A list that is repeated is complete but not settled: the objects of the previous list are known, and newer ones may be
+    /// While a list is repeated, it is complete but not settled: the objects of the previous list are known, and newer ones may be
     /// missing.
     #[test]
     fn a_repeated_list_is_complete_but_not_settled() {

@@ -1,8 +1,8 @@
 //! Events about changes of state, sent in the background.
 //!
-//! Each change of state has one Event, which is not repeated while the state lasts. Events about single pods are limited. Writes
-//! never wait for an Event. Events that the API server rejects are kept with their original time and sent again. Events that exceed
-//! a limit or are older than an hour are counted and dropped.
+//! Each change of state has one Event, which is not repeated while the state lasts. Events about single pods are limited. Writes to
+//! pods never wait for an Event. Events that the API server rejects are kept with their original time and sent again. Events that
+//! exceed a limit or are older than an hour are counted and dropped.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -29,7 +29,8 @@ use crate::core::names;
 use crate::index::SetKey;
 use crate::k8s::client::{Failure, WRITE_DEADLINE, within};
 
-/// Maximum number of Events in the queue. After a start, every DaemonSet of a large cluster may have one.
+/// Maximum number of Events in the queue. After a start of the controller, there may be one Event for each DaemonSet of a large
+/// cluster.
 const QUEUE: usize = 256;
 /// Maximum number of queued Events about single pods. These Events have a queue of their own.
 const ASIDES: usize = 64;
@@ -41,7 +42,8 @@ const TRIES: u32 = 3;
 const PAUSE: Duration = Duration::from_secs(2);
 /// Shortest and longest pause before rejected Events are sent again.
 const AGAIN: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(30));
-/// Time after which the last note about an object is forgotten. The API server deletes Events after the same time by default.
+/// Time after which the last note (text of an Event) about an object is forgotten. The API server deletes Events after the same
+/// time by default.
 const REMEMBERED: SignedDuration = SignedDuration::from_hours(1);
 /// Maximum time for sending queued Events at shutdown.
 const LAST_WORDS: Duration = Duration::from_secs(2);
@@ -136,7 +138,7 @@ pub enum Severity {
     Warning,
 }
 
-/// Last notes, each with its time. The key consists of the object, and the reason with the topic.
+/// Last notes (texts of Events), each with its time. The key consists of the object, and of the reason with the topic.
 type LastNotes = BTreeMap<(String, String), (String, Timestamp)>;
 
 /// Queue of Events. Cloning is cheap, and no method blocks.
@@ -146,7 +148,7 @@ pub struct Events {
     queue: Sender<Event>,
     /// Queue of Events about single pods. They are sent only while the other queue is empty.
     asides: Sender<Event>,
-    /// Last note for each object, reason and topic, with the time of the last attempt to publish it.
+    /// Last note (text of an Event) for each object, reason and topic, with the time of the last attempt to publish it.
     last_notes: Arc<Mutex<LastNotes>>,
     clock: Clock,
     instance: String,
@@ -370,7 +372,7 @@ async fn send_all(
     }
 }
 
-/// Event that was rejected, with the class of the failure.
+/// Event that the API server rejected, with the kind of failure.
 type Refused = (Event, Failure);
 
 /// Rejected Events, each with the time of the first rejection, oldest first.
@@ -569,8 +571,8 @@ mod tests {
         assert_eq!(*notes.lock().unwrap(), ["a", "b", "a", "a"]);
     }
 
-    /// Regression test: on a real cluster, notes about two missing rights alternated. Each note differed from the last one, so both
-    /// were published again and again.
+    /// Regression test: on a real cluster, Events about two missing permissions alternated. The text of each Event differed from
+    /// the last one, so both Events were published again and again.
     #[tokio::test(start_paused = true)]
     async fn event_texts_on_different_topics_are_deduplicated_separately() {
         let notes = Notes::default();

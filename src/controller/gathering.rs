@@ -4,9 +4,9 @@
 //! message, because all code from the socket to the engine runs with cold CPU caches. No message is urgent, because replacing a pod
 //! takes much longer than the sleep.
 //!
-//! The thread sleeps instead of the event loop. Each connection to the API server also wakes the thread for each message, and a
-//! timer in the event loop doesn't prevent that. With such a timer, each replaced pod took 1.7 times the CPU time (200 nodes, by
-//! deletion, at 10 %).
+//! The whole thread sleeps, not only the event loop. Each connection to the API server also wakes the thread for each message, and
+//! a timer in the event loop doesn't prevent that. With such a timer, each replaced pod took 1.7 times the CPU time (200 nodes,
+//! replaced by deletion, 10 % at a time).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

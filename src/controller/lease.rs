@@ -144,7 +144,7 @@ impl Settings {
     /// Returns the settings if their three durations are consistent.
     ///
     /// # Errors
-    /// If they are not. The error names the flag and its valid values.
+    /// If the durations are inconsistent. The error names the flag and its valid values.
     pub fn checked(self) -> Result<Self> {
         if self.renew_deadline + MARGIN > self.duration || self.duration > LONGEST {
             bail!(

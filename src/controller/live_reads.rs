@@ -1,5 +1,5 @@
-//! Live reads of objects whose state is unclear from the watches. They are rare and limited. If the watches are consistent and no
-//! pod is missing, there are none.
+//! Live reads: reads of objects from the API server, because their state is unclear from the watches. They are rare and limited.
+//! There are none if the watches are consistent and all pods exist and become available.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -28,7 +28,8 @@ const PATIENCE: SignedDuration = SignedDuration::from_secs(1);
 /// Pause before the same objects are read again.
 const AGAIN: SignedDuration = SignedDuration::from_secs(10);
 
-/// Interval between checks while the native controller is behind. Its next write also triggers a check, unless that event is lost.
+/// Interval between checks while the native controller lags behind a change of the DaemonSet. Its next write also triggers a check,
+/// unless the event about that write is lost.
 const SLOWLY: SignedDuration = SignedDuration::from_secs(30);
 
 /// Events per page of a list. An Event can have more than a megabyte, and the API server holds a whole page in memory.
@@ -64,7 +65,7 @@ pub(super) enum FoundRevision {
 
 type Lookup = Pin<Box<dyn Future<Output = LookupResult> + Send>>;
 
-/// Decides which objects to read live, and applies the results.
+/// Decides which objects to read from the API server, and applies the results.
 pub(super) struct Lookups {
     client: Client,
     last: BTreeMap<SetKey, Timestamp>,
@@ -120,7 +121,8 @@ impl Lookups {
         }
     }
 
-    /// Returns the time of the next call, and the lookup to start now, if one is due.
+    /// Decides whether to look up the revisions of a DaemonSet or of its pods. Returns the time of the next call, and the lookup to
+    /// start now, if one is due.
     pub(super) fn wanted(
         &mut self,
         key: &SetKey,
@@ -225,7 +227,7 @@ impl Lookups {
         (after(now, SLOWLY), lookup)
     }
 
-    /// Records that no pod takes too long to become available. Returns true if some pods did before.
+    /// Records that no pod takes too long to become available. Returns true if at least one pod took too long before.
     pub(super) fn none_unready(&mut self, key: &SetKey) -> bool {
         self.unready.remove(key).is_some()
     }
@@ -350,7 +352,7 @@ async fn revisions(client: Client, key: SetKey, asked: Vec<(Revision, PodName)>)
     LookupResult::Revisions(found)
 }
 
-/// Runs a lookup with the deadline of a write.
+/// Runs a lookup with the same deadline as a write.
 pub(super) async fn in_time<T>(
     lookup: impl Future<Output = Result<T, CallError>>,
 ) -> Result<T, CallError> {
@@ -371,7 +373,7 @@ async fn known(
     if let Some(revision) = revisions.get_opt(&name).await? {
         return Ok(FoundRevision::Revision(Box::new(revision)));
     }
-    // A revision that was adopted from another DaemonSet has a name made from the other DaemonSet's name. So search by label.
+    // A revision that was adopted from another DaemonSet has a name that contains the other DaemonSet's name. So search by label.
     let labels = format!("{REVISION_HASH_LABEL}={hash}");
     let mut adopted = None;
     let take = |revision: ControllerRevision| {

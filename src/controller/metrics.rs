@@ -247,13 +247,13 @@ impl Metrics {
         self.rollouts.forget(key);
     }
 
-    /// Removes the series of all DaemonSets because this replica no longer leads. Otherwise sums over all replicas would count each
+    /// Removes the series of all DaemonSets when this replica no longer leads. Otherwise sums over all replicas would count each
     /// DaemonSet twice.
     pub fn forget_all(&self) {
         self.rollouts.forget_all();
     }
 
-    /// Counts a write request that was answered.
+    /// Counts a write request with its outcome. A request without a response counts as failed.
     pub fn write(&self, verb: &'static str, resource: &'static str, outcome: Result<(), Failure>) {
         let outcome = outcome.err().map_or("ok", Failure::word);
         let labels = WriteLabels {
@@ -481,7 +481,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// Returns the usual plan of a paused DaemonSet, so that the DaemonSet has every series.
+    /// Returns the usual plan, but of a paused DaemonSet. Only a paused DaemonSet has the series about its pause.
     pub(super) fn paused_plan() -> Plan {
         let record = PauseRecord {
             since: Timestamp::from_second(1_800_000_000).unwrap(),

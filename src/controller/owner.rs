@@ -35,8 +35,8 @@ impl DaemonSetOwner {
         self.gates.is_some()
     }
 
-    /// Returns true if the pod is a surge pod of the DaemonSet and the selector still matches it. Also true if the DaemonSet
-    /// already became the pod's owner.
+    /// Returns true if the pod is a surge pod of the DaemonSet, and the selector still matches the pod. Also true if the DaemonSet
+    /// already controls the pod.
     pub(super) fn owns(&self, pod: &k8s::Pod) -> bool {
         let selects = |selector: &Selector| selector.matches(|key: &str| pod.label(key));
         let mut owners = pod.metadata.owner_references.iter().flatten();
@@ -48,7 +48,7 @@ impl DaemonSetOwner {
     }
 }
 
-/// Returns the readiness gates that pods of an Advanced DaemonSet need (Kruise).
+/// Returns the readiness gates that pods of an Advanced DaemonSet need, as in Kruise.
 ///
 /// A closed gate takes a pod out of service before an update in place, or while the pod waits for its preDelete hook. Each gate
 /// costs an additional write per pod, so pods get only the gates that are needed.

@@ -98,7 +98,7 @@ pub const IN_PLACE: Component = Component {
 };
 
 /// Rights for preDelete hooks. A hook is a label or finalizer that another program removes before a pod may be deleted. Until then,
-/// the pod is marked.
+/// the controller marks the pod with a label.
 pub const LIFECYCLE: Component = Component {
     permissions: &[cluster("", "pods", "patch")],
     feature: "lifecycle",
@@ -232,7 +232,7 @@ pub struct PermissionNeeds {
 }
 
 impl PermissionNeeds {
-    /// Returns the permissions of the base that a controller with these settings needs.
+    /// Returns the permissions that the base role has to grant to a controller with these settings.
     pub fn base(self) -> Vec<Permission> {
         let is_of_native = |permission: &Permission| {
             permission.group == "apps" && permission.resource.starts_with("daemonsets")

@@ -91,7 +91,7 @@ impl OtherInstallations {
         Ok(is_news)
     }
 
-    /// Returns the namespaces of the Leases that were renewed since the last check.
+    /// Returns the namespaces of other installations that serve a common kind and renewed their Lease since the last check.
     fn renewed(&mut self, leases: Vec<Lease>) -> BTreeSet<String> {
         let before = std::mem::take(&mut self.seen);
         let mut renewed = BTreeSet::new();

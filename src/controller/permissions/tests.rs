@@ -116,7 +116,8 @@ fn a_rejected_write_names_the_component_that_grants_it() {
     ] {
         case(patch, native, Some(write), expected);
         case(patch, advanced, Some(write), ADVANCED_RBAC);
-        // Marks and in-place updates begin with a write to a condition in the pod's status. The base rights allow this write.
+        // Marks of preDelete hooks and in-place updates begin with a write to a condition in the pod's status. The base rights
+        // allow this write.
         case(status, native, Some(write), BASE_RBAC);
     }
     let create = Some(WriteVerb::Create);
