@@ -304,7 +304,7 @@ fn watch_parameters<'a>(
 /// `list` is true until a streaming list has sent all existing objects.
 ///
 /// # Errors
-/// Returns an error if the change ends the watch.
+/// If the change ends the watch.
 fn event_of<K: Readable>(
     change: Change<K>,
     list: &mut bool,

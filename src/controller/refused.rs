@@ -1,4 +1,4 @@
-//! Classes of failed writes. The class shows whether the failure concerns one pod or all writes.
+//! Classes of failed writes ([`ErrorClass`]). The class shows whether the failure concerns one pod or all writes.
 
 use crate::core::foreign::cut;
 use crate::core::messages::refusals::lacks_permission;
@@ -15,7 +15,7 @@ const ITSELF: &str = "POD";
 /// Class of a failed write to a pod. It decides which writes are delayed, and what is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ErrorClass {
-    /// The write was not sent, the pod is gone, or a disruption budget blocks the write. Blocking budgets are reported elsewhere.
+    /// The write was not sent, the pod is gone, or a PodDisruptionBudget blocks the write. Such a block is reported elsewhere.
     Ignored,
     /// The API server doesn't respond, throttles requests, or doesn't accept the credentials yet. All writes slow down.
     Busy,
@@ -93,7 +93,8 @@ const IS_INVALID: &str = " is invalid: ";
 /// Text between the object and the reason of its rejection, in messages of admission and authorization.
 const IS_FORBIDDEN: &str = " is forbidden: ";
 
-/// Returns the API server's message in one line, without the name of the pod at the beginning.
+/// Returns the API server's message in one line, without its prefix about the object. Replaces the names of that object and of
+/// `pod` by [`ITSELF`], unless they are very short.
 pub(super) fn sentence(message: &str, pod: &str) -> String {
     let line = message.split_whitespace().collect::<Vec<_>>().join(" ");
     let about = [IS_FORBIDDEN, IS_INVALID].into_iter().find_map(|mark| {

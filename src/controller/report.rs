@@ -38,7 +38,7 @@ use crate::k8s::Condition;
 use crate::k8s::client::conditions::removal;
 use k8s_openapi::jiff::Timestamp;
 
-/// Prefix in messages for the name of the previous revision, which they show while the current revision is unknown.
+/// Prefix of the previous revision's name in messages. Messages name the previous revision while the current one is unknown.
 const AFTER: &str = "after ";
 
 /// Message about a DaemonSet that yurt-ds no longer manages.
@@ -49,7 +49,8 @@ const HANDED_BACK: &str = "no longer managed by yurt-ds";
 pub(super) struct Report {
     /// Desired conditions. A condition of this controller that is not among them is removed.
     pub(super) conditions: Vec<Condition>,
-    /// Events to publish when `conditions` differ from the DaemonSet's current ones in status or reason.
+    /// Events to publish with `conditions`. They are not published if the DaemonSet already has the conditions, or the conditions
+    /// were sent before.
     pub(super) notices: Vec<RolloutEvent>,
     /// State of the rollout that `conditions` save for a restarted controller.
     pub(super) state: RolloutState,
@@ -81,7 +82,7 @@ impl Report {
             generation: Some(set.generation),
             ..Reported::default()
         };
-        // Keep the condition about a pause. The corrected settings will decide if the pause continues.
+        // Keep the condition about a pause. The corrected settings will decide whether the pause continues.
         let paused = find(&set.conditions, PAUSED_CONDITION);
         let is_paused = report.state.pause.is_some();
         (report.conditions).extend(paused.filter(|_| is_paused).cloned());
@@ -127,7 +128,8 @@ impl Report {
         report.with_state(set)
     }
 
-    /// Returns the report on a plan. `lasting` is true if the native controller has been behind for longer than a moment.
+    /// Returns the report on a plan. `lasting` is true if the native controller has lagged behind a change of the DaemonSet for
+    /// several seconds.
     pub(super) fn of_plan(
         set: &SetRecord,
         fleet: &Fleet,
@@ -305,8 +307,8 @@ fn status_sentence(set: &SetRecord, fleet: &Fleet, plan: &Plan) -> StatusSentenc
     about.describe(plan.phase)
 }
 
-/// Returns true if the previous report stays in place. While the native controller is behind for only a moment, nothing new is
-/// reported.
+/// Returns true if the previous report stays in place. While the native controller lags behind for only a few seconds, nothing new
+/// is reported.
 fn stays(set: &SetRecord, state: &RevisionState, plan: &Plan, lasting: bool) -> bool {
     match plan.phase {
         Phase::RevisionUnknown(_) => {

@@ -95,8 +95,7 @@ pub(super) async fn is_kruise_running(client: &Client) -> bool {
     look().await.is_some_and(|renewed| renewed != before)
 }
 
-/// Returns true if another attempt may succeed. Callers don't log the error, because the watches report an unreachable API
-/// server.
+/// Returns true if another attempt may succeed. The error need not be logged, because the watches report an unreachable API server.
 fn is_passing(error: &CallError) -> bool {
     let unreadable = matches!(error, CallError::Kube(kube::Error::SerdeError(_)));
     !unreadable && matches!(error.failure(), Failure::Unreachable | Failure::Throttled)

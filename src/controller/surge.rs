@@ -1,7 +1,8 @@
 //! Creates surge pods and makes their DaemonSet the owner. A surge pod starts while the old pod still runs (`max-surge`).
 //!
-//! `core::surge` explains surge pods, and [`manifest()`] builds them. Their template is read live from the ControllerRevision, once
-//! per batch, and used unchanged, so that unknown fields are kept. The native controller creates pods from the same template.
+//! `core::surge` explains surge pods, and [`manifest()`] builds them. The template of surge pods is read from the
+//! ControllerRevision in the API server, once per batch, and used unchanged, so that unknown fields are kept. The native controller
+//! creates pods from the same template.
 
 pub(super) mod manifest;
 

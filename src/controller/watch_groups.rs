@@ -1,8 +1,8 @@
 //! Groups of DaemonSets. A group shares one watch of pods and one watch of ControllerRevisions.
 //!
-//! Each watch takes memory in the API server and in this process, and each list from etcd reads all pods of the namespace. If
-//! the DaemonSets of a namespace select values of the same labels (`app=a`, `app=b`), one watch with all values
-//! (`app in (a,b)`) suffices. Such a watch may also report other pods, so each DaemonSet's own selector is checked afterwards.
+//! Each watch takes memory in the API server and in this process. Each list from etcd reads all pods of the namespace, whatever its
+//! selector. If the DaemonSets of a namespace select values of the same labels (`app=a`, `app=b`), one watch with all values (`app
+//! in (a,b)`) suffices. Such a watch may also report other pods, so each DaemonSet's own selector is checked afterwards.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use crate::index::SetKey;
 /// KB.
 const LONGEST: usize = 4_000;
 
-/// Maximum number of namespaces with their own watches. With more namespaces, watches cover the whole cluster, so that all watches
-/// fit on one connection.
+/// Maximum number of namespaces with watches of their own. With more namespaces, DaemonSets that select values of the same labels
+/// share one watch of the whole cluster, so that all watches fit on one connection.
 const NAMESPACES: usize = 16;
 
 /// Maximum number of groups per namespace. With more groups, one watch covers all pods of the namespace. So one tenant can't use up
@@ -43,7 +43,8 @@ enum Asked {
     Labels(BTreeSet<Box<str>>),
     /// The group has only this member.
     Alone(SetKey),
-    /// The selectors have nothing in common: there are too many groups, so one watch covers everything.
+    /// The selectors have nothing in common. There are too many groups, so one watch covers all pods of the namespace or of the
+    /// cluster.
     Everything,
 }
 

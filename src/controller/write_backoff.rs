@@ -44,8 +44,8 @@ impl WriteBackoff {
         }
     }
 
-    /// Returns true if writes keep failing although the API server works. It works if this replica renewed its Lease since the
-    /// previous failure.
+    /// Returns true if writes keep failing although the API server works. The API server works if this replica renewed its Lease
+    /// since the previous failure.
     ///
     /// Must be called before each failure is recorded.
     pub(super) fn is_lasting(&mut self, leadership: &Leadership, now: Timestamp) -> bool {

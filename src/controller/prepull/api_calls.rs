@@ -116,8 +116,8 @@ impl PullerParts {
         self.events.publish(&about, Severity::Warning, reason, note);
     }
 
-    /// Reports the result of a status write to the engine if the rollout requested the pull. If a node owner requested the pull,
-    /// publishes the result in an Event.
+    /// Reports the result of a status write to the engine, if the rollout requested the pull. For a pull that a node owner
+    /// requested, the engine does nothing; [`Self::not_reported`] publishes the failure.
     fn pass_on(&self, request: &PullRequest, result: Result<(), WriteError>) {
         if request.pull.initiator == PullInitiator::Rollout {
             let (key, pod) = (request.key.clone(), request.pull.pod.clone());
@@ -215,7 +215,7 @@ impl PullerParts {
         match deleted.await {
             Ok(()) => PullStepResult::Done,
             Err(error) => match error.failure() {
-                // In both cases the Job is gone. A conflict means that another Job has its name.
+                // In each of these cases the Job is gone. A conflict means that another Job has its name.
                 Some(Failure::Gone | Failure::Conflict) => PullStepResult::Done,
                 _ => {
                     if let WriteError::Failed { error, .. } = error {

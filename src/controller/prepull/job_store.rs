@@ -228,7 +228,7 @@ fn slim_meta(meta: ObjectMeta) -> ObjectMeta {
 
 /// Returns the pod and revision of a Job. `None`: the Job is not a pre-pull Job.
 ///
-/// The label names the pod, and the pod must also own the Job.
+/// The label contains the UID of the pod. The pod must also be an owner of the Job.
 fn pull_key(job: &Job) -> Option<PullKey> {
     let pod = job.metadata.labels.as_ref()?.get(PRE_PULL_POD)?;
     let revision = job.metadata.annotations.as_ref()?.get(PRE_PULL_REVISION)?;

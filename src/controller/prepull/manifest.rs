@@ -158,8 +158,8 @@ pub(super) fn job(request: &PullRequest, template: &Value, images: &[Image]) -> 
             "template": {
                 "metadata": {
                     "labels": labels,
-                    // Prevent the injection of a side-car. It would never end, so the Job would never complete, and its image need
-                    // not be pulled.
+                    // Prevent the injection of a side-car. A side-car would never end, so the Job would never complete. Its image
+                    // need not be pulled.
                     "annotations": { "sidecar.istio.io/inject": "false" },
                 },
                 "spec": pod_spec(pull, &template["spec"], images),

@@ -68,7 +68,7 @@ pub(super) enum PullStepResult {
 #[derive(Debug)]
 struct PullState {
     request: PullRequest,
-    /// True if the pull is desired. False if only a step in progress keeps it here.
+    /// True if the pull is desired. An entry that is no longer desired stays only until its step in progress ends.
     desired: bool,
     /// Position in the queue.
     number: u64,
@@ -77,8 +77,8 @@ struct PullState {
     failures: u32,
     /// Time before which no step starts.
     not_before: Option<Timestamp>,
-    /// Current problem, with its start. The start has to be stored here. The time in which the node was offline doesn't count, and
-    /// the statuses of Job and pod don't contain that time.
+    /// Current problem, with the time at which it started. The statuses of Job and pod don't suffice: they also count the time in
+    /// which the node was offline, which must not count here.
     problem: Option<(Problem, Timestamp)>,
 }
 
@@ -105,8 +105,8 @@ impl PullState {
         self.failures = 0;
         self.not_before = match result {
             PullStepResult::Unexplained => Some(later(now, READ_EVENTS.1)),
-            // Usually the cache shows the result before this pause ends. If it doesn't, the step `Create` finds the result by a
-            // live read.
+            // Usually the cache shows the result before this pause ends. If it doesn't, the step `Create` reads the pod from the
+            // API server and finds the result.
             PullStepResult::Done => Some(later(now, RETRY.0)),
             PullStepResult::Created(_) | PullStepResult::Retry => None,
         };

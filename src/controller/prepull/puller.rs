@@ -85,7 +85,7 @@ struct PullerTask {
     watching: bool,
     failing: bool,
     leading: bool,
-    /// Time since which there is no desired pull and no Job, so nothing to watch.
+    /// Time since which there is nothing to watch, because there is no desired pull and no Job.
     idle_since: Option<Instant>,
     wake: Instant,
     done: JoinSet<(PullStep, PullStepResult)>,
@@ -111,8 +111,8 @@ impl PullerTask {
         self.wake = self.wake.min(Instant::now() + PAUSE);
     }
 
-    /// Handles a change of leadership. A new leader starts watches to find Jobs of the previous leader. A former leader forgets
-    /// the pulls in progress.
+    /// Handles a change of leadership. A new leader starts watches to find Jobs of the previous leader. A former leader stops the
+    /// watches and forgets the progress of the pulls.
     fn lead(&mut self, leads: bool, desired: &DesiredPulls) {
         if leads == self.leading {
             return;

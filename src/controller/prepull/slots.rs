@@ -1,8 +1,8 @@
 //! Limits on concurrent image pulls, per namespace and per DaemonSet. A running pull takes a slot.
 //!
 //! A pull can hang for an hour, and running pulls are never aborted. So a namespace may use only three quarters of the slots that
-//! other namespaces leave. Then other namespaces can still start pulls. In the same way, a DaemonSet may use three quarters of its
-//! namespace's share.
+//! other namespaces leave. Then other namespaces can still start pulls. The same limit holds within a namespace: a DaemonSet may
+//! use three quarters of the slots that the other DaemonSets leave.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -69,8 +69,8 @@ impl Slots {
     }
 }
 
-/// Returns the maximum number of slots for one of several users: three quarters of the slots that the others leave, but at least
-/// one.
+/// Returns the maximum number of slots for one namespace or DaemonSet: three quarters of the slots that the others leave, but at
+/// least one.
 fn share(slots: usize, taken_by_others: usize) -> usize {
     (slots.saturating_sub(taken_by_others) * 3 / 4).max(1)
 }

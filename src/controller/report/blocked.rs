@@ -5,7 +5,7 @@ use crate::core::{Action, Plan, Progress, RevisionState, RolloutState, Verdict};
 
 /// Returns true if a rollout that was reported as blocked is probably still blocked by disruption budgets.
 ///
-/// A rollout that does nothing except requesting evictions is probably still blocked. The requests repeat earlier ones, or are the
+/// The rollout counts as blocked while it does nothing except requesting evictions. These requests repeat blocked ones, or are the
 /// first ones after a restart of the controller.
 pub(super) fn stays_blocked(known: &RolloutState, state: &RevisionState, plan: &Plan) -> bool {
     let asks =

@@ -32,7 +32,8 @@ pub(super) fn kept(set: &SetRecord) -> RolloutState {
     }
 }
 
-/// Returns the state to save with a report that has this reason. The caller adds guard, pause and rejected writes.
+/// Returns the state to save with a report that has this reason. The caller adds the guard's record, the pause and the rejected
+/// writes.
 pub(super) fn next_state(
     known: &RolloutState,
     fleet: &Fleet,
@@ -95,10 +96,10 @@ pub(super) fn to_condition(set: &SetRecord, state: &RolloutState) -> Condition {
     }
 }
 
-/// Returns the generation that the conditions describe, as the reason of `RolloutState`.
+/// Returns the generation that the conditions describe, in the form of a reason for the condition `RolloutState`.
 ///
-/// Conditions of a native DaemonSet have no field for it. The expressions of Argo CD and Flux can compare a reason, but can't parse
-/// JSON.
+/// Conditions of a native DaemonSet have no field for the generation. The expressions of Argo CD and Flux can compare a reason, but
+/// can't parse JSON.
 fn generation_word(reported: &Reported) -> String {
     let generation = reported.generation.map(|generation| generation.to_string());
     format!("Generation{}", generation.as_deref().unwrap_or("Unknown"))

@@ -10,8 +10,8 @@ pub(in crate::controller) struct RolloutEvent {
     /// Suffix of the Event's name. The API server then rejects the same Event from another replica as a duplicate. `None`: the
     /// Event may be repeated.
     pub(in crate::controller) mark: Option<String>,
-    /// Key of the Event's news. Two Events with the same key repeat each other even if their notes differ, until the DaemonSet's
-    /// conditions show the report.
+    /// Key of what the Event reports. Of two Events with the same key, the second is not published, even if its note differs. This
+    /// holds until the DaemonSet's conditions show the report.
     pub(in crate::controller) news: Option<String>,
 }
 

@@ -544,7 +544,7 @@ fn conditions_of_an_unmanaged_daemonset_are_deleted() {
     assert_eq!(Report::of_nothing().difference(&before, at(0)).len(), 2);
 }
 
-/// Checks the reasons of Events and the last words of their notes, and that each Event is published once.
+/// The test compares the reasons of the Events and the ends of their notes. Each Event is published once.
 #[test]
 fn a_rollback_is_reported_when_it_starts_and_ends_with_node_names() {
     let fleet = fleet(&["a", "b"], None);
@@ -856,6 +856,6 @@ fn a_state_of_a_later_version_is_used_and_left_unchanged() {
         find(&told.conditions, ROLLOUT_STATE).unwrap().message,
         later
     );
-    // The condition is unchanged, but the running controller uses its own parsed copy of the state.
+    // The condition stays as a later release wrote it. The running controller still remembers the pause.
     assert_eq!(told.state.pause.unwrap().record, record);
 }

@@ -179,8 +179,8 @@ fn name(daemonset: &str, revision: &Revision, beside: &PodUid, taken: usize) -> 
 
 /// FNV-1a hash with 64 bits. A name contains 36 bits of it.
 ///
-/// With a thousand old pods, two names collide once in a hundred thousand rollouts. In that case, one pod waits until the other is
-/// transferred.
+/// With a thousand old pods, two names collide once in a hundred thousand rollouts. In that case, one pod is created only after the
+/// DaemonSet has become the owner of the other one.
 fn fnv(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)

@@ -234,7 +234,8 @@ fn a_result_is_written_once_and_then_the_job_is_deleted() {
     job_store.note_deleted(deleted);
     job_store.put(job("a", &pull)); // a late event about the deleted Job
     assert_eq!(planner.next(&job_store, at(1)), (vec![], Some(at(2))));
-    // According to the cache, the pod requests the pull, so the step begins. It reads the pod live before it creates a Job.
+    // According to the cache, the pod requests the pull, so the step begins. The step reads the pod from the API server before it
+    // creates a Job.
     assert_eq!(begun(&planner.next(&job_store, at(2)).0), ["a"]);
 }
 

@@ -81,7 +81,7 @@ fn any_key() -> impl Strategy<Value = SetKey> {
         .prop_map(|(namespace, name)| SetKey::new(&format!("n{namespace}"), &format!("a{name}")))
 }
 
-/// Generates rounds of a test. In each round, new pulls are queued, and then the selected running pulls end.
+/// Generates the steps of a test. In each step, new pulls are queued, and then the selected running pulls end.
 fn rounds() -> impl Strategy<Value = Vec<(Vec<SetKey>, Vec<prop::sample::Index>)>> {
     let coming = prop::collection::vec((any_key(), 1..60usize), 0..4).prop_map(|coming| {
         let keys = coming.into_iter();
