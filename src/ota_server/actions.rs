@@ -71,7 +71,8 @@ pub(super) struct Actions {
     pod_lookups: PodLookups,
     revisions: Revisions,
     guarded: GuardedManifest,
-    /// Lock of the call that checks if the API server answers again after an outage. Other calls wait for the result of that check.
+    /// Lock of the call that checks whether the API server answers again after an outage. Other calls wait for the result of that
+    /// check.
     probe: Arc<AsyncMutex<()>>,
 }
 

@@ -1,8 +1,7 @@
 //! State of the connection to the API server. Each caller of the API server reports its results here, and checks the state before
 //! it sends a request.
-//!
-//! No request only checks the connection. After an outage, the watch or a node owner's call gets the first response, and that
-//! response shows that the API server answers again.
+//! The agent sends no requests that only check the connection. After an outage, the watch or a node owner's call gets the first
+//! response, and that response shows that the API server answers again.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -17,12 +16,13 @@ const THROTTLED: Duration = Duration::from_secs(1);
 /// Maximum pause after the API server asked for fewer requests.
 const THROTTLED_AT_MOST: Duration = Duration::from_secs(30);
 
-/// Minimum time between two requests that show if the API server answers: lists, watches, and node owners' calls during an outage.
+/// Minimum time between two requests that show whether the API server answers: lists, watches, and node owners' calls during an
+/// outage.
 ///
 /// Programs may send such calls on all nodes of a fleet at the same time.
 pub(super) const SPACING: Duration = Duration::from_secs(5);
 
-/// Last known state of the connection. Cheap to clone: all clones share it.
+/// Last known state of the connection to the API server (the cloud, in the words of OpenYurt). Cheap to clone: all clones share it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cloud(Arc<Shared>);
 
@@ -36,7 +36,7 @@ struct Shared {
 struct CloudState {
     lost: bool,
     throttled: Option<Instant>,
-    /// Time of the last request that checked if the API server answers again.
+    /// Time of the last request that checked whether the API server answers again.
     sought: Option<Instant>,
 }
 

@@ -29,7 +29,7 @@ pub(super) struct Document {
 }
 
 impl Document {
-    /// Creates the document from a snapshot of the pods; `None` if the pods were reclaimed.
+    /// Creates the document from a snapshot of the pods; `None` if the snapshot has already lost its pods ([`LentPods`]).
     pub(super) fn from_lent(lent: LentPods) -> Option<Self> {
         let pods = lent.left()?;
         let mut hasher = DefaultHasher::new();

@@ -13,12 +13,12 @@ pub const NEEDED: [Permission; 7] = [
     cluster("", "pods", "delete"),
     // Write of the condition that requests a pull of the pod's images.
     cluster("", "pods/status", "patch"),
-    // DaemonSet and revisions. They determine if a pod is outdated, and which revision replaces it.
+    // DaemonSet and revisions. They determine whether a pod is outdated, and which revision replaces it.
     cluster("apps", "daemonsets", "get"),
     cluster("apps", "controllerrevisions", "list"),
 ];
 
-/// Additional permission for Advanced DaemonSets: `get`, to find out if their pods are outdated.
+/// Additional permission for Advanced DaemonSets: `get`, to find out whether their pods are outdated.
 pub const NEEDED_FOR_ADVANCED: [Permission; 1] = [cluster(KRUISE_GROUP, "daemonsets", "get")];
 
 /// Additional permission for static pods: `get` on the ConfigMaps with their manifests, in the namespaces of the static pods.

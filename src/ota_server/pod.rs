@@ -84,7 +84,7 @@ pub(super) struct PodDetails {
     pub(super) owner: Option<OwnerReference>,
     /// True if the condition `Ready` is `True`.
     pub(super) ready: bool,
-    /// Condition `PodNeedUpgrade`: reports if a newer revision is available.
+    /// Condition `PodNeedUpgrade`: reports whether a newer revision is available.
     pub(super) need_upgrade: Option<Condition>,
     /// Condition `PodImageReady`: reports the state of a requested image pull.
     pub(super) image_ready: Option<Condition>,

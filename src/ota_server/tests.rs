@@ -214,7 +214,7 @@ async fn an_upgrade_that_reaches_the_cloud_again_restores_the_watch_within_secon
     let agent = Agent::start(world.config()).unwrap();
     pass(20 * SECOND).await;
     world.cluster.stop();
-    pass(200 * SECOND).await; // The watch retries once a minute, so up to a minute passes before that.
+    pass(200 * SECOND).await; // From now on, the watch retries only once a minute.
     world.cluster.start();
     let upgrade = "/openyurt.io/v1/namespaces/default/pods/a/upgrade";
     let request = Request::post(upgrade).header("host", "127.0.0.1");

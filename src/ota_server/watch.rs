@@ -1,4 +1,4 @@
-//! Watch of the pods of this node. It updates the cache, and reports if the watch is live.
+//! Watch of the pods of this node. It updates the cache, and reports whether the watch is live.
 //!
 //! The agent lists once and then watches. A watch that ends is resumed from the last version, without a list. Pods are kept as the
 //! bytes that were received, and a list is parsed pod by pod, because one pod can have a megabyte.

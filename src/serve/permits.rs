@@ -1,9 +1,9 @@
 //! Permits for connections. If all permits are in use and a new connection arrives, an old connection loses its permit.
 //!
-//! Connecting costs a client nothing, so a connection without requests must not keep its permit. A new connection takes the
-//! permit of the oldest connection without work in progress, among those of the peer address with the most connections. If all
-//! connections have work in progress, the new one is rejected. HTTP libraries have no such rule: with a plain semaphore, silent
-//! connections would keep out all others.
+//! Connecting costs a client nothing, so a connection without requests must not keep its permit. A new connection takes the permit
+//! of a connection without work in progress, from the peer address with the most connections. Of these, the first in the order of
+//! [`ConnectionState`] loses its permit, and among several the oldest. If all connections have work in progress, the new one is
+//! rejected. HTTP libraries have no such rule: with a plain semaphore, silent connections would keep out all others.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -12,7 +12,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
-/// State of a connection. Permits are revoked in this order of states.
+/// State of a connection. Of the connections of one peer, those in an earlier state lose their permits first. Busy connections keep
+/// their permits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ConnectionState {
     /// No request has been received yet.

@@ -15,7 +15,7 @@ use crate::ota_server::pod::{NodePod, PodKey};
 /// Time to wait until the cache shows a change that the caller may already have seen.
 const LAG: Duration = Duration::from_millis(100);
 
-/// A pod that passed checks 3 to 9, and its owner.
+/// A pod that passed checks 3 to 9 (docs/reference/node-api.md), and its owner.
 #[derive(Debug)]
 pub(super) struct Admitted {
     pub(super) pod: NodePod,
@@ -23,8 +23,8 @@ pub(super) struct Admitted {
 }
 
 impl Actions {
-    /// Runs checks 1 to 9 on the cached pod, and returns the pod with its owner. If the cache doesn't suffice, reads the pod once
-    /// from the API server.
+    /// Runs checks 1 to 9 (docs/reference/node-api.md) on the cached pod, and returns the pod with its owner. If the cache doesn't
+    /// suffice, reads the pod once from the API server.
     pub(super) async fn admit(&self, verb: ActionVerb, key: &PodKey) -> Result<Admitted, Answer> {
         let known = self.setup.pod_cache.pod(key);
         if self.setup.cloud.is_throttled() {
@@ -113,8 +113,8 @@ impl Actions {
         Ok(Admitted { pod, owner })
     }
 
-    /// Checks if the API server answers again after an outage. One call sends a request, at most every five seconds. Concurrent
-    /// calls wait for the result of that request.
+    /// Checks whether the API server answers again after an outage. One call sends a request, at most every five seconds.
+    /// Concurrent calls wait for the result of that request.
     async fn seek_cloud(&self, key: &PodKey) -> Result<(), Answer> {
         let result = match self.probe.try_lock() {
             Ok(_turn) if self.setup.cloud.may_be_sought() => self.live.pod(key).await.map(drop),

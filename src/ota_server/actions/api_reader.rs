@@ -1,8 +1,8 @@
 //! Reads of a pod, its DaemonSet and the revisions from the API server before a write.
 //!
 //! If no controller is running, `PodNeedUpgrade` may be stale. The cache may be stale too. So the DaemonSet and its revisions are
-//! evaluated with the controller's own code. A write is sent only after all reads have succeeded. An API server that hangs might
-//! apply the write much later.
+//! evaluated with the controller's own code. A write is sent only after all reads have succeeded, because an API server that hangs
+//! might apply the write much later.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -130,9 +130,9 @@ impl ApiReader {
 
     /// Reads the pod, its DaemonSet and the revisions, concurrently if possible.
     ///
-    /// Pod and DaemonSet are always the newest versions. The revisions may come from the API server's cache. Since Kubernetes 1.31,
-    /// a list of the newest revisions waits up to 100 ms after any write. If the revisions contradict the pod, [`evaluate`] returns
-    /// `InDoubt`.
+    /// Pod and DaemonSet are always the newest versions. The revisions may come from the API server's cache: since Kubernetes 1.31,
+    /// a list of the newest revisions would wait up to 100 ms after any write. Old revisions may contradict the pod. In that case,
+    /// [`evaluate`] returns `InDoubt`, and [`Self::look_again`] reads the newest revisions.
     pub(super) async fn look(&self, key: &PodKey, owner: &OwnerReference) -> JudgedPod {
         let set = self.set(&key.namespace, owner, ListParams::default().match_any());
         let (pod, set) = tokio::join!(self.pod(key), set);

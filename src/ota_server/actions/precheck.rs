@@ -1,4 +1,5 @@
-//! Checks 3 to 9 of docs/reference/node-api.md, in order. The pod's own fields decide if it may be replaced, or its images pulled.
+//! Checks 3 to 9 of docs/reference/node-api.md, in order. The pod's own fields decide whether it may be replaced, or its images
+//! pulled.
 //!
 //! The checks run twice. They run first on the cached pod, so that invalid requests cost no API request. Then they run on the pod
 //! read from the API server.
@@ -115,7 +116,8 @@ fn owner(verb: ActionVerb, node: &str, pod: &NodePod) -> Result<PodOwner, Answer
     }
 }
 
-/// Returns the name of a static pod without the node's name. Removes only the suffix, which the kubelet appended.
+/// Returns the name of a static pod without the node's name. Removes the node's name only once, because the kubelet appended it
+/// once.
 fn static_name<'a>(name: &'a str, node: &str) -> Option<&'a str> {
     let name = name.strip_suffix(node)?.strip_suffix('-')?;
     (!name.is_empty()).then_some(name)

@@ -130,7 +130,7 @@ impl Actions {
     /// Reads all missing revisions concurrently. If a read fails, a later call reads the revision again.
     async fn learn(&self, pods: &[NodePod]) {
         if self.setup.cloud.is_throttled() || self.setup.cloud.is_lost() {
-            return; // Without the cloud, reads would time out and delay the caller.
+            return; // Without a connection to the API server, reads would time out and delay the caller.
         }
         let wanted = pods
             .iter()

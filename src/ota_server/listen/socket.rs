@@ -19,7 +19,8 @@ use crate::serve::Listener;
 const BACKLOG: i32 = 128;
 /// Maximum length of a socket's path, in bytes (unix(7)).
 const LONGEST: usize = 107;
-/// Timeout for connecting to an existing socket, to find out if a process listens on it. The kernel normally answers immediately.
+/// Timeout for connecting to an existing socket, to find out whether a process listens on it. The kernel normally answers
+/// immediately.
 const PROBE: Duration = Duration::from_secs(2);
 
 /// Path and permissions of a socket.

@@ -12,7 +12,8 @@ use crate::ota_server::pod::NodePod;
 /// changes of typical pods.
 const OLD_AT_MOST: usize = 4 << 20;
 
-/// Pods that one answer still has to send. If outdated pods use too much memory, the oldest answers lose their pods (reclaimed).
+/// Pods that one answer still has to send. If outdated pods use too much memory, they are reclaimed: the oldest answers lose their
+/// pods, and fail.
 #[derive(Debug)]
 pub(in crate::ota_server) struct LentPods(Arc<Mutex<Lent>>);
 

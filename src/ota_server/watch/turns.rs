@@ -43,7 +43,7 @@ pub(super) struct Turns {
     failures: u32,
     /// True if the last request was a watch that worked, even if it failed later.
     lasted: bool,
-    /// True until the first list has failed, or the watch after it was sent.
+    /// True until the second request was sent, or the first one has failed.
     first: bool,
 }
 

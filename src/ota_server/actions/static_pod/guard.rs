@@ -1,7 +1,7 @@
 //! Restores the previous manifest of a static pod if the new pod doesn't become Ready in time.
 //!
 //! The expected pods are stored in the folder, so they survive a restart of the agent. Without a live watch, the agent cannot know
-//! if a pod is Ready. In that case, it restores nothing.
+//! whether a pod is Ready. In that case, it restores nothing.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Tests of requests that don't name an outdated pod of this node. They are rejected from the cache, and the number of look-ups is
-//! limited.
+//! Tests of requests that don't name an outdated pod of this node. The agent rejects such requests from its cache, and the number
+//! of look-ups is limited.
 
 use super::*;
 
