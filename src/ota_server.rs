@@ -7,8 +7,8 @@
 //!                           (upgrade, imagepull)
 //! ```
 //!
-//! The agent answers reads from its cache, so they work without the cloud. It also uses the cache to reject requests for pods of
-//! other nodes. Only a request that could succeed reaches the API server.
+//! The agent answers reads from its cache, so reads work without a connection to the API server. It also uses the cache to reject
+//! requests for pods of other nodes. Only a request that could succeed reaches the API server.
 
 mod actions;
 mod agent;

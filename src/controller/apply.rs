@@ -31,8 +31,8 @@ use crate::k8s::client::{CallError, Failure, WRITE_DEADLINE, within};
 /// API server.
 pub(super) const PARALLEL: usize = 64;
 
-/// Maximum number of attempts to update a pod in place, as in Kruise. An attempt fails with a conflict if the kubelet writes to the
-/// pod between its last read and the update.
+/// Maximum number of attempts to update a pod of an Advanced DaemonSet in place, as in Kruise. An attempt fails with a conflict if
+/// the kubelet writes to the pod between its last read and the update.
 const CONFLICTS: u32 = 5;
 
 /// Name of the status subresource of native DaemonSets in RBAC roles.
@@ -254,9 +254,10 @@ impl Writer {
             .map(drop)
     }
 
-    /// Updates a pod in place if its UID and resource version are those of the decision.
+    /// Updates a pod in place if its UID is the one of the decision. A newer pod of the same name is never updated.
     ///
-    /// A newer pod of the same name is never updated.
+    /// The resource version is a precondition, too. For a pod with a readiness gate, a conflict is retried with the newest version,
+    /// because closing the gate makes the kubelet write to the pod.
     async fn renew(
         &self,
         key: &SetKey,
@@ -287,7 +288,8 @@ impl Writer {
             if patch.gate.is_none() || tries == 0 || refusal.failure() != Some(Failure::Conflict) {
                 return answer;
             }
-            // The kubelet wrote the pod's status when the gate closed, so the resource version changed. Read the pod and try again.
+            // When the gate closed, the kubelet wrote to the pod's status, so the resource version changed. Read the pod and try
+            // again.
             let path = k8s::Pod::url_path(&(), Some(&key.namespace));
             let now: k8s::Pod = read(&self.client, path, "pods", pod.name.as_str()).await?;
             let meta = &now.metadata;

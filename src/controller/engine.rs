@@ -94,7 +94,7 @@ pub(super) struct EngineParts {
     pub(super) readiness: ReadinessHandle,
     pub(super) gathering: WakeupBatching,
     pub(super) clock: Clock,
-    /// Namespace of the Lease. Events about the controller itself are about the Lease.
+    /// Namespace of the Lease. Events about the controller itself refer to the Lease.
     pub(super) lease_namespace: String,
 }
 
@@ -144,7 +144,7 @@ struct SetState {
     announced: (Vec<Condition>, Vec<RolloutEvent>),
     /// Revision whose pods are recreated although an update in place was requested, as reported in an Event.
     recreated: Option<Revision>,
-    /// Notes on the settings that were published.
+    /// Published notes on the settings of the DaemonSet.
     noted: Vec<String>,
     /// True if a Warning was published that surge pods remain although the DaemonSet is no longer managed.
     kept: bool,

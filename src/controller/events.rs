@@ -378,7 +378,7 @@ type Refused = (Event, Failure);
 /// Rejected Events, each with the time of the first rejection, oldest first.
 struct UnsentEvents {
     events: VecDeque<(Refused, Instant)>,
-    /// Time of the next attempt to send them.
+    /// Time of the next attempt to send the rejected Events.
     again: Instant,
     backoff: Backoff,
 }

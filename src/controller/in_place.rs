@@ -1,7 +1,7 @@
 //! Patch for an update in place: one strategic merge patch of one pod.
 //!
 //! The patch contains only the changed fields. Changes by other programs are kept, such as injected containers and labels. UID and
-//! resource version are preconditions: a pod that changed since the decision is not patched.
+//! resource version are preconditions: a pod that has changed since it was read is not patched.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;

@@ -496,7 +496,7 @@ impl Candidate {
         self.parts.metrics.lease_renewed(now.as_second());
     }
 
-    /// Looks for other installations, and reports if they changed.
+    /// Looks for other installations, and reports changes.
     async fn check_others(&mut self) {
         if !self.others.is_due() {
             return;

@@ -195,7 +195,7 @@ pub fn granted_by(
 /// Rights that the service account lacks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Missing {
-    /// Missing rights of every installation.
+    /// Missing rights that every installation needs.
     always: Vec<Permission>,
     /// Missing rights for Advanced DaemonSets.
     advanced: Vec<Permission>,
@@ -245,7 +245,7 @@ impl PermissionNeeds {
 
 /// Checks every permission, repeating each check until the API server responds. Logs and counts the missing rights.
 ///
-/// A right that only some settings need is missing only if a DaemonSet has such a setting.
+/// A right that only some settings need counts as missing only if a DaemonSet has such a setting.
 pub async fn missing(
     client: &Client,
     lease_namespace: &str,

@@ -30,7 +30,7 @@ const GROUPS: usize = 256;
 pub(super) struct Group {
     /// Namespace of the DaemonSets; `None`: they are in several namespaces.
     pub(super) namespace: Option<Arc<str>>,
-    /// Selector of the watch as a query. It matches the pods of all members.
+    /// Selector of the watch, in the syntax of the query parameter `labelSelector`. It matches the pods of all members.
     pub(super) selector: String,
     /// Members of the group, each with its own selector.
     pub(super) members: BTreeMap<SetKey, Selector>,
@@ -52,7 +52,7 @@ enum Asked {
 type Place = (Option<Arc<str>>, Asked);
 
 impl Group {
-    /// Returns the groups of these DaemonSets, each given with its selector as a query.
+    /// Returns the groups of these DaemonSets. Each DaemonSet comes with its selector in the syntax of `labelSelector`.
     pub(super) fn all<'a>(sets: impl IntoIterator<Item = (&'a SetKey, &'a str)>) -> Vec<Self> {
         let sets = sets.into_iter().map(|(key, query)| {
             // The API server validated the selector, so parsing succeeds.

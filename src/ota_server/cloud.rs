@@ -1,5 +1,6 @@
 //! State of the connection to the API server. Each caller of the API server reports its results here, and checks the state before
 //! it sends a request.
+//!
 //! The agent sends no requests that only check the connection. After an outage, the watch or a node owner's call gets the first
 //! response, and that response shows that the API server answers again.
 

@@ -1,4 +1,4 @@
-//! Last known state on disk, so that the agent can list the pods after a restart without the cloud.
+//! Last known state on disk, so that the agent can list the pods after a restart without a connection to the API server.
 //!
 //! One file has the node, the time of the last confirmation by the API server, and the pods. It is replaced atomically: a temporary
 //! file is written, synced and renamed, and then the directory is synced. If the process is killed, either the previous state or

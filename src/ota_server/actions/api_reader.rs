@@ -30,7 +30,7 @@ use crate::ota_server::pod::{NodePod, PodKey};
 use crate::ota_server::pod_cache::PodCache;
 use crate::ota_server::received::{receive, receive_items};
 
-/// Timeout for reading a pod, and for reading a DaemonSet with its revisions. The reference documents it too.
+/// Timeout for reading a pod, and for reading a DaemonSet with its revisions. docs/reference/node-api.md documents it too.
 pub(super) const DEADLINE: Duration = Duration::from_secs(2);
 /// Timeout for a write after all reads have succeeded. It is as long as the default timeout of an admission webhook (10 s), because
 /// an abandoned write may still be applied.

@@ -1,4 +1,5 @@
-//! Tests of checks 3 to 9. Each pod also fails all later checks, so the answer shows that the checks run in order.
+//! Tests of checks 3 to 9 (docs/reference/node-api.md). Each pod also fails all later checks, so the answer shows that the checks
+//! run in order.
 
 use serde_json::{Value, json};
 

@@ -51,7 +51,7 @@ impl GuardedManifest {
         }
     }
 
-    /// Wakes the guard after a new note was written.
+    /// Wakes the guard after a new `.pending` note was written.
     pub(super) fn wake(&self) {
         self.awaited.notify_one();
     }
@@ -134,7 +134,7 @@ impl GuardedManifest {
     }
 }
 
-/// Updates `awaited` from the notes in the folder. Pods in `awaited` keep their deadline.
+/// Updates `awaited` from the `.pending` notes in the folder. Pods in `awaited` keep their deadline.
 fn follow(awaited: &mut Vec<AwaitedReturn>, found: Vec<Pending>, now: Timestamp) {
     awaited.retain(|one| found.contains(&one.pending));
     for pending in found {
