@@ -61,7 +61,7 @@ const LONG_DELAY: Duration = Duration::from_millis(200);
 /// Length of the pause after a pass, as a multiple of the duration of the pass.
 ///
 /// The pause limits the CPU time of decisions to two percent of a core, unless a pass takes longer than 10 ms ([`LONGEST_REST`]).
-/// Changes during the pause are handled together.
+/// Changes during the pause are handled together. Only changes of DaemonSets and revisions don't wait for its end.
 const REST: u32 = 50;
 
 /// Maximum pause after a pass. It is short compared with the time that replacing a pod takes.
@@ -76,7 +76,8 @@ const FULL_PASS: Duration = Duration::from_secs(300);
 /// Interval between checks for stale watches.
 const FRESHNESS: Duration = Duration::from_secs(5);
 
-/// Maximum sleep of the event loop. After a jump of the wall clock, planned decisions are late by at most this time.
+/// Maximum sleep of the event loop while a decision is planned. After a jump of the wall clock, planned decisions are late by at
+/// most this time.
 const LONGEST_SLEEP: Duration = Duration::from_secs(60);
 
 /// Dependencies of the loop.
@@ -415,8 +416,8 @@ impl Engine {
 
     /// Publishes one Event about each DaemonSet that looks managed but is not, for example because a setting is missing.
     ///
-    /// The Event has the same name on all replicas, so the API server rejects duplicates. The controller writes nothing to such a
-    /// DaemonSet, so the DaemonSet does not record the Event.
+    /// The Event has the same name on all replicas, so the API server rejects duplicates. Nothing else records that the Event was
+    /// sent, because the controller writes nothing to such a DaemonSet.
     fn publish_unmanaged(&mut self) {
         let unmanaged = self.index.unmanaged();
         if !self.parts.writer.may_write() || unmanaged.eq(&self.state.unmanaged) {

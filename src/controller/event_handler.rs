@@ -17,7 +17,7 @@ use crate::core::PodUid;
 use crate::index::{Index, RequeueDelay, SetChange, SetKey, SetKind};
 use crate::k8s::{self, Item, Unreadable, UnreadableReason, meta_of};
 
-/// Resources whose first list must be complete before any decision.
+/// Resources whose first lists must be complete before any decision, in addition to those of the DaemonSets.
 pub(super) const CLUSTER_WIDE: [&str; 2] = ["nodes", "controllerrevisions"];
 
 /// Number of unnecessary groups at which all DaemonSets are regrouped into as few groups as possible. The DaemonSets of a [`Group`]
@@ -177,7 +177,7 @@ impl EventHandler {
         }
     }
 
-    /// Returns true if the cluster-wide watches have completed their first lists.
+    /// Returns true if the first lists of nodes, DaemonSets and revisions are complete.
     pub(super) fn is_complete(&self) -> bool {
         self.nodes.complete && self.knows_sets() && self.has_revisions
     }

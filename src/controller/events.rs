@@ -34,10 +34,11 @@ use crate::k8s::client::{Failure, WRITE_DEADLINE, within};
 const QUEUE: usize = 256;
 /// Maximum number of queued Events about single pods. These Events have a queue of their own.
 const ASIDES: usize = 64;
-/// Maximum number of Events per minute and replica. All DaemonSets of a large cluster can change state within this limit, and
-/// the load on the API server stays low.
+/// Maximum number of Events per minute and replica, without those of [`Events::said_once`]. All DaemonSets of a large cluster can
+/// change state within this limit, and the load on the API server stays low.
 const PER_MINUTE: u32 = 240;
-/// Maximum number of attempts to send an Event while the API server doesn't respond, with `PAUSE` in between.
+/// Maximum number of attempts to send an Event while the API server doesn't respond or throttles requests. `PAUSE` is the time
+/// between two attempts.
 const TRIES: u32 = 3;
 const PAUSE: Duration = Duration::from_secs(2);
 /// Shortest and longest pause before rejected Events are sent again.
@@ -205,8 +206,8 @@ impl fmt::Debug for Events {
 impl Events {
     /// Publishes an Event about a problem that may be detected repeatedly.
     ///
-    /// Skips a note that equals the last note about the same object with the same reason, if that note is less than an hour old.
-    /// For changes of state, use [`record`](Self::record).
+    /// Skips a note that equals the last note about the same object with the same reason, unless the last attempt to publish it was
+    /// at least an hour ago. For changes of state, use [`record`](Self::record).
     pub fn publish(&self, about: &Subject, severity: Severity, reason: &str, note: &str) {
         self.publish_on(about, severity, reason, "", note);
     }
@@ -441,7 +442,7 @@ impl UnsentEvents {
 /// Sends one Event. A repeated attempt uses the same name, so it creates no duplicate.
 ///
 /// # Errors
-/// If the API server rejected the Event, but may accept it later.
+/// If the API server rejected the Event or didn't respond, but may accept the Event later.
 async fn send(client: &Client, event: Event, metrics: &Metrics) -> Result<(), Refused> {
     let namespace = event.metadata.namespace.as_deref().unwrap_or_default();
     let api: Api<Event> = Api::namespaced(client.clone(), namespace);

@@ -298,7 +298,7 @@ enum Attempt {
     Held(Box<Lease>),
     /// Another replica holds the Lease. It expires at that instant unless it is renewed.
     Others { expires: Instant },
-    /// Another replica changed the Lease at the same time.
+    /// Another replica changed or deleted the Lease at the same time.
     Lost,
 }
 

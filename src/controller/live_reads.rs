@@ -458,7 +458,7 @@ async fn not_ready(
     LookupResult::NotReady(messages)
 }
 
-/// Returns the message of the last Warning Event about a pod. Without one, returns the message of its conditions.
+/// Returns the message of the last Warning Event about a pod. Without a recent one, returns the message of the pod's conditions.
 async fn last_message_of(
     client: &Client,
     namespace: &str,

@@ -229,7 +229,7 @@ impl Actions {
         }
     }
 
-    /// Requests a pull by setting the condition `PodImageReady`, unless a pull of this revision was requested before.
+    /// Requests a pull by setting the condition `PodImageReady`, unless a pull of this revision is in progress or complete.
     async fn ask_for_images(
         &self,
         verb: ActionVerb,

@@ -1,8 +1,8 @@
 //! State of the connection to the API server. Each caller of the API server reports its results here, and checks the state before
 //! it sends a request.
 //!
-//! The agent sends no requests that only check the connection. After an outage, the watch or a node owner's call gets the first
-//! response, and that response shows that the API server answers again.
+//! The agent doesn't check the connection regularly. After an outage, the watch or a node owner's call gets the first response, and
+//! that response shows that the API server answers again.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -70,7 +70,7 @@ impl Cloud {
         self.state().lost = true;
     }
 
-    /// Returns true if the last request got no response.
+    /// Returns true after a request got no response, until the API server answers again.
     pub(super) fn is_lost(&self) -> bool {
         self.state().lost
     }

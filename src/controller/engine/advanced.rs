@@ -153,7 +153,8 @@ impl Engine {
         Some((managed, refused))
     }
 
-    /// Creates, deletes, adopts and releases pods of an Advanced DaemonSet. Returns the actions to write to existing pods.
+    /// Creates, adopts and releases pods of an Advanced DaemonSet. Returns the actions to write to existing pods, such as
+    /// deletions.
     pub(super) fn reconcile_pods(
         &mut self,
         key: &SetKey,
@@ -482,7 +483,7 @@ impl Engine {
         }
     }
 
-    /// Opens the readiness gates of pods, except those being updated in place.
+    /// Opens the closed readiness gates of pods, except of pods that are being updated in place or get an action of `actions`.
     fn open_gates(&mut self, key: &SetKey, fleet: &Fleet, actions: &[Action], now: Timestamp) {
         let at = json!(on_the_wire(now));
         let shut = fleet

@@ -30,7 +30,8 @@ impl UnreadableObjects {
         known.for_each(|(_, known)| known.is_listed = false);
     }
 
-    /// Records an unreadable object. Returns true if the object was readable before, or unreadable for another reason.
+    /// Records an unreadable object. Returns true if the object was readable before, was recreated, or is unreadable for another
+    /// reason than before.
     pub(super) fn note(&mut self, watch: WatchId, object: &Unreadable) -> bool {
         let meta = &object.metadata;
         let name = name_of(meta.namespace.as_deref(), meta.name.as_deref());

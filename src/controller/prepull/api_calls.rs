@@ -51,8 +51,8 @@ impl PullerParts {
         }
     }
 
-    /// Creates the Job from the current template. Creates nothing if the template changed since the request, or the pod no longer
-    /// requests the pull.
+    /// Creates the Job from the current template. If the pod already runs all images, reports success without a Job. Creates
+    /// nothing if the DaemonSet changed since the request, or the pod no longer requests the pull.
     async fn create(&self, request: &PullRequest) -> PullStepResult {
         let (set, pod) = match self.read_set_and_pod(request).await {
             Ok(objects) => objects,

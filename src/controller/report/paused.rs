@@ -15,8 +15,8 @@ const REMINDER: &str = "StillPaused";
 
 /// Returns the state of a pause to save. `known` is the state saved before.
 ///
-/// The state changes when the revision changes, when a reminder is sent, and when another node gets the new revision. A node
-/// remains in the state while its pod is briefly missing.
+/// The state changes when a pause begins, when a reminder is due, and when another node gets the new revision. A node remains in
+/// the state while its pod is briefly missing.
 pub(super) fn memory(
     plan: &Plan,
     state: &RevisionState,

@@ -184,7 +184,7 @@ fn version() -> Answer {
     )
 }
 
-/// Returns the answer to an idle connection whose permit is needed for a new connection.
+/// Returns the answer to a connection that has sent no complete request, and whose permit is needed for a new connection.
 fn crowded() -> Answer {
     Answer::new(
         StatusCode::SERVICE_UNAVAILABLE,

@@ -66,7 +66,7 @@ impl Socket {
     ///
     /// # Errors
     /// Fails if another process listens on the path, or the path is not a socket. Also fails if the directory is missing, other
-    /// users can write to it, or the group cannot be set.
+    /// users could replace the socket in it, or the group cannot be set.
     pub(in crate::ota_server) async fn open(config: &SocketConfig) -> Result<Self> {
         let path = &config.path;
         let opened = async {
