@@ -52,7 +52,8 @@ pub(super) async fn abilities(client: &Client) -> Abilities {
     }
 }
 
-/// Returns true if the API server serves Advanced DaemonSets. Waits until the API server responds.
+/// Returns true if the API server serves Advanced DaemonSets. Waits until the API server responds. If it rejects the check, assumes
+/// that it serves them.
 pub(super) async fn serves_advanced(client: &Client) -> bool {
     let mut backoff = Backoff::default();
     loop {

@@ -29,7 +29,7 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct PodCacheState {
-    /// Pods by key; `None` until the first list is complete.
+    /// Pods by key; `None` until the first list is complete, or the saved pods were loaded from disk.
     pods: Option<BTreeMap<PodKey, NodePod>>,
     /// True if the watch is live. Then a pod that is not in the cache is not on this node.
     live: bool,
@@ -62,14 +62,14 @@ impl PodCache {
         self.state().pods.as_ref()?.get(key).cloned()
     }
 
-    /// Returns all pods, sorted by namespace and name; `None` until the first list is complete.
+    /// Returns all pods, sorted by namespace and name; `None` if they are not known yet ([`Self::is_known`]).
     pub(super) fn pods(&self) -> Option<Vec<NodePod>> {
         let state = self.state();
         Some(state.pods.as_ref()?.values().cloned().collect())
     }
 
-    /// Returns a snapshot of all pods, sorted by namespace and name; `None` until the first list is complete. The pods are then
-    /// sent one by one.
+    /// Returns a snapshot of all pods, sorted by namespace and name; `None` if they are not known yet ([`Self::is_known`]). The
+    /// pods are then sent one by one.
     pub(super) fn lend(&self) -> Option<LentPods> {
         let mut state = self.state();
         let pods = state.pods.as_ref()?.values().cloned().collect();
