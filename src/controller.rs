@@ -111,9 +111,12 @@ pub async fn start(
     let mut servers = tokio::task::JoinSet::new();
     let page = metrics.clone();
     let page = serve::MetricsPage::new(move || page.encode());
+    let checked = metrics.clone();
+    let checks = Arc::new(move || checked.self_checks(Clock::System.now()));
     let answers = |page| serve::ServeState {
         readiness: readiness.clone(),
         page,
+        checks: checks.clone(),
     };
     servers.spawn(serve::run(
         listener,

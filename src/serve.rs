@@ -5,6 +5,8 @@
 //! probe listener ────► permits (64) ──► /live, /ready
 //! ```
 //!
+//! `/ready?verbose` also lists the state of everything that readiness and writes depend on.
+//!
 //! The caller opens the listeners, so that it can report a port in use at start-up and log the number chosen for port 0. No
 //! request changes anything, and responses contain only numbers and names of resources.
 //!
@@ -18,14 +20,16 @@ pub(crate) mod permits;
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
+use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use bytes::Bytes;
 use http::header::{ALLOW, CONTENT_TYPE};
-use http::{HeaderValue, Method, Request, Response, StatusCode};
+use http::{HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -103,6 +107,19 @@ pub struct ServeState {
     pub readiness: ReadinessHandle,
     /// Page at `/metrics`; `None` on a listener for probes only.
     pub page: Option<MetricsPage>,
+    /// Returns the checks that `/ready?verbose` lists.
+    pub checks: Arc<dyn Fn() -> Vec<SelfCheck> + Send + Sync>,
+}
+
+/// Result of a check that the program makes of its own state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SelfCheck {
+    /// Subject of the check, such as `permissions`.
+    pub name: &'static str,
+    /// False if an operator should act.
+    pub is_good: bool,
+    /// Result for people, in one line.
+    pub result: String,
 }
 
 impl ServeState {
@@ -164,7 +181,7 @@ where
     let progress = permit.state();
     let service = service_fn(|request: Request<Incoming>| {
         progress.send_replace(ConnectionState::Idle);
-        let answer = answer(&state, request.method(), request.uri().path());
+        let answer = answer(&state, request.method(), request.uri());
         std::future::ready(Ok::<_, Infallible>(answer))
     });
     // Serve one request per connection, so that each connection keeps at most one unsent response in memory.
@@ -199,7 +216,8 @@ where
 }
 
 /// Returns the response to a request.
-fn answer(state: &ServeState, method: &Method, path: &str) -> Response<Full<Bytes>> {
+fn answer(state: &ServeState, method: &Method, uri: &Uri) -> Response<Full<Bytes>> {
+    let path = uri.path();
     let paths = state.paths();
     if !paths.contains(&path) {
         let paths = paths.join(", ");
@@ -215,16 +233,37 @@ fn answer(state: &ServeState, method: &Method, path: &str) -> Response<Full<Byte
     }
     match (path, &state.page) {
         ("/metrics", Some(page)) => respond(StatusCode::OK, OPENMETRICS, page.bytes()),
-        ("/ready", _) => match state.readiness.awaited() {
-            Some(names) => text(
-                StatusCode::SERVICE_UNAVAILABLE,
-                format!("waiting for {names}\n"),
-            ),
-            None => text(StatusCode::OK, "ready\n".to_owned()),
-        },
+        ("/ready", _) => ready(state, is_verbose(uri)),
         // /live needs no check: all work runs on one thread, so a controller that hangs doesn't respond.
         _ => text(StatusCode::OK, "live\n".to_owned()),
     }
+}
+
+/// Returns true if the query contains `verbose`, as in the probes of Kubernetes' own components.
+fn is_verbose(uri: &Uri) -> bool {
+    let parameters = uri.query().unwrap_or_default().split('&');
+    let mut keys = parameters.filter_map(|parameter| parameter.split('=').next());
+    keys.any(|key| key == "verbose")
+}
+
+fn ready(state: &ServeState, is_verbose: bool) -> Response<Full<Bytes>> {
+    let (status, verdict) = match state.readiness.awaited() {
+        Some(names) => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            format!("waiting for {names}\n"),
+        ),
+        None => (StatusCode::OK, "ready\n".to_owned()),
+    };
+    let mut body = String::new();
+    if is_verbose {
+        for check in (state.checks)() {
+            let sign = if check.is_good { '+' } else { '-' };
+            // Writing to a string never fails.
+            let _infallible = writeln!(body, "[{sign}] {}: {}", check.name, check.result);
+        }
+    }
+    body.push_str(&verdict);
+    text(status, body)
 }
 
 fn text(status: StatusCode, body: String) -> Response<Full<Bytes>> {
@@ -252,11 +291,21 @@ mod tests {
         ServeState {
             readiness: ReadinessHandle::default(),
             page: Some(MetricsPage::new(|| "# EOF\n".to_owned())),
+            checks: Arc::new(|| {
+                let check = |name, is_good| SelfCheck {
+                    name,
+                    is_good,
+                    result: "as told".to_owned(),
+                };
+                vec![check("leader", true), check("permissions", false)]
+            }),
         }
     }
 
     fn status(state: &ServeState, method: &Method, path: &str) -> u16 {
-        answer(state, method, path).status().as_u16()
+        answer(state, method, &path.parse().unwrap_or_default())
+            .status()
+            .as_u16()
     }
 
     #[test]
@@ -284,6 +333,21 @@ mod tests {
         state.readiness.done("pods");
         assert!(state.readiness.is_ready());
         assert_eq!(status(&state, &Method::GET, "/ready"), 200);
+    }
+
+    #[tokio::test]
+    async fn the_verbose_form_of_ready_lists_the_checks_before_the_verdict() {
+        use http_body_util::BodyExt as _;
+        let state = state();
+        state.readiness.wait_for("nodes");
+        let checks = "[+] leader: as told\n[-] permissions: as told\n";
+        for (query, checks) in [("", ""), ("?verbose", checks), ("?x&verbose=true", checks)] {
+            let uri = format!("/ready{query}").parse().unwrap();
+            let response = answer(&state, &Method::GET, &uri);
+            assert_eq!(response.status(), 503, "{query}");
+            let body = response.into_body().collect().await.unwrap().to_bytes();
+            assert_eq!(body, format!("{checks}waiting for nodes\n"), "{query}");
+        }
     }
 
     /// Sends `bytes` and returns everything received.

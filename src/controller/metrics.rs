@@ -7,10 +7,11 @@
 //! Label values are fixed words or the names of managed DaemonSets. There is no series per node or per pod.
 
 mod rollouts;
+mod self_checks;
 mod watches;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use prometheus_client::encoding::EncodeLabelSet;
@@ -30,6 +31,7 @@ use crate::k8s::UnreadableReason;
 use crate::k8s::client::Failure;
 
 use rollouts::{Rollout, Rollouts};
+use self_checks::Noted;
 
 /// Prefix of all metric names.
 const PREFIX: &str = "yurt_ds";
@@ -131,6 +133,7 @@ pub struct Metrics {
     lease_age: Gauge,
     watch_ages: WatchAges,
     unreadable: Family<UnreadableLabels, Gauge>,
+    noted: Mutex<Noted>,
 }
 
 impl Metrics {
@@ -218,6 +221,7 @@ impl Metrics {
                 "unreadable_objects",
                 "Unreadable objects, which are skipped",
             ),
+            noted: Mutex::default(),
             registry,
         };
         Arc::new(metrics)
@@ -285,8 +289,13 @@ impl Metrics {
         self.watch_ages.clone()
     }
 
+    fn noted(&self) -> MutexGuard<'_, Noted> {
+        self.noted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Sets the number of unreadable objects by resource and reason.
     pub(super) fn unreadable(&self, counts: &BTreeMap<(&'static str, UnreadableReason), usize>) {
+        self.noted().unreadable = counts.clone();
         self.unreadable.clear();
         for ((resource, reason), count) in counts {
             let labels = UnreadableLabels {
@@ -305,6 +314,12 @@ impl Metrics {
     /// Sets whether the service account lacks a permission.
     pub fn permission_missing(&self, verb: &'static str, resource: &str, missing: bool) {
         let resource = resource.to_owned();
+        let mut noted = self.noted();
+        if missing {
+            noted.missing.insert((verb, resource.clone()));
+        } else {
+            noted.missing.remove(&(verb, resource.clone()));
+        }
         let gauge = self
             .permission_missing
             .get_or_create(&Permission { verb, resource });
@@ -364,6 +379,7 @@ impl Metrics {
 
     /// Sets the configured kinds of DaemonSets that no controller serves; `None`: all are served.
     pub fn unserved(&self, kinds: Option<Kinds>) {
+        self.noted().unserved = kinds;
         for kind in [SetKind::Native, SetKind::Advanced] {
             let is_unserved = kinds.is_some_and(|kinds| kinds.contains(kind));
             let label = KindLabel {
