@@ -26,8 +26,8 @@ pub struct Plan {
     pub recreates: Option<Recreate>,
     /// Image pulls to request before the update, in the order of nodes.
     pub pulls: Vec<Pull>,
-    /// Set if more pods have to be Ready before images are requested on further nodes; `None` if enough are, or if no node has to
-    /// pull.
+    /// Set if more pods have to be Ready before images are requested on further nodes; `None` if enough pods are Ready, or if no
+    /// node has to pull images.
     pub pulls_await: Option<PullsAwait>,
     /// Totals of the nodes, for example by verdict.
     pub counts: Counts,
@@ -37,27 +37,29 @@ pub struct Plan {
     pub opens: Option<Timestamp>,
     /// True if conditions report the time `opens`.
     ///
-    /// Intervals of less than a minute are not reported, because each of them would cost one write per pod.
+    /// If `min-interval` is less than a minute, it is not reported, because every updated pod would cost another write of the
+    /// conditions.
     pub tells_opening: bool,
-    /// Setting that matches no node (for [`Phase::Invalid`]); `None` if there is none.
+    /// Setting whose selector matches no node (for [`Phase::Invalid`]); `None` if all selectors match.
     pub invalid: Option<Invalid>,
     /// Failure domains (values of `topology-key`) in which nodes are being updated or may be updated next, in order. Empty without
     /// `topology-key`, and if no rollout is active.
     pub domains: Vec<String>,
-    /// Reason why the guard allows no further updates; `None` if it allows them.
+    /// Reason why the guard, which stops failing revisions, allows no further updates; `None` if it allows them.
     pub guarded: Option<Guarded>,
-    /// The guard's new record, which replaces [`Fleet::record`] on the DaemonSet.
+    /// Record of failed nodes that the guard keeps in the DaemonSet's status. It replaces [`Fleet::record`].
     ///
     /// [`Fleet::record`]: crate::core::Fleet::record
     pub record: Option<FailureRecord>,
-    /// Progress of the rollback of a stopped revision; `None` if none was requested or the revision was not stopped.
+    /// Progress of the rollback from a revision that the guard stopped. `None` if no rollback was requested, or if the revision is
+    /// not stopped.
     pub reversal: Option<Reversal>,
-    /// The active pause, even if no node is outdated; `None` if there is none.
+    /// The active pause, even if no node is outdated; `None` if the rollout is not paused.
     pub pause: Option<PauseStand>,
     /// State of each wave, in order. Empty without the setting `waves`, and while the current revision is unknown.
     pub waves: Vec<WaveStand>,
-    /// Positions of the nodes that are past their deadline ([`overdue`](super::engine::overdue)), even if other nodes make
-    /// progress.
+    /// Positions in `Fleet::nodes` of the nodes whose update is past its deadline ([`overdue`](super::engine::overdue)). They are
+    /// listed even if other nodes make progress.
     pub overdue: Vec<usize>,
     /// True if the rollout only waits for disruption budgets to allow evictions.
     pub blocked: bool,
@@ -68,7 +70,7 @@ pub struct Plan {
     pub next_wake: Option<Timestamp>,
 }
 
-/// Number of pods of the current revision that have to be Ready before images are pre-pulled
+/// Required and present number of Ready pods of the current revision. Images are pre-pulled only after enough pods are Ready
 /// (`image-predownload-min-updated-ready-pods`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PullsAwait {
@@ -157,7 +159,8 @@ impl Plan {
         self.verdicts.iter().any(is_overdue)
     }
 
-    /// Returns the reason why the rollout waits for a wave to open; `None` if another update can begin before that.
+    /// Returns the reason why the rollout waits for a wave to open; `None` if the update of another node can begin before the wave
+    /// opens.
     pub fn awaited(&self) -> Option<WaveShut> {
         let moves = self
             .counts
@@ -194,7 +197,7 @@ impl Plan {
     }
 }
 
-/// State of one wave.
+/// State of one wave: a pool of nodes that is updated after another pool (setting `waves`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaveStand {
     /// Name of the wave; the last wave is called [`REST`](super::settings::REST).
@@ -205,8 +208,8 @@ pub struct WaveStand {
     pub done: usize,
     /// Number of nodes in the wave that are being updated, or that failed because of the revision.
     pub in_flight: usize,
-    /// Number of slots of [`allowed`](Self::allowed) in use while the wave is open. Nodes with a broken old pod, and nodes whose
-    /// update begins now, are included.
+    /// Number of nodes that take one of the [`allowed`](Self::allowed) slots while the wave is open. Nodes with a broken old pod,
+    /// and nodes whose update begins in this plan, are included.
     pub taken: usize,
     /// Maximum number of nodes in the wave without an available pod. A wave without its own limit has the limit of the rollout.
     pub allowed: usize,
@@ -217,7 +220,7 @@ pub struct WaveStand {
 /// Progress of a wave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaveState {
-    /// All online nodes of the wave are updated. The soak time may still be running.
+    /// All online nodes of the wave are updated. The soak time, for which the wave has to stay healthy, may still be running.
     Complete,
     /// Nodes of the wave are being updated.
     Open,
@@ -236,10 +239,10 @@ pub struct Counts {
     pub allowed: usize,
     /// Targeted nodes that take a slot of `max-unavailable` after this plan is carried out.
     pub unavailable: usize,
-    /// Nodes included in `unavailable` that keep their old pod for now.
+    /// Nodes included in `unavailable` that keep an unavailable pod, because a setting excludes them from the rollout.
     ///
-    /// Either the controller took the pod out of service for its hook, and it doesn't serve again yet. Or the pod was created
-    /// recently.
+    /// They take a slot because the controller may be the cause: it took the pod out of service for a preDelete hook, or the pod
+    /// was created recently.
     pub withheld: usize,
     /// Maximum number of nodes with a second pod (`max-surge`), resolved for `base`.
     pub surge_allowed: usize,
@@ -328,7 +331,7 @@ pub enum Phase {
         /// End of the pause; `None` if an operator has to end it.
         until: Option<Timestamp>,
     },
-    /// Outdated nodes wait for their node owners (OTA).
+    /// Outdated nodes wait for their node owners, who decide when to update (strategy `OTA`).
     AwaitingOwners,
     /// Outdated nodes wait until another client deletes their pods (`OnDelete`).
     AwaitingDeletions,
@@ -337,7 +340,7 @@ pub enum Phase {
 }
 
 impl Phase {
-    /// Returns true if the current revision is unknown, for any length of time.
+    /// Returns true if the current revision is unknown. After some minutes, that is reported as a stall.
     pub fn is_behind(self) -> bool {
         matches!(
             self,
@@ -358,8 +361,8 @@ pub struct StaleData {
 /// Reason why a rollout is stalled, the most serious first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stall {
-    /// More nodes failed with the current revision than `failure-threshold` allows. The guard stopped the revision, unless no node
-    /// is left to protect.
+    /// More nodes failed with the current revision than `failure-threshold` allows. If outdated nodes are left, the guard stopped
+    /// the revision to protect them.
     FailedByRevision,
     /// The guard stopped the revision because a replacement doesn't help: the pod of a node was replaced twice and is outdated
     /// again.

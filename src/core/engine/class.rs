@@ -17,7 +17,8 @@ pub(super) enum Excluded {
     Held(Option<Timestamp>),
 }
 
-/// Class of a node. Rare classes with large contents are boxed, because every step reads the classes of all nodes.
+/// Class of a node. Rare classes with large contents are boxed. The list of all classes then stays small, so that each step can
+/// read it fast.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Class {
     /// The DaemonSet runs no pod on the node.
@@ -26,7 +27,7 @@ pub(super) enum Class {
     ///
     /// The pod stays, because no other pod could replace it.
     UntoleratedTaint,
-    /// The node has no Node object, so its state is unknown, although a pod is bound to it.
+    /// A pod is bound to the node, but its Node object doesn't exist, so the state of the node is unknown.
     NoNode,
     /// The node is NotReady.
     Offline {
@@ -46,7 +47,7 @@ pub(super) enum Class {
     },
     /// The node is being updated, or waits for the native controller to create its pod. The node takes a slot.
     InProgress(Progress),
-    /// The node has a surge pod.
+    /// The node has two pods: a surge pod next to the old one (`max-surge`), or a new pod whose predecessor is still terminating.
     Surging(Box<SurgePair>),
     /// The node runs an available pod of the current revision.
     Done,
@@ -57,7 +58,7 @@ pub(super) enum Class {
         /// Time until which the node has to stay Ready before it is updated; `None` if it has settled.
         settling: Option<Timestamp>,
     },
-    /// The node runs an outdated pod that waits for its hook before the deletion. The node takes a slot.
+    /// The node runs an outdated pod that waits for its preDelete hook before the deletion. The node takes a slot.
     PreDeleteHook {
         /// Mark that the controller set on the pod, with the time at which the wait began.
         preparing: Box<PreDeleteHook>,
@@ -78,7 +79,7 @@ pub(super) enum Class {
 }
 
 impl Class {
-    /// Returns true if percentages of the settings refer to this node.
+    /// Returns true if the node should run a pod, or if an update that began on the node is not over.
     pub(super) fn is_targeted(&self) -> bool {
         !matches!(
             self,
@@ -97,7 +98,7 @@ impl Class {
         }
     }
 
-    /// Returns true if the node is in flight, but its pod is still available because its hook is pending.
+    /// Returns true if the node is in flight, but its old pod is still available, because its preDelete hook is pending.
     pub(super) fn still_serves(&self) -> bool {
         matches!(
             self,

@@ -16,7 +16,7 @@ use crate::core::instant::later;
 use crate::core::settings::{Mode, Strategy};
 use crate::core::verdict::Progress;
 
-/// Class of a node whose object cannot be read. The node is left alone and reported as unreachable.
+/// Class of a node whose object cannot be read. The controller changes nothing on the node and reports it as offline.
 const UNREADABLE: Class = Class::Offline {
     updated: false,
     terminating: false,
@@ -51,7 +51,8 @@ pub(super) fn classify(strategy: &Strategy, node: &Node, terms: Terms) -> Class 
     }
 }
 
-/// Returns the class of a node with a surge pod. If the node returned recently, both of its pods stay until it has settled.
+/// Returns the class of a node with a surge pod. If the node was offline and returned recently, both of its pods stay until it has
+/// settled.
 fn with_surge(
     strategy: &Strategy,
     node: &Node,
@@ -75,7 +76,8 @@ fn with_surge(
 
 /// Returns the class of a *barred* node: the DaemonSet should run no pod there, or can't create one because of a taint.
 ///
-/// A replacement that began on the node keeps its slot until its pod is available, or until [`lets_go_at`].
+/// A replacement that began on the node keeps its slot until the new pod is available, or until the time that [`lets_go_at`]
+/// returns.
 fn barred(strategy: &Strategy, node: &Node, terms: Terms) -> Class {
     let window = failure_window(strategy);
     let since = match node.readiness {
@@ -113,10 +115,11 @@ fn barred(strategy: &Strategy, node: &Node, terms: Terms) -> Class {
     }
 }
 
-/// Returns the time at which a barred node frees its slot; `Timestamp::MAX` for a node with a taint.
+/// Returns the time at which a barred node frees its slot: never (`Timestamp::MAX`) for a node with a taint. `None` if it is
+/// unknown since when the node has no pod.
 ///
-/// Taints are expected to be temporary, because some systems taint nodes on which their agent doesn't run. A node that no longer
-/// has the template's labels frees its slot after `window`.
+/// Taints are expected to be temporary: some systems taint a node only while their own agent doesn't run on it. A node that no
+/// longer matches the template's node selector frees its slot after `window`.
 pub(super) fn lets_go_at(node: &Node, window: Duration) -> Option<Timestamp> {
     match node.targeting {
         Targeting::Run | Targeting::Keep => Some(Timestamp::MAX),
@@ -181,8 +184,8 @@ fn single(strategy: &Strategy, pod: &Pod, node_ready_since: Timestamp, terms: Te
 
 /// Returns the time until which a node has to stay Ready before its pod is replaced; `None` if it need not settle.
 ///
-/// Only a return from an absence needs settling. A node that was Ready before its pod started has not been absent since then. Under
-/// OTA the controller replaces no pods, so nodes need not settle.
+/// A node has to settle only after it was offline. If the node was Ready before its pod started and has been Ready since, it was
+/// not offline. Under OTA the controller replaces no pods, so nodes need not settle.
 pub(super) fn settling(
     strategy: &Strategy,
     pod: &Pod,

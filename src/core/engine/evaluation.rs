@@ -130,7 +130,8 @@ impl FleetEvaluation<'_> {
         unmatched(self.strategy, self.fleet, &self.classes, wave)
     }
 
-    /// Returns true if a surge pod is on a node that is excluded or not targeted. It is deleted after the pause.
+    /// Returns true if a surge pod is on a node that is excluded or not targeted. The controller deletes this surge pod after the
+    /// pause.
     pub(super) fn parts_later(&self) -> bool {
         let stays = |class: &Class| {
             matches!(

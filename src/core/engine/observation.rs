@@ -1,4 +1,4 @@
-//! Observation: the first step of a pass, which evaluates each node on its own.
+//! Observation: the first step of a decision, which evaluates each node on its own.
 //!
 //! Only this step reads every node with its labels and pods. For the later steps, it stores one value per node, by position in the
 //! fleet. A new rule that needs data of every node gets a line in [`Observation::new`].

@@ -11,8 +11,8 @@ use crate::core::verdict::{Stopped, Verdict, WaveShut};
 
 /// Returns the stall if no remaining node can be updated before an operator acts; `None` otherwise.
 ///
-/// The cause is images that could not be pulled, or maintenance windows that never open. Nodes of later waves wait for these nodes,
-/// so they can't be updated either.
+/// The cause is images that could not be pulled, or maintenance windows that never open. Nodes of later waves wait for the affected
+/// nodes, so no node can be updated.
 fn no_node_can_begin(verdicts: &[Verdict], counts: &Counts) -> Option<Stall> {
     let (mut pulls, mut windows, mut following) = (0, 0, 0);
     for verdict in verdicts {
@@ -112,8 +112,8 @@ pub(super) fn of_rollout(facts: &RolloutFacts<'_>, now: Timestamp) -> (Phase, Op
     of_holders(fleet, holding, counts, now)
 }
 
-/// Returns the phase of a rollout whose remaining nodes wait for the nodes in `holding`, which hold slots, and the time at which it
-/// changes without an event.
+/// Returns the phase of a rollout, and the time at which it changes without an event. The nodes in `holding` take slots, and the
+/// other remaining nodes wait for them.
 fn of_holders<'a>(
     fleet: &Fleet,
     holding: impl Iterator<Item = (&'a Node, &'a Verdict)>,
@@ -123,7 +123,8 @@ fn of_holders<'a>(
     let crowd = &fleet.crowd;
     let grace = missing_grace(fleet);
     let (mut worst, mut deadline) = (None, None);
-    // Counted nodes are within their deadline. If the controller replaces a pod on one of them, the rollout is not stalled.
+    // Nodes that are only counted (`crowd`) are within their deadline. If the controller replaces a pod on one of them, the rollout
+    // is not stalled.
     let mut all_stuck = crowd.moving == crowd.joining;
     let mut taken = StuckSlots {
         joining: crowd.joining > 0,
@@ -150,7 +151,7 @@ fn of_holders<'a>(
     }
 }
 
-/// Slots that are taken by nodes without progress.
+/// Slots of nodes without progress: of `max-surge` for nodes with a surge pod, of `max-unavailable` for the others.
 #[derive(Default)]
 struct StuckSlots {
     down: usize,
@@ -168,15 +169,15 @@ impl StuckSlots {
         }
     }
 
-    /// Returns true if no outdated node could be updated even if the joining nodes freed their slots.
+    /// Returns true if the stuck nodes leave no slot for outdated nodes, even after the joining nodes have freed their slots.
     fn leaves_nothing(&self, counts: &Counts) -> bool {
         let is_full = self.down >= counts.allowed && self.beside >= counts.surge_allowed;
         !self.joining || counts.outdated > 0 && is_full
     }
 }
 
-/// Returns true if the controller replaced no pod on this node in progress. Either the node joined the fleet, or another client
-/// deleted its pod.
+/// Returns true if the controller has not replaced the pod of this node. The node lacks an available pod because it joined the
+/// fleet, or because another client deleted the pod.
 pub(super) fn joins(node: &Node) -> bool {
     let is_first = |pod: &Pod| {
         pod.revision == PodRevision::Current

@@ -1,8 +1,8 @@
-//! Summary of the pods of all nodes, so that later steps of a pass don't have to read the pods again.
+//! Summary of the pods of all nodes, so that later steps of a decision don't have to read the pods again.
 //!
 //! The pods of a large fleet are scattered in memory and don't fit into the CPU cache, so reading them takes longer than the rest
-//! of the pass. Nearly every node has exactly one living pod. The summary stores a few facts about this pod. If a node has none or
-//! several, its pods are read again on demand.
+//! of the decision. Nearly every node has exactly one living pod. The summary stores a few facts about this pod. If a node has none
+//! or several, its pods are read again on demand.
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -51,9 +51,9 @@ pub(super) struct PodSummary<'a> {
     nodes: &'a [Node],
     /// The single pod of each node, by position in the fleet. `None` if the node has several living pods, or none.
     only: Vec<Option<PodFacts>>,
-    /// True if any pod has a condition of the strategy OTA.
+    /// True if any pod has a condition of the strategy OTA (`PodNeedUpgrade`, `PodImageReady`).
     pub(super) is_announced: bool,
-    /// True if any pod waits for its hook, or has a readiness gate that the controller can close.
+    /// True if any pod waits for its preDelete hook, or has a readiness gate that the controller can close.
     pub(super) is_marked: bool,
     /// True if the fleet has a surge pod.
     pub(super) is_surging: bool,
@@ -122,7 +122,8 @@ impl<'a> PodSummary<'a> {
     }
 
     /// Returns the time until which the pod at `position` takes a slot because it was created recently. Unlike
-    /// [`Self::starting_until`], this includes available pods.
+    /// [`Self::starting_until`], this includes available pods. Returns `None` for a pod of the first revision, because it replaced
+    /// no other pod.
     pub(super) fn fresh_until(&self, strategy: &Strategy, position: usize) -> Option<Timestamp> {
         let living = self.living(position);
         if living.is_some_and(|pod| pod.number == FIRST_REVISION) {
@@ -137,7 +138,8 @@ impl<'a> PodSummary<'a> {
         self.only[position].is_none() && self.nodes[position].is_barred()
     }
 
-    /// Returns true if the rollout certainly caused this progress of the node at `position`.
+    /// Returns true if the rollout is known to have begun the update of the node at `position`: it deleted the old pod, or it
+    /// updates the pod in place.
     pub(super) fn is_ours(&self, position: usize, progress: Progress) -> bool {
         self.nodes[position].emptied || matches!(progress, Progress::UpdatingInPlace { .. })
     }
@@ -177,7 +179,8 @@ impl<'a> PodSummary<'a> {
         }
     }
 
-    /// Returns the time at which the old pod of the node at `position` was removed; `None` if a single living pod runs there.
+    /// Returns the time at which the old pod of the node at `position` was removed; `None` if the node has exactly one living pod,
+    /// or if the time is unknown.
     pub(super) fn removed_at(&self, position: usize) -> Option<Timestamp> {
         match self.only[position] {
             Some(_) => None,

@@ -33,10 +33,12 @@ pub(super) struct Preconditions<'a> {
     /// Nodes whose writes the API server rejected.
     pub(super) retry_gate: RetryGate<'a>,
     fleet: &'a Fleet,
-    /// `surges`: true if surge pods may be created. `deletes`: true if an old pod may be deleted before its successor exists.
+    /// True if surge pods may be created.
     surges: bool,
+    /// True if an old pod may be deleted before its successor exists.
     deletes: bool,
-    /// For each position in the fleet, the old pod if its update would remove it. Empty if no eviction was refused.
+    /// For each position in the fleet, the old pod if its update would delete it, as opposed to an update in place. Empty if no
+    /// eviction was refused, or if surge pods are enabled.
     kept: Vec<Option<&'a Pod>>,
     now: Timestamp,
     /// States of the pre-pulled images on the nodes; `None` if images are not pre-pulled.
@@ -158,7 +160,7 @@ impl<'a> Preconditions<'a> {
     }
 }
 
-/// Returns the node's outdated pod if its update would remove it; `None` if the pod is updated in place.
+/// Returns the node's outdated pod if its update would delete it; `None` if the pod is updated in place, or if no pod is outdated.
 fn evicted<'a>(strategy: &Strategy, fleet: &'a Fleet, node: &'a Node) -> Option<&'a Pod> {
     let pod = node.outdated()?;
     matches!(way(strategy, fleet, pod), UpdateMethod::Recreate(_)).then_some(pod)

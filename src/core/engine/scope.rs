@@ -146,7 +146,7 @@ fn keep_partition(
     }
 }
 
-/// Excludes the nodes that have no pod and get none because of `partition`.
+/// Excludes the nodes that have no pod, and on which no pod is created because of `partition` (see `progressive`).
 fn keep_empty(strategy: &Strategy, fleet: &Fleet, classes: &mut [Class]) {
     for position in progressive::withheld(strategy, fleet, |_| false) {
         if matches!(

@@ -3,10 +3,10 @@
 //! # Proof on a few nodes first
 //! A container without a readiness probe is Ready until it crashes. If `minReadySeconds` is 0, the rollout would count it as
 //! available at once and replace pods on other nodes. Therefore pods of a new revision count as available only after they have been
-//! Ready for [`PROOF`]. After the first pod has reached that, the revision is proven, and `minReadySeconds` applies to all its
-//! pods.
+//! Ready for [`PROOF`]. After the first pod has been Ready for that long, the revision is *proven*. From then on, only
+//! `minReadySeconds` applies to its pods.
 //!
-//! A revision that was current before needs no proof. A rollout without outdated pods needs none either.
+//! A revision needs no proof if it was current before, or if no pod is outdated.
 
 use std::time::Duration;
 

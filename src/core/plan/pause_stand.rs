@@ -12,11 +12,11 @@ pub struct PauseStand {
     pub record: PauseRecord,
     /// End of the pause; `None` if an operator has to end it.
     pub until: Option<Timestamp>,
-    /// True if a reminder is due now.
+    /// True if the daily reminder of the pause is due now.
     pub reminds: bool,
     /// Names of the targeted nodes that got the current revision during the pause, sorted. Their pods were created again, and every
     /// new pod has the current revision.
     pub newcomers: Vec<NodeName>,
-    /// True if pods will be rolled back from the stopped revision when the pause ends.
+    /// True if, at the end of the pause, pods will be rolled back from the revision that the guard stopped.
     pub reverts: bool,
 }
