@@ -3,8 +3,8 @@
 //! A node takes a *slot* if it is targeted and online, but has no available pod. Its pod can be missing, terminating, starting, not
 //! yet available, or broken.
 //!
-//! Offline nodes never take a slot; that is the purpose of OpenYurt's AdvancedRollingUpdate. A node that was lost after its update
-//! takes none either. `failure-threshold` limits such losses, and no update begins while the guard evaluates them.
+//! Offline nodes never take a slot; that is the purpose of OpenYurt's AdvancedRollingUpdate. This includes a node that was lost
+//! after its update. `failure-threshold` limits such losses, and no update begins while the guard evaluates them.
 //!
 //! A node that returned recently with an old pod takes no slot. Otherwise flapping nodes could take all slots.
 
@@ -17,7 +17,7 @@ use super::waves::WaveProgress;
 use crate::core::fleet::Crowd;
 use crate::core::settings::Strategy;
 
-/// Numbers that limit the choice of nodes.
+/// Limits for the number of unavailable nodes and of nodes with two pods, and the nodes that count toward these limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Budget {
     pub(super) targeted: usize,
@@ -37,8 +37,8 @@ pub(super) struct Budget {
     pub(super) surging: usize,
     /// Ready nodes with a pod that fails because of the revision. Each takes a slot of `max-unavailable` and one of `max-surge`.
     pub(super) failed: usize,
-    /// Nodes that keep their old pod, but the controller took the pod out of service for its hook. Counted until the pod serves
-    /// again.
+    /// Nodes that keep their old pod, although the controller took the pod out of service for its preDelete hook. They count until
+    /// the pod is available again.
     pub(super) withheld: usize,
     /// Nodes that keep their old pod, if the pod was created recently and is not yet available.
     pub(super) starting: usize,
@@ -51,9 +51,10 @@ impl Budget {
     ///
     /// Four rules decide if a node counts:
     ///
-    /// - A node that keeps the old revision is not part of the base, and a broken pod there takes no slot.
+    /// - A node that keeps the old revision because of a setting is not part of the base, and a broken pod there takes no slot.
     /// - A node in flight always takes a slot, even if `selector` no longer matches it.
-    /// - A kept pod takes a slot if the controller took it out of service for its hook, or if it was created recently.
+    /// - As an exception, such a broken pod takes a slot if the controller took it out of service for its preDelete hook, or if it
+    ///   was created recently.
     /// - A pod that another client deleted takes no slot if its node is not selected or its wave is not open.
     pub(super) fn count(
         classes: &[Class],
@@ -106,7 +107,8 @@ impl Budget {
                     if wave_progress.is_idle(position, strategy, summary, terms) => {}
                 Class::Excluded(_) if is_withheld(position) => budget.withheld += 1,
                 Class::Excluded(_) => budget.starting += usize::from(is_starting(position)),
-                // A user or a drain deleted the pod, not the rollout, so the node takes no slot.
+                // The node doesn't take part now, and its pod was deleted by a user or a drain, not by the rollout. So the node
+                // takes no slot.
                 Class::InProgress(progress)
                     if !takes_part_now(position) && !summary.is_ours(position, *progress) => {}
                 Class::InProgress(_) | Class::PreDeleteHook { .. } | Class::Failed { .. } => {
@@ -156,8 +158,8 @@ impl Budget {
     /// The number is limited, because many pods may be broken only for a moment after a short outage (k/k#123232).
     /// `replace-broken-first: unlimited` removes the limit.
     ///
-    /// A serving pod that waits for its hook doesn't reduce the number. Otherwise neither could proceed: the broken pod would wait
-    /// for the slot of this pod, and this pod for that of the broken one.
+    /// An available pod that waits for its preDelete hook doesn't reduce the number. Otherwise two pods could block each other: the
+    /// broken pod would wait for the slot of the available pod, and the available pod for the slot of the broken pod.
     pub(super) fn for_broken(&self, strategy: &Strategy) -> usize {
         if strategy.broken_unlimited {
             return usize::MAX;

@@ -39,7 +39,7 @@ use crate::core::verdict::{Progress, Verdict};
 /// Decides what to do with `fleet` at `now` according to `strategy`.
 ///
 /// `fleet.nodes` is sorted by name, and each pod of the DaemonSet is listed under exactly one node. If `now` decreases between
-/// calls, a replacement may begin later. Nothing else changes.
+/// calls, the only effect is that a replacement may begin later.
 pub fn decide(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> Plan {
     decide_in_view(strategy, fleet, now).0
 }
@@ -50,8 +50,8 @@ pub fn decide(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> Plan {
 pub fn decide_in_view(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> (Plan, InView) {
     let strategy = &*strategy.on(&fleet.revision);
     let (mut plan, view) = attempt(strategy, fleet, now);
-    // A node keeps its slot until the API server responds to a retried write. If the API server rejects the write again, other
-    // nodes can use the slot, and the rollout is not stalled.
+    // A node keeps its slot until the API server responds to a retried write. Decide again as if the API server had rejected the
+    // retried writes: if other nodes can then use the slots, the rollout is not stalled.
     if matches!(plan.phase, Phase::Stalled(_))
         && let Some(then) = (fleet.write_failures).tried_in_vain(&fleet.nodes, &plan.actions, now)
     {
@@ -68,7 +68,8 @@ pub fn decide_in_view(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> (Pl
     (plan, view)
 }
 
-/// Returns the plan, and if the listed nodes were enough for it. A node whose rejected write is retried keeps its slot.
+/// Returns the plan, with an [`InView`] that tells if the listed nodes were enough for it. A node whose rejected write is retried
+/// keeps its slot.
 fn attempt(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> (Plan, InView) {
     let mut draft = PlanDraft::new(FleetEvaluation::new(strategy, fleet, now));
     if !crowd::is_calm(&draft.evaluation) {
@@ -85,7 +86,7 @@ fn attempt(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> (Plan, InView)
     (plan, view)
 }
 
-/// Returns the plan for a fleet to which any rule may apply.
+/// Returns the plan for a fleet that is not [calm](crowd::is_calm), so that any rule may apply.
 fn whole(mut draft: PlanDraft<'_>) -> Plan {
     let (strategy, fleet, now) = (
         draft.evaluation.strategy,
@@ -129,7 +130,8 @@ fn whole(mut draft: PlanDraft<'_>) -> Plan {
     }
 }
 
-/// Returns the pod writes for a DaemonSet with an invalid setting. They continue all work except replacements.
+/// Returns the pod writes for a DaemonSet with an invalid setting. They continue work that has begun, for example with surge pods
+/// and readiness gates, and replace no pod.
 ///
 /// `strategy` contains the settings that are valid.
 pub fn upkeep(
@@ -162,8 +164,8 @@ pub fn upkeep(
 
 /// Returns the writes for a DaemonSet that yurt-ds no longer manages, because `update-strategy` or `OnDelete` was removed.
 ///
-/// The writes remove the pod conditions of the strategy OTA and all surge pods. A surge pod stays while no other pod serves on its
-/// node. `min_ready` is `spec.minReadySeconds`.
+/// The writes remove the pod conditions of the strategy OTA and all surge pods. A surge pod stays while no other pod is available
+/// on its node. `min_ready` is `spec.minReadySeconds`.
 pub fn release(fleet: &Fleet, min_ready: Duration, now: Timestamp) -> SurgeRelease {
     let terms = Terms {
         min_ready,
@@ -205,11 +207,11 @@ struct PlanDraft<'a> {
     /// Reason why pods are recreated although the settings request updates in place.
     recreates: Option<Recreate>,
     pulls: Vec<Pull>,
-    /// Set if more pull requests wait for Ready pods of the new revision.
+    /// Set if more pods of the new revision have to be Ready before images are requested on further nodes.
     pulls_await: Option<PullsAwait>,
-    /// Time at which a node may get a new request to pull its images.
+    /// Time at which images may be requested again on a node with a failed pull.
     pulls_again: Option<Timestamp>,
-    /// Progress of the rollback of a stopped revision.
+    /// Progress of the rollback from a revision that the guard stopped.
     reversal: Option<Reversal>,
     /// Earliest time at which more pods can be rolled back without an event.
     reverts_again: Option<Timestamp>,
@@ -235,7 +237,7 @@ impl<'a> PlanDraft<'a> {
         }
     }
 
-    /// Deletes the surge pods, because the controller replaces no pods under this strategy.
+    /// Deletes the surge pods, because the controller replaces no pods under `OTA` and `OnDelete`.
     fn part(&mut self) {
         if !self.evaluation.summary.is_surging {
             return;
@@ -285,7 +287,8 @@ impl<'a> PlanDraft<'a> {
         }
     }
 
-    /// Opens the readiness gates of new pods while the rollout waits, so that these pods can become Ready.
+    /// Opens the readiness gates of new pods (sets the pod condition to `True`) while the rollout waits, so that these pods can
+    /// become Ready.
     fn open_gates(&mut self) {
         if self.evaluation.summary.is_marked {
             self.actions
@@ -333,7 +336,8 @@ impl<'a> PlanDraft<'a> {
         }
     }
 
-    /// Adds the writes that are needed even while no pod may be replaced: to readiness gates, hook marks and surge pods.
+    /// Adds the writes that are needed even while no pod may be replaced: for readiness gates, for surge pods, and for pods that
+    /// are marked to wait for their preDelete hook.
     fn tend(&mut self) {
         self.go_on_beside(false);
         self.keep_marks_true();

@@ -45,7 +45,7 @@ pub(super) struct Turn {
     pub(super) available: bool,
     /// False if the node runs the unfinished revision, and is therefore updated earlier.
     untouched: bool,
-    /// Creation time of the node's pod of the unfinished revision.
+    /// Time at which the node's pod got the unfinished revision; `None` if the pod has another revision.
     made: Reverse<Option<Timestamp>>,
     /// Rank by name under the strategy's [`NodeOrder`]; the lowest is updated first.
     place: usize,
@@ -72,7 +72,7 @@ impl Order {
         }
     }
 
-    /// Returns true if only the name orders nodes of one wave whose old pods are available.
+    /// Returns true if nodes of one wave with available old pods are ordered by their names alone.
     pub(super) fn is_by_name(&self) -> bool {
         self.unfinished.is_none()
     }
@@ -108,8 +108,8 @@ fn unfinished(
     summary: &PodSummary<'_>,
     scope: &RolloutScope,
 ) -> Option<i64> {
-    // Find the smallest and the greatest revision number of the waiting nodes, and the newest pod with the greatest. Find the
-    // oldest pod of the done nodes.
+    // For the waiting nodes, find the smallest and the greatest revision number, and the newest pod with the greatest number. For
+    // the done nodes, find the oldest pod.
     let numbers = crowd.numbers.filter(|_| crowd.waiting > 0);
     let mut newest = numbers
         .map(|(_, greatest)| greatest)

@@ -1,12 +1,13 @@
 //! Limits on the speed of replacements, independent of the budget.
 //!
 //! - `min-interval`: one replacement at a time in each wave. The next one begins when the newest pod of the current revision is
-//!   older than the interval. A removal without a new pod also starts an interval (`minTimeBetweenUpgrades` in
-//!   kubernetes/kubernetes#111073).
-//! - `ramp-up`: a given number of nodes at first, then as many nodes as are done. The number doubles every round without failures,
-//!   up to `max-unavailable` (like ExtendedDaemonSet's slow start).
+//!   older than the interval. The removal of an old pod also starts an interval, even if no new pod follows
+//!   (`minTimeBetweenUpgrades` in kubernetes/kubernetes#111073).
+//! - `ramp-up`: a given number of nodes at first, then as many nodes as are already updated. So without failures the number doubles
+//!   each time all of these nodes are updated, up to `max-unavailable` (like ExtendedDaemonSet's slow start).
 //!
-//! Both limits are computed from the pods. After a restart of the controller, only a removal without a new pod is forgotten.
+//! Both limits are computed from the pods. After a restart, the controller only forgets the removal of a pod that no new pod has
+//! followed.
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -52,7 +53,7 @@ impl RateLimit {
             let began = [summary.got_current(position), summary.removed_at(position)];
             newest[wave] = began.into_iter().fold(newest[wave], Ord::max);
             awaits[wave] |= match class {
-                // A taint or a label prevents the new pod for an unknown time. Other nodes don't wait for that.
+                // A taint or a label prevents the new pod for an unknown time. Other nodes don't wait for this pod.
                 Class::InProgress(_) if summary.is_barred(position) => false,
                 Class::InProgress(_) => is_awaited(verdict, false),
                 Class::PreDeleteHook { .. } => is_awaited(verdict, true),
@@ -88,7 +89,8 @@ pub(in crate::core) fn is_awaited(verdict: &Verdict, is_leaving: bool) -> bool {
     }
 }
 
-/// Returns the number of nodes that may lack an available pod at once under `ramp-up`, at most `allowed`. `done` nodes are updated.
+/// Returns the number of nodes that may lack an available pod at once under `ramp-up`, at most `allowed`. `done` is the number of
+/// nodes that are already updated.
 pub(super) fn ramp_up(strategy: &Strategy, base: usize, allowed: usize, done: usize) -> usize {
     match strategy.ramp_up {
         None => allowed,
@@ -104,8 +106,8 @@ mod tests {
     use crate::core::testing::{at, fleet, node, old};
     use crate::core::{IntOrPercent, Mode, PreDeleteHook, decide};
 
-    /// Regression test from a property test: two pods blocked each other. A marked pod waited for the slot of a broken pod, and the
-    /// broken pod waited for the interval.
+    /// Regression test from a property test: two pods blocked each other. A pod that was marked for deletion waited for the slot of
+    /// a broken pod, and the broken pod waited for the end of `min-interval`.
     #[test]
     fn a_marked_pod_that_waits_for_a_slot_does_not_block_a_broken_pod() {
         let strategy = Strategy {

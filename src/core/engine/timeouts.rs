@@ -47,7 +47,7 @@ pub(in crate::core) const LOST_TOGETHER: Duration = Duration::from_secs(10);
 /// Time from the loss of a node to the decision about its cause.
 ///
 /// Kubelets renew their leases every 10 s, and Kubernetes checks them every 5 s. So all losses of one outage are detected within
-/// about 20 s. By then, the losses of untouched nodes can be compared with those of touched nodes.
+/// about 20 s. By then, the guard can compare the losses of nodes whose pods the rollout changed with the losses of other nodes.
 pub(in crate::core) const EVALUATED_AFTER: Duration = Duration::from_secs(30);
 
 /// Longest time between two losses of a flapping node: a node that turns NotReady again and again.
@@ -68,7 +68,7 @@ pub(in crate::core) fn failure_window(strategy: &Strategy) -> Duration {
     strategy.failure_window.unwrap_or(least)
 }
 
-/// Time after its creation during which an unavailable pod takes a slot, even if its wave is not open.
+/// Time after its creation during which an unavailable pod takes a slot, even if the wave of its node is not open.
 ///
 /// The reason is that the controller may have deleted the pod's predecessor.
 pub(super) const STARTING: Duration = Duration::from_secs(300);

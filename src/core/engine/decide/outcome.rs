@@ -21,7 +21,7 @@ use crate::core::instant::later;
 use crate::core::plan::{Counts, PauseStand, Phase, Plan, Reversal, Stall, WaveStand};
 use crate::core::verdict::{Guarded, Offline, Progress, Revert, Verdict, WaveShut};
 
-/// Shortest `min-interval` whose end is reported. Shorter ones would only be noise.
+/// Shortest `min-interval` whose end is reported. With a shorter interval, the conditions would change after every updated pod.
 const TOLD_INTERVAL: Duration = Duration::from_secs(60);
 
 impl PlanDraft<'_> {
@@ -294,8 +294,8 @@ impl PlanDraft<'_> {
         waves
     }
 
-    /// Returns the time until which a rollout that only disruption budgets block is not stalled. `None` if the rollout also waits
-    /// for anything else.
+    /// Returns the time from which a rollout counts as stalled if only disruption budgets block it. `None` if the rollout also
+    /// waits for anything else.
     fn blocked_until(&self) -> Option<Timestamp> {
         let (mut until, mut others) = (None, self.opens.is_some());
         for (position, verdict) in self.verdicts.iter().enumerate() {

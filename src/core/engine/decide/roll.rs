@@ -20,7 +20,8 @@ use crate::core::verdict::{Progress, PullStage, Revert, Verdict};
 impl PlanDraft<'_> {
     /// Replaces as many pods as the budget allows, in the order of the queue.
     ///
-    /// Returns true if the list of nodes was too short: the budget allows more replacements, and a counted node is next.
+    /// Returns true if the list of nodes was too short: the budget allows more replacements, and the next node is only counted
+    /// ([`crowd`](crate::core::engine::crowd)), not listed.
     pub(super) fn roll(&mut self) -> bool {
         self.go_on_beside(true);
         self.go_on();
@@ -98,11 +99,11 @@ impl PlanDraft<'_> {
         wants_more
     }
 
-    /// Handles nodes with a surge pod. This continues even while no other node may be updated. The old pod is removed like any
-    /// other, with hook and eviction.
+    /// Handles nodes with a surge pod. This continues even while no other node may be updated. As on other nodes, the old pod waits
+    /// for its preDelete hook, and is then deleted or evicted.
     ///
-    /// If `replaces` is false, a surge pod and its old pod both stay. If the old pod is gone, the surge pod is transferred to the
-    /// DaemonSet. If the DaemonSet should run no pod on the node, the surge pod is deleted.
+    /// If `replaces` is false, a surge pod and its old pod both stay. If the old pod is gone, the DaemonSet becomes the owner of
+    /// the surge pod. If the DaemonSet should run no pod on the node, the surge pod is deleted.
     pub(super) fn go_on_beside(&mut self, replaces: bool) {
         let terms = self.evaluation.terms;
         self.mark_left_behind();
@@ -146,7 +147,8 @@ impl PlanDraft<'_> {
         }
     }
 
-    /// Deletes marked pods whose hook is done. While the guard blocks updates, nothing is deleted.
+    /// Deletes the pods that were marked for deletion and whose preDelete hook is done. While the guard blocks updates, nothing is
+    /// deleted.
     fn go_on(&mut self) {
         if self.evaluation.guard.gate.is_some() {
             return;
@@ -287,7 +289,7 @@ impl PlanDraft<'_> {
         }
     }
 
-    /// Removes the marks of pods that stay after all, and opens the readiness gates of new pods.
+    /// Removes the deletion marks of pods that stay after all, and opens the readiness gates of new pods.
     pub(super) fn keep_marks_true(&mut self) {
         if !self.evaluation.summary.is_marked {
             return;
@@ -355,7 +357,7 @@ impl PlanDraft<'_> {
 
     /// Sets the verdict of waiting nodes that don't meet a precondition.
     ///
-    /// `are_forerunners_chosen` is true if this plan already replaces all pods that may be replaced without their images.
+    /// `are_forerunners_chosen` is true if this plan already replaces all pods that may be replaced before their images are pulled.
     fn mark_not_open(&mut self, are_forerunners_chosen: bool) {
         for (position, class) in self.evaluation.classes.iter().enumerate() {
             if !matches!(class, Class::Outdated { settling: None, .. }) {

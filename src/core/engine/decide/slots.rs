@@ -46,11 +46,11 @@ impl Slots {
         [self.broken, self.available, self.surge] == [0; 3]
     }
 
-    /// Takes a slot for a node. Both the rollout and the node's wave must have one.
+    /// Takes a slot for a node. Both the rollout and the node's wave must have a free slot.
     ///
-    /// For a broken old pod, it prefers a slot of `max-unavailable`: the pod is deleted before its successor is created. For an
-    /// available one, it prefers a slot of `max-surge`: the successor is created first. If no preferred slot is free, or if `may`
-    /// rejects it, it takes the other kind.
+    /// For a broken old pod, a slot of `max-unavailable` is preferred: the pod is deleted before its successor is created. For an
+    /// available old pod, a slot of `max-surge` is preferred: the successor is created first. If no slot of the preferred kind is
+    /// free, or if `may` rejects this kind, a slot of the other kind is taken.
     pub(super) fn take(
         &mut self,
         in_wave: &mut Self,

@@ -24,8 +24,8 @@ impl PlanDraft<'_> {
         }
         let terms = self.evaluation.terms;
         let available_at = move |node: &Node| terms.available_at(alive(node)?);
-        // A kept pod frees its slot when it serves again. It also frees the slot when the controller can no longer be the cause of
-        // its unavailability.
+        // A pod that a setting excludes from the rollout frees its slot when it is available again. It also frees the slot when so
+        // much time has passed that the controller can't be the cause of its unavailability.
         let serves_again = move |position: usize| {
             let is_kept = matches!(self.evaluation.classes[position], Class::Excluded(_));
             let starting = is_kept.then(|| self.evaluation.summary.starting_until(position, terms));
@@ -87,12 +87,13 @@ impl PlanDraft<'_> {
                 });
                 let turns = available_at(node).into_iter().chain(started.flatten());
                 let turns = turns.chain(serves_again(position));
-                // A pod whose rollback began counts as available until its image changes, if it was available before.
+                // If the pod was available when its rollback began, it counts as available until its image changes. Skip its time,
+                // which has passed.
                 turns.filter(|at| *at > self.evaluation.now).min()
             }
             _ => None,
         };
-        // The node is no longer targeted. Its replacement keeps a slot as long as a failure may count against the revision.
+        // If a node is no longer targeted, its replacement keeps a slot as long as a failure may count against the revision.
         let window = failure_window(self.evaluation.strategy);
         let lets_go = move |(_, (node, class)): (usize, (&Node, &Class))| {
             let began = matches!(class, Class::InProgress(_) | Class::Failed { .. });
