@@ -1,8 +1,8 @@
 //! Crowd: nodes that are counted instead of listed. The cost of a decision then depends on the changes, not on the fleet's size.
 //!
 //! In a rollout of ten thousand nodes, most nodes are done, far back in the queue, being updated within their deadline, or offline.
-//! Each of these nodes, called *bystanders*, has the same effect in every pass, so a count can represent it. A caller that keeps a
-//! fleet between passes may leave these nodes out of [`Fleet::nodes`](crate::core::Fleet::nodes) and count them in
+//! Each of these nodes, called *bystanders*, has the same effect in every decision, so a count can represent it. A caller that
+//! keeps a fleet between decisions may leave these nodes out of [`Fleet::nodes`](crate::core::Fleet::nodes) and count them in
 //! [`Fleet::crowd`](crate::core::Fleet::crowd):
 //!
 //! ```text
@@ -158,7 +158,7 @@ fn standing(
     }
 }
 
-/// Returns true if this pod needs a rule for single pods. Then its node has to be listed.
+/// Returns true if a rule has to look at this pod itself. Then its node has to be listed.
 fn is_remarkable(pod: &Pod) -> bool {
     pod.revision == PodRevision::Unknown
         || pod.surge
@@ -266,8 +266,8 @@ impl Crowd {
         }
     }
 
-    /// Removes a bystander. The range of revision times stays as wide as before. If it is too wide, the only effect is a pass over
-    /// the complete list.
+    /// Removes a bystander. The ranges of revision numbers and times stay as wide as before. If they are too wide, the only effect
+    /// is that a decision needs the complete list.
     pub fn remove(&mut self, standing: Standing) {
         self.count(standing, |number| *number -= 1);
     }

@@ -1,7 +1,8 @@
 //! Deadlines of nodes that are being updated, and the stalls that follow. Every state that can take a slot has a deadline.
 //!
-//! A pod that is being deleted has its grace period plus [`MARGIN`]. A step of the native controller has [`MISSING_GRACE`].
-//! Everything else has [`PROGRESS_DEADLINE`].
+//! A pod that is being deleted has to end within its grace period plus [`MARGIN`]. A missing pod has to be created, and a new pod
+//! has to be scheduled, within [`MISSING_GRACE`]. Other steps, such as the start of a pod, have to end within
+//! [`PROGRESS_DEADLINE`]. Hooks, disruption budgets and rejected writes have their own limits (see [`timeouts`](super::timeouts)).
 
 use std::time::Duration;
 
@@ -23,8 +24,8 @@ pub fn stall_of(node: &Node, verdict: &Verdict, now: Timestamp) -> Option<Stall>
     stuck(node, verdict, MISSING_GRACE, now).ok()
 }
 
-/// Returns the reason why `node` makes no progress; `Err` with the time of the next check otherwise. `grace` applies to a missing
-/// pod.
+/// Returns the reason why `node` makes no progress; `Err` with the time of the next check otherwise, if time alone can change the
+/// result. `grace` is the time that a pod may be missing.
 pub(super) fn stuck(
     node: &Node,
     verdict: &Verdict,
@@ -88,7 +89,8 @@ pub fn is_between_crashes(node: &Node, now: Timestamp) -> bool {
     alive.any(|pod| failing::proved_at(pod, since, now).is_some())
 }
 
-/// Returns the time since which a surge pod (argument true) or a pod of the DaemonSet (false) is unschedulable.
+/// Returns the time since which the surge pod of this node (`true`), or the pod that the DaemonSet owns (`false`), is
+/// unschedulable.
 fn unscheduled_since(node: &Node, beside: bool) -> Option<Timestamp> {
     let made = node.pods.iter().filter(|pod| pod.surge == beside);
     made.filter(|pod| lacks_place(pod))
@@ -167,9 +169,9 @@ pub(super) fn deadline(
         {
             Some((gone_by(node)?, Stall::NoProgress))
         }
-        // The surge pod waits for the pod that the native controller creates.
+        // The surge pod waits until the native controller creates a pod (see [`surge`](super::surge), before Kubernetes 1.33).
         Progress::SurgeTakingOver if own().is_none() => {
-            // A finalizer may keep the object of an ended pod. The native controller doesn't count such a pod.
+            // A finalizer may keep the object of an ended pod. The native controller ignores such a pod and creates another one.
             let ended = surge::own(node).filter_map(|pod| Some(pod.leaving.as_deref()?.ends));
             let since = node.podless_since.or_else(|| ended.max())?;
             Some((later(since, MISSING_GRACE), Stall::PodsNotCreated))
@@ -178,7 +180,7 @@ pub(super) fn deadline(
             let ready = node.pods.iter().filter_map(|pod| pod.ready_since).max();
             no_progress(ready.or_else(made)?)
         }
-        // The surge pod stays until the DaemonSet's own pod serves.
+        // The surge pod stays until the pod that the DaemonSet owns is available.
         Progress::SurgeLeaving => {
             let unready = own().map(Pod::unready);
             no_progress(unready.max(made())?)

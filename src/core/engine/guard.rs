@@ -1,18 +1,18 @@
 //! Guard: separates failures of the revision from failures of the network (kubernetes/kubernetes#117658).
 //!
-//! A node *counts against* the current revision (in code: it is *charged*) if one of these happens soon after the rollout touched
-//! its pod:
+//! A node *counts against* the current revision (in code: it is *charged*) if one of these happens soon after the rollout *touched*
+//! the node, that is, deleted, marked, updated or created a pod there:
 //!
 //! - The node turned NotReady.
 //! - A taint or a label kept its new pod away.
 //! - The new pod crashes or cannot be started.
 //!
-//! The deletion of the old pod is also a touch. No update begins while the guard evaluates a loss. After that, a lost node blocks
-//! no other node, like any offline node. A failed Ready node keeps its slot of the budget.
+//! No update begins while the guard evaluates the loss of a node. After the evaluation, the lost node blocks no other node, like
+//! any offline node. A failed Ready node keeps its slot of the budget.
 //!
 //! The guard compares the rates of losses. If untouched nodes turned NotReady at the same time, at a rate at least as high as that
-//! of touched nodes, the network is the cause. Then no node counts against the revision, and no update begins for a while. Losses
-//! under another revision, or before the change, never count against this revision.
+//! of touched nodes, the network is the cause. Then no node counts against the revision, and no update begins during the rest of
+//! the failure window. Losses under another revision, or before the change, never count against this revision.
 //!
 //! If more nodes count against the revision than `failure-threshold` allows, the revision is *stopped*.
 //!
@@ -137,7 +137,8 @@ impl FailureAttribution {
         }
     }
 
-    /// Returns the nodes whose old pod has been broken for so long that its successor cannot be the cause.
+    /// Returns the nodes whose old pod has not been Ready for a whole failure window. If such a node fails after its update, the
+    /// new revision need not be the cause.
     ///
     /// Nodes in `failed` are not included, because they already count against the revision.
     fn note_broken(
@@ -154,7 +155,7 @@ impl FailureAttribution {
                 settling: None,
             };
             if *class != is_down {
-                continue; // reading the pods of every node would take longer than the rest of the pass
+                continue; // reading the pods of every node would take longer than the rest of the decision
             }
             if failed.contains(&node.name) {
                 continue; // the node already counts against the revision
@@ -177,7 +178,8 @@ impl FailureAttribution {
 /// Returns the reason to stop a revision that is not stopped yet; `None` if its rollout may continue. More `failures` than
 /// `threshold` are one reason.
 ///
-/// A stop must have an effect: a pod still waits for its update, or can be rolled back.
+/// A revision is stopped only if that has an effect: a pod still waits for its update or for the return of its node, or pods can be
+/// rolled back.
 fn stop(
     strategy: &Strategy,
     fleet: &Fleet,
@@ -194,7 +196,7 @@ fn stop(
     let nodes = fleet.nodes.iter().zip(classes);
     let mut waiting = nodes.filter(|(_, class)| waits(class));
     // If no node waits, no untouched node is left to compare losses with, so the network may be their cause. Failing pods are a
-    // proof without comparison.
+    // proof that needs no comparison.
     let is_broken = |class: &&Class| {
         matches!(class, Class::Failed { cause, .. } if cause.holds_slot())
             || matches!(class, Class::Surging(pair) if pair.failed.is_some())

@@ -5,14 +5,15 @@
 //!                     ▲                                                     └─► failed ──backoff──► next in line again
 //! ```
 //!
-//! The pod condition `PodImageReady` stores both the request and its result. The puller writes the result. After a restart, the
-//! controller reads from the condition which nodes are pulling, which have the images, and when to retry after a failure. A node
-//! counts toward `image-predownload-parallelism` from the moment of the request.
+//! The pod condition `PodImageReady` stores both the request and its result. The puller, which runs the Job on the node, writes the
+//! result. After a restart, the controller reads from the condition which nodes are pulling, which nodes have the images, and when
+//! to retry after a failure. A node counts toward `image-predownload-parallelism` from the moment of the request.
 //!
 //! Requests follow the order of replacements, and nodes with a failed pull come last. Nodes that won't be replaced get no request.
 //! If a node can no longer be replaced, its request is withdrawn.
 //!
-//! Maintenance windows limit replacements, not pulls. With the images pulled before, the whole window is left for replacements.
+//! Maintenance windows limit replacements, not pulls. If the images are pulled before the window opens, the whole window is left
+//! for replacements.
 //!
 //! With `image-predownload-min-updated-ready-pods`, requests start once that many nodes run a Ready pod of the new revision. These
 //! first nodes are the *forerunners*. If images are required, only forerunners are replaced without pulled images.
@@ -130,7 +131,7 @@ pub(super) struct PullsAhead {
     pub(super) pulls: Vec<Pull>,
     /// Positions of the nodes that get a request in this plan.
     pub(super) asked: BTreeSet<usize>,
-    /// Time at which a node with a failed pull may get a new request.
+    /// Earliest time at which a node with a failed pull may get a new request.
     pub(super) wake: Option<Timestamp>,
     /// Set if the next requests are made only when more pods of the current revision are Ready.
     pub(super) awaits: Option<PullsAwait>,
@@ -167,7 +168,8 @@ impl<'a> Images<'a> {
         });
     }
 
-    /// Returns the numbers of needed and Ready pods of the current revision; `None` if enough are Ready for the first request.
+    /// Returns the required and the present number of Ready pods of the current revision; `None` if enough pods are Ready for the
+    /// first request.
     fn awaits(&self) -> Option<PullsAwait> {
         let needed = self.settings.min_updated_ready.resolve(self.targeted);
         (self.ready < needed).then_some(PullsAwait {
@@ -230,7 +232,8 @@ impl<'a> Images<'a> {
         for (position, node) in self.fleet.nodes.iter().enumerate() {
             let is_asked = matches!(self.states[position], ImageState::Asked { .. });
             if is_asked && goes_on(&classes[position]) {
-                // The pull on this node has ended, but its result can't be written. The node takes no slot.
+                // The pull on this node has ended, but its result can't be written. The node doesn't count toward
+                // `image-predownload-parallelism`.
                 let is_unwritten =
                     (self.fleet.write_failures).is_refused(&node.name, WriteVerb::Tell);
                 let room = is_unwritten || pulling < limit;

@@ -10,9 +10,9 @@
 //! A node whose wave is not open keeps its pod. If that pod is broken, it takes no slot, because the node doesn't take part yet.
 //!
 //! # When a wave is complete
-//! A wave is complete when all its participating online nodes have been done for the duration of `soak`. This follows from two
-//! timestamps per node: when the node became Ready, and when its pod of the current revision became available. Between the two, the
-//! node *holds* the wave. No other state is needed, so a restart of the controller loses nothing.
+//! A wave is complete when all its participating online nodes have run an available pod of the current revision for the duration of
+//! `soak`. This follows from two timestamps per node: when the node became Ready, and when its pod of the current revision became
+//! available. Between the two, the node *holds* the wave. No other state is needed, so a restart of the controller loses nothing.
 //!
 //! ```text
 //! n1  ├────────── holds ─────────┤ done
@@ -196,7 +196,8 @@ impl<'a> WaveProgress<'a> {
             || self.waves[wave].shut.is_none() && self.waves[wave].outdated > 0
     }
 
-    /// Returns how many nodes of this wave may be replaced now: first nodes with a broken old pod, second with an available one.
+    /// Returns two numbers of nodes of this wave that may be replaced now: nodes with a broken old pod, and nodes with an available
+    /// old pod.
     ///
     /// `replace-broken-first: unlimited` allows all broken pods at once.
     pub(super) fn slots(&self, wave: usize, strategy: &Strategy) -> [usize; 2] {
@@ -282,10 +283,10 @@ impl<'a> WaveProgress<'a> {
         }
     }
 
-    /// Frees the slots of their wave that idle broken pods take.
+    /// Frees the slots that the [idle](Self::is_idle) broken pods of a wave take.
     ///
-    /// Without this step, idle pods could block a pod of the same wave that was marked while the wave was open and waits for a
-    /// slot.
+    /// Without this step, idle pods could block another pod of the wave: a pod that was marked for deletion while the wave was
+    /// open, and that waits for a slot.
     fn excuse_idle(
         &mut self,
         strategy: &Strategy,

@@ -33,7 +33,7 @@ pub(in crate::core) struct FailureAttribution {
     pub(super) open_until: Option<Timestamp>,
     /// Earliest time at which the result changes without an event.
     pub(super) changes: Option<Timestamp>,
-    /// True if the losses of touched nodes were compared with those of untouched nodes (see [`Losses`]).
+    /// True if the losses of nodes that the rollout touched were compared with those of the other nodes (see [`Losses`]).
     pub(in crate::core) compared_losses: bool,
 }
 
@@ -89,14 +89,14 @@ pub(in crate::core) fn attribute(
     tracker.finish()
 }
 
-/// State of the attribution in one pass.
+/// State of the attribution during one decision.
 struct FailureTracker<'a> {
     mode: Mode,
     window: Duration,
     now: Timestamp,
     fleet: &'a Fleet,
     record: FailureRecord,
-    /// Nodes that failed in this pass and are not in the record yet.
+    /// Nodes whose failure was found in this decision, and that are not in the record yet.
     added: BTreeSet<NodeName>,
     attribution: FailureAttribution,
 }
@@ -158,7 +158,8 @@ impl FailureTracker<'_> {
     /// is deleted, because other losses are compared with it.
     ///
     /// A node that counts against the revision continues to count, whatever happens to other nodes later. While another loss of the
-    /// same node is evaluated, no update begins. A flapping node delays other nodes only during its `first` loss.
+    /// same node is evaluated, no update begins. A flapping node delays other nodes only for [`EVALUATED_AFTER`] from its `first`
+    /// loss.
     fn evaluate_loss(
         &mut self,
         losses: &Losses,
@@ -203,7 +204,7 @@ impl FailureTracker<'_> {
                 class,
                 Class::InProgress(Progress::Missing { .. } | Progress::Terminating)
             );
-            // Check the class first. Reading the pods of every node would take longer than the rest of the pass.
+            // Check the class first. Reading the pods of every node would take longer than the rest of the decision.
             if may_be && node.is_barred() && touched.len() < FAILED_NAMED {
                 touched.insert(node.name.clone());
             }
@@ -277,7 +278,7 @@ impl FailureTracker<'_> {
         }
     }
 
-    /// Counts a node against the revision: permanently (in the record) if `lasts` is true, otherwise only in this pass.
+    /// Counts a node against the revision: permanently (in the record) if `lasts` is true, otherwise only in this decision.
     fn attribute(&mut self, name: &NodeName, lasts: bool) {
         if self.record.failed.contains(name) {
             return;
@@ -301,8 +302,8 @@ impl FailureTracker<'_> {
         let names = record.failed.union(&record.broken_before).cloned();
         for name in names.collect::<Vec<_>>() {
             let Some(position) = self.position(&name) else {
-                // A deleted Node doesn't prove that the revision works, so its name stays in `failed`. Its old pod is no longer
-                // relevant.
+                // A deleted Node doesn't prove that the revision works, so its name stays in `failed`. Its name in `broken_before`
+                // is no longer needed, because the old pod is gone.
                 self.record.broken_before.remove(&name);
                 continue;
             };
@@ -321,7 +322,8 @@ impl FailureTracker<'_> {
         }
     }
 
-    /// Blocks updates for a short time after a pod was rolled back from this revision. The cache may not show the stop yet.
+    /// Blocks updates for a short time after a pod was rolled back from this revision. The cache may not show yet that the revision
+    /// is stopped.
     fn wait_after_rollback(&mut self, summary: &PodSummary<'_>) {
         if self.record.stopped.is_some() || !summary.is_rolled_back {
             return;

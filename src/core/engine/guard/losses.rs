@@ -1,4 +1,5 @@
-//! Losses: nodes that turned NotReady. The losses of touched nodes are compared with those of untouched nodes, the *control group*.
+//! Losses: nodes that turned NotReady. The losses of nodes that the rollout touched (see [`Node::touched_at`]) are compared with
+//! those of untouched nodes, the *control group*.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -21,7 +22,8 @@ pub(super) struct Losses {
     suspects: Vec<LostNode>,
     /// Lost nodes from the record that were deleted or are no longer targeted, with the time of their loss; sorted by name.
     gone: Vec<(NodeName, Timestamp)>,
-    /// Lost nodes that the rollout had not touched before the loss. Recorded ones are included even after they are online again.
+    /// Lost nodes that the rollout had not touched before the loss. Nodes in the guard's record are included even after they are
+    /// online again.
     control_group: BTreeMap<NodeName, Timestamp>,
     /// Times of the losses in `control_group`, sorted.
     control: Vec<Timestamp>,
@@ -33,7 +35,8 @@ pub(super) struct Losses {
     targeted: usize,
     /// True if the controller deletes pods. A deletion is then a touch.
     ///
-    /// Under OTA, node owners delete the pods. The controller doesn't record that, so only the new pod is a touch.
+    /// Under OTA, node owners delete the pods. The controller doesn't record these deletions, so only the creation of the new pod
+    /// is a touch.
     removes: bool,
 }
 
@@ -183,8 +186,8 @@ impl Losses {
 
     /// Removes the gone nodes that were lost in a network failure, after their failure window is over.
     ///
-    /// The guard learns nothing more about these nodes, so it compares the others without them. Gone nodes that count against the
-    /// revision stay.
+    /// The guard can learn nothing more about these nodes, so it leaves them out of later comparisons. Gone nodes that count
+    /// against the revision stay.
     pub(super) fn forget(&mut self, record: &FailureRecord, window: Duration, now: Timestamp) {
         loop {
             let mut gone = self.gone.iter();
@@ -237,12 +240,12 @@ impl Losses {
     ///
     /// The evidence is losses of untouched nodes. Either of these is enough:
     ///
-    /// - Within [`LOST_TOGETHER`] of `at`, at least as many untouched nodes were lost as touched ones. These must be at least half
-    ///   of all losses of untouched nodes within the window.
+    /// - Within [`LOST_TOGETHER`] of `at`, at least as many untouched nodes were lost as touched ones. These untouched nodes must
+    ///   be at least half of all untouched nodes that were lost within the window.
     /// - Within the window, untouched nodes were lost at a rate at least as high as that of touched nodes.
     ///
-    /// The half in the first rule limits coincidences: they excuse at most one node, and none in a fleet that loses nodes all the
-    /// time.
+    /// The half in the first rule limits the effect of an unrelated loss that happens at the same time. Such a loss excuses at most
+    /// one touched node, and none in a fleet that loses nodes all the time.
     ///
     /// A node that was touched after `at` counts as untouched, so later progress of the rollout doesn't change the result.
     pub(super) fn is_network_event(&self, at: Timestamp, window: Duration) -> bool {
@@ -271,7 +274,7 @@ impl Losses {
 /// Returns the time of a node's first loss after the rollout touched it, if it is known.
 ///
 /// The present loss began at `since`, and the first visible touch was at `begun`. If the node counts against the revision or its
-/// pods keep ending, pods are created for other reasons, too. Then `begun` says nothing about the first touch.
+/// pods keep ending, its present pod may not be the first of this revision. Then `begun` says nothing about the first touch.
 fn first_loss(
     node: &Node,
     since: Timestamp,
