@@ -28,7 +28,8 @@ pub(super) struct EvictionRequests<'a> {
     /// Responses so far; `None` if the controller deletes pods instead of evicting them, so that budgets don't apply.
     answers: Option<&'a Evictions>,
     now: Timestamp,
-    /// Last time at which a pod of the fleet became Ready.
+    /// Last time at which a pod of the fleet became Ready: a budget may then allow evictions again. `None` if no eviction was
+    /// refused.
     newest: Option<Timestamp>,
     /// Groups of pods that the same budgets protect, and for which this plan already retries an eviction.
     asked: BTreeSet<BudgetClass>,

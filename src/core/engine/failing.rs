@@ -78,8 +78,8 @@ impl Failing {
     }
 }
 
-/// Returns the number of restarts of the failing container that the controller didn't request. If more pods than that ended in a
-/// row, returns the number of these pods.
+/// Returns the number of restarts of the failing container, not counting the restart by an in-place update. If a greater number of
+/// pods ended in a row on the node, returns that number instead.
 fn crashes(pod: &Pod) -> u32 {
     let problem = pod.problem.as_ref();
     problem.map_or(0, |problem| problem.restarts.max(problem.ended))

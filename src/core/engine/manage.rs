@@ -12,7 +12,7 @@
 //! | the Node is gone, and the pod never started | the pod is deleted; the pod garbage collector deletes pods that ran there |
 //!
 //! New pods always get the current revision. This work continues during a rollout and during a pause. As in a rollout, a pod is
-//! deleted only after its hook.
+//! deleted only after its preDelete hook allows it.
 
 #[cfg(test)]
 mod tests;
@@ -47,7 +47,7 @@ pub struct Manage {
     pub create: Vec<NodeName>,
     /// Writes that delete or mark pods.
     pub actions: Vec<Action>,
-    /// Pods that this module will delete, now or after their hook. A rollout ignores them.
+    /// Pods that this module will delete, now or after their hook allows it. A rollout ignores these pods.
     pub leaving: BTreeSet<PodUid>,
     /// Ended pods (`Failed` or `Succeeded`) that `actions` deletes, with their nodes.
     pub over: Vec<(NodeName, PodUid)>,
@@ -98,8 +98,8 @@ pub struct ManageTerms<'a> {
     pub creating: &'a BTreeMap<NodeName, Timestamp>,
     /// Nodes for which the API server rejected a new pod, with the number of rejections in a row. These nodes get their pods last.
     pub refused: &'a BTreeMap<NodeName, u32>,
-    /// Pods that match the selector but have no owner, with their nodes. They are about to be adopted, so no other pod is created
-    /// there.
+    /// Pods that match the selector but have no owner, with their nodes. The DaemonSet is about to adopt these pods, so no other
+    /// pod is created on their nodes.
     pub orphans: &'a BTreeMap<PodUid, NodeName>,
     /// Backoff for ended pods.
     pub backoff: &'a FailedPodsBackoff,
@@ -153,16 +153,17 @@ pub fn manage(fleet: &Fleet, terms: ManageTerms<'_>) -> Manage {
     manage
 }
 
-/// Returns the sort key of a node's pods: pods that stay come first, then pods that a kubelet accepted, then the oldest.
+/// Returns the sort key of a node's pods. Pods that stay come before terminating and ended pods, then pods that a kubelet has
+/// accepted before the others, then older pods before younger ones.
 ///
-/// The order follows Kruise with one exception: Kruise prefers an ended pod that a finalizer keeps to the running pod next to it.
+/// The order follows Kruise with one exception: Kruise sorts an ended pod that a finalizer keeps before the running pod next to it.
 fn rank(pod: &Pod) -> (bool, bool, Timestamp, &PodName) {
     let is_leaving = pod.terminating || pod.in_place.is_over;
     (is_leaving, pod.started.is_none(), pod.created, &pod.name)
 }
 
 impl Manage {
-    /// Returns all pod writes: its own, and those of a rollout in `rolled` that concern other pods.
+    /// Returns all pod writes: the ones in `actions`, and the ones of the rollout (`rolled`) that concern other pods.
     pub fn with_rollout(self, rolled: Vec<Action>) -> Vec<Action> {
         let Self {
             mut actions,
@@ -172,7 +173,8 @@ impl Manage {
         let free = rolled.into_iter();
         let free = free.filter(|action| !leaving.contains(&action.pod().uid));
         actions.extend(free.filter_map(|action| match action {
-            // The yurt-ds controller creates these pods itself, so the new pod already belongs to the DaemonSet.
+            // The yurt-ds controller creates all pods of an Advanced DaemonSet, so the DaemonSet already owns the new pod. No
+            // ownership has to be transferred.
             Action::DeleteAfterSurge {
                 pod, evict: false, ..
             } => Some(Action::Delete(pod)),

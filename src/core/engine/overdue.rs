@@ -9,7 +9,7 @@ use crate::core::id::PodRevision;
 use crate::core::plan::{Plan, Stall};
 use crate::core::verdict::Verdict;
 
-/// Nodes past their deadline, by position in the fleet, and the time at which the next node passes its deadline.
+/// Positions in the fleet of the nodes past their deadline, and the time at which the next node passes its deadline.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct TimedOut {
     pub(super) nodes: Vec<usize>,

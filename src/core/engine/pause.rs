@@ -52,7 +52,7 @@ impl PauseStand {
     }
 }
 
-/// Returns true if the native controller created this pod of the current revision at `since` or later. Both times are compared in
+/// Returns true if the native controller created this pod of the current revision at `since` or later. Both times are in whole
 /// seconds.
 fn came_since(pod: &Pod, since: Timestamp) -> bool {
     let current = pod.revision == PodRevision::Current;

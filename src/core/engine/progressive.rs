@@ -1,5 +1,5 @@
-//! Progressive creation: `partition` also applies to first pods, so some nodes get none. Kruise calls the setting
-//! `scaleStrategy.partitionedScaling`.
+//! Progressive creation: `partition` also limits the creation of pods on nodes without a pod, so some nodes get no pod. Kruise
+//! calls the setting `scaleStrategy.partitionedScaling`.
 //!
 //! Both the creation of pods and the evaluation of nodes call [`withheld`]. Therefore a pod that is withheld on purpose is never
 //! reported as missing.
@@ -17,8 +17,8 @@ use crate::core::settings::Strategy;
 ///
 /// `is_asked` returns true if a pod was requested for the node and is not in the cache yet.
 ///
-/// Pods are created until only `partition` nodes have no pod of the current revision. Nodes that lost a pod get one first, starting
-/// with the latest loss. All other nodes follow by name.
+/// Pods are created until only `partition` nodes have no pod of the current revision. Nodes that lost a pod get a new one first,
+/// starting with the node that lost its pod last. All other nodes follow by name.
 ///
 /// A node whose pod the rollout deleted always gets a new one. Otherwise it would stay empty if `partition` were raised during the
 /// replacement.

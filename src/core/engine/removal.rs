@@ -1,11 +1,12 @@
-//! Removal of a pod: the pod waits for its hook first. Then the controller deletes or evicts it, depending on the settings.
+//! Removal of a pod: the pod first waits for its preDelete hook, a label or finalizer that another program removes. Then the
+//! controller deletes or evicts the pod, depending on the settings.
 //!
 //! ```text
 //! pod is next ──► hooked? ──yes──► marked PreparingDelete ──hook gone──► deleted or evicted
 //!                     └────no───────────────────────────────────────────────►┘
 //! ```
 //!
-//! Every replacement of a pod calls [`leave`]. For a marked pod that is to stay after all, [`stay`] removes the mark.
+//! Every replacement that removes the old pod calls [`leave`]. If a marked pod is to stay after all, [`stay`] removes the mark.
 
 use std::time::Duration;
 
@@ -43,8 +44,8 @@ pub(super) fn leave(
     (mark(hook, pod), Some(waits))
 }
 
-/// Returns the write that marks a pod for its hook. With `markPodNotReady`, the write also closes the pod's readiness gate. `None`
-/// if nothing is left to write.
+/// Returns the write that marks a pod as `PreparingDelete`. With `markPodNotReady`, the write also closes the pod's readiness gate,
+/// so that the pod is no longer Ready. `None` if nothing is left to write.
 pub(super) fn mark(hook: &PreDelete, pod: &Pod) -> Option<Action> {
     let gate = pod.exit.gate.as_ref().filter(|_| hook.mark_not_ready);
     let gate = gate.and_then(|gate| gate.shut());
@@ -56,7 +57,7 @@ pub(super) fn mark(hook: &PreDelete, pod: &Pod) -> Option<Action> {
     })
 }
 
-/// Returns true if a pod on this node waits for its hook.
+/// Returns true if a pod on this node still has the label or finalizer of its hook, so that its deletion has to wait.
 pub(super) fn is_hooked(strategy: &Strategy, node: &Node) -> bool {
     let hook = strategy.pre_delete.as_ref();
     let mut alive = node.pods.iter().filter(|pod| !pod.terminating);
@@ -71,10 +72,10 @@ pub(super) fn overdue_at(pod: &Pod) -> Option<Timestamp> {
     Some(later(since.unwrap_or(pod.revised()), HOOK_PATIENCE))
 }
 
-/// Returns the time until which a kept pod can be unavailable because of the controller.
+/// Returns the time until which the controller can be the cause of the unavailability of a pod that stays.
 ///
-/// The cause is a readiness gate that the controller closed for the hook. While it is closed, the result is `Timestamp::MAX`.
-/// `min_ready` is `spec.minReadySeconds`.
+/// The cause is a readiness gate that the controller closed for the hook. While the gate is closed, the result is `Timestamp::MAX`.
+/// `None` if the controller is not the cause. `min_ready` is `spec.minReadySeconds`.
 fn shut_until(pod: &Pod, min_ready: Duration) -> Option<Timestamp> {
     let gate = pod.exit.gate.as_ref()?;
     // A pod that was never Ready can't have been taken out of service.
@@ -88,8 +89,8 @@ fn shut_until(pod: &Pod, min_ready: Duration) -> Option<Timestamp> {
 
 /// Returns the time until which a node takes a slot of `max-unavailable` because its pod was out of service for a hook.
 ///
-/// The controller took the pod out of service and later kept it. The node takes the slot even if it does not take part in the
-/// rollout.
+/// The controller took the pod out of service to delete it, and the pod stayed after all. The node takes the slot even if it does
+/// not take part in the rollout.
 pub(super) fn withheld_until(node: &Node, terms: Terms) -> Option<Timestamp> {
     let alive = || node.pods.iter().filter(|pod| !pod.terminating);
     if !node.is_ready() || alive().any(|pod| terms.is_available(pod)) {
@@ -113,8 +114,8 @@ pub(super) fn starting_until(node: &Node, terms: Terms) -> Option<Timestamp> {
     Some(later(made, STARTING.max(terms.min_ready)))
 }
 
-/// Returns true if a node that keeps its old revision takes a slot at `now`. The cause is a pod that was out of service for its
-/// hook, or that was created recently.
+/// Returns true if a node that keeps its old revision takes a slot at `now`. The cause is a pod that was taken out of service for
+/// its hook, or that was created recently.
 pub fn is_withheld(strategy: &Strategy, fleet: &Fleet, node: &Node, now: Timestamp) -> bool {
     let terms = Terms::new(strategy, fleet, now);
     let until = withheld_until(node, terms).max(starting_until(node, terms));

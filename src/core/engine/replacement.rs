@@ -12,8 +12,8 @@ use crate::core::settings::{RollingUpdateType, Strategy};
 pub enum UpdateMethod {
     /// Update the running pod with this change.
     InPlace(Arc<InPlaceChange>),
-    /// Delete the pod, so that a new one is created. `Recreate` is the reason why an update in place, which the settings request,
-    /// is impossible.
+    /// Delete the pod, so that a new one is created. `Recreate` is the reason why an update in place is impossible; `None` if the
+    /// settings don't request updates in place.
     Recreate(Option<Recreate>),
 }
 
@@ -22,8 +22,8 @@ pub fn way(strategy: &Strategy, fleet: &Fleet, pod: &Pod) -> UpdateMethod {
     if strategy.rolling_update_type == RollingUpdateType::Standard {
         return UpdateMethod::Recreate(None);
     }
-    // The hook's program expects the pod to be deleted. After an update in place, it would not restore the label or finalizer that
-    // it removed.
+    // The program behind the preDelete hook expects that the pod is deleted. After an update in place, the program would not
+    // restore the label or finalizer that it removed.
     if pod.exit.preparing.is_some() {
         return UpdateMethod::Recreate(Some(Recreate::Leaving));
     }
@@ -45,7 +45,7 @@ pub fn way(strategy: &Strategy, fleet: &Fleet, pod: &Pod) -> UpdateMethod {
     }
 }
 
-/// Returns the patch that updates `pod` to the current revision.
+/// Returns the patch that updates `pod` in place to the current revision; `None` if the current revision is unknown.
 pub(super) fn patch(fleet: &Fleet, pod: &Pod, change: &Arc<InPlaceChange>) -> Option<InPlacePatch> {
     let RevisionState::Current(revision) = &fleet.revision else {
         return None;

@@ -12,18 +12,19 @@
 //! deletes a pod, its successor is rolled back, too. Each pod is rolled back once.
 //!
 //! # Choice of the revision
-//! All pods are rolled back to the same revision. It is chosen when the guard stops the current one, and stored in the guard's
-//! record. The older revision with the most Ready pods is chosen, or the newest of several with equally many.
+//! All pods are rolled back to the same revision. It is chosen when the guard stops the current revision, and stored in the guard's
+//! record. The older revision with the most Ready pods is chosen. If several older revisions have equally many, the newest of them
+//! is chosen.
 //!
-//! The majority decides, because the previous revision of a single pod may be an earlier bad one. A revision that the guard stopped
-//! before is chosen only if no other is kept.
+//! The majority decides, because the previous revision of a single pod may have failed earlier. A revision that the guard stopped
+//! before is chosen only if no other older revision still exists.
 //!
 //! # Preconditions
-//! A rollback starts when the stop is stored on the DaemonSet. So a restarted controller continues it. Unavailable pods serve
-//! nothing, so budget, waves and windows don't limit their rollback.
+//! A rollback starts when the stop is stored on the DaemonSet, so that a restarted controller continues the rollback. Unavailable
+//! pods serve no requests, so budget, waves and maintenance windows don't limit their rollback.
 //!
-//! An available pod needs a slot of `max-unavailable`, an open window, its failure domain, and a node that has settled. Images are
-//! not pre-pulled, because the node ran them recently.
+//! For an available pod, a slot of `max-unavailable` must be free, its maintenance window must be open, its node must have settled,
+//! and updates must be allowed in its failure domain. Images are not pre-pulled, because the node ran them recently.
 
 use std::collections::BTreeMap;
 
@@ -44,7 +45,7 @@ use crate::core::verdict::{Progress, Stopped};
 #[cfg(test)]
 mod tests;
 
-/// Returns the revision to which pods of `record`'s revision are rolled back; `None` if no older revision is kept.
+/// Returns the revision to which pods of `record`'s revision are rolled back; `None` if no older revision exists.
 pub(super) fn before(fleet: &Fleet, record: &FailureRecord) -> Option<Revision> {
     let mut votes: BTreeMap<&Revision, usize> = BTreeMap::new();
     let pods = fleet.nodes.iter().flat_map(|node| &node.pods);
@@ -97,7 +98,7 @@ pub(super) fn is_back(strategy: &Strategy, fleet: &Fleet, position: usize) -> bo
 
 /// Gives nodes with a rolled-back pod that is not available the class [`Class::InProgress`].
 ///
-/// Without it, these nodes would count as outdated and be updated again. In progress, they take a slot.
+/// Without this class, these nodes would count as outdated and be updated again. With it, they take a slot.
 pub(super) fn mark(strategy: &Strategy, fleet: &Fleet, classes: &mut [Class]) {
     let Some(record) = stop(strategy, fleet) else {
         return;
@@ -139,7 +140,7 @@ impl RevertTurn {
 pub(super) struct RevertTurns {
     /// Pods that can be rolled back.
     pub(super) turns: Vec<RevertTurn>,
-    /// Positions of nodes whose pods are rolled back after the nodes have settled.
+    /// Positions of nodes that were offline and have not settled. Their pods are rolled back after that.
     pub(super) settling: Vec<usize>,
     /// Progress of the rollback; `None` if nothing is rolled back.
     pub(super) reversal: Option<Reversal>,

@@ -11,9 +11,10 @@
 //! also applies after a restart of the controller.
 //!
 //! # Before Kubernetes 1.33
-//! There, the native controller can process changes of two pods out of order. It sorts pods by the *first* change since it last
-//! processed them (client-go's `DeltaFIFO`; `InOrderInformers` replaced it). If it lags, it may see the transfer while the old pod
-//! still looks alive. Then it deletes the surge pod, because that is the younger of the two.
+//! Before that version, the native controller can process changes of two pods out of order. It sorts pods by the *first* change
+//! since it last processed them (client-go's `DeltaFIFO`; `InOrderInformers` replaced it). If the native controller lags, it may
+//! see the transfer of the surge pod while the old pod still looks alive. Then it deletes the surge pod, because the surge pod is
+//! the younger of the two.
 //!
 //! On such clusters [`Fleet::in_order`] is false, and the transfer waits until the native controller has created a pod of its own.
 //! This pod proves that the native controller has seen the deletion of the old one. It is the youngest, so the native controller
@@ -38,7 +39,8 @@ use crate::core::instant::later;
 use crate::core::settings::Strategy;
 use crate::core::verdict::{Cause, Progress, Verdict};
 
-/// Pause after a surge pod has failed permanently (evicted, or rejected by its kubelet) before the next one is created.
+/// Pause between the creation of a surge pod that failed permanently (evicted, or rejected by its kubelet) and the creation of the
+/// next one.
 ///
 /// Without the pause, pods would be created in quick succession on a node where none can run.
 const AGAIN: Duration = Duration::from_secs(60);
@@ -136,7 +138,7 @@ pub(super) struct SurgePair {
 ///   The native controller then creates a pod as soon as the old one is gone, unless the surge pod is transferred before. If the
 ///   native controller is faster, its pod is the younger one, and it deletes that pod after the transfer.
 /// - A rollback makes the surge pod outdated. It is deleted, and the serving pod stays.
-/// - If only the surge pod serves, it stays until another pod serves.
+/// - If only the surge pod serves requests, it stays until another pod serves.
 /// - A deletion is in doubt if the pod changed in the meantime, or if the API server didn't respond. Then nothing is transferred,
 ///   because the native controller would keep the older of the two pods.
 fn step(own: OwnPod, surge: SurgePod, in_order: bool, now: Timestamp) -> SurgeStep {
@@ -172,7 +174,8 @@ fn step(own: OwnPod, surge: SurgePod, in_order: bool, now: Timestamp) -> SurgeSt
     }
 }
 
-/// Returns the surge pod of this node that is kept if there are several. A Ready pod is preferred, whatever its revision.
+/// Returns the surge pod of this node. If there are several, returns the one that stays: a Ready pod is preferred, whatever its
+/// revision.
 pub(super) fn surge_pod(node: &Node) -> Option<&Pod> {
     let made = || node.pods.iter().filter(|pod| pod.surge);
     let rank = |pod: &&Pod| {
@@ -226,7 +229,7 @@ pub(super) fn alive(node: &Node) -> Option<&Pod> {
 }
 
 impl SurgePair {
-    /// Returns the surge pod and its old pod on an online node; `None` if the node has no surge pod.
+    /// Returns the state of the surge pod and the old pod on an online node; `None` if the node has no surge pod.
     pub(super) fn new(node: &Node, terms: Terms) -> Option<Self> {
         let made = surge_pod(node)?;
         let now = terms.now;
@@ -374,15 +377,15 @@ impl WithdrawnPair {
     /// Returns the state of the surge pod. `None` if there is none, if it is terminating, or if the pod garbage collector deletes
     /// it.
     ///
-    /// The native controller decides about the DaemonSet's own pod and ignores the surge pod. A serving pod is never deleted: both
-    /// stay while only the surge pod serves.
+    /// The native controller decides about the DaemonSet's own pod and ignores the surge pod. If the DaemonSet should run no pod on
+    /// the node, the surge pod is deleted. Otherwise, while only the surge pod is Ready, both pods stay.
     pub(super) fn new(node: &Node, terms: Terms) -> Option<Self> {
         let made = surge_pod(node).filter(|made| !made.terminating)?;
         let in_doubt = own(node).any(|pod| pod.in_doubt);
         let mut living = own(node).filter(|pod| !pod.terminating && !pod.in_place.is_over);
         let (own, several) = (living.next(), living.next().is_some());
-        // True for an own pod that was created after the surge pod and never became Ready. The native controller would delete it
-        // after a transfer.
+        // True for an own pod that was created after the surge pod and is not Ready. The native controller would delete it after a
+        // transfer.
         let is_third = |pod: &Pod| age(pod) > age(made) && pod.ready_since.is_none();
         let step = match (node.readiness, node.targeting, own) {
             // The pod garbage collector deletes pods that ran on the deleted node, but not pods that never started.

@@ -1,8 +1,8 @@
 //! Parts of a pod template that cannot exist twice on a node. With such a part, surge is impossible: the old pod has to be deleted
 //! before its successor can start.
 //!
-//! The template alone decides. A PersistentVolumeClaim also defines if two pods may mount it, but the controller has no permission
-//! to read claims. Therefore every claim counts as exclusive unless it is mounted read-only.
+//! The template alone decides. A PersistentVolumeClaim also defines (by its access modes) if two pods may mount it, but the
+//! controller has no permission to read claims. Therefore every claim counts as exclusive unless it is mounted read-only.
 
 use std::fmt;
 
@@ -100,8 +100,8 @@ fn node_name(spec: &Value) -> Option<Exclusive> {
 
 /// Returns [`Exclusive::AntiAffinity`] if the template's anti-affinity matches its own pods.
 ///
-/// The topology key is ignored, because two pods on one node share every topology. A term for other namespaces only would match no
-/// pod of the DaemonSet. Such terms are rare, so they count as well.
+/// The topology key is ignored, because two pods on one node share every topology. A term that applies only to other namespaces
+/// matches no pod of the DaemonSet. Such terms are rare, so they are treated like the others.
 fn anti_affinity(template: &Value) -> Option<Exclusive> {
     let required = "requiredDuringSchedulingIgnoredDuringExecution";
     let labels = &template["metadata"]["labels"];

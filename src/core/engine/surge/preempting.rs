@@ -1,7 +1,7 @@
 //! Preemption: on a full node, a surge pod with a high priority can make the scheduler evict other pods.
 //!
-//! Only a PriorityClass tells if its pods preempt others, and the controller has no permission to read it. Therefore every priority
-//! in the template counts as preemption, unless the template's `preemptionPolicy` is `Never`.
+//! The PriorityClass defines if its pods preempt others, but the controller has no permission to read PriorityClasses. Therefore
+//! every priority in the template counts as preemption, unless the template's `preemptionPolicy` is `Never`.
 
 use std::fmt;
 
