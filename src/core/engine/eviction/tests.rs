@@ -99,7 +99,7 @@ fn rejected_evictions_are_retried_with_backoff_from_ten_seconds() {
         assert_eq!(then.phase, Phase::Progressing);
     };
     case(&[1_000], 1_010);
-    // Several evictions of one plan count as one attempt, so the backoff grows only once.
+    // Several evictions that are rejected in the same second count as one attempt, so the backoff grows only once.
     case(&[1_000, 1_000, 1_000], 1_010);
     case(&[1_000, 1_010], 1_030);
     case(&[1_000, 1_010, 1_030], 1_070);
@@ -121,11 +121,11 @@ fn pods_with_other_labels_and_broken_pods_are_evicted_instead() {
 #[test]
 fn a_pod_that_becomes_ready_triggers_an_eviction_a_second_later() {
     let mut nodes = three();
-    nodes[1].pods = [current(2).made(992)].into(); // Ready at 1002
+    nodes[1].pods = [current(2).made(992)].into(); // Ready at 1002, because pods are Ready ten seconds after their creation
     let fleet = refused(nodes, &[1_000]);
     let early = decide(&evicting(1), &fleet, at(1_002));
     assert_eq!((asked(&early), early.next_wake), (vec![], Some(at(1_003))));
-    // The eviction is retried soon, so the rollout does not count as blocked.
+    // The eviction is retried in the next second, so the rollout does not count as blocked.
     assert!(!early.blocked);
     assert_eq!(asked(&decide(&evicting(1), &fleet, at(1_003))), ["a"]);
 }

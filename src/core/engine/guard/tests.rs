@@ -46,7 +46,7 @@ fn crashing(pod: Pod, reason: &str, restarts: u32) -> Pod {
     }
 }
 
-/// Returns a fleet of ten nodes: `nodes`, and further nodes that run an old pod.
+/// Returns a fleet of ten nodes: the given nodes, and nodes that run an old pod.
 fn beside_old(nodes: Vec<Node>) -> Fleet {
     let names = (nodes.len()..10).map(|number| format!("z{number}"));
     let old = names.map(|name| node(&name, old(1)));
@@ -137,7 +137,8 @@ fn crashes_and_image_errors_are_failures() {
     case("CreateContainerConfigError", 0, Some(Cause::NotStarting));
 }
 
-/// The node's old pod still serves. So the node takes a slot of `max-surge`, and none of `max-unavailable`.
+/// The surge pod crashes, and the old pod is still available. So the node takes a slot of `max-surge`, and none of
+/// `max-unavailable`.
 #[test]
 fn a_crashing_surge_pod_is_a_failure_and_both_pods_stay() {
     let beside = |threshold| {
@@ -221,7 +222,8 @@ fn a_node_deleted_during_its_evaluation_still_counts_as_failed() {
     let record = late.record.expect("it failed");
     let since = [("a".into(), at(1009))];
     assert_eq!(record.lost, since.into(), "it is a loss still");
-    // If untouched nodes turned NotReady at about the same time, the network is the cause, even after the Node of a is deleted.
+    // If nodes without an update turned NotReady at about the same time, the network is the cause, even after the Node of a is
+    // deleted.
     let away = |node: Node| Node {
         readiness: Readiness::NotReady {
             since: Some(at(1012)),
@@ -406,8 +408,8 @@ fn constant_losses_of_untouched_nodes_do_not_excuse_a_loss() {
     assert_eq!(named(plan.record.as_ref()), ["a"]);
 }
 
-/// Regression test from a property test. Later deletions by the rollout changed the rate of lost old nodes from one of four to one
-/// of two, and so the result.
+/// Regression test from a property test. The rollout deleted more pods after the loss. That changed the rate of lost old nodes from
+/// one of four to one of two, so the guard decided differently.
 #[test]
 fn later_rollout_actions_do_not_change_an_evaluation() {
     // One of two updated nodes is lost at 1009, and one of four old nodes at 1020.
@@ -440,15 +442,15 @@ fn later_rollout_actions_do_not_change_an_evaluation() {
     for others in [before, deleted, podless, made(1010)] {
         assert_eq!(evaluated(others), (None, charged));
     }
-    // Nodes that were updated before the loss are in the comparison as updated. One of five is a lower rate than one of one, so the
-    // network is the cause.
+    // Nodes that were updated before the loss count as updated in the comparison. One of five is a lower rate than one of one, so
+    // the network is the cause.
     let updated = Verdict::Offline(Offline::Updated {
         since: Some(at(1009)),
     });
     assert_eq!(evaluated(made(1009)).1, updated);
 }
 
-/// Returns a fleet of these nodes. Its record contains another node that was lost at 1009 and deleted after that.
+/// Returns a fleet of these nodes. Its record contains another node, which was lost at 1009 and then deleted.
 fn beside_gone(nodes: Vec<Node>) -> Fleet {
     let record = FailureRecord {
         lost: [("gone".into(), at(1009))].into(),
@@ -566,7 +568,8 @@ fn a_node_lost_to_the_network_leaves_the_comparison_after_its_failure_window() {
     ];
     let mut fleet = beside_gone(nodes);
     let plan = at_1400(&strategy(), &fleet);
-    // Without the deleted node, one of one touched node and one of two others are lost. The network is not the cause.
+    // Without the deleted node, the one updated node and one of the two old nodes are lost. The rate of the updated nodes is
+    // higher, so the network is not the cause.
     let until = at(1380) + EVALUATED_AFTER;
     assert_eq!(plan.guarded, Some(Guarded::Inconclusive { until }));
     assert_eq!(plan.counts.failures, 0);
@@ -663,7 +666,7 @@ fn a_node_replaced_twice_and_outdated_again_stops_the_rollout() {
         }),
         ..beside_old(vec![node("a", current(2).made(500))])
     };
-    // Node a already runs the current revision. That it was replaced twice doesn't stop the rollout.
+    // Node a already runs the current revision. That its pod was replaced twice doesn't stop the rollout.
     assert_eq!(deletions(&at_1400(&strategy(), &twice("a"))), 3);
     let plan = at_1400(&strategy(), &twice("z5"));
     assert_eq!(plan.guarded, Some(Guarded::Stopped(Stopped::ReplacedTwice)));
@@ -691,7 +694,7 @@ fn the_list_of_failed_nodes_is_bounded_and_their_number_is_kept() {
     );
     large.record = Some(record.clone());
     assert_eq!(at_1400(&strategy, &large).record.as_ref(), Some(&record));
-    // `more` still includes failed nodes after their Nodes are deleted.
+    // The number of further failed nodes (`more`) still includes nodes that were deleted.
     let name = NodeName::from("n200");
     large.nodes.retain(|node| node.name < name);
     assert_eq!(at_1400(&strategy, &large).counts.failures, 300);
@@ -782,7 +785,7 @@ fn extreme_timestamps_are_accepted() {
     );
 }
 
-/// Regression test from a property test. The pod was Ready neither before nor after its update in place.
+/// Regression test from a property test. A pod that was never Ready was updated in place, and still crashes.
 #[test]
 fn a_pod_that_crashes_after_an_in_place_update_fails_since_the_update() {
     let updated = |pod: Pod| Pod {
@@ -842,8 +845,8 @@ fn the_guard_stops_a_revision_for_a_pod_that_waits_for_its_hook() {
     assert_eq!(deletions(&plan), 0);
 }
 
-/// A lost node frees its slot, so further nodes can be updated and lost. Two limits remain: `failure-threshold` and the number of
-/// nodes in flight.
+/// A lost node frees its slot, so further nodes can be updated and lost. These losses are limited by `failure-threshold` and by the
+/// number of nodes that are updated at a time.
 #[test]
 fn a_lost_node_frees_its_slot_after_its_evaluation() {
     let strategy = Strategy {
@@ -898,7 +901,7 @@ fn a_flapping_node_delays_other_updates_for_30_seconds_in_total() {
     );
 }
 
-/// A common case at the edge: a node was NotReady before its update, and is updated as soon as it returns.
+/// A common case on edge nodes: a node was NotReady before its update, and is updated as soon as it returns.
 #[test]
 fn an_outage_before_the_update_is_not_flapping() {
     let back = Node {
@@ -929,7 +932,7 @@ fn nodes_that_flap_together_with_untouched_nodes_do_not_fail() {
     });
     let nodes = [flapping("a", 1040)].into_iter().chain(untouched);
     let plan = decide(&strategy(), &beside_old(nodes.collect()), at(1060));
-    // Further losses of node a don't delay other nodes, and none of its losses counts against the revision yet.
+    // Further losses of node a don't delay other nodes, and no loss of this node counts against the revision yet.
     assert_eq!((plan.guarded, plan.counts.failures), (None, 0));
 }
 
@@ -970,7 +973,7 @@ fn a_node_lost_after_the_deletion_of_its_old_pod_fails() {
     let stopped = decide(&one, &beside_old(second.to_vec()), until);
     assert_eq!(stopped.phase, Phase::Stalled(Stall::FailedByRevision));
     assert_eq!(deletions(&stopped), 0);
-    // Two losses don't count: one before the deletion, and one after a deletion for an earlier template.
+    // Two losses don't count: one before the pod was deleted, and one after the pod was deleted for an earlier template.
     let before = beside_old(vec![lost_by_removal("a", 1004, 1003)]);
     let mut earlier = lost_by_removal("a", 1000, 1003);
     earlier.disrupted_at = None;
@@ -1019,7 +1022,8 @@ fn a_loss_by_pod_deletion_survives_new_pods_node_deletion_and_a_restart() {
     let gone = at_1400(&strategy(), &restarted(None, &record));
     assert_eq!(gone.counts.failures, 0);
     let record = gone.record.expect("it may come back");
-    // A Node with the same name is created. Its status doesn't show since when it is NotReady, so it doesn't count yet.
+    // A Node with the name of the deleted one is created. Its status doesn't show since when it is NotReady, so it doesn't count
+    // yet.
     let silent = Node {
         readiness: Readiness::NotReady { since: None },
         ..made(None)
@@ -1043,8 +1047,8 @@ fn a_loss_by_pod_deletion_survives_new_pods_node_deletion_and_a_restart() {
     );
 }
 
-/// Regression test from a property test. The next pod was deleted after the loss. The guard took this deletion for the one before
-/// the loss, and forgot the earlier one.
+/// Regression test from a property test. The next pod was deleted after the loss. The guard took this deletion for the deletion
+/// before the loss. So it forgot that the rollout had changed the node before the loss.
 #[test]
 fn a_loss_by_pod_deletion_is_kept_when_the_next_pod_is_deleted() {
     let mut fleet = beside_old(vec![lost_by_removal("a", 1015, 1009)]);
@@ -1117,8 +1121,8 @@ fn a_crashed_node_stays_failed_when_all_nodes_are_lost() {
     assert_eq!(plan.guarded, Some(Guarded::Inconclusive { until }));
     assert_eq!((deletions(&plan), plan.next_wake), (0, Some(until)));
     assert_eq!(deletions(&decide(&one, &alone, until)), 1);
-    // All nodes are lost. While the losses are evaluated, the rollout is not complete. Then it is, because offline nodes don't
-    // count.
+    // All nodes are lost. The rollout is complete only after the losses are evaluated. Offline nodes don't prevent its completion
+    // then.
     for node in &mut fleet.nodes {
         *node = away_since(1060, node.clone());
     }
@@ -1173,8 +1177,8 @@ fn crashes_count_against_a_revision_that_returns_within_its_failure_window() {
         let plan = at_1400(&strategy(), &fleet);
         assert_eq!(plan.counts.failures, failures, "{adopted}");
     }
-    // The pod was rolled back and its old revision became current again. The pod was not created for it, so its crashes don't
-    // count.
+    // The guard rolled the pod back to an old revision, and a user made this revision current again. The pod was not created for
+    // this rollout, so its crashes don't count.
     fleet.adopted = Some(at(1250));
     fleet.nodes[0].pods[0].in_place.reverted_from = Some("bad".into());
     assert_eq!(at_1400(&strategy(), &fleet).counts.failures, 0);
@@ -1201,7 +1205,7 @@ fn crashes_stop_a_revision_for_offline_nodes_and_losses_alone_do_not() {
     assert!(stopped(&none, vec![crashes(), done(), away()]));
     assert!(!stopped(&none, vec![crashes(), done()]));
     assert!(stopped(&reverting, vec![crashes(), done()]));
-    // Losses alone don't stop the revision. No untouched node is online to compare with, so the network may be the cause.
+    // Losses alone don't stop the revision. No node without an update is online for a comparison, so the network may be the cause.
     assert!(!stopped(&none, vec![lost("a", 9), done(), away()]));
     assert!(!stopped(&reverting, vec![lost("a", 9), done()]));
 }
@@ -1235,7 +1239,7 @@ fn a_stop_lasts_while_outdated_nodes_are_offline() {
     });
     let plan = at_1400(&strategy(), &fleet);
     assert_eq!(plan.phase, Phase::Stalled(Stall::FailedByRevision));
-    // The stop ends when every node has the current revision.
+    // The rollout no longer counts as stalled when every node has the current revision.
     fleet.nodes.truncate(1);
     let over = at_1400(&strategy(), &fleet);
     assert!(matches!(over.phase, Phase::Complete { .. }));
@@ -1288,7 +1292,7 @@ fn a_node_tainted_during_its_replacement_keeps_its_slot_and_does_not_fail() {
         ..one.clone()
     };
     assert_eq!(deletions(&decide(&two, &fleet, at(1100))), 1);
-    // If another client removed the pod, the node takes no slot.
+    // If another client deleted the pod, the node takes no slot.
     let others = Node {
         emptied: false,
         ..barred("a", vec![])

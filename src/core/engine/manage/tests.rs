@@ -30,7 +30,7 @@ impl Default for Given {
 }
 
 impl Given {
-    /// Returns arguments with `partition`, which here also applies to first pods.
+    /// Returns arguments with `partition`, which here also limits the creation of pods (`partitionedScaling`).
     fn partitioned(partition: IntOrPercent) -> Self {
         let strategy = Strategy {
             partition,
@@ -58,7 +58,7 @@ impl Given {
         }
     }
 
-    /// Returns arguments with a hook for pods that have the label `drain`.
+    /// Returns arguments with a preDelete hook for pods that have the label `drain`.
     fn hooked() -> Self {
         let hook = PreDelete {
             labels: BTreeMap::from([("drain".to_owned(), "true".to_owned())]),
@@ -211,7 +211,7 @@ fn every_row_of_the_table_creates_and_deletes_as_documented() {
         case(given, node("a", in_doubt(old(1))), false, &[]);
         case(given, node("a", in_doubt(over(old(1)))), false, &[]);
     }
-    // While the old pod terminates, its successor has to wait without surge. With surge, it is created immediately.
+    // While the old pod terminates, its successor is created only with `max-surge`.
     case(&plain, node("a", terminating(old(1))), false, &[]);
     case(&surging, node("a", terminating(old(1))), true, &[]);
     case(
@@ -261,7 +261,7 @@ fn of_several_pods_the_oldest_running_one_stays_and_a_surge_keeps_two() {
     case(&surging, three(), &["r"]);
     case(&surging, vec![("p", old(1)), ("q", old(1))], &["q"]);
     case(&surging, vec![("p", current(2)), ("q", current(2))], &["q"]);
-    // The template changed again, so both pods are old. The Ready pod stays.
+    // The template changed again, so both pods are outdated. The Ready pod stays.
     case(
         &surging,
         vec![("p", old(1).broken()), ("q", old(1))],
@@ -285,7 +285,7 @@ fn of_several_pods_the_oldest_running_one_stays_and_a_surge_keeps_two() {
     let both = || vec![("p", unknown(old(1))), ("q", unknown(current(2)))];
     case(&surging, both(), &[]);
     case(&plain, both(), &["q"]);
-    // An old pod and its surge pod both stay, even if `max-surge` has been removed since.
+    // An old pod and its surge pod both stay, even after `max-surge` was removed from the settings.
     let beside = Pod {
         surge: true,
         ..current(2)
@@ -415,7 +415,7 @@ fn ended_pods_in_backoff_are_not_reported_and_the_first_backoff_wakes() {
     ]);
     assert_eq!((deleted(&done), done.wake), (vec!["c"], Some(at(101))));
     assert_eq!(done.over, [("c".into(), "c".into())]);
-    // The long backoff of node a doesn't block other nodes.
+    // Ended pods of node a were deleted repeatedly, so its backoff is long. This doesn't block other nodes.
     let mut backoff = FailedPodsBackoff::default();
     (0..3).for_each(|_| backoff.note(&a, at(100)));
     let given = Given {
@@ -571,7 +571,8 @@ fn a_pod_is_marked_for_its_hook_before_it_is_deleted() {
         ("a", Some(true), &None)
     );
     assert!(done.leaving.contains(&"a".into()));
-    // The mark is written once. The pod is deleted when its hook is done, or when the settings no longer contain the hook.
+    // The mark is written once. The pod is deleted when its label no longer has the value of the hook, or when the settings no
+    // longer contain the hook.
     let done = given.manage(vec![misplaced(waiting(hooked()))]);
     assert_eq!((done.actions.len(), done.leaving.len()), (0, 1));
     let released = old(1).labelled("drain", "false");
@@ -672,7 +673,8 @@ fn nodes_emptied_by_the_rollout_get_pods_first() {
         ]
     };
     assert_eq!(created(&given.manage(nodes())), ["d"]);
-    // The old pod of node d is terminating. Node d is still one of the nodes that get a pod, so node a gets none.
+    // The old pod of node d is terminating. Its next pod already counts toward the pods that `partition` allows, so node a gets
+    // none.
     let leaves = Node {
         emptied: true,
         ..node("d", terminating(old(1)))
@@ -730,7 +732,7 @@ fn nodes_that_had_a_pod_get_one_before_nodes_that_never_had_one() {
     let both = [others(), vec![before, had("z")]].concat();
     let one = Given::partitioned(IntOrPercent::Number(3));
     assert_eq!(created(&one.manage(both)), ["z"]);
-    // While the pod of z is terminating, its successor will be for z, so no other pod is created.
+    // While the pod of z is terminating, the next pod is reserved for z, so no other pod is created.
     let ends = node("z", terminating(current(2)));
     assert_eq!(created(&given.manage(beside(ends))), [""; 0]);
     // An ended pod counts as gone, so z gets its new pod immediately.
@@ -740,7 +742,7 @@ fn nodes_that_had_a_pod_get_one_before_nodes_that_never_had_one() {
 
 /// Regression test from a real cluster: `partition` was raised just after the rollout had deleted pods.
 ///
-/// The nodes of these pods got no new pods, and were reported as nodes with a missing pod.
+/// The nodes of the deleted pods got no new pods, and the rollout reported the pods as missing.
 #[test]
 fn pods_deleted_by_the_rollout_are_recreated_even_if_the_partition_is_raised() {
     let rolled = |name: &str| Node {
@@ -832,7 +834,8 @@ fn status_counts_use_the_first_pod_of_each_node() {
         ..held
     };
     case(Targeting::Run, vec![young.clone()], updated);
-    // If there is an old pod and a surge pod, the old pod determines the counts, unless no kubelet has accepted it.
+    // If a node has an old pod and a surge pod, the old pod determines the counts. The exception is an old pod that no kubelet has
+    // accepted yet.
     case(Targeting::Run, vec![old(1), young.clone()], available);
     case(Targeting::Run, vec![unbound(old(1)), young], updated);
 }

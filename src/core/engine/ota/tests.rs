@@ -1,4 +1,4 @@
-//! Tests of pre-pulls in which the pod or the revision changes.
+//! Tests of pre-pulls under the strategy OTA in which the pod or the current revision changes.
 
 use k8s_openapi::jiff::Timestamp;
 

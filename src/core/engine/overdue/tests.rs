@@ -142,7 +142,7 @@ fn every_later_step_of_a_surge_has_a_deadline() {
         max_surge: IntOrPercent::Number(1),
         ..Strategy::with_mode(Mode::AdvancedRollingUpdate)
     };
-    // The old pod doesn't end. It is reported before and after the surge pod is transferred to the DaemonSet.
+    // The old pod doesn't end. It is reported both before and after the DaemonSet becomes the owner of the surge pod.
     let gone = leaving(named(old(1), "old"), 1000, 30);
     for new in [named(made(), "new"), named(current(2).made(900), "new")] {
         let node = with(vec![gone.clone(), new]);
@@ -162,7 +162,8 @@ fn every_later_step_of_a_surge_has_a_deadline() {
     };
     let node = with(vec![named(old(1), "old"), unwanted]);
     assert_eq!(plan(vec![node], 1, 1090).phase, STALLED);
-    // The old pod is gone, but the native controller creates no pod within 15 s.
+    // The old pod is gone, and the surge pod waits for a pod of the native controller. The native controller creates none within 15
+    // s.
     let waits = |now| decide(&strategy, &late, at(now));
     assert_eq!(waits(1014).phase, Phase::Progressing);
     assert_eq!(waits(1014).next_wake, Some(at(1015)));
@@ -171,7 +172,7 @@ fn every_later_step_of_a_surge_has_a_deadline() {
         words(&fleet(Vec::new()), &podless, &waits(1015).verdicts[0])
             .contains("does not adopt surge pod")
     );
-    // Two pods of the DaemonSet run on the node. Ten minutes later, the native controller has still removed neither.
+    // The DaemonSet owns two pods on the node. After ten minutes, the native controller has deleted neither of them.
     let two = with(vec![
         named(current(2).made(900), "x"),
         named(current(2).made(910), "y"),
@@ -180,7 +181,8 @@ fn every_later_step_of_a_surge_has_a_deadline() {
     assert_eq!(plan(vec![two], 1, 1510).phase, STALLED);
 }
 
-/// A node that joins the fleet starts with the current revision. Its start frees no slot, so a stalled rollout stays stalled.
+/// A node that joins the fleet gets a pod of the current revision. When this pod is available, no slot becomes free for outdated
+/// nodes, so a stalled rollout stays stalled.
 #[test]
 fn nodes_that_join_do_not_end_a_stall() {
     let stuck = || node("a", current(2).made(1000).broken());
@@ -214,7 +216,8 @@ fn an_ended_pod_kept_by_a_finalizer_is_not_overdue_next_to_another_pod() {
     assert_eq!(ending(&one).count(), 1);
     one.pods.push(old(2));
     assert_eq!(ending(&one).count(), 0);
-    // The surge pod serves, so this plan deletes the old pod. A finalizer keeps the ended pod, but the node is not overdue.
+    // The surge pod is available, so this plan deletes the old pod. A finalizer still keeps the object of the ended pod, but the
+    // node is not overdue.
     one.pods.push(Pod {
         surge: true,
         ..current(3).made(900)

@@ -1,4 +1,5 @@
-//! Tests of image pre-pulls: which nodes pull first, when a failed pull is retried, and how the settings change that.
+//! Tests of image pre-pulls: which nodes pull first, when a failed pull is retried, and how the settings change the order and the
+//! retries.
 
 use std::sync::Arc;
 
@@ -72,7 +73,8 @@ fn decided(strategy: &Strategy, images: &[Option<OtaCondition>], now: i64) -> Pl
     decide(strategy, &fleet(images), at(now))
 }
 
-/// Returns three lists of pod names: pods with a new request to pull, replaced pods, and pods that lose their condition.
+/// Returns three lists of pod names: pods with a new request to pull, deleted pods, and pods that lose their condition
+/// `PodImageReady`.
 fn written(plan: &Plan) -> [Vec<&str>; 3] {
     let named = |wanted: fn(&Action) -> bool| {
         let actions = plan.actions.iter().filter(|action| wanted(action));
@@ -165,7 +167,8 @@ fn a_rejected_pull_request_takes_no_slot_from_the_next_node() {
     use crate::core::WriteVerb;
     for settings in [required(1), best_effort(1)] {
         let mut fleet = fleet(&[None, None, None, None]);
-        // Under best effort, node a is replaced immediately, so node b is the one whose request is rejected.
+        // If images are not required (best effort), node a is replaced immediately. So the request for node b is the one that the
+        // API server rejects.
         let refused = usize::from(settings.predownload.is_none());
         let node = &fleet.nodes[refused];
         let (name, uid) = (node.name.clone(), node.pods[0].uid.clone());
@@ -178,7 +181,7 @@ fn a_rejected_pull_request_takes_no_slot_from_the_next_node() {
         let plan = decide(&settings, &fleet, at(100));
         assert_eq!(written(&plan)[0], [next], "{:?}", plan.verdicts);
         assert_eq!(plan.refused.on(&name).count(), 1);
-        // After an hour the request is retried, and the node takes the only slot.
+        // After an hour the request is retried. The node is then the one that may pull.
         let later = decide(&settings, &fleet, at(100 + 3600));
         assert_eq!(written(&later)[0], [name.to_string()]);
     }
@@ -208,7 +211,8 @@ fn a_rejected_pull_result_takes_no_slot_from_the_next_node() {
 fn a_pull_result_of_another_revision_is_ignored() {
     let old = [image(true, false, "old"), image(false, true, "old")];
     let plan = decided(&required(1), &old, 100);
-    // Both conditions name another revision. Node a is next and gets a new request. The request on node b is withdrawn.
+    // Both conditions `PodImageReady` name another revision. Node a is next and gets a new request. The request on node b is
+    // withdrawn.
     assert_eq!(written(&plan), [vec!["a"], NOBODY, vec!["b"]]);
     let anew = |action: &Action| matches!(action, Action::AskForImages { anew: true, .. });
     assert!(plan.actions.iter().any(anew));
@@ -235,7 +239,7 @@ fn a_failed_pull_is_retried_with_backoff_after_all_other_nodes() {
     case(1000, 1040, 1080);
     case(1000, 1100, 1200);
     case(1000, 9000, 9900);
-    // The two times come from different clocks, so the failure seems to be older than the request.
+    // The times of request and failure come from different clocks, so the failure seems to be older than the request.
     case(1000, 900, 930);
 }
 
@@ -341,8 +345,8 @@ fn with_required_images_the_first_pods_update_without_them() {
     assert_eq!(starting.phase, Phase::Progressing);
     let enough = plan(vec![testing::current(2)], 1);
     assert_eq!(written(&enough), [vec!["b", "c"], NOBODY, NOBODY]);
-    // Nine Ready pods are required, but there are only three nodes. The pulls can't ever begin, so the pods are replaced without
-    // images.
+    // Nine Ready pods are required, but there are only three nodes. The pulls can never begin, so the pods are replaced although
+    // the images were not pulled.
     let all = plan(vec![], 9);
     assert_eq!(written(&all), [NOBODY, vec!["a", "b", "c"], NOBODY]);
 }
@@ -361,7 +365,7 @@ fn lost_nodes_and_nodes_with_images_take_no_slot_of_the_first_pods() {
     fleet.nodes[0].has_images = true;
     let plan = decide(&strategy, &fleet, at(100));
     assert_eq!(written(&plan), [NOBODY, vec!["a", "b"], NOBODY]);
-    // Node a was requested to pull before. The request stays, and node a waits for its images.
+    // An earlier plan requested the images on node a. The request stays, and node a waits for its images.
     let mut asked = testing::old(1);
     asked.image_ready = asks().map(Box::new);
     let (strategy, fleet) = awaiting(vec![asked], 2, 1, required(2));

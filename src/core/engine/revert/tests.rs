@@ -35,7 +35,7 @@ fn crashing() -> Pod {
     }
 }
 
-/// Returns an available pod of the stopped revision.
+/// Returns an available pod of the revision that the guard stopped.
 fn well() -> Pod {
     current(2).named("new").made(900)
 }
@@ -114,7 +114,7 @@ fn a_delayed_rollback_is_reported_as_pending() {
             .iter()
             .all(|action| action.pod().name.as_str() != "b")
     );
-    // The message about an offline node announces the later rollback of its pod if `is_due` is true.
+    // If `is_due` is true for an offline node, the message about the node announces that its pod will be rolled back.
     back[1].readiness = Readiness::NotReady {
         since: Some(at(990)),
     };
@@ -194,7 +194,7 @@ fn a_rollback_patch_has_the_old_images_and_removes_the_generation_label() {
     };
     let images = &patch.change.images;
     assert_eq!(*images, [("main".into(), "old".into())]);
-    // The patch has to remove this label. Otherwise the native controller would compare it with the generation of the template and
+    // The patch has to remove this label. Otherwise the native controller would find the template's generation in the label and
     // count the pod as updated.
     assert_eq!(patch.change.labels["pod-template-generation"], None);
 }
@@ -207,8 +207,8 @@ fn a_rolled_back_pod_keeps_its_slot_until_available_and_is_not_rolled_back_twice
     let reverting = Progress::Reverting { since: at(990) };
     assert_eq!(plan.verdicts[0], Verdict::InProgress(reverting));
     assert_eq!((plan.counts.unavailable, plan.counts.outdated), (1, 2));
-    // A user set the pod's revision label to the stopped revision again. The pod was rolled back once, so it isn't rolled back
-    // again.
+    // A user changed the revision label of a rolled-back pod to the stopped revision. A pod is rolled back only once, so it keeps
+    // this revision.
     let again = node("a", well().rolled_back(990));
     let plan = at_1000(&stopped(vec![again, node("b", before())]));
     assert_eq!(plan.actions, []);
@@ -262,7 +262,8 @@ fn a_rolled_back_pod_delays_the_rollout_while_the_stop_is_not_visible() {
     let until = at(1020);
     assert_eq!(plan.guarded, Some(Guarded::Inconclusive { until }));
     assert_eq!((plan.actions, plan.next_wake), (vec![], Some(until)));
-    // The record still shows no stop: an operator resumed the revision and removed the annotation. The rollout continues.
+    // After that time, the record still shows no stop, because an operator resumed the revision and then removed the annotation
+    // `resume`. The rollout continues.
     let plan = decide(&strategy, &unseen, until);
     assert_eq!((plan.guarded, plan.actions.len()), (None, 2));
 }

@@ -14,7 +14,7 @@ fn ago(seconds: i64) -> Timestamp {
     now() - SignedDuration::from_secs(seconds)
 }
 
-/// Returns the states of the surge pod: the columns of the table of [`step`], in order.
+/// Returns all states of a surge pod, in the order of the columns in the table at [`step`].
 fn spares() -> [SurgePod; 7] {
     [
         SurgePod::Starting,
@@ -122,7 +122,7 @@ fn a_failed_surge_pod_is_removed_after_a_minute_before_the_next_one() {
     );
 }
 
-/// A serving pod is deleted only if another pod serves.
+/// An available pod is deleted only if the other pod of the node is available.
 #[test]
 fn no_surge_step_removes_the_last_available_pod() {
     let owns = [
@@ -305,10 +305,10 @@ fn a_left_over_surge_pod_is_deleted_or_handed_over() {
     assert_eq!(leave(&gone(unbound), terms(true)), remove());
 }
 
-/// The native controller sees changes out of order. So a surge pod whose old pod is gone stays until the native controller has
-/// created a pod of its own.
+/// Before Kubernetes 1.33, the native controller sees changes out of order. So after the old pod is gone, the ownership of the
+/// surge pod is transferred only when the native controller has created a pod of its own.
 ///
-/// Until then, the release of the surge pods is not complete.
+/// If yurt-ds no longer manages the DaemonSet, it waits for that pod, too.
 #[test]
 fn with_unordered_events_a_surge_pod_waits_for_the_native_controllers_pod() {
     use PodRevision::{Current, Outdated};
@@ -403,7 +403,8 @@ fn with_surge_the_hook_of_the_old_pod_runs_before_its_deletion() {
     );
 }
 
-/// The rollout changes while a surge pod serves. The surge pod stays as long as no other pod serves.
+/// yurt-ds no longer manages the DaemonSet, and a node has a surge pod. If the surge pod is Ready, it stays until the other pod is
+/// available.
 #[test]
 fn a_serving_surge_pod_stays_until_the_other_pod_serves() {
     use PodRevision::{Current, Outdated};
@@ -431,7 +432,8 @@ fn a_serving_surge_pod_stays_until_the_other_pod_serves() {
     let away = Readiness::NotReady {
         since: Some(ago(5)),
     };
-    // (pods, writes, true if a surge pod stays, time of the next change, nodes on which the surge pod stays)
+    // (pods, writes, true if the removal of the surge pod has to wait, time of the next change, nodes whose surge pod is the only
+    // Ready pod)
     for (case, actions, waits, wake, kept) in [
         (on(online, [old(None), new()]), vec![], true, None, name()),
         (
@@ -471,8 +473,8 @@ fn a_serving_surge_pod_stays_until_the_other_pod_serves() {
     }
 }
 
-/// The strategy changes to OTA. First, the readiness gate of the old pod opens again. When the old pod serves, the new pod is
-/// deleted.
+/// The strategy changes to OTA. First, the readiness gate of the old pod, which was closed for the hook, opens again. When the old
+/// pod is available, the surge pod is deleted.
 #[test]
 fn under_ota_the_gate_opens_first_and_the_surge_pod_goes_when_the_old_pod_serves() {
     use crate::core::lifecycle::Gate;
@@ -552,7 +554,7 @@ fn a_node_keeps_its_surge_slot_until_one_of_its_two_pods_is_gone() {
         (replaced.counts.surging, replaced.counts.unavailable),
         (1, 0)
     );
-    // Both pods are outdated. No third pod is created while these two exist.
+    // The template changed again, so both pods are outdated. No third pod is created while both exist.
     let newer = plan(vec![old(), pod("new", Outdated, 50)]);
     assert_eq!(newer.actions, []);
     assert_eq!(newer.verdicts, [ending, waits]);
@@ -560,7 +562,7 @@ fn a_node_keeps_its_surge_slot_until_one_of_its_two_pods_is_gone() {
     let several = plan(vec![pod("new", Current, 50), pod("third", Current, 5)]);
     assert_eq!(several.actions, []);
     assert_eq!(several.counts.surging, 1);
-    // A finalizer keeps an ended pod. It doesn't count, because the native controller ignores it, too.
+    // An ended pod that only a finalizer keeps doesn't count. The native controller ignores it, too.
     let mut ended = old();
     ended.in_place.is_over = true;
     let plan = plan(vec![ended, pod("new", Current, 50)]);
@@ -568,8 +570,8 @@ fn a_node_keeps_its_surge_slot_until_one_of_its_two_pods_is_gone() {
     assert_eq!(plan.verdicts, [Verdict::Done, starts]);
 }
 
-/// Regression test from a real cluster. A node with two pods returned and took no slot of `max-surge`. So one more node than
-/// allowed got two pods.
+/// Regression test from a real cluster. A node with two pods went offline and returned, and took no slot of `max-surge`. So one
+/// more node than allowed got two pods.
 #[test]
 fn a_returned_node_with_two_pods_keeps_its_surge_slot_while_it_settles() {
     use PodRevision::{Current, Outdated};
@@ -595,7 +597,8 @@ fn a_returned_node_with_two_pods_keeps_its_surge_slot_while_it_settles() {
     assert_eq!(plan.counts.surging, 1);
 }
 
-/// Regression test from a real cluster. After more than ten minutes, a rollback reported the serving pod as one that doesn't end.
+/// Regression test from a real cluster. The template was rolled back more than ten minutes after the creation of the surge pod. The
+/// plan that deleted this pod also reported the node as overdue, as if the available pod didn't end.
 #[test]
 fn an_old_second_pod_deleted_by_this_plan_is_not_overdue() {
     use PodRevision::{Current, Outdated};
@@ -614,7 +617,7 @@ fn an_old_second_pod_deleted_by_this_plan_is_not_overdue() {
     assert_eq!(plan.overdue, Vec::<usize>::new());
 }
 
-/// The native controller has created its own pod next to the surge pod. Then the node gets a taint.
+/// The native controller has created a pod next to the surge pod. Then the node gets a taint.
 #[test]
 fn a_tainted_node_keeps_its_surge_slot_while_it_has_two_pods() {
     use PodRevision::{Current, Outdated};
@@ -648,7 +651,8 @@ fn a_tainted_node_keeps_its_surge_slot_while_it_has_two_pods() {
     assert!(alone.actions.contains(&Action::TransferOwnership(new)));
 }
 
-/// A node should run no pod, but has two. The rollout is not complete until one of them is gone. Every strategy reports the node.
+/// A node got a taint while it had two pods. The rollout is not complete until one of them is gone. Every strategy reports the
+/// node.
 #[test]
 fn two_pods_on_an_untargeted_node_are_reported_in_every_strategy() {
     use PodRevision::Current;
@@ -696,8 +700,8 @@ fn a_surge_rollout_completes_when_the_last_old_pod_is_gone() {
     assert_eq!(plan(vec![new()]), complete);
 }
 
-/// A setting excludes a node while the hook of its old pod is pending. As without a surge pod, the old pod stays and loses its
-/// mark.
+/// A setting excludes a node while the hook of its old pod is pending. The old pod stays and loses its mark for deletion, as on a
+/// node without a surge pod.
 #[test]
 fn a_node_excluded_while_its_hook_is_pending_keeps_its_old_pod() {
     use PodRevision::{Current, Outdated};
@@ -739,7 +743,7 @@ fn a_node_excluded_while_its_hook_is_pending_keeps_its_old_pod() {
         plan(1, serving.clone()),
         (vec![remove(), unmark(&serving)], leaves)
     );
-    // The old pod doesn't serve, so both pods stay, and the old pod loses its mark.
+    // The old pod is not available, so both pods stay, and the old pod loses its mark.
     let broken = old(false);
     assert_eq!(plan(1, broken.clone()), (vec![unmark(&broken)], leaves));
     // The node is not excluded and the hook is done, so the old pod is deleted.

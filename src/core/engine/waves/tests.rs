@@ -1,4 +1,4 @@
-//! Tests of waves in small fleets.
+//! Tests of waves: which nodes are updated, and which nodes wait for an earlier wave.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -137,7 +137,7 @@ fn a_late_returning_node_is_updated_at_once_and_closes_no_later_wave() {
     assert_eq!(replaced(&strategy, &nodes, 1_000), ["n1", "n3", "n4"]);
     nodes[0] = since(500, pooled("n1", "canary", current(2).made(950)));
     assert_eq!(replaced(&strategy, &nodes, 1_000), ["n3", "n4"]);
-    // Both canaries returned at 500. The wave was not complete before, so n1 keeps the next wave closed.
+    // Both canaries returned at 500. The canary wave was not complete before, so n1 keeps the next wave closed.
     let both = [
         since(500, pooled("n0", "canary", current(2).made(0))),
         since(500, pooled("n1", "canary", old(1))),
@@ -188,7 +188,7 @@ fn a_failed_node_closes_later_waves_even_if_they_were_open() {
     );
 }
 
-/// Regression test: a canary failed and its Node was deleted. The next wave opened for the same revision, although it had failed.
+/// Regression test: a canary failed with a revision, and its Node was deleted. The next wave then opened for the revision.
 #[test]
 fn a_failed_node_closes_later_waves_even_after_its_deletion() {
     let strategy = strategy(vec![Wave {
@@ -390,7 +390,8 @@ fn ota_ignores_waves() {
     assert_eq!(plan.counts.unavailable, 1);
 }
 
-/// Regression test from the model check. The template changed while a node's new pod was starting.
+/// Regression test from the model checker (`tests/model`). The template changed while the new pod of a node was starting. The
+/// change closed the node's wave again.
 #[test]
 fn a_starting_pod_takes_a_slot_even_if_its_wave_is_closed_again() {
     let one = Strategy {
@@ -432,7 +433,8 @@ fn a_wave_reports_nodes_in_flight_and_taken_slots() {
         .map(|action| action.pod().name.as_str())
         .collect();
     assert_eq!(names, ["n3"]);
-    // The old pod of n1 serves, so n1 takes no slot. Node n2 takes one, and n3 takes another, because its update begins now.
+    // The old pod of n1 is available next to the surge pod, so n1 takes no slot. Node n2 takes a slot. Node n3 also takes a slot,
+    // because its update begins now.
     let stand = &plan.waves[0];
     assert_eq!((stand.in_flight, stand.taken, stand.allowed), (2, 2, 3));
 }
@@ -461,8 +463,8 @@ fn a_broken_pod_is_deleted_while_a_pod_with_a_completed_hook_waits() {
     }
 }
 
-/// Regression test from a million random simulations. The first wave waited for a failure domain, because a node of another wave
-/// was in flight there.
+/// Regression test from a million random simulations. A broken pod in a closed wave took the slot that a pod marked for deletion
+/// waited for. The marked pod kept its failure domain busy, and the first wave waited for this domain.
 #[test]
 fn a_broken_pod_of_a_closed_wave_takes_no_slot_from_a_pod_past_its_hook() {
     let exit = Exit {
