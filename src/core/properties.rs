@@ -1,10 +1,10 @@
 //! Properties that hold for every fleet, every strategy and every order of events.
 //!
-//! The properties in this file are about one decision for a random fleet. The properties in `story` are about many decisions for
-//! `world`, a small model of a cluster, during a random sequence of events (a story).
+//! The properties in this file are about one decision for a random fleet. The properties in `story` are about many decisions during
+//! a random sequence of events (a *story*) in `world`, a small model of a cluster.
 //!
 //! The seed is fixed, so that a run can be repeated. `PROPTEST_RNG_SEED` and `PROPTEST_CASES` set another seed and another number
-//! of cases. `YURT_DS_DEEP=1` tries as many cases as CI.
+//! of cases. `YURT_DS_DEEP=1` runs as many cases as the CI.
 //!
 //! To show that the properties find errors, `tests/mutants.toml` lists a mutant for each: a deliberate mistake in the engine, with
 //! which the property must fail (`.ci/mutants`).
@@ -216,7 +216,7 @@ fn fleets() -> impl Random<Fleet> {
     })
 }
 
-/// Makes the node healthy: Ready for an hour, with one pod that has been available for half an hour.
+/// Makes the node healthy: Ready for an hour, with at most one pod, which has been Ready for half an hour.
 fn settle(node: &mut Node) {
     node.targeting = Targeting::Run;
     node.readiness = Readiness::Ready {
@@ -417,7 +417,7 @@ fn evicted(ended: u32) -> Box<PodProblem> {
     problem.into()
 }
 
-/// Returns the earliest time at which the deletion of the last terminating outdated pod can have begun.
+/// Returns the creation time of the youngest outdated pod that is terminating. Its deletion can't have begun earlier.
 fn began_to_leave(pods: &[Pod]) -> Option<Timestamp> {
     let leaves = |pod: &&Pod| pod.terminating && pod.revision == PodRevision::Outdated;
     pods.iter().filter(leaves).map(|pod| pod.created).max()
@@ -572,7 +572,7 @@ fn carry_out(fleet: &Fleet, plan: &Plan) -> Fleet {
                 };
                 pod.in_place.revision = Some(patch.revision.clone());
                 pod.in_place.reverted_from = patch.reverts.clone();
-                // The problem was that of the old containers.
+                // The problem concerned the old containers.
                 pod.problem = None;
                 let mut unfinished = patch.before.clone();
                 unfinished.retain(|_, before| before.image_id.is_some());
@@ -672,7 +672,8 @@ fn deleted(plan: &Plan) -> Vec<&PodRef> {
     replaced.map(Action::pod).collect()
 }
 
-/// Returns the pods whose replacement begins with this plan. For a pod that was marked earlier, it has begun before.
+/// Returns the pods whose replacement begins with this plan. The replacement of a pod that was marked for deletion earlier has
+/// begun before.
 fn begun<'a>(fleet: &Fleet, plan: &'a Plan) -> Vec<&'a PodRef> {
     let mut begun = Vec::new();
     for action in &plan.actions {
@@ -706,7 +707,8 @@ fn awaits_wave(node: &Node, verdict: &Verdict, plan: &Plan, strategy: &Strategy)
     }
 }
 
-/// Returns true if another client deleted the node's pod and the node doesn't take part. It then gets a new pod without a slot.
+/// Returns true if another client deleted the node's pod and the node doesn't take part in the rollout. Such a node takes no slot
+/// while it gets a new pod.
 ///
 /// The node doesn't take part because it is not selected, or because its wave is not open.
 fn is_taken_by_others(node: &Node, verdict: &Verdict, plan: &Plan, strategy: &Strategy) -> bool {
@@ -724,8 +726,8 @@ fn is_taken_by_others(node: &Node, verdict: &Verdict, plan: &Plan, strategy: &St
 
 /// Returns the number of targeted Ready nodes that lack an available pod and take a slot.
 ///
-/// Nodes that take no slot: nodes that returned recently with an old pod, nodes that keep their pod, nodes that wait for their
-/// wave, and nodes that don't take part and whose pod another client deleted.
+/// Nodes that take no slot: nodes that returned recently with an old pod, nodes that keep their pod because of a setting, nodes
+/// that wait for their wave, and nodes that don't take part and whose pod another client deleted.
 fn lacking(fleet: &Fleet, plan: &Plan, strategy: &Strategy, now: Timestamp) -> usize {
     let nodes = fleet.nodes.iter().zip(&plan.verdicts);
     let lacks = nodes.filter(|(node, verdict)| lacks(node, verdict, plan, strategy, now));
@@ -758,8 +760,8 @@ fn lacks(node: &Node, verdict: &Verdict, plan: &Plan, strategy: &Strategy, now: 
 
 /// Returns true if a pause allows the action.
 ///
-/// A pause allows to remove marks and to open readiness gates. It also allows to transfer or delete a surge pod, if its node has no
-/// old pod or is not eligible.
+/// A pause allows to remove deletion marks and to open readiness gates. If the node of a surge pod has no old pod, or is not
+/// eligible, a pause also allows to transfer or delete the surge pod.
 fn is_upkeep(fleet: &Fleet, action: &Action) -> bool {
     let made_beside = |uid: &PodUid| {
         let holds = |node: &&Node| node.pods.iter().any(|pod| pod.uid == *uid);
@@ -873,7 +875,8 @@ proptest! {
         let allowed = plan.counts.allowed;
         prop_assert!(of_available == 0 || lacking <= allowed, "{lacking} of {allowed} lack a pod");
         prop_assert!(strategy.broken_unlimited || deleted.len() <= allowed.max(1));
-        // If no rollout is active, the verdict doesn't show that a node is kept or waits for its wave. Such nodes are not compared.
+        // If no rollout is active, the verdict of a node doesn't show if a setting keeps the node on its revision, or if its wave
+        // is closed. So the numbers are compared only if there are no waves, or if a rollout is active.
         let told = plan.counts.unavailable + plan.counts.kept;
         let rolls = strategy.mode == Mode::AdvancedRollingUpdate
             && !is_paused(&strategy, now())
@@ -925,7 +928,8 @@ proptest! {
         prop_assume!(!pods.any(|pod| pod.revision == PodRevision::Unknown));
         let plan = decide(&strategy, &fleet, now());
         let is_undone = |pod: &Pod| fleet.undone == Some(pod.number);
-        // Nodes that `selector` or a hold excludes also keep their pods. `partition` counts these first, whatever their revision.
+        // Nodes that `selector` or a hold excludes also keep their pods. The number in `partition` includes these nodes, whatever
+        // the revision of their pods.
         let is_out = |node: &Node| {
             let selector = strategy.selector.as_ref();
             let selected = selector.is_none_or(|selector| selector.matches(|key| node.labels.get(key)));
@@ -994,7 +998,8 @@ proptest! {
             let holds = |node: &Node| node.pods.iter().any(|pod| pod.uid == target.uid);
             fleet.nodes.iter().position(holds).unwrap()
         };
-        // Compare the nodes that are next or waiting with the nodes that are done. All are online and settled, and take part.
+        // Compare the nodes that are replaced now or wait for their update with the nodes that are done. All these nodes are online
+        // and settled, and take part in the rollout.
         let replacing = |verdict: &Verdict| *verdict == Verdict::InProgress(Progress::Replacing);
         let waiting = |verdict: &Verdict| {
             let waits = matches!(
@@ -1054,7 +1059,7 @@ proptest! {
         }
     }
 
-    /// Checks the rules of `lifecycle.preDelete`, as in Kruise.
+    /// Checks the rules for preDelete hooks (`lifecycle.preDelete` in Kruise).
     #[test]
     fn a_hooked_pod_is_never_deleted_and_what_stays_loses_its_mark(
         strategy in strategies(), fleet in fleets(),
@@ -1149,7 +1154,8 @@ proptest! {
     fn offline_nodes_neither_use_the_budget_nor_hold_up_others(
         strategy in strategies(), fleet in fleets(), share in 1..6_u32,
     ) {
-        // The number of nodes must make no difference: use an absolute budget, let all nodes take part, and count no failures.
+        // The plan must not depend on the number of nodes. So use an absolute budget, let all nodes take part, and count no
+        // failures.
         let strategy = Strategy {
             max_unavailable: IntOrPercent::Number(share),
             partition: IntOrPercent::Number(0),

@@ -1,4 +1,5 @@
-//! Properties of counted nodes: a decision must be the same if some nodes are counted instead of listed.
+//! Properties of the crowd: a decision must be the same if some nodes are counted instead of listed
+//! ([`engine::crowd`](super::super::engine::crowd)).
 
 use std::collections::BTreeSet;
 
@@ -37,7 +38,7 @@ fn plain() -> impl Random<Strategy> {
 
 /// Returns the fleet with as many nodes counted as possible. The first `window` waiting nodes stay in the list.
 ///
-/// The index does the same step by step.
+/// In the controller, `crate::index` computes the same result step by step, one changed node at a time.
 fn counted(strategy: &Strategy, fleet: &Fleet, window: usize, now: Timestamp) -> Fleet {
     let named: BTreeSet<&NodeName> = named(fleet.record.as_ref()).collect();
     let mut crowd = Crowd::default();
@@ -111,7 +112,8 @@ pub(super) fn compare(
         return compare(strategy, &fleet, window, now);
     }
     if view != InView::Enough {
-        // The caller tries again with more listed nodes, or with all. That must bring the result closer to `Enough`.
+        // The caller then decides again with more nodes in the list, or with all nodes. Check that all nodes are requested only if
+        // the complete fleet needs them, too, and more nodes only while some are left out.
         prop_assert!(
             view == InView::MoreWaiting || complete != InView::Enough || list.crowd.is_empty()
         );

@@ -1,5 +1,5 @@
-//! Properties of evictions: no pod is deleted instead, a pod whose eviction was rejected takes no slot, and the number of requests
-//! is limited.
+//! Properties of evictions: no pod is deleted that has to be evicted, a pod whose eviction was rejected takes no slot, and the
+//! number of requests is limited.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -78,7 +78,8 @@ proptest! {
         prop_assert_eq!(plan, again);
     }
 
-    /// Checks that only one eviction per group of pods is requested at a time, and none too early.
+    /// Checks that rejected evictions are retried for only one pod per group of equally labelled pods at a time, and not before the
+    /// end of the backoff.
     #[test]
     fn of_pods_that_were_refused_one_is_asked_at_a_time_and_not_too_early(
         strategy in evicting(), fleet in fleets(), groups in groups(), since in refusals(),
@@ -145,7 +146,7 @@ proptest! {
         for node in &mut held.nodes {
             let old = |pod: &Pod| pod.revision == PodRevision::Outdated && !pod.terminating;
             let first = node.pods.iter().find(|pod| old(pod));
-            // Only a pod that would be recreated needs an eviction, not one that is updated in place.
+            // A pod that is updated in place needs no eviction, so only a pod that would be recreated is blocked.
             let leaves = |pod: &Pod| matches!(way(&strategy, &blocked, pod), UpdateMethod::Recreate(_));
             if first.is_some_and(|pod| is_refused(pod) && leaves(pod)) {
                 node.hold = Some(Hold { until: None, reason: "".into(), unreadable: false });
@@ -163,7 +164,8 @@ proptest! {
             if turns(&blocked) == turns(&held) {
                 prop_assert_eq!(deleted(&plan), deleted(&other));
             } else if strategy.topology.is_none() {
-                // Nodes with a hold don't count as incomplete. So other nodes may be chosen, but as many as before.
+                // A revision counts as unfinished only if waiting nodes run it, and nodes with a hold don't wait. So the plans may
+                // choose different nodes, but equally many.
                 prop_assert_eq!(deleted(&plan).len(), deleted(&other).len());
             }
         }
@@ -275,7 +277,8 @@ proptest! {
             }
             prop_assert!(guarded.world.replaced.is_empty());
             prop_assert_eq!(guarded.phase(), Phase::Stalled(Stall::BlockedByPdb));
-            // At first, the controller may request as many evictions as the budget allows, and after that one every two minutes.
+            // At first, the controller may request as many evictions as `max-unavailable` allows. After that, it may request one
+            // every two minutes.
             prop_assert!(guarded.asked <= size + 14, "asked {} times", guarded.asked);
             guarded.least = size - 1;
         }

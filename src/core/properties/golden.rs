@@ -22,9 +22,9 @@ use crate::machine;
 /// Path of the file with the corpus, relative to the root of the repository.
 const FILE: &str = "tests/golden/decisions.txt";
 
-/// Number of cases of each kind, and number of cases per hash. With few cases per hash, a difference is easier to find. With many,
-/// the file is shorter.
+/// Number of cases of each kind.
 const CASES: usize = 2048;
+/// Number of cases per hash. A smaller number makes it easier to find a difference, and the file longer.
 const TOGETHER: usize = 64;
 
 /// Returns the decisions of a plan as text: the writes to pods in order, the verdict of each node, and the next wake-up.

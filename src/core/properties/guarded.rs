@@ -16,7 +16,8 @@ use crate::core::engine::pause::is_paused;
 use crate::core::engine::timeouts::failure_window;
 use crate::core::{Strategy, *};
 
-/// Generates records about the current revision or an older one. They name existing nodes, and one that doesn't exist.
+/// Generates records of the guard about the current revision or an older one. The records name nodes of the fleet, and a node that
+/// doesn't exist.
 pub(super) fn records() -> impl Random<FailureRecord> {
     let names = || btree_set("n0[0-9]|gone", 0..4);
     let stopped = prop_oneof![
@@ -54,8 +55,8 @@ pub(super) fn records() -> impl Random<FailureRecord> {
     })
 }
 
-/// Generates fleets in which updated nodes and others are lost at about the same time. The remaining nodes wait for their update
-/// and have no problems.
+/// Generates fleets in which updated nodes and nodes with an old pod are lost at about the same time. The remaining nodes wait for
+/// their update and have no problems.
 pub(super) fn outages() -> impl Random<(Strategy, Fleet)> {
     let lost = vec((any::<bool>(), 31..90_i64), 1..6);
     let limits = ((1..9_u32), (1..5_u32), 0..6_usize);
@@ -193,7 +194,7 @@ proptest! {
         }
     }
 
-    /// Checks that names that were omitted from a stored record never let an update begin.
+    /// Checks that no update begins because a stored record omits names of nodes to stay within its maximum size.
     #[test]
     fn what_is_left_out_of_the_memory_begins_nothing(
         strategy in strategies(), fleet in fleets(), limit in 150..500_usize,
@@ -339,7 +340,8 @@ proptest! {
     fn who_is_charged_stays_so_while_all_are_away(
         strategy in strategies(), fleet in fleets(), passed in 0..900_u64,
     ) {
-        // `resume` removes the failures. It may do so only later, when the revisions of all online nodes are known.
+        // The setting `resume` would remove the failures from the record, perhaps only after the revisions of all online nodes are
+        // known. So don't use it here.
         let strategy = Strategy { resume: None, ..strategy };
         let plan = decide(&strategy, &fleet, now());
         let mut then = Fleet { record: plan.record.clone(), ..carry_out(&fleet, &plan) };

@@ -49,7 +49,8 @@ impl Given {
     }
 }
 
-/// Generates fleets with the other arguments of the decision. The nodes differ in their eligibility by the native rules.
+/// Generates fleets with the other arguments of the decision. The nodes differ in their eligibility by the rules of the native
+/// controller.
 fn given() -> impl Random<(Fleet, Given)> {
     let native = prop_oneof![
         6 => Just(Targeting::Run),

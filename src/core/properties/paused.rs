@@ -10,7 +10,8 @@ use crate::core::{Fleet, Pause, PauseRecord, RolloutState, Strategy, decide};
 
 const DAY: i64 = 24 * 60 * 60;
 
-/// Generates records of a pause that began some time ago. Without a record, every decision would report the beginning of a pause.
+/// Generates records of a pause that began some time ago. For a fleet without a record, every decision would report the beginning
+/// of a pause.
 pub(super) fn records() -> impl Random<PauseRecord> {
     (0..3 * DAY, 0..3_u64).prop_map(|(ago, reminded)| PauseRecord {
         since: after(now(), -ago),
@@ -21,9 +22,9 @@ pub(super) fn records() -> impl Random<PauseRecord> {
 proptest! {
     #![proptest_config(config())]
 
-    /// Checks that one reminder is sent per day, whenever decisions are made.
+    /// Checks that at most one reminder is sent per day, whenever decisions are made.
     ///
-    /// No reminder is repeated. One is skipped only if there was no decision for a whole day.
+    /// No reminder is repeated. The reminder of a day is omitted only if no decision is made on that day.
     #[test]
     fn a_pause_reminds_once_a_day_for_any_leader_and_schedule(
         strategy in strategies(), fleet in fleets(), looks in vec((0..3 * DAY, any::<bool>()), 1..12),

@@ -19,7 +19,8 @@ use crate::core::{
     Action, InPlace, IntOrPercent, PodRef, PodRevision, RollingUpdateType, Strategy, decide,
 };
 
-/// Generates the changes that lead from the revision "old" to the current one in place.
+/// Generates the changes that update a pod in place from the revision "old" to the current one, or the reason why that is
+/// impossible.
 pub(super) fn transitions() -> impl Random<InPlaceTransitions> {
     let shape = |image: &str| {
         let containers = json!([{ "name": "main", "image": image }]);
@@ -122,7 +123,7 @@ proptest! {
             let mut pods = fleet.nodes.iter().flat_map(|node| &node.pods);
             pods.any(|pod| pod.uid == target.uid && is_available(pod, &strategy, now()))
         };
-        // A pod that waited for its hook already had a slot, so its deletion needs no other one.
+        // A pod that waited for its hook already had a slot, so its deletion takes no further slot.
         let of_available = begun(&fleet, &plan).iter().filter(|target| was_available(target)).count();
         let lacking = lacking(&carry_out(&fleet, &plan), &plan, &strategy, now());
         let allowed = plan.counts.allowed;

@@ -1,4 +1,5 @@
-//! Properties of image pre-pulls: their number is limited, they come before an update, and the update waits for required images.
+//! Properties of image pre-pulls: their number is limited, only nodes that wait for an update pull, and the update waits for
+//! required images.
 
 use proptest::prelude::*;
 use proptest::strategy::Strategy as _;

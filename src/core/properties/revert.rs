@@ -1,4 +1,5 @@
-//! Properties of rollbacks from a stopped revision. They keep within the budget and happen once per pod. `resume` ends them.
+//! Properties of rollbacks from a revision that the guard stopped. The rollbacks stay within the budget and happen once per pod.
+//! The setting `resume` ends them.
 
 use std::collections::BTreeSet;
 

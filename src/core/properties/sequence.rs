@@ -19,7 +19,7 @@ pub(super) fn topologies() -> impl Random<Topology> {
     })
 }
 
-/// Generates waves in which the two zones of the random nodes come in either order.
+/// Generates waves by zone. The two zones of the random nodes come in either order.
 pub(super) fn waves() -> impl Random<std::sync::Arc<Waves>> {
     let wave = (option::of(shares()), 0..120_u64, prop::bool::weighted(0.2));
     let list = vec(wave, 1..3);
@@ -78,7 +78,7 @@ proptest! {
         let told = || fleet.nodes.iter().zip(&plan.verdicts);
         let held: BTreeSet<&str> =
             told().filter(|(_, verdict)| in_flight(verdict)).map(|(node, _)| topology.domain_of(&node.labels)).collect();
-        // A marked pod keeps its slot, even if the limit has been lowered since.
+        // A pod that was marked for deletion keeps its slot, even after the limit of its wave was lowered.
         let is_marked = |node: &Node| {
             node.pods.iter().any(|pod| !pod.terminating && pod.exit.preparing.is_some())
         };
@@ -97,8 +97,8 @@ proptest! {
             let waves = strategy.waves.as_ref().expect("waves are told of");
             prop_assert!(stand.state != WaveState::Open || stand.taken == used(wave, waves), "{stand:?}");
         }
-        // A node may also wait because the budget of its wave is in use. If the wave is not open, broken pods that wait take the
-        // slots of nodes that were marked earlier.
+        // A node may also wait because the budget of its wave is in use. In a wave that is not open, broken pods can use up the
+        // budget. Nodes that were marked for deletion earlier then wait.
         let is_full = |wave: usize, waves: &Waves| {
             let stand = plan.waves.get(wave);
             stand.is_some_and(|stand| used(wave, waves).max(stand.taken) >= stand.allowed)
@@ -115,11 +115,12 @@ proptest! {
         if held.len() <= topology.at_once && told().any(left) {
             prop_assert!(plan.counts.unavailable >= plan.counts.allowed, "{plan:?}");
         }
-        // A node may only wait if another one is in progress, or if the budget is in use.
+        // A node may only wait if another node is in progress, or if the budget is in use.
         let waits = told().any(|(node, verdict)| {
             matches!(verdict, Verdict::Budget { .. } | Verdict::AwaitingDomain) && is_free(node)
         });
-        // The domain of a marked node may stay selected although another pod of its wave took the slot that became free.
+        // Exception: a failure domain may stay selected because a marked node in it waits for a slot, and another pod of its wave
+        // took the slot that became free.
         let keeps_turn = plan.next_wake.is_some()
             && told().any(|(node, verdict)| {
                 matches!(verdict, Verdict::Budget { .. } | Verdict::AwaitingDomain) && is_marked(node) && !is_free(node)
@@ -232,7 +233,8 @@ proptest! {
             let done = told.filter(|(node, verdict)| {
                 waves.index_for(&node.labels) == wave && **verdict == Verdict::Done && takes_part(node)
             });
-            // The soak time begins with the node that has been Ready for the longest time, because this node was not late.
+            // Look at the node that has been Ready for the longest time. It did not return late, so the soak time began at the
+            // earliest when this node was done.
             let first = done.filter_map(|(node, _)| {
                 let Readiness::Ready { since } = node.readiness else {
                     return None;
@@ -261,8 +263,8 @@ proptest! {
                 node.pods.iter().any(|pod| begun.iter().any(|gone| gone.uid == pod.uid))
             };
             let beginning = fleet.nodes.iter().filter(of_wave).filter(goes).count();
-            // A node with an available new pod and a terminating old one takes a slot of `max-surge`. If an unavailable outdated
-            // pod is left, it counts as broken instead.
+            // A node with an available new pod and a terminating old one takes a slot of `max-surge`. If its only living pod is
+            // outdated and unavailable, the node counts as broken instead.
             let serves = |node: &Node| {
                 let ripe = |since| later(since, strategy.min_ready) <= now();
                 let mut alive = node.pods.iter().filter(|pod| !pod.terminating);

@@ -1,4 +1,4 @@
-//! Properties of blocked rollouts: if nothing changes, no progress may be reported.
+//! Properties of blocked rollouts: if nothing changes any more, the rollout must not be reported as progressing.
 //!
 //! In this model, successful writes have no effect: pods keep terminating, new images never run, and no container starts. A write
 //! that is rejected once is rejected every time.
@@ -15,13 +15,14 @@ use super::{carry_out, config, fleets, later, now, shares, strategies};
 use crate::core::fleet::write_failures::WriteVerb;
 use crate::core::{Strategy, *};
 
-/// Number of decisions in a row, and the interval between the last ones. It is longer than any deadline, soak or window.
+/// Number of decisions in a row.
 const LOOKS: usize = 150;
+/// Interval between the last decisions. It is longer than any deadline, soak time or maintenance window.
 const LATER: Duration = Duration::from_secs(26 * 3600);
 /// Maximum number of rejections in one run: on each node of the largest fleet, the creation of a surge pod and a deletion.
 const ANSWERS: usize = 64;
 
-/// Returns the fleet as the index shows it directly after the controller's requests.
+/// Returns the fleet as the controller's index shows it directly after the controller's requests.
 fn as_told(mut fleet: Fleet, at: Timestamp) -> Fleet {
     for node in &mut fleet.nodes {
         for pod in node.pods.iter_mut().filter(|pod| pod.terminating) {
@@ -137,7 +138,7 @@ fn settle(
     plan
 }
 
-/// Decides whenever the plan asks for it. The last decision is long after the last change that time alone can cause.
+/// Decides at each wake-up time of the plans. The last decision is so late that time alone changes nothing any more.
 fn wait(strategy: &Strategy, fleet: Fleet, deaf: &BTreeSet<NodeName>) -> Plan {
     let mut fleet = as_told(fleet, now());
     let mut at = now();
@@ -152,7 +153,8 @@ fn wait(strategy: &Strategy, fleet: Fleet, deaf: &BTreeSet<NodeName>) -> Plan {
         };
     }
     settle(strategy, &mut fleet, deaf, at);
-    // So many writes may have been rejected that the limit of this second is reached. Decide about the rest two seconds later.
+    // The number of retries per second is limited. If rejections have used up the limit, decide about the remaining nodes two
+    // seconds later.
     look(
         strategy,
         &mut fleet,

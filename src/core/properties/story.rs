@@ -77,7 +77,7 @@ pub(super) fn rolling() -> impl Random<Strategy> {
             pause: pause.map(|seconds| Pause::Until(after(now(), seconds))),
             min_ready: Duration::from_secs(min_ready),
             ready_settle: Duration::from_secs(ready_settle),
-            // These stories don't cover the guard. With this short window, no failure counts against the revision.
+            // These stories don't cover the guard. With these settings, it stops no revision.
             failure_window: Some(Duration::from_secs(30)),
             failure_threshold: Some(IntOrPercent::Percent(100)),
             ..Strategy::with_mode(Mode::AdvancedRollingUpdate)
@@ -191,7 +191,8 @@ impl Telling {
         Ok(())
     }
 
-    /// Removes nodes from `ours` that have an available pod, were offline, or are not eligible for a pod.
+    /// Removes nodes from `ours` that have an available pod, that are offline or have not settled, or that are not eligible for a
+    /// pod.
     fn forgive(&mut self) {
         let (fleet, now) = (&self.seen, self.world.now());
         self.ours.retain(|node| {

@@ -28,11 +28,11 @@ enum Event {
     Online(usize),
     Taint(usize),
     Untaint(usize),
-    /// The controller crashes at one of its next writes, before or after the API server carries it out. It is down for so many
-    /// ticks.
+    /// The controller crashes at one of its next writes, before or after the API server carries out the write. It is down for so
+    /// many ticks.
     Die(usize, bool, i64),
     NativeStops(i64),
-    /// The only pod of the DaemonSet on a node is not Ready for so many ticks. A surge pod doesn't count.
+    /// If the DaemonSet owns exactly one pod on a node, this pod is not Ready for so many ticks. Surge pods stay Ready.
     Break(usize, i64),
     /// The strategy changes: yurt-ds stops or starts to update the pods.
     Abandon(Way),
@@ -46,7 +46,7 @@ enum Event {
     NoHooks,
 }
 
-/// Rollout mode during a part of the story: rolling update, OTA, or not managed.
+/// Mode in a part of the story: rolling update, OTA, or not managed by yurt-ds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     RollOut,
@@ -78,7 +78,7 @@ struct ModelPod {
 #[derive(Clone, Debug)]
 struct ModelNode {
     pods: Vec<ModelPod>,
-    /// Creation times of pods that have ended, but not for the native controller, which sees changes late.
+    /// Creation times of pods that have ended, but that the native controller still sees, because it sees changes late.
     ghosts: Vec<i64>,
     online: Option<i64>,
     targeted: bool,
@@ -166,7 +166,8 @@ impl World {
         self.nodes[node].pods.iter().any(serves)
     }
 
-    /// Makes a change to a node, unless the node would lose its last serving pod by it.
+    /// Makes a change to a node. Fails the test if the node loses its last available pod by the change, and more nodes than
+    /// `allowed` have none.
     fn gently(
         &mut self,
         node: usize,
@@ -246,7 +247,8 @@ impl World {
         Ok(())
     }
 
-    /// Simulates the native controller: revisions without a history, adoption, missing pods and surplus pods.
+    /// Simulates the native controller: it observes the template, adopts pods of deleted revisions, creates missing pods and
+    /// deletes surplus pods.
     fn native(&mut self) -> Result<(), TestCaseError> {
         let tick = self.tick;
         let min_ready = self.strategy.min_ready.as_secs().cast_signed();
@@ -258,15 +260,15 @@ impl World {
             .collect();
         for node in 0..self.nodes.len() {
             let ModelNode { pods, ghosts, .. } = &mut self.nodes[node];
-            // Don't adopt a surge pod while another pod is unavailable. That one recovers or is replaced before so many new
-            // revisions exist.
+            // Don't adopt a surge pod while the DaemonSet's own pod is unavailable. In reality, that pod recovers or is replaced
+            // before so many new revisions exist.
             let waits = pods.iter().any(|pod| {
                 let serves = !pod.shut && tick >= pod.ready_at + min_ready;
                 pod.owner == Owner::Set && pod.gone_at.is_none() && !serves
             });
             for pod in pods {
-                // When the ControllerRevision that owns a surge pod is deleted, the DaemonSet adopts the pod. This needs more new
-                // revisions than one rollout has.
+                // When the ControllerRevision that owns a surge pod is deleted, the DaemonSet adopts the pod. Kubernetes deletes a
+                // ControllerRevision only after several newer ones exist (`revisionHistoryLimit`).
                 let is_in_use = |of| used.contains(of) || !ghosts.is_empty() || waits;
                 if matches!(&pod.owner, Owner::Revision(of) if !is_in_use(of)) {
                     pod.owner = Owner::Set;
@@ -572,7 +574,7 @@ fn ways() -> impl Random<Way> {
     prop_oneof![2 => Just(Way::RollOut), 1 => Just(Way::Ota), 1 => Just(Way::Nothing)]
 }
 
-/// Generates preDelete hooks. Some make pods not Ready while they wait.
+/// Generates a preDelete hook or none. While a pod waits for the hook, it is not Ready.
 fn hooks() -> impl Random<Option<Arc<PreDelete>>> {
     let hook = PreDelete {
         labels: BTreeMap::from([("drain".to_owned(), "true".to_owned())]),
@@ -606,7 +608,7 @@ fn surging() -> impl Random<Strategy> {
 proptest! {
     #![proptest_config(config())]
 
-    /// Checks that no controller deletes the available pod of a node, and that every rollout completes with one pod per node.
+    /// Checks that no controller deletes the last available pod of a node, and that every rollout completes with one pod per node.
     #[test]
     fn with_surge_no_served_node_is_ever_left_alone_and_every_story_ends_well(
         strategy in surging(), paces in paces(), events in events(), in_order: bool,
@@ -659,7 +661,7 @@ proptest! {
         prop_assert_eq!(plan.phase, Phase::Complete { offline: 0, kept: 0 }, "{:?}", plan.verdicts);
     }
 
-    /// Checks the limit of nodes with two pods, however fast revisions change and pods terminate.
+    /// Checks the limit of nodes with two pods while the template changes often and pods terminate slowly.
     #[test]
     fn with_surge_fast_changes_leave_no_more_nodes_with_two_pods_and_no_node_with_three(
         strategy in surging(), paces in paces(), changes in vec((1..40_i64, 0..4_u8), 1..6), in_order: bool,

@@ -3,8 +3,8 @@
 //! Nodes join and leave, labels change, pods fail and are deleted, and requests are rejected. After the last of these events, every
 //! eligible node has to get a pod of the current revision.
 //!
-//! In the model [`world`](super::world), another controller creates the pods. Here, the controller creates them itself, and it may
-//! not see a pod yet that it has requested.
+//! In the model [`world`](super::world), the native controller creates the pods. Here, the yurt-ds controller creates them, and its
+//! cache may not show a requested pod yet.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -39,7 +39,7 @@ enum Event {
     Fail(usize),
     /// The API server rejects the next request to create a pod.
     Refuse,
-    /// The controller is down for so many ticks. It then doesn't know its earlier requests.
+    /// The controller is down for so many ticks. After that, it doesn't know its earlier requests.
     WeStop(i64),
 }
 

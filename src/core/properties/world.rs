@@ -1,9 +1,9 @@
 //! Minimal model of a cluster: nodes that go offline and return, slow kubelets, and the native DaemonSet controller with
 //! `OnDelete`.
 //!
-//! One tick is one second. A story in this model takes microseconds, so a property can run a million stories. The embedded cluster
-//! would be too slow. The model checker (`tests/model`) uses another model without continuous time, because it has to compare and
-//! enumerate states.
+//! One tick is one second. A story in this model takes microseconds, so a property can run a million stories. The embedded cluster,
+//! which runs the scenarios, would be too slow. The model checker (`tests/model`) uses another model without continuous time,
+//! because it has to compare and enumerate states.
 
 use std::collections::BTreeMap;
 
@@ -53,12 +53,13 @@ struct ModelPod {
 #[derive(Clone, Debug)]
 pub(super) struct World {
     nodes: Vec<ModelNode>,
-    /// Template of the DaemonSet, and the template that the native controller has observed.
+    /// Template of the DaemonSet.
     pub(super) wanted: u8,
+    /// Template that the native controller has observed.
     pub(super) observed: u8,
-    /// Revision numbers of the templates that have a revision.
+    /// Number of the ControllerRevision of each template that was current before or is current now.
     known: BTreeMap<u8, i64>,
-    /// True if the observed template was current at an earlier time.
+    /// True if the observed template was current before, so that it is current again after a rollback.
     ran_before: bool,
     tick: i64,
     next_pod: usize,
@@ -140,7 +141,7 @@ impl World {
         };
     }
 
-    /// Deletes the node's pod in the role of another client.
+    /// Deletes the node's pod, as another client than yurt-ds would.
     pub(super) fn kill(&mut self, node: usize) {
         let gone_at = self.tick + self.nodes[node].pace.to_terminate;
         if let Some(pod) = &mut self.nodes[node].pod {
