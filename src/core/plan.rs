@@ -295,7 +295,7 @@ impl Counts {
         ]
     }
 
-    /// Returns the number of nodes whose verdict is of the same kind, independent of its details.
+    /// Returns the number of nodes whose verdict has the same word as `verdict`, whatever its details.
     pub fn of_kind(&self, verdict: Verdict) -> usize {
         self.by_word[verdict.index()]
     }
@@ -354,7 +354,7 @@ impl Phase {
 pub struct StaleData {
     /// Resource that is stale, such as `nodes` or `pods`.
     pub resource: &'static str,
-    /// Time of the last message from the API server about the resource. It can be a change or a bookmark of the watch.
+    /// Time of the last message from the API server about the resource. The message can be a change or a bookmark of the watch.
     pub heard: Timestamp,
 }
 

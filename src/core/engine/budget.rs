@@ -29,7 +29,7 @@ pub(super) struct Budget {
     pub(super) done: usize,
     /// Nodes that are being replaced, wait for a pod, or are Ready with a pod that fails because of the revision.
     pub(super) in_flight: usize,
-    /// Nodes in `in_flight` whose old pod is still available, because the controller waits for its hook.
+    /// Nodes in `in_flight` whose old pod is still available, because the controller waits for its preDelete hook.
     pub(super) serving: usize,
     /// `max-surge`, resolved for `base` and limited by `ramp-up`.
     pub(super) surge: usize,
@@ -53,8 +53,8 @@ impl Budget {
     ///
     /// - A node that keeps the old revision because of a setting is not part of the base, and a broken pod there takes no slot.
     /// - A node in flight always takes a slot, even if `selector` no longer matches it.
-    /// - As an exception, such a broken pod takes a slot if the controller took it out of service for its preDelete hook, or if it
-    ///   was created recently.
+    /// - A broken pod on a node that a setting excludes does take a slot if the controller took the pod out of service for its
+    ///   preDelete hook, or if the pod was created recently.
     /// - A pod that another client deleted takes no slot if its node is not selected or its wave is not open.
     pub(super) fn count(
         classes: &[Class],

@@ -1,4 +1,4 @@
-//! Class of a node: the state that one pass of the engine assigns to it. All later steps of the pass use the class.
+//! Class of a node: the state that a decision assigns to it in its first step. All later steps of the decision use the class.
 
 use k8s_openapi::jiff::Timestamp;
 

@@ -1,4 +1,4 @@
-//! Classification of nodes: each pass assigns one class to each node.
+//! Classification of nodes: each decision assigns one class to each node.
 
 use std::time::Duration;
 

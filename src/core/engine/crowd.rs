@@ -14,7 +14,8 @@
 //!
 //! # Why this is correct
 //! - A [`Bystander`] is a node for which every per-node rule gives the same result until an event, or until [`Bystander::until`].
-//!   Nodes with a hold, window, mark, failing container, second pod, or entry in the guard's record stay in the list.
+//!   Nodes with a hold, a maintenance window, a pod that is marked for deletion, a failing container, a second pod, or an entry in
+//!   the guard's record stay in the list.
 //! - Rules over the whole fleet need only the counts of the crowd.
 //! - Some rules need the nodes themselves: settings that treat nodes differently, the guard's control group, and rejected writes.
 //!   [`decide_in_view`](super::decide::decide_in_view) then reports that all nodes are needed, and its plan must not be applied.

@@ -24,7 +24,7 @@
 //! - The creation time of a pod (from the API server's clock), and the template for which it was created.
 //! - The observed times at which a pod was deleted, or at which the Ready condition of a pod or node changed. For a change that was
 //!   not observed, the time in the object is used.
-//! - The restarts and termination reasons of its containers.
+//! - The restarts and termination reasons of the pod's containers.
 //! - The [`FailureRecord`] in the status of the DaemonSet.
 //!
 //! The result doesn't depend on the clock of any node. A restart of the controller loses no recorded fact.

@@ -7,7 +7,7 @@
 //! |---|---|
 //! | the DaemonSet runs a pod there, and there is none | a pod is created |
 //! | the DaemonSet runs no pod there (an untolerated `NoExecute` taint, other labels) | every pod is deleted |
-//! | a pod has ended (`Failed`, `Succeeded`) | the pod is deleted; the node's next ended pod follows after a pause that doubles |
+//! | a pod has ended (`Failed`, `Succeeded`) | the pod is deleted; the node's next ended pod is deleted after a pause, which doubles |
 //! | more than one pod | the oldest stays; with [`surge`](super::surge), the oldest Ready pod of each revision stays |
 //! | the Node is gone, and the pod never started | the pod is deleted; the pod garbage collector deletes pods that ran there |
 //!
@@ -144,7 +144,7 @@ pub fn manage(fleet: &Fleet, terms: ManageTerms<'_>) -> Manage {
         let fits = !is_deletion || deletions <= burst;
         if !fits {
             over.retain(|(_, uid)| *uid != action.pod().uid);
-            // Delete the remaining pods in a later pass, at the latest one second from now.
+            // Delete the remaining pods in a later decision, at the latest one second from now.
             let soon = later(terms.now, FIRST_PAUSE);
             *wake = Some(wake.map_or(soon, |until| until.min(soon)));
         }

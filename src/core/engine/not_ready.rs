@@ -53,7 +53,8 @@ impl Plan {
     }
 }
 
-/// Returns the time at which the Events of a node's pod have to be read; `None` if the progress of the node needs no Events.
+/// Returns the time at which the Events of a node's pod have to be read; `None` if the node waits for no pod that Events could
+/// explain.
 ///
 /// `grace` is the time that a pod may be missing.
 pub(super) fn asked_at(node: &Node, progress: Progress, grace: Duration) -> Option<Timestamp> {

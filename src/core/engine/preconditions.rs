@@ -5,7 +5,7 @@
 //! compete for the budget.
 //!
 //! # How to add a precondition
-//! A precondition is a separate small module that is built once per pass and queried by position. It needs a line in
+//! A precondition is a separate small module that is built once per decision and queried by position. It needs a line in
 //! [`Preconditions::new`], [`Preconditions::shut_at`] and [`Preconditions::changes_at`], and nowhere else.
 
 use k8s_openapi::jiff::Timestamp;

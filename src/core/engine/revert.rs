@@ -140,7 +140,7 @@ impl RevertTurn {
 pub(super) struct RevertTurns {
     /// Pods that can be rolled back.
     pub(super) turns: Vec<RevertTurn>,
-    /// Positions of nodes that were offline and have not settled. Their pods are rolled back after that.
+    /// Positions of nodes that returned recently. Their pods are rolled back after the nodes have settled.
     pub(super) settling: Vec<usize>,
     /// Progress of the rollback; `None` if nothing is rolled back.
     pub(super) reversal: Option<Reversal>,

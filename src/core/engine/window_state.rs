@@ -1,7 +1,7 @@
-//! State of the maintenance windows that apply to the nodes: the Node's own window, otherwise that of the DaemonSet.
+//! State of the maintenance window of each node: the Node's own window, or the DaemonSet's window if the Node has none.
 //!
 //! A window only limits the start of replacements. Thousands of nodes share a few windows, so each window is evaluated once per
-//! pass.
+//! decision.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::core::window::WindowState;
 /// States of all windows at one time.
 #[derive(Debug)]
 pub(super) struct WindowStates<'a> {
-    /// States of the distinct windows. The DaemonSet's comes first.
+    /// States of the distinct windows. The DaemonSet's window comes first.
     different: Vec<WindowState>,
     /// Index of each node's window, by position in the fleet. Nodes after the end of the list have the DaemonSet's window.
     nodes: Vec<usize>,

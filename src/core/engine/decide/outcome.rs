@@ -245,7 +245,7 @@ impl PlanDraft<'_> {
         }
     }
 
-    /// Returns true if a node could be updated, but waits for the next second because too many writes were rejected in this one.
+    /// Returns true if a node could be updated, but waits for the next second because too many writes were rejected in this second.
     fn waits_for_next_second(&self) -> bool {
         self.evaluation.preconditions.retry_gate.is_full()
             && self.verdicts.iter().any(Verdict::awaits_turn)

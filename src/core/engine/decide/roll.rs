@@ -230,7 +230,7 @@ impl PlanDraft<'_> {
             &self.evaluation.summary,
             &self.evaluation.scope,
         );
-        // If the API server rejects the rollback on a node, the node must not occupy a failure domain.
+        // If the API server rejects the rollback on a node, the failure domain of the node must not count as busy.
         let preconditions = &self.evaluation.preconditions;
         let may = |turn: &&RevertTurn| turn.is_available() && preconditions.may_step(turn.position);
         let available = turns.iter().filter(may);

@@ -17,7 +17,8 @@ use crate::core::instant::later;
 use crate::core::verdict::{Progress, Verdict};
 
 impl PlanDraft<'_> {
-    /// Returns the times at which a node changes its class without an event: it settles, or its pod becomes available.
+    /// Returns the times at which a node changes its class without an event, for example because it settles or its pod becomes
+    /// available.
     pub(super) fn turns(&self) -> impl Iterator<Item = Timestamp> {
         fn alive(node: &Node) -> Option<&Pod> {
             node.pods.iter().find(|pod| !pod.terminating)
