@@ -47,7 +47,7 @@ use crate::machine;
 /// Seed of every run, unless `PROPTEST_RNG_SEED` sets another.
 const SEED: u64 = 20;
 
-/// Number of cases per property, unless `PROPTEST_CASES` sets another: by default, and with `YURT_DS_DEEP=1`.
+/// Number of cases per property: by default, and with `YURT_DS_DEEP=1`. `PROPTEST_CASES` sets another number.
 const CASES: [usize; 2] = [64, 256];
 
 fn config() -> ProptestConfig {
@@ -910,8 +910,8 @@ proptest! {
             ..testing::node("zz", pod)
         };
         let used = |fleet: &Fleet| decide(&strategy, fleet, now()).counts.unavailable;
-        // A NotReady node affects two decisions about others: the guard compares losses with it, and its pod can prove the
-        // revision. Exclude both here.
+        // A NotReady node can affect other nodes in two ways: the guard compares losses with it, and its pod can prove the
+        // revision. Exclude both ways here.
         let mut fleet = Fleet { is_proven: true, record: None, ..fleet };
         fleet.nodes.retain(Node::is_ready);
         let mut beside = fleet.clone();

@@ -311,7 +311,7 @@ proptest! {
                 Readiness::NotReady { .. } if is_touched => {
                     node.readiness = Readiness::NotReady { since: Some(lost) };
                     node.losses = Some([after(now(), -30), lost].into());
-                    // The rollout touched this node before both losses.
+                    // The rollout updated this node before both losses.
                     let made = after(now(), -35);
                     (node.pods[0].created, node.pods[0].started) = (made, Some(made));
                     node.pods[0].in_place = Default::default();

@@ -276,7 +276,7 @@ proptest! {
                 **verdict == Verdict::InProgress(Progress::OldTerminating) && is_free
             });
             let in_flight = stand.in_flight - beside.count();
-            // An available node that waits for its deletion must not take a slot from a broken one.
+            // A node whose available pod waits for its deletion must not take a slot from a node with a broken pod.
             let is_available = |pod: &Pod| super::is_available(pod, &strategy, now());
             let takes_from_served = fleet.nodes.iter().filter(of_wave).filter(goes).any(|node| {
                 node.outdated().is_some_and(is_available)

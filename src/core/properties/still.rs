@@ -163,7 +163,7 @@ fn wait(strategy: &Strategy, fleet: Fleet, deaf: &BTreeSet<NodeName>) -> Plan {
     )
 }
 
-/// Returns true if the verdict itself shows what the node waits for: a person, a time or a setting.
+/// Returns true if the verdict itself shows what the node waits for: a maintenance window or an approval.
 fn waits_by_name(verdict: &Verdict) -> bool {
     matches!(
         verdict,

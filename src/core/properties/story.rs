@@ -1,5 +1,5 @@
 //! Random stories of a native DaemonSet: whatever happens to the nodes, the rollout stays within its budget. After all nodes have
-//! returned, it completes automatically.
+//! returned, the rollout completes automatically.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -99,7 +99,7 @@ struct World {
     observed: u8,
     tick: i64,
     made: usize,
-    /// Next crash: number of writes before it, and the other two values of `Event::Die`.
+    /// Next crash: number of writes before the crash, and the other two values of `Event::Die`.
     dies: Option<(usize, bool, i64)>,
     away_until: i64,
     native_until: i64,

@@ -1,4 +1,4 @@
-//! Random stories of Advanced DaemonSets, whose pods this controller creates.
+//! Random stories of Advanced DaemonSets, whose pods the yurt-ds controller creates.
 //!
 //! Nodes join and leave, labels change, pods fail and are deleted, and requests are rejected. After the last of these events, every
 //! eligible node has to get a pod of the current revision.

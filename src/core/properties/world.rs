@@ -233,7 +233,7 @@ impl World {
         }
     }
 
-    /// Carries out a plan. Panics if it names a pod that does not exist.
+    /// Carries out a plan. Panics if the plan names a pod that does not exist.
     pub(super) fn apply(&mut self, plan: &Plan) {
         self.record = plan.record.clone();
         self.pause = plan.pause.as_ref().map(|stand| stand.record);

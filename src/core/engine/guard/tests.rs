@@ -666,7 +666,7 @@ fn a_node_replaced_twice_and_outdated_again_stops_the_rollout() {
         }),
         ..beside_old(vec![node("a", current(2).made(500))])
     };
-    // Node a already runs the current revision. That its pod was replaced twice doesn't stop the rollout.
+    // Node a already runs the current revision. So the rollout continues, although the pod of node a was replaced twice.
     assert_eq!(deletions(&at_1400(&strategy(), &twice("a"))), 3);
     let plan = at_1400(&strategy(), &twice("z5"));
     assert_eq!(plan.guarded, Some(Guarded::Stopped(Stopped::ReplacedTwice)));
@@ -1014,7 +1014,7 @@ fn a_loss_by_pod_deletion_survives_new_pods_node_deletion_and_a_restart() {
     };
     let gone = at_1400(&strategy(), &restarted(None, &record));
     assert_eq!(named(gone.record.as_ref()), ["a"], "it was being evaluated");
-    // Without an entry in `lost`, the deleted node doesn't count, because the network may have been the cause.
+    // Without an entry in the record's list `lost`, the deleted node doesn't count, because the network may have been the cause.
     let record = FailureRecord {
         lost: Default::default(),
         ..record

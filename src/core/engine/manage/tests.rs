@@ -167,7 +167,7 @@ fn every_row_of_the_table_creates_and_deletes_as_documented() {
             (!done.create.is_empty(), deleted(&done)),
             (create, gone.to_vec())
         );
-        // A rollout ignores the pods in `leaving`, so every deleted pod has to be there.
+        // A rollout ignores the pods in `leaving`, so this list has to contain every deleted pod.
         let leaving = done.actions.iter().map(|action| &action.pod().uid);
         assert!(leaving.into_iter().all(|uid| done.leaving.contains(uid)));
     }
@@ -681,7 +681,8 @@ fn nodes_emptied_by_the_rollout_get_pods_first() {
     };
     let first = vec![empty("a"), node("b", old(1)), node("c", current(2)), leaves];
     assert_eq!(created(&given.manage(first)), [""; 0]);
-    // Nodes e and f should run no pod, so the partition ignores them. The pod of g is terminating, so g comes after d.
+    // Nodes e and f should run no pod, so the partition ignores them. The pod of g is terminating, but the rollout didn't delete
+    // it, so g comes after d.
     let others = || {
         let gone = Node {
             readiness: Readiness::Gone,

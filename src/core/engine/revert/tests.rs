@@ -438,7 +438,8 @@ fn a_stop_lasts_while_all_nodes_are_offline_and_keeps_the_failed_nodes() {
         assert_eq!(plan.phase, Phase::Stalled(Stall::FailedByRevision));
         assert_eq!(plan.record.unwrap().failed, ["a".into()].into());
     }
-    // All nodes are lost, so the network is the cause. The record still names node a, because it led to the stop.
+    // All nodes are lost, so the network is the cause. The record still names node a, because the failure of node a led to the
+    // stop.
     let updated = away("a", well());
     let others = ["b", "c", "d"].map(|name| away(name, back()));
     let fleet = stopped([updated].into_iter().chain(others).collect());

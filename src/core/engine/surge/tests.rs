@@ -746,7 +746,7 @@ fn a_node_excluded_while_its_hook_is_pending_keeps_its_old_pod() {
     // The old pod is not available, so both pods stay, and the old pod loses its mark.
     let broken = old(false);
     assert_eq!(plan(1, broken.clone()), (vec![unmark(&broken)], leaves));
-    // The node is not excluded and the hook is done, so the old pod is deleted.
+    // If the node is not excluded, the old pod is deleted, because its hook is done.
     let (actions, told) = plan(0, serving);
     assert!(
         matches!(actions[..], [Action::DeleteAfterSurge { .. }]),
