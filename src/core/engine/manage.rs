@@ -7,7 +7,7 @@
 //! |---|---|
 //! | the DaemonSet runs a pod there, and there is none | a pod is created |
 //! | the DaemonSet runs no pod there (an untolerated `NoExecute` taint, other labels) | every pod is deleted |
-//! | a pod has ended (`Failed`, `Succeeded`) | the pod is deleted; the node's next ended pod is deleted after a pause, which doubles |
+//! | a pod has ended (`Failed`, `Succeeded`) | the pod is deleted; the next ended pod of the node after a pause, which doubles |
 //! | more than one pod | the oldest stays; with [`surge`](super::surge), the oldest Ready pod of each revision stays |
 //! | the Node is gone, and the pod never started | the pod is deleted; the pod garbage collector deletes pods that ran there |
 //!
