@@ -18,7 +18,8 @@ pub enum Action {
         /// Change to write.
         patch: InPlacePatch,
     },
-    /// Write the mark by which the controller announces the pod's deletion to the program behind its hook.
+    /// Mark the pod `PreparingDelete`, or remove the mark. The mark announces the deletion to the program that implements the
+    /// preDelete hook.
     Mark {
         /// Pod to change.
         pod: PodRef,
@@ -59,7 +60,8 @@ pub enum Action {
         revision: Revision,
         /// True if the status changes. `lastTransitionTime` then has to be set.
         flips: bool,
-        /// True if no new pod could be created on the node after the deletion of this one. The reason of the condition reports it.
+        /// True if the node has a taint because of which no new pod could start there after this pod's deletion. The condition then
+        /// has a reason that says so.
         repelled: bool,
         /// Correction of a `PodImageReady` that is about another revision, as part of the same write.
         stale_image: Option<StaleImage>,
@@ -126,8 +128,8 @@ impl Action {
         }
     }
 
-    /// Returns this action for a pod with a surge pod next to it. After a deletion, the surge pod `successor` is transferred to the
-    /// DaemonSet.
+    /// Returns the form of this action for a node with a surge pod. If the action deletes the old pod, it then also makes the
+    /// DaemonSet the owner of the surge pod `successor`.
     pub(super) fn before(self, successor: PodRef) -> Self {
         match self {
             Self::Delete(pod) => Self::DeleteAfterSurge {

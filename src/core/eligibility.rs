@@ -127,7 +127,8 @@ impl Scheduling {
         }
     }
 
-    /// Returns the number of terms, requirements, values and tolerations, to limit the size of a template.
+    /// Returns the number of terms, requirements, values and tolerations, as a measure of the memory and time that the constraints
+    /// take.
     pub fn size(&self) -> usize {
         let asked = |all: &[Requirement]| all.iter().map(Requirement::size).sum::<usize>();
         let terms = self.affinity.iter().flatten();
@@ -313,7 +314,8 @@ fn is_readiness(taint: &Taint) -> bool {
     keeps_away && READINESS.contains(&&*taint.key)
 }
 
-/// Returns the tolerations of the template, then the tolerations of every daemon pod. The number is how many the template has.
+/// Returns the tolerations of the template, followed by the tolerations of every daemon pod, and the number of tolerations in the
+/// template.
 fn read_tolerations(spec: &Value) -> (Vec<Toleration>, usize) {
     let own = spec["tolerations"].as_array().into_iter().flatten();
     let own: Vec<Toleration> = own.filter_map(Toleration::from_json).collect();

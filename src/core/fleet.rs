@@ -50,16 +50,16 @@ pub struct Fleet {
     pub made: Option<Timestamp>,
     /// Time at which the current revision last became current, either by its creation or by a rollback to it.
     pub adopted: Option<Timestamp>,
-    /// True if the current revision is known to work, so that pods count as available after `minReadySeconds` alone.
+    /// True if the current revision is known to work. Its pods then count as available after `minReadySeconds` alone.
     ///
-    /// Either the revision was current before, or a pod of it stayed Ready long enough ([`terms`](super::engine::terms)). False is
-    /// always safe: the rollout then waits for such a pod.
+    /// A revision is known to work if it was current before, or if one of its pods stayed Ready long enough
+    /// ([`terms`](super::engine::terms)). The value false is always safe: the rollout then waits for such a pod.
     pub is_proven: bool,
     /// True if a revision older than the current one is known. If it is false, no pod of the current revision replaced another pod.
     pub replaces: bool,
     /// Older revisions that are still kept, with their ControllerRevision numbers, newest first.
     pub earlier: Vec<(Revision, i64)>,
-    /// Number of the revision that the last rollback left; `None` if the last change of the template was not a rollback.
+    /// Number of the revision from which the last rollback returned; `None` if the last change of the template was not a rollback.
     pub undone: Option<i64>,
     /// For each old revision, the change that updates its running pods in place; empty unless in-place updates are enabled.
     pub transitions: InPlaceTransitions,
@@ -113,8 +113,7 @@ pub struct Node {
     pub readiness: Readiness,
     /// Times at which the node recently became NotReady, in order. They are kept after the node returns.
     ///
-    /// Only some of the times within [`FLAPS_WITHIN`](crate::core::engine::timeouts::FLAPS_WITHIN) before the last one are
-    /// stored.
+    /// Only a few of the times within [`FLAPS_WITHIN`](crate::core::engine::timeouts::FLAPS_WITHIN) before the last one are stored.
     pub losses: Option<Arc<[Timestamp]>>,
     /// True if the node has OpenYurt's taint for disconnected nodes. It then counts as offline, regardless of its Ready
     /// condition.
@@ -125,11 +124,11 @@ pub struct Node {
     pub podless_since: Option<Timestamp>,
     /// Time at which the controller deleted the node's last outdated pod, or at which the API server accepted an in-place update.
     ///
-    /// Changes for earlier templates are not included. The time is cleared when the new pod becomes Ready.
+    /// A deletion or update for an earlier template doesn't set the time. It is cleared when the new pod becomes Ready.
     pub disrupted_at: Option<Timestamp>,
     /// True if the controller deleted the node's pod for the current template, and no new pod has become Ready since.
     ///
-    /// Evidence is a deletion by this process, or the guard's record from before a restart
+    /// The value is known from a deletion by this process or, after a restart, from the guard's record
     /// ([`FailureRecord::updated_before_loss`]).
     pub emptied: bool,
     /// Reason why no new pod is created on an emptied node, such as a taint; `None` if nothing prevents it.
@@ -141,8 +140,8 @@ pub struct Node {
     /// The reason is set when two pods in a row have ended, or when the DaemonSet's condition names the node. It stays while the
     /// node has no pod. A pod that has been Ready for 30 s clears it.
     pub trouble: Option<Box<PodProblem>>,
-    /// True if the node is known to have every image of the current revision without a pre-pull. Computed only for decisions that
-    /// need the value.
+    /// True if the node is known to have every image of the current revision, so that it needs no pre-pull. Its Node lists the
+    /// images, or a Ready pod on it uses them. Computed only for decisions that need the value.
     pub has_images: bool,
 }
 
@@ -324,8 +323,8 @@ pub struct OtaCondition {
     pub status: bool,
     /// Revision hash in the condition's message; `None` if the message has another form.
     pub revision: Option<Revision>,
-    /// True if a pull is requested and not finished. Then the status is not `True`, and the reason is missing or that of a request.
-    /// Only for `PodImageReady`.
+    /// True if a pull is requested and not finished. In this case, the condition's status is not `True`, and its reason is missing
+    /// or is that of a request. Only for `PodImageReady`.
     pub waits: bool,
     /// True if the condition's reason reports that no new pod would be created on the node. Only for `PodNeedUpgrade`.
     pub repelled: bool,

@@ -6,8 +6,8 @@
 //!   └── pods end, start, change ◄───────┘  after the durations of their nodes
 //! ```
 //!
-//! The durations of pod steps are estimates of the caller. So are the answers of disruption budgets. Offline nodes stay offline,
-//! preDelete hooks are never completed, and the API server accepts every write.
+//! The caller estimates the durations of pod steps and the answers of disruption budgets. Offline nodes stay offline, preDelete
+//! hooks are never completed, and the API server accepts every write.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -137,7 +137,7 @@ pub enum ReplacementManner {
     Create,
 }
 
-/// Simulates the plans for `fleet`, starting at `began`. `said` returns the status sentence of a plan.
+/// Simulates the rollout of `fleet` from `began` on. `said` returns the status sentence of a plan.
 pub fn forecast(
     fleet: Fleet,
     terms: &ForecastTerms<'_>,
@@ -172,7 +172,8 @@ pub fn forecast(
         }
         world.pass(until);
     };
-    // The forecast stops at the horizon, so the end of a wait after the horizon is unknown. Only a hold contains its end.
+    // A wait that lasts beyond the horizon has no known end, because nothing is simulated after the horizon. A hold is the
+    // exception: its annotation contains the end.
     let cut_off = waits.last_mut().filter(|_| cut);
     if let Some((last, _)) = cut_off.filter(|(last, _)| last.awaited.reason != HELD) {
         last.until = last.until.filter(|until| *until <= terms.horizon);
@@ -233,7 +234,8 @@ struct World<'a> {
     inhabited: BTreeSet<usize>,
     broke: Vec<NodeName>,
     last: Option<Timestamp>,
-    /// Latest time at which a plan was to change without an event. Until then, the rollout waits and is not stuck.
+    /// Last known time at which the plan changes without an event of a pod. Until then, the rollout counts as waiting, not as
+    /// stuck.
     woken: Option<Timestamp>,
     /// Position of each pod's node.
     home: BTreeMap<PodUid, usize>,
@@ -612,7 +614,7 @@ impl<'a> World<'a> {
         });
     }
 
-    /// Advances to `until`, and further to include events that follow within [`TOGETHER`] per node.
+    /// Advances to `until`. Also handles the events that follow within [`TOGETHER`] times the number of nodes.
     fn pass(&mut self, until: Timestamp) {
         let nodes = u32::try_from(self.fleet.nodes.len()).unwrap_or(u32::MAX);
         let together = later(until, TOGETHER.saturating_mul(nodes));

@@ -85,8 +85,8 @@ impl RevisionState {
 
 /// Reason why the current revision is unknown.
 ///
-/// The current revision is the newest ControllerRevision whose template is that of the DaemonSet (Kubernetes, `constructHistory`
-/// in `pkg/controller/daemon/update.go`).
+/// The current revision is the newest ControllerRevision with the same template as the DaemonSet (Kubernetes, `constructHistory` in
+/// `pkg/controller/daemon/update.go`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RevisionUnknown {
     /// The native controller has not observed the latest generation of the DaemonSet.

@@ -1,4 +1,5 @@
-//! Image references: they are compared with the images on a node, to find nodes that need no pull.
+//! Keys of images. By them, the images of a template are compared with the images on a node. A node that has all images needs no
+//! pull.
 //!
 //! A node lists its images in `status.images`. A listed image is on the node; an unlisted one may be there, too, because kubelets
 //! list only the 50 largest by default. To save memory, only one number per required image is stored.
@@ -7,7 +8,8 @@ use serde_json::Value;
 
 /// Key of an image reference. Different references to the same image have equal keys.
 ///
-/// The key has 64 bits. If two images had the same key, a missing image might be pulled only when the pod is replaced.
+/// The key has 64 bits. If two different images had the same key, a missing image might be pulled only when the pod is replaced,
+/// and not before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ImageKey(u64);
 

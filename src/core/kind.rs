@@ -37,7 +37,7 @@ impl SetKind {
         }
     }
 
-    /// Returns the name of the process in which that controller runs, for messages that it doesn't work.
+    /// Returns the name of the process in which that controller runs, for messages about a failure of the controller.
     pub fn process(self) -> &'static str {
         match self {
             Self::Native => "kube-controller-manager",

@@ -79,8 +79,8 @@ pub struct RolloutStatus<'a> {
 impl Plan {
     /// Returns the phase to report. `was_complete` is true if the rollout of the same revision was complete before.
     ///
-    /// A complete rollout stays complete as long as no node is outdated, because restarted pods and new nodes are normal. Only
-    /// while the guard evaluates a lost node, it counts as incomplete.
+    /// A complete rollout stays complete as long as no node is outdated, because restarted pods and new nodes are normal. It counts
+    /// as incomplete only while the guard evaluates a lost node.
     pub fn reported_phase(&self, was_complete: bool) -> Phase {
         let counts = &self.counts;
         let is_daily_life = match self.phase {
@@ -100,7 +100,7 @@ impl Plan {
     }
 }
 
-/// Describes the stale data for which the controller changes no pods.
+/// Describes the stale data because of which the controller changes no pods.
 fn stale(stale: StaleData) -> StatusSentence {
     let words = format!(
         "no pods are changed: no data about {} since {}",
@@ -288,7 +288,7 @@ impl RolloutStatus<'_> {
         StatusSentence::new(PROGRESSING, "being rolled out").with(asides.into_iter().flatten())
     }
 
-    /// Adds to the sentence about a pause that the guard has stopped the revision, if it has.
+    /// Returns the sentence about a pause. If the guard has stopped the revision, the sentence also says that.
     fn with_stop(&self, paused: StatusSentence) -> StatusSentence {
         let plan = self.plan;
         if plan.guarded != Some(Guarded::Stopped(Stopped::FailedByRevision)) {
@@ -311,7 +311,7 @@ impl RolloutStatus<'_> {
 
     /// Returns a sentence about the nodes that disruption budgets block; `None` if any node makes progress.
     ///
-    /// While a node makes progress, the next eviction may succeed without a report.
+    /// While a node makes progress, the next eviction may succeed, so a report would be premature.
     fn budgets_aside(&self, phase: Phase) -> Option<String> {
         let plan = self.plan;
         let waits = match phase {
@@ -323,7 +323,7 @@ impl RolloutStatus<'_> {
         Some(format!("{names} wait: {}", plan.blocked_words(self.fleet)))
     }
 
-    /// Returns sentences about further nodes that wait for a maintenance window.
+    /// Returns sentences about nodes that wait for a maintenance window, to be added to a sentence about another cause.
     fn windows_asides(&self, phase: Phase, reason: &str) -> [Option<String>; 2] {
         let plan = self.plan;
         let shut = match phase {

@@ -57,7 +57,7 @@ pub const KRUISE_VERSION: &str = "apps.kruise.io/v1beta1";
 pub const IN_PLACE_UPDATE_READY: &str = "InPlaceUpdateReady";
 /// Annotation of an Advanced DaemonSet's pod that was updated in place. It stores the state before the update (Kruise).
 pub const KRUISE_IN_PLACE_STATE: &str = "apps.kruise.io/inplace-update-state";
-/// Annotation of an Advanced DaemonSet that makes `partition` also apply to the first pods of nodes (Kruise).
+/// Annotation of an Advanced DaemonSet. With it, `partition` also keeps nodes without a pod from getting their first one (Kruise).
 ///
 /// A native DaemonSet with this annotation is invalid.
 pub const PROGRESSIVE_CREATE_POD: &str = "daemonset.kruise.io/progressive-create-pod";

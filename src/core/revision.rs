@@ -55,8 +55,8 @@ pub fn adopted(meta: &ObjectMeta) -> Option<Timestamp> {
 /// Returns the current revision, or the reason why it is unknown.
 ///
 /// - `observed` is true if the native controller has observed this generation of the DaemonSet (`status.observedGeneration`).
-/// - `trust_greatest` is true if a live read showed that the newest revision contains the template in an unknown form. Then the
-///   greatest number alone decides, without a comparison of templates.
+/// - `trust_greatest` is true if the templates also differed in a live read, so that the cache is not the cause. The revision then
+///   contains the template in a form that the comparison doesn't know. In this case, the greatest number alone decides.
 pub fn current(
     revisions: &[RevisionFacts],
     template: &TemplateFingerprint,
@@ -98,8 +98,8 @@ pub fn earlier<'a>(revisions: &'a [RevisionFacts], current: &Revision) -> Vec<&'
     found
 }
 
-/// Returns the number of the revision that the last rollback left, so that `current` became current again. `None` if the last
-/// change was a new template.
+/// Returns the number of the revision from which the last rollback returned to `current`. `None` if the last change was a new
+/// template.
 ///
 /// It is the revision with the next lower number, if that was created later than `current`.
 pub fn undone(revisions: &[RevisionFacts], current: &Revision) -> Option<i64> {

@@ -227,7 +227,8 @@ impl RolloutState {
         current.is_some() && self.reported.revision.as_ref() == current
     }
 
-    /// Returns the time since which the rollout is stalled; `None` if it isn't stalled, or if the reason is another one.
+    /// Returns the time since which the rollout is stalled for this reason; `None` if it isn't stalled, or is stalled for another
+    /// reason.
     pub fn stalled_since(&self, reason: &str) -> Option<Timestamp> {
         let since = self.reported.stalled_since?;
         (*self.reported.reason == *reason).then_some(since)
@@ -244,10 +245,11 @@ impl RolloutState {
         Some(WriteFailures::remember(revision, refused, reported.since))
     }
 
-    /// Adds the rejections on nodes that the state doesn't name to `known`. Returns `None` if the state names all nodes.
+    /// Adds to `known` the rejections on nodes that the state counts, but doesn't name ([`FailureGroup::more`]). Returns `None` if
+    /// the state names all nodes.
     ///
-    /// These are the nodes in `begun`: their replacement would begin now, although the last report said that all remaining writes
-    /// are rejected.
+    /// The nodes without a name are in `begun`. Their replacement would begin now, although the last report said that the API
+    /// server rejects all remaining writes.
     pub fn with_unnamed<'a>(
         &self,
         known: &WriteFailures,

@@ -1,6 +1,7 @@
 //! Label selectors: parsing from JSON, evaluation, and conversion to the query of a LIST or WATCH request.
 //!
-//! If Kubernetes would reject a part of a selector, the whole selector is invalid. To guess could select the wrong objects.
+//! If Kubernetes would reject a part of a selector, the whole selector is invalid. A guess about the meaning could select the wrong
+//! objects.
 
 mod query;
 
@@ -134,7 +135,8 @@ impl Selector {
         self.0.is_empty()
     }
 
-    /// Returns the label keys of the selector. `None` unless all requirements use `In` and each key occurs once.
+    /// Returns the label keys of the selector. `None` if it has no requirements, if a requirement uses another operator than `In`,
+    /// or if a key occurs twice.
     pub fn labels_with_values(&self) -> Option<BTreeSet<Box<str>>> {
         let has_values = |asked: &Requirement| !asked.values().is_empty();
         let labels: BTreeSet<Box<str>> = self.0.iter().map(|asked| asked.key.clone()).collect();
@@ -311,7 +313,7 @@ impl fmt::Display for Requirement {
 /// Returns one requirement for each entry of a JSON object that maps label keys to values.
 ///
 /// # Errors
-/// Returns an error if `labels` is another value.
+/// Returns an error if `labels` is not a JSON object.
 pub fn equal_to(labels: &Value) -> Result<Vec<Requirement>, InvalidSelector> {
     let Some(labels) = labels.as_object() else {
         return Err(unusable(labels, "a map from label keys to label values"));

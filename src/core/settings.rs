@@ -187,7 +187,8 @@ pub struct Strategy {
     pub min_ready: Duration,
     /// Order of the nodes by name.
     pub order: NodeOrder,
-    /// True if `partition` also applies to the first pods of nodes (`spec.scaleStrategy.partitionedScaling`, Kruise).
+    /// True if `partition` also keeps nodes without a pod from getting their first one (`spec.scaleStrategy.partitionedScaling`,
+    /// Kruise).
     pub partitioned: bool,
     /// Time that a node has to be Ready after its return before its pod is updated.
     pub ready_settle: Duration,
@@ -316,7 +317,7 @@ impl ParsedSettings {
         }
     }
 
-    /// Returns the same settings as invalid, because another part of the DaemonSet is.
+    /// Returns these settings marked as invalid, with the error `invalid` about another part of the DaemonSet.
     pub fn refused(&self, invalid: Invalid) -> Self {
         let usable = self.usable().cloned();
         let usable = usable.unwrap_or_else(|| Strategy::with_mode(Mode::AdvancedRollingUpdate));

@@ -1,4 +1,4 @@
-//! Shared values: their clones take no memory of their own, because the values rarely change.
+//! Values that are shared in memory until one of their clones is changed. This saves memory, because they rarely change.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};

@@ -29,11 +29,12 @@ pub struct Crowd {
     pub joining: usize,
     /// Number of nodes with a pod of another revision than the current one. They can be waiting, moving or offline.
     pub outdated: usize,
-    /// Time at which the oldest pod of the done nodes got its revision. An earlier time is also correct.
+    /// Time at which the oldest pod of the done nodes got its revision. The value may be earlier than the real time, but not later.
     pub oldest_done: Option<Timestamp>,
-    /// Lowest and highest revision number of the waiting nodes' pods. A wider range is also correct.
+    /// Lowest and highest revision number of the waiting nodes' pods. The range may be wider than the real one, but not narrower.
     pub numbers: Option<(i64, i64)>,
-    /// Time at which the newest pod of the waiting nodes got its revision. A later time is also correct.
+    /// Time at which the newest pod of the waiting nodes got its revision. The value may be later than the real time, but not
+    /// earlier.
     pub newest_waiting: Option<Timestamp>,
     /// Earliest time at which a moving node has to be listed again, because its deadline passes.
     pub wake: Option<Timestamp>,

@@ -4,8 +4,8 @@
 //! all pods with the same labels and readiness, its [`BudgetClass`]. For a thousand nodes with the same budget, one request is
 //! enough.
 //!
-//! A rejected eviction is retried after [`BACK_OFF`]. It is retried earlier if a pod of the fleet becomes Ready, because a budget
-//! usually waits for that.
+//! A rejected eviction is retried after [`BACK_OFF`]. It is retried earlier if a pod of the fleet becomes Ready: more available
+//! pods are usually what the budget needs to allow the eviction.
 //!
 //! The results are only in memory. After a restart, the controller requests evictions again.
 
@@ -26,7 +26,8 @@ pub const BACK_OFF: (Duration, Duration) = (Duration::from_secs(10), Duration::f
 /// Number of results that are always kept: enough for the pods of a few revisions, Ready or not.
 pub(in crate::core) const KEPT: usize = 16;
 
-/// Time after which a disruption budget counts a pod that became Ready. Kubernetes needs a fraction of a second.
+/// Time within which Kubernetes updates the status of a disruption budget after a pod became Ready. It usually needs a fraction of
+/// a second.
 const NOTICED: Duration = Duration::from_secs(1);
 
 /// Pods that a disruption budget treats alike, because their labels and their readiness are equal.
@@ -45,11 +46,11 @@ impl BudgetClass {
     }
 }
 
-/// Latest results of evictions, by class of pods.
+/// Latest results of evictions. Pods with equal labels and equal readiness share a result.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Evictions(pub(in crate::core) BTreeMap<BudgetClass, EvictionAnswer>);
 
-/// Latest result for a class of pods. Classes without a rejected eviction have no entry.
+/// Latest result for pods with equal labels and equal readiness. There is no entry until an eviction of such a pod is rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::core) enum EvictionAnswer {
     /// The last `times` evictions were rejected, first at `since` and last at `asked`.
@@ -119,7 +120,8 @@ impl Evictions {
         };
     }
 
-    /// Records that an eviction of `pod` would be rejected. A check at `now` showed this, and it has been so since `since`.
+    /// Records that the API server would reject an eviction of `pod`. The state of the disruption budget showed this at `now`, and
+    /// has shown it since `since`.
     pub fn refuse_since(&mut self, pod: &Pod, refusal: Refusal, since: Timestamp, now: Timestamp) {
         let answer = EvictionAnswer::Refused {
             refusal,
@@ -130,7 +132,7 @@ impl Evictions {
         self.0.insert(BudgetClass::from_pod(pod), answer);
     }
 
-    /// Removes the results of classes without a pod in `pods`, if `KEPT` or more results are stored.
+    /// Removes the results for labels that no pod in `pods` has, if `KEPT` or more results are stored.
     pub fn tidy<'a>(&mut self, pods: impl Iterator<Item = &'a Pod>) {
         if self.0.len() >= KEPT {
             let labels: BTreeSet<&Labels> = pods.map(|pod| &pod.exit.labels).collect();
@@ -138,8 +140,8 @@ impl Evictions {
         }
     }
 
-    /// Returns the reason why the latest eviction of a pod in the class of `pod` was rejected; `None` if it was accepted or never
-    /// tried.
+    /// Returns the reason why the API server rejected the latest eviction of a pod with the labels and the readiness of `pod`.
+    /// `None` if it accepted that eviction, or if none was tried.
     pub fn refusal_of(&self, pod: &Pod) -> Option<&Refusal> {
         match self.answer(pod)? {
             EvictionAnswer::Refused { refusal, .. } => Some(refusal),

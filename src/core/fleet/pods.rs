@@ -56,7 +56,8 @@ impl Pods {
 
     /// Returns the pod of an Advanced DaemonSet that is too many, if the node has two. Terminating pods don't count.
     ///
-    /// If one pod is new and the other old, the new one is too many, even if it has ended. If both are old, the younger one is.
+    /// If one pod is new and the other old, the new one is too many, even if it has ended. If both are old, the younger one is too
+    /// many.
     pub fn surplus(&self) -> Option<&Pod> {
         let alive = || {
             let alive = self.iter().filter(|pod| !pod.terminating);

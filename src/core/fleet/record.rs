@@ -113,8 +113,8 @@ pub struct FailureRecord {
     pub updated_before_loss: BTreeSet<NodeName>,
     /// Nodes that were lost after the rollout touched them, with the time of the loss.
     ///
-    /// If such a Node is deleted, its evaluation continues. A failed one stays in the list, because other losses are compared with
-    /// its loss.
+    /// If such a Node is deleted, its evaluation continues. A failed node stays in the list, because the guard compares the times
+    /// of other losses with the time of this one.
     ///
     /// `a_node_deleted_during_its_evaluation_still_counts_as_failed` (guard tests) fails without it.
     #[serde(
@@ -124,7 +124,8 @@ pub struct FailureRecord {
         skip_serializing_if = "BTreeMap::is_empty"
     )]
     pub lost: BTreeMap<NodeName, Timestamp>,
-    /// Untouched nodes that were lost at about the same time as touched nodes, with the time of the loss.
+    /// Nodes that the rollout has not touched, but that were lost at about the same time as touched nodes. The value is the time of
+    /// the loss.
     ///
     /// They are the evidence of a network outage. They stay in the record when they return, as long as a touched node is lost.
     ///

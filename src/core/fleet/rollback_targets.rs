@@ -8,8 +8,8 @@ use crate::core::id::Revision;
 /// Older revisions to which pods of the current revision can be rolled back.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RollbackTargets {
-    /// True if the stop is stored in the DaemonSet's status. Only then may pods be rolled back, so that a restart can't interrupt
-    /// it.
+    /// True if the DaemonSet's status contains the stop of the current revision. Pods may be rolled back only after that.
+    /// Otherwise, a restarted controller would not know of the stop and would leave the rollback unfinished.
     pub stands: bool,
     /// Older revisions with their transitions; empty unless rollbacks are enabled.
     pub revisions: BTreeMap<Revision, RollbackTarget>,

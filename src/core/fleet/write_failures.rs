@@ -42,8 +42,8 @@ pub const BACK_OFF: (Duration, Duration) = (Duration::from_secs(1), Duration::fr
 pub(in crate::core) const PER_SECOND: usize = 10;
 pub(in crate::core) const SECOND: Duration = Duration::from_secs(1);
 
-/// Number of consecutive conflicts or internal errors after which a write counts as rejected. The controller's cache is rarely out
-/// of date twice in a row, so more than that is no coincidence.
+/// Number of consecutive conflicts or internal errors after which a write counts as rejected. A conflict is normal if the
+/// controller's cache is out of date. That rarely happens twice in a row, so five failures have another cause.
 const CONFLICTS: u32 = 5;
 
 /// Number of conflicts after which a pod is deleted by its UID alone. Its resource version then changes faster than the controller

@@ -50,7 +50,8 @@ impl Plan {
         }
     }
 
-    /// Returns the reason why a wave doesn't open, without times. A new reason is reported by a new Event.
+    /// Returns the reason why a wave doesn't open. The text contains no times, because every change of it is reported by a new
+    /// Event.
     pub fn awaited_subject(&self, why: WaveShut) -> String {
         let name = |wave| self.wave_name(wave);
         match why {

@@ -282,7 +282,7 @@ impl RolloutView<'_> {
         }
     }
 
-    /// Returns the remedy if a wave is not open. `own` is the wave of the waiting node.
+    /// Returns the remedy for a node that waits because a wave is not open. `own` is the position of the node's own wave.
     pub(super) fn open_wave(&self, own: usize, why: WaveShut) -> String {
         let approve = |wave: usize| {
             format!(
@@ -318,7 +318,7 @@ impl RolloutView<'_> {
         joined([ends, then.unwrap_or(progress)])
     }
 
-    /// Returns the first wave after `done` and up to `own` that needs an approval; `None` if none does.
+    /// Returns the position of the first wave in `done + 1..=own` that waits for an approval; `None` if none does.
     fn awaits_approval(&self, done: usize, own: usize) -> Option<usize> {
         let waves = self.strategy.waves.as_ref()?;
         let revision = self.revision()?;

@@ -4,7 +4,8 @@ use super::NextStep;
 use crate::core::foreign::cut;
 use crate::core::words::{append, nodes};
 
-/// Maximum length of a headline, in characters. Together with the revision before it, it has to fit into the 200 of a condition.
+/// Maximum length of a headline, in characters. The message of a condition is the revision and the headline, and must not exceed
+/// 200 characters.
 pub(super) const ROOM: usize = 178;
 
 const NAMED: usize = 3;

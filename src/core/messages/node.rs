@@ -502,7 +502,7 @@ impl<'a> NodeView<'a> {
         let (rollout, node) = (self.rollout, self.node);
         let newest = newest(node);
         match *self.verdict {
-            // A node has one of these verdicts as long as the rollout is incomplete.
+            // These nodes have waited since the rollout became incomplete.
             Verdict::Budget { .. } | Verdict::AwaitingDomain => rollout.incomplete_since,
             // The phase can be older than the pod. A pod can't have waited before it existed.
             Verdict::AwaitingOwner | Verdict::AwaitingDeletion => {

@@ -207,7 +207,8 @@ fn updated(rollout: &RolloutView<'_>) -> String {
     }
 }
 
-/// Returns a sentence about outdated offline nodes; `None` if there are none. Only a rolling update brings them up to date later.
+/// Returns a sentence about outdated offline nodes; `None` if there are none. Only for a rolling update, it says when they will be
+/// updated: in the other modes, a person decides that.
 fn offline(rollout: &RolloutView<'_>) -> Option<String> {
     let count = rollout.plan.counts.offline_outdated;
     let are = plural(count, "is", "are");

@@ -82,8 +82,8 @@ pub(super) fn problem_cause(node: &Node) -> Option<String> {
     (!cause.is_empty()).then(|| cut(cause, CAUSE).into_owned())
 }
 
-/// Returns true if this process itself saw pods end repeatedly on the node. A problem that was read from a condition may also be
-/// that of a container.
+/// Returns true if whole pods keep ending on the node, and not only a container in a pod. A problem that was read from the
+/// DaemonSet's condition doesn't show the difference. Then the newest pod decides: it has ended, or there is none.
 pub(super) fn are_seen_to_end(node: &Node) -> bool {
     let has_ended = newest(node).is_none_or(|pod| pod.in_place.is_over);
     let problem = node.trouble.as_ref();

@@ -1,4 +1,4 @@
-//! View of one rollout at one time, for `ctl` and the web pages: current state, decision, and reports of the controller.
+//! View of one rollout at one time, for `ctl`: current state, decision, and reports of the controller.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -51,7 +51,7 @@ pub struct RolloutView<'a> {
     ///
     /// The retry follows within [`BACK_OFF`](crate::core::fleet::evictions::BACK_OFF), even if the budget still allows no eviction.
     pub asks_again: bool,
-    /// Time at which the observation began. A state that is observed since then may be older.
+    /// Time at which the objects were first read. A state that seems to have begun at this time may have begun earlier.
     pub first_look: Timestamp,
     /// Time for which the messages are valid.
     pub now: Timestamp,
@@ -94,7 +94,7 @@ impl<'a> RolloutView<'a> {
         self.plan.pause.as_ref().filter(|_| self.invalid.is_none())
     }
 
-    /// Joins the texts about `max-unavailable` and `max-surge`. The text about a limit of zero is omitted.
+    /// Joins the texts about `max-unavailable` and `max-surge`. If one of the limits is zero, its text is omitted.
     pub fn limits(&self, unavailable: String, surge: String) -> String {
         match (self.plan.counts.surge_allowed, self.plan.counts.allowed) {
             (0, _) => unavailable,
@@ -158,9 +158,10 @@ impl<'a> RolloutView<'a> {
     }
 }
 
-/// Returns true if a pod of the current revision counts as available only at `counts_at`, because its revision is not proven yet.
+/// Returns true if a pod of the current revision counts as available only at `counts_at`, because its revision is not known to work
+/// yet ([`Fleet::is_proven`]).
 ///
-/// By `minReadySeconds` alone, the pod would be available earlier.
+/// After `minReadySeconds` alone, the pod would be available earlier.
 pub(super) fn awaits_proof(rollout: &RolloutView<'_>, node: &Node, counts_at: Timestamp) -> bool {
     let is_young = |since: Timestamp| later(since, rollout.strategy.min_ready) < counts_at;
     let mut pods = node.pods.iter();

@@ -233,7 +233,7 @@ fn is_taken(rollout: &RolloutView<'_>) -> bool {
     rollout.unavailable() >= counts.allowed && rollout.surge_taken() >= counts.surge_allowed
 }
 
-/// Returns the node for whose update the other nodes of its wave wait because of `min-interval`.
+/// Returns the node that has to be updated before the node at `position` (`min-interval`). Both nodes are in the same wave.
 fn paced_by<'a>(rollout: &RolloutView<'a>, position: usize) -> Option<&'a str> {
     if rollout.strategy.min_interval.is_zero() {
         return None;

@@ -37,7 +37,7 @@ impl TemplateFingerprint {
         Self::of_whole(template.clone())
     }
 
-    /// Returns the fingerprint of a template. It takes the template, which can be a megabyte long, instead of copying it.
+    /// Returns the fingerprint of a template. Takes the template by value, because a copy of up to a megabyte would be expensive.
     pub fn of_whole(mut template: Value) -> Self {
         let (mut meaning, mut spelling) =
             (FingerprintHasher::default(), FingerprintHasher::default());
@@ -85,7 +85,7 @@ impl TemplateField {
         }
     }
 
-    /// Returns true if `{}` for this key means the same as a missing key, because writers differ in this.
+    /// Returns true if `{}` for this key counts as absent, because some writers store `{}` and others omit the key.
     fn may_leave_out_empty(self, key: &str) -> bool {
         // `metadata` needs no check of the position. It also occurs in volume claim templates. A label with this key has a string
         // as value.

@@ -42,8 +42,9 @@ impl Room {
 impl RolloutState {
     /// Returns the state as compact JSON of at most [`LIMIT`] bytes.
     ///
-    /// Names that don't fit are omitted, and a count or a flag records that. A node whose loss is being evaluated counts as failed
-    /// without its name. A node that was broken before the update is evaluated like all others without its name.
+    /// Names that don't fit are omitted, and a count or a flag records that. If the name of a node whose loss is being evaluated is
+    /// omitted, the node counts as failed. If the name of a node that was broken before its update is omitted, the node is
+    /// evaluated like all others.
     pub fn to_json(&self) -> String {
         self.to_json_within(LIMIT)
     }

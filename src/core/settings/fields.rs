@@ -82,7 +82,8 @@ pub struct AdvancedSpec<'a> {
 pub struct FieldSettings {
     /// Path and value of each setting, by the name of its field or Kruise annotation.
     written: BTreeMap<&'static str, (&'static str, String)>,
-    /// First error in a field that is no rollout setting.
+    /// First error that is found before the settings are parsed: in a field that is no rollout setting, or in a `selector` that is
+    /// not an object.
     invalid: Option<Invalid>,
     /// Limits on the creation of pods.
     pub scaling: Scaling,
@@ -98,7 +99,7 @@ pub struct Scaling {
     ///
     /// Percentages refer to the targeted nodes. At least one pod is allowed.
     pub burst: IntOrPercent,
-    /// True if `partition` also applies to the first pods of nodes (`spec.scaleStrategy.partitionedScaling`).
+    /// True if `partition` also keeps nodes without a pod from getting their first one (`spec.scaleStrategy.partitionedScaling`).
     pub partitioned: bool,
     /// Number of old revisions to keep (`spec.revisionHistoryLimit`). Revisions that a pod still has don't count.
     pub history_limit: usize,
@@ -163,7 +164,7 @@ impl FieldSettings {
         if let Some(lifecycle) = spec.lifecycle.filter(|value| !value.is_null()) {
             fields.write(LIFECYCLE.0, LIFECYCLE.1, lifecycle);
         }
-        // A percentage for the parallelism is ignored, as in Kruise.
+        // A Kruise annotation counts unless the DaemonSet also has the yurt-ds annotation with the same meaning.
         for place in KRUISE_PREDOWNLOADS {
             let (name, mut keys) = (kruise::name(place), spec.annotations.keys());
             let text = spec.annotations.get(place);
@@ -246,7 +247,7 @@ impl FieldSettings {
         Some((path, text))
     }
 
-    /// Returns an error if a field is invalid that is no rollout setting.
+    /// Returns the first error about a field that is no rollout setting; `Ok` if all such fields are valid.
     pub(super) fn check(&self) -> Result<(), Invalid> {
         self.invalid.clone().map_or(Ok(()), Err)
     }

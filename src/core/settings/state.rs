@@ -93,7 +93,6 @@ fn status<'a>(setting: &'static Setting, reader: &mut Reader<'a>) -> SettingStat
     let is_used = setting.is_used_by(reader.mode);
     let (state, message) = match (written, checked) {
         (None, _) => (SettingState::Default, None),
-        // The check failed because of another setting. The error is shown there.
         (Some(written), Err(invalid)) if invalid.key.starts_with(written.name) => {
             if is_used {
                 (SettingState::Invalid, Some(invalid.to_string()))
@@ -101,6 +100,7 @@ fn status<'a>(setting: &'static Setting, reader: &mut Reader<'a>) -> SettingStat
                 (SettingState::NoEffect, Some(unused(&invalid)))
             }
         }
+        // Here the check can also have failed because of another setting, which then shows the error.
         (Some(_), _) if is_used => (SettingState::Set, None),
         (Some(_), _) => (SettingState::NoEffect, None),
     };

@@ -119,7 +119,7 @@ impl IntOrPercent {
 impl FromStr for IntOrPercent {
     type Err = ParseError;
 
-    /// Parses ASCII digits, with `%` after them or not. A number that is too large becomes the maximum, because both mean all
+    /// Parses ASCII digits, optionally followed by `%`. A number that is too large becomes the maximum, because both mean all
     /// nodes.
     fn from_str(text: &str) -> Result<Self, ParseError> {
         let text = bare(text, SHARE)?;

@@ -165,10 +165,10 @@ impl WriteFailures {
         pod.in_doubt && self.at(&node.name, WriteGroup::Step).is_some()
     }
 
-    /// Returns the state that results if the API server rejects the unanswered writes and all retries in `actions`, with their
-    /// nodes.
+    /// Returns the record and the nodes as they would be if the API server rejected all retries: the retries in `actions`, and the
+    /// retries that it has not answered yet.
     ///
-    /// Returns `None` if there are no such writes. `nodes` must be sorted by name.
+    /// Returns `None` if there are no retries. `nodes` must be sorted by name.
     pub(in crate::core) fn tried_in_vain(
         &self,
         nodes: &[Node],
