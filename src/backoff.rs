@@ -8,13 +8,14 @@ use std::time::Duration;
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
-/// Returns the pause after `failures` consecutive failures: `first` after the first failure, then doubled each time.
+/// Returns the pause after `failures` consecutive failures: `first` after the first failure, then doubled with each failure up to
+/// `longest`.
 pub(crate) fn pause(first: Duration, failures: u32, longest: Duration) -> Duration {
     let doublings = failures.saturating_sub(1).min(20);
     first.saturating_mul(1 << doublings).min(longest)
 }
 
-/// Counter of failures that computes the pauses, by default from 0.5 s to 10 s.
+/// Number of consecutive failures, with the pause that follows each of them. By default, the pauses grow from 0.5 s to 10 s.
 #[derive(Debug)]
 pub(crate) struct Backoff {
     first: Duration,

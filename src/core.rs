@@ -6,7 +6,7 @@
 //! [`Plan::next_wake`].
 //!
 //! # Layers
-//! The modules from top to bottom. Each module uses only the layers below it.
+//! The modules from top to bottom. Each module uses only modules in the layers below its own.
 //!
 //! ```text
 //! forecast                                a rollout in virtual time
@@ -23,13 +23,13 @@
 //! - The same arguments give the same plan. No code here reads a clock, uses randomness, waits, or does I/O.
 //! - A plan never leaves more targeted online nodes without an available pod than `max-unavailable` allows. A pod that is missing,
 //!   terminating, not yet available or broken makes its node unavailable. Offline nodes never count.
-//! - A pod is not touched if its node is offline, its DaemonSet is paused, or its revision is unknown.
+//! - The rollout doesn't delete, evict or update a pod if its node is offline, its DaemonSet is paused, or its revision is unknown.
 //! - Every node has a verdict.
-//! - To carry out a plan twice has the same effect as to carry it out once.
+//! - A plan can be carried out twice with the same effect as once.
 //!
 //! # Assumptions
-//! - The cache shows a deletion later than the controller requests it. In between, the caller marks the pod as terminating
-//!   ([`Pod::terminating`]).
+//! - The cache shows a deletion later than the controller requests it. Until the cache shows the deletion, the caller marks the pod
+//!   as terminating ([`Pod::terminating`]).
 //! - Timestamps in the fleet are comparable with `now`. The clocks of nodes are not trusted.
 //!
 //! # Caveats

@@ -7,9 +7,9 @@
 //!
 //! The index does no I/O and has no clock: the caller passes `now`.
 //!
-//! If the controller sees a change of readiness itself, the time by its own clock counts. So the wrong clock of a node can't
-//! shorten or lengthen a wait. For an earlier change, the time in the object counts, but no time before the object's creation or in
-//! the future.
+//! When the controller sees that a node or pod becomes Ready or NotReady, it records the time by its own clock. So the wrong clock
+//! of a node can't shorten or lengthen a wait. For a change from before the controller's start, the index uses the time in the
+//! object. It limits that time to the period between the object's creation and now.
 
 mod advanced;
 mod crowd_index;
@@ -69,7 +69,7 @@ pub struct Index {
     texts: Texts,
     /// DaemonSets that are not managed although their owners may expect that they are.
     unmanaged: BTreeMap<SetKey, Unmanaged>,
-    /// Images that DaemonSets wait for on nodes: those of all revisions of DaemonSets that pre-pull images.
+    /// Images for which the index records the nodes that have them: the images of all revisions of DaemonSets that pre-pull images.
     wanted: BTreeSet<ImageKey>,
     /// See [`Fleet::in_order`].
     in_order: bool,
@@ -83,7 +83,7 @@ struct OwnedRevision {
 
 /// DaemonSet that is not managed although its owner may expect that it is.
 ///
-/// Either its annotations only look like settings, or its deletion doesn't finish.
+/// Either its annotations only look like settings of yurt-ds, or finalizers of other programs prevent its deletion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unmanaged {
     /// UID of the DaemonSet.
@@ -95,7 +95,7 @@ pub struct Unmanaged {
 }
 
 impl Unmanaged {
-    /// Returns a suffix for the name of the Event. All replicas compute the same one, so that they write only one Event.
+    /// Returns a suffix for the name of the Event. All replicas compute the same suffix, so together they write only one Event.
     pub fn mark(&self) -> String {
         let mut hasher = DefaultHasher::new();
         self.text.hash(&mut hasher);
@@ -117,8 +117,8 @@ pub enum SetChange {
 }
 
 impl Index {
-    /// Records if the native controller sees changes in order ([`Fleet::in_order`]). Before the first call, the index assumes that
-    /// the order may differ.
+    /// Records whether the native controller sees changes of several pods in the order in which they happened
+    /// ([`Fleet::in_order`]). Before the first call, the index assumes that the order may differ.
     ///
     /// Returns the DaemonSets whose decision may change.
     pub fn know_order(&mut self, in_order: bool) -> Vec<SetKey> {
@@ -371,9 +371,10 @@ impl Index {
         self.sets.get(key).is_some_and(|set| set.pulls_ahead())
     }
 
-    /// Updates the set of images that are recorded for each Node.
+    /// Updates `wanted`, the set of images that are recorded for each Node.
     ///
-    /// The images of a Node are recorded when the Node changes next. Its kubelet writes to it at least every five minutes.
+    /// The index records the images of a Node when the Node changes next. That takes at most five minutes, because the kubelet
+    /// updates the Node's status at least that often.
     fn look_for_images(&mut self) {
         let sets = self.sets.values().filter(|set| set.pulls_ahead());
         let owned = sets.filter_map(|set| self.revisions.get(&set.uid));
@@ -383,7 +384,7 @@ impl Index {
         self.wanted = fixed.map(|image| image.key).collect();
     }
 
-    /// Removes the ControllerRevision with this metadata, which may be unreadable. Returns the DaemonSet that owned it.
+    /// Removes the ControllerRevision with this metadata, even if its content can't be parsed. Returns the DaemonSet that owned it.
     pub fn delete_revision(&mut self, meta: &ObjectMeta) -> Option<SetKey> {
         let owner = &*meta.owner_references.iter().flatten().next()?.uid;
         let name = meta.name.as_deref()?;
@@ -406,8 +407,10 @@ impl Index {
         Some(daemonset)
     }
 
-    /// Removes the ControllerRevisions of these DaemonSets that a complete list doesn't contain. `seen` has the UID of the owner
-    /// and the name of each listed one.
+    /// Removes the ControllerRevisions that a complete list doesn't contain, of the DaemonSets for which `of` is true.
+    ///
+    /// `seen` has the owner's UID and the name of each ControllerRevision in the list. Returns the DaemonSets whose decision may
+    /// change.
     pub fn retain_revisions(
         &mut self,
         of: impl Fn(&SetKey) -> bool,
@@ -489,13 +492,13 @@ impl Index {
         }
     }
 
-    /// Forgets the reports of this replica, so that the status of each DaemonSet counts again. Another replica may have written it.
+    /// Forgets what this replica reported in conditions. Afterwards, the status of each DaemonSet counts again, because another
+    /// replica may have written it.
     pub fn forget_reported(&mut self) {
         self.sets.values_mut().for_each(|set| set.forget_reported());
     }
 
-    /// Returns the managed DaemonSets. DaemonSets that are no longer managed are included as long as their conditions are not
-    /// removed.
+    /// Returns the managed DaemonSets. A DaemonSet that is no longer managed is included until its conditions are removed.
     pub fn keys(&self) -> impl Iterator<Item = &SetKey> {
         self.sets.keys()
     }
@@ -569,7 +572,7 @@ impl Index {
         self.joined(key, None, now)
     }
 
-    /// Returns the fleet for a decision by `strategy`. Nodes that the decision doesn't need are counted instead of listed.
+    /// Returns the fleet for a decision by `strategy`. Nodes that the decision doesn't need are only counted, in [`Fleet::crowd`].
     ///
     /// The caller passes the resulting `InView` to [`widen`](Self::widen).
     pub fn view(
@@ -581,9 +584,9 @@ impl Index {
         self.joined(key, Some(strategy), now)
     }
 
-    /// Records if the listed nodes of a [view](Self::view) were enough for a decision at `now`.
+    /// Records whether the nodes that a [view](Self::view) lists were enough for a decision at `now`.
     ///
-    /// Returns true if the decision has to be repeated with more nodes.
+    /// Returns true if they were not enough. The caller then has to decide again with a new view, which lists more nodes.
     pub fn widen(&mut self, key: &SetKey, view: InView, now: Timestamp) -> bool {
         let set = self.sets.get_mut(key);
         set.is_some_and(|set| set.cache.widen(view, now))
@@ -654,7 +657,7 @@ impl Index {
     }
 }
 
-/// Finalizers of the garbage collector, which removes them itself after it has deleted or orphaned the DaemonSet's pods.
+/// Finalizers of the garbage collector. It removes them itself after it has deleted or orphaned the DaemonSet's pods.
 const OF_DELETION: [&str; 2] = ["foregroundDeletion", "orphan"];
 
 /// Returns a report if finalizers of other programs keep a deleted DaemonSet from being removed.

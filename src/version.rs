@@ -18,7 +18,7 @@ pub const NEWEST_KUBERNETES: u32 = 36;
 pub struct Version {
     /// Version of the release.
     pub version: &'static str,
-    /// Git commit; `None` if the build was not told.
+    /// Git commit; `None` if the variable `YURT_DS_COMMIT` was not set during the build.
     pub git_commit: Option<&'static str>,
     /// Date of the commit, in UTC.
     pub git_commit_date: Option<&'static str>,

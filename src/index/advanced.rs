@@ -22,7 +22,7 @@ use crate::k8s::AdvancedStatus;
 /// A changed condition is written at once. In total, a rollout writes the status about once a second at most.
 const BETWEEN_COUNTS: SignedDuration = SignedDuration::from_millis(1250);
 
-/// Number of nodes with rejected pods from which no further node is tried. The cause then probably concerns all nodes.
+/// Number of nodes with rejected pods at which the controller stops trying other nodes. The cause then probably concerns all nodes.
 const REFUSED_NODES: usize = 10;
 
 /// Pod that the DaemonSet should adopt.
@@ -30,12 +30,12 @@ const REFUSED_NODES: usize = 10;
 pub struct Orphan {
     /// The pod to adopt.
     pub pod: PodRef,
-    /// UID of the ControllerRevision that controls the pod. A native DaemonSet created such a pod for `max-surge`. `None` if the
-    /// pod has no controller.
+    /// UID of the ControllerRevision that controls the pod; `None` if the pod has no controller. A pod that a ControllerRevision
+    /// controls is a surge pod of a native DaemonSet (`max-surge`).
     pub revision: Option<String>,
 }
 
-/// State of an Advanced DaemonSet in addition to that of any DaemonSet.
+/// State that only an Advanced DaemonSet has.
 #[derive(Debug)]
 pub struct AdvancedRecord {
     /// Settings for creating the pods.
@@ -47,7 +47,8 @@ pub struct AdvancedRecord {
     /// Nodes for which a pod was requested, as long as the watch doesn't show the pod. The time is that of the request, or of its
     /// answer if there is one.
     creating: BTreeMap<NodeName, Timestamp>,
-    /// Nodes in `creating` whose request has no answer yet. A list of pods can't show if such a request succeeded.
+    /// Nodes in `creating` whose request has no answer yet. The API server may still create the pod, so a list without the pod
+    /// proves nothing.
     asked: BTreeSet<NodeName>,
     /// Backoff for deleting failed pods.
     backoff: FailedPodsBackoff,
@@ -153,11 +154,11 @@ impl AdvancedRecord {
         }
     }
 
-    /// Returns those of `nodes` that may be tried although pods were rejected on other nodes. Nodes with a rejected pod have to
-    /// wait.
+    /// Returns the nodes in `nodes` for which a pod may be created although the API server rejected pods for other nodes. Nodes
+    /// with a rejected pod have to wait.
     ///
-    /// If pods were rejected on many nodes, the cause probably concerns the whole DaemonSet, such as a quota. Then no node may be
-    /// tried.
+    /// If the API server rejected pods for many nodes, the cause probably concerns the whole DaemonSet, such as a quota. The result
+    /// is then empty.
     pub fn untried(&self, mut nodes: Vec<NodeName>) -> Vec<NodeName> {
         if self.refused.len() < REFUSED_NODES {
             nodes.retain(|node| !self.refused.contains_key(node))
@@ -167,7 +168,7 @@ impl AdvancedRecord {
         nodes
     }
 
-    /// Returns the input for the decision which pods to create and to delete.
+    /// Returns the input for the decision on which pods to create and to delete.
     pub fn terms<'a>(&'a self, reading: &'a ParsedSettings, now: Timestamp) -> ManageTerms<'a> {
         ManageTerms {
             strategy: reading.usable(),
@@ -214,7 +215,8 @@ impl AdvancedRecord {
         self.creating.remove(node);
     }
 
-    /// Returns the time at which the pods have to be listed again; `None` if it is known which requested pods exist.
+    /// Returns the time at which the pods have to be listed again, to find out if the requested pods exist. `None` if the API
+    /// server has answered none of the requests in `creating`.
     pub(super) fn creation_due(&self) -> Option<Timestamp> {
         let answered = self.creating.iter();
         let answered = answered.filter(|(node, _)| !self.asked.contains(*node));
@@ -245,7 +247,7 @@ impl AdvancedRecord {
 
     /// Records a pod to adopt: a surge pod of a native DaemonSet, controlled by a ControllerRevision.
     ///
-    /// Returns true if the pod is new here.
+    /// Returns true if the pod was not recorded before.
     pub(super) fn note_made_beside(&mut self, pod: &k8s::Pod) -> bool {
         let revision = pod.controller();
         self.note_to_adopt(pod, revision.map(|revision| revision.uid.clone()))

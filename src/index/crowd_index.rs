@@ -1,4 +1,5 @@
-//! Index of the nodes that a fleet counts instead of listing them, kept between passes (see [`crowd`](crate::core::engine::crowd)).
+//! Index of the nodes that a fleet counts instead of listing them. It is kept between decisions (see
+//! [`crowd`](crate::core::engine::crowd)).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +9,7 @@ use crate::core::action::BATCH;
 use crate::core::engine::crowd::{Bystander, Standing, named};
 use crate::core::{Crowd, FailureRecord, Node, NodeName, NodeOrder, Strategy};
 
-/// Usual number of waiting nodes that are listed: about as many as one pass in the middle of a rollout updates.
+/// Usual number of waiting nodes that are listed: about as many as one decision in the middle of a rollout updates.
 const FEW: usize = 16;
 
 /// Counted nodes of a fleet, by their state.
@@ -18,7 +19,8 @@ pub(super) struct CrowdIndex {
     /// The fields `in_order` and `is_proven` of the fleet for which the nodes were counted.
     judged_by: [bool; 2],
     done: BTreeSet<NodeName>,
-    /// Counted nodes that wait for their update, sorted by name. The order of updates is the same or the reverse.
+    /// Counted nodes that wait for their update, sorted by name. They are updated in this order, or in the reverse order
+    /// ([`NodeOrder`]).
     waiting: BTreeSet<NodeName>,
     /// Listed nodes that wait for their update. They are updated before the nodes in `waiting`.
     shown: BTreeSet<NodeName>,
@@ -67,8 +69,8 @@ impl CrowdIndex {
         }
     }
 
-    /// Returns the nodes to evaluate again at `now`: the time of their evaluation has come, or the guard's record now contains them
-    /// or no longer does.
+    /// Returns the nodes to evaluate again at `now`: nodes whose deadline has passed, and nodes that were added to the guard's
+    /// record or removed from it.
     pub(super) fn due(&mut self, record: Option<&FailureRecord>, now: Timestamp) -> Vec<NodeName> {
         let deadlines = self.deadlines.iter();
         let late = deadlines.take_while(|(at, _)| *at <= now);
@@ -170,7 +172,8 @@ impl CrowdIndex {
         self.next_waiting().filter(|_| has_room).cloned()
     }
 
-    /// Removes and returns the listed waiting node that is updated last; `None` unless too many are listed.
+    /// Removes the listed waiting node that is updated last, and returns it. Does nothing and returns `None` unless too many nodes
+    /// are listed.
     ///
     /// The caller passes the node to [`take`](Self::take), which counts it.
     pub(super) fn next_to_hide(&mut self) -> Option<NodeName> {

@@ -435,7 +435,7 @@ impl Expectations {
         shown
     }
 
-    /// Returns true if it is unknown for some write if it happened, because of a conflict or a missing answer.
+    /// Returns true if the result of some write is unknown, because of a conflict or a missing answer.
     pub(super) fn is_uncertain(&self) -> bool {
         let mut writes = self.pods.values().flatten();
         writes.any(|pending| !pending.uncertainty.is_sure())
@@ -449,8 +449,8 @@ impl Expectations {
 
     /// Records that a report with these conditions is sent.
     ///
-    /// If the watch doesn't show the report in time, it is sent again, which changes at most a timestamp. A list of all DaemonSets
-    /// of the cluster would be needed to check for it.
+    /// If the watch doesn't show the report in time, the report is sent again, which changes at most a timestamp. To find out if
+    /// the API server has the report, the controller would have to list all DaemonSets of the cluster.
     pub(super) fn begin_report(&mut self, conditions: Vec<Condition>, now: Timestamp) {
         self.report = Some(SentReport {
             conditions,

@@ -1,5 +1,5 @@
-//! Index part of the guard: its last record, even if the watch doesn't show it yet, and the nodes whose pods were deleted for a
-//! revision.
+//! Part of the index for the guard: its last record, even if the watch doesn't show it yet. Also the nodes whose pods were deleted
+//! for a revision.
 
 use std::collections::{BTreeMap, BTreeSet};
 

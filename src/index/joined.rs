@@ -1,4 +1,4 @@
-//! Builds the fleet of a DaemonSet and keeps it between passes. Only changed nodes are built again.
+//! Builds the fleet of a DaemonSet and keeps it between decisions. Only changed nodes are built again.
 //!
 //! A rollout consists of thousands of small events. To build a fleet of a thousand nodes for each burst of events would cost more
 //! than everything else together. Decisions need only the number of unchanged nodes, so these nodes are counted and not listed.
@@ -98,9 +98,9 @@ pub(super) fn fleet(
     fleet
 }
 
-/// Minimum age of a revision at the time at which it became current. If it is older, it was current before.
+/// Minimum time between the creation of a revision and the time at which it last became current, if it was also current before.
 ///
-/// Both times are in whole seconds, and the native controller may write to a new revision once more.
+/// A shorter time proves nothing: both times are in whole seconds, and the native controller may write to a new revision once more.
 const ADOPTED_LATER: Duration = Duration::from_secs(2);
 
 /// Returns the value of [`Fleet::is_proven`]. True if the current revision was current before, or if a decision found it proven.
@@ -262,7 +262,7 @@ impl List {
         }
     }
 
-    /// Moves waiting nodes between the list and the counts until the list has the number that the crowd index asks for.
+    /// Moves waiting nodes between the list and the counts until the list has as many waiting nodes as the crowd index wants.
     fn balance(&mut self, set: &mut SetRecord, around: &Surroundings<'_>) {
         let next = |crowd: &mut CrowdIndex| crowd.next_to_show().or_else(|| crowd.next_to_hide());
         while let Some(name) = self.crowd.as_mut().and_then(next) {

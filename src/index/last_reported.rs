@@ -1,4 +1,5 @@
-//! Value in the last report of this replica. It is used instead of the status until the watch shows the report, and after that.
+//! Value that this replica reported last. It counts instead of the value in the DaemonSet's status, even after the watch shows the
+//! report.
 
 /// Value in the last report of this replica, such as the guard's record.
 ///

@@ -27,7 +27,7 @@ pub(super) struct NodeRecord {
     /// Holds, by which the node's owner keeps DaemonSets from being updated on this node.
     pub(super) holds: Holds,
     pub(super) window: Option<NodeWindow>,
-    /// Images on the node, sorted. Only images that DaemonSets wait for are kept.
+    /// Images on the node, sorted. Only images of DaemonSets that pre-pull images are kept.
     images: Box<[ImageKey]>,
     /// `lastTransitionTime` of the Ready condition. If it changed while the watch was interrupted, the node was NotReady in
     /// between.
@@ -42,8 +42,8 @@ const SKEW: SignedDuration = SignedDuration::from_mins(1);
 impl NodeRecord {
     /// Reads a Node.
     ///
-    /// `before` is the previous record. `texts` stores labels that nodes share. `wanted` contains the images that DaemonSets wait
-    /// for.
+    /// `before` is the previous record. `texts` stores labels that nodes share. `wanted` contains the images of DaemonSets that
+    /// pre-pull images.
     pub(super) fn read(
         node: &k8s::Node,
         before: Option<&Self>,
@@ -135,8 +135,8 @@ impl NodeRecord {
     }
 }
 
-/// Parses the maintenance windows. If their text is the same as before, the previous result is used, because Nodes are updated
-/// often and their windows rarely.
+/// Parses the maintenance windows. If the text has not changed, the previous result is used, because Nodes are updated often and
+/// their windows rarely.
 fn window(before: Option<&NodeRecord>, text: &str) -> NodeWindow {
     match before.and_then(|before| before.window.as_ref()) {
         Some(NodeWindow::Windows(known)) if known.text() == text => {

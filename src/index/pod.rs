@@ -232,7 +232,8 @@ fn leaving(before: Option<&PodRecord>, meta: &ObjectMeta, now: Timestamp) -> Opt
     })
 }
 
-/// Returns the time at which the kubelet accepted the pod, by the clock that [`ready_since`] uses.
+/// Returns the time at which the kubelet accepted the pod. If the controller saw that happen, the time is by its own clock.
+/// Otherwise it is `status.startTime`.
 fn started(
     before: Option<&PodRecord>,
     pod: &k8s::Pod,
@@ -248,8 +249,8 @@ fn started(
 
 /// Returns the start of the last period in which the pod was not Ready; `None` in the first period after its creation.
 ///
-/// A Ready period that was too short for the pod to become available is ignored. The time is by the clock that [`ready_since`]
-/// uses.
+/// A Ready period that was too short for the pod to become available is ignored. If the controller saw the change, the time is by
+/// its own clock. Otherwise it is the time in the Ready condition.
 fn unready_since(
     before: Option<&PodRecord>,
     is_ready: bool,

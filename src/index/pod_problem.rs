@@ -85,7 +85,8 @@ pub(super) fn problem(pod: &k8s::Pod, state: Option<&InPlaceState>) -> Option<Po
 
 /// Returns true if the container never ran, and the kubelet has not yet seen the change of its image.
 ///
-/// For such a container, the kubelet reports the image by the name in the spec. Another name shows that it has an older spec.
+/// For such a container, the kubelet reports the image by the name in the spec. So another name shows that the kubelet uses an
+/// older spec.
 fn is_of_former(container: &k8s::ContainerStatus, image: &str) -> bool {
     let never_ran = container.image_id.is_empty() && container.restart_count == 0;
     never_ran && !container.image.is_empty() && container.image != image
@@ -117,7 +118,8 @@ pub(super) fn unscheduled(condition: &k8s::Condition) -> Option<PodProblem> {
     })
 }
 
-/// Returns `problem`. While the kubelet only waits for its next attempt to pull, returns `before`, the error of the last attempt.
+/// Returns `problem`. If it is a failed image pull without an error message, it gets the message of the previous attempt, from
+/// `before`.
 pub(super) fn as_before(problem: PodProblem, before: Option<&PodProblem>) -> PodProblem {
     let pulls = |problem: &PodProblem| PULLS.contains(&&*problem.reason);
     match before.filter(|known| pulls(known) && pulls(&problem) && problem.detail.is_empty()) {

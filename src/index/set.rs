@@ -121,7 +121,7 @@ struct UnreadablePod {
 pub enum RequeueDelay {
     /// No decision is needed.
     Never,
-    /// The change frees no slot and only affects reports, so the decision can wait for long.
+    /// The change frees no slot and only affects reports, so the decision can wait longer.
     Long,
     /// The rollout may be able to continue, so the decision follows as soon as the current burst of changes ends.
     Short,
@@ -139,8 +139,8 @@ pub enum PodController {
 }
 
 impl PodController {
-    /// Returns the controller of the pod with this metadata. `None` unless it is the DaemonSet with the UID `set`, or one of its
-    /// revisions.
+    /// Returns the controller of the pod with this metadata; `None` if it is neither the DaemonSet with the UID `set` nor one of
+    /// its revisions.
     ///
     /// A surge pod is controlled by a ControllerRevision and has the DaemonSet as a second owner. Kubernetes removes the second
     /// owner when the DaemonSet is deleted without its pods. Then the name of the ControllerRevision decides.

@@ -506,8 +506,8 @@ fn the_requeue_delay_depends_on_whether_a_change_frees_a_slot() {
     case(&pod("n3", "aaa").ready(10), RequeueDelay::Short);
 }
 
-/// A surge pod is transferred late if the native controller sees changes late: only after the native controller has created a pod.
-/// Both pods are starting until then, so the next decision must come soon.
+/// On clusters before Kubernetes 1.33, the controller transfers a surge pod only after the native controller has created a pod next
+/// to it. Until then, two pods run on the node, so the next decision must come soon.
 #[test]
 fn a_native_pod_next_to_a_surge_pod_is_reconciled_soon() {
     let mut index = index();
@@ -798,7 +798,7 @@ fn a_node_has_the_images_that_it_lists_or_that_its_ready_pod_runs() {
     index.apply_set(&ahead("app:2", 2));
     index.apply_revision(&revision("bbb", 2, "app:2"));
     assert_eq!(has(&mut index), [false, false, false]);
-    // Only those images on a node that the current revision uses are recorded.
+    // Of the images on a node, the index records only images that a revision of the DaemonSet uses.
     let listed = ["docker.io/library/app:2", "docker.io/library/other:1"];
     index.apply_node(&lists("n2", &listed), at(101));
     assert_eq!(has(&mut index), [false, true, false]);

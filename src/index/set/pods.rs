@@ -342,7 +342,7 @@ impl SetRecord {
         !is_rolled_back && generations.is_none_or(|(pod, template)| pod == template)
     }
 
-    /// Records if `node` lacks a pod. Returns the time since which it lacks one; `None` if it has a pod.
+    /// Records whether `node` lacks a pod. Returns the time since which it lacks one; `None` if it has a pod.
     ///
     /// `podless` is `None` if the node has a pod. Otherwise it tells if the node should run one. The time starts again when this
     /// changes.
@@ -371,7 +371,7 @@ impl SetRecord {
         Some(known.since)
     }
 
-    /// Records that a pod was created on `node` that the cache doesn't show yet. The time without a pod starts again.
+    /// Records that a pod was created on `node`, even if the cache doesn't show the pod yet. The time without a pod starts again.
     pub fn note_made(&mut self, node: &NodeName, now: Timestamp) {
         if let Some(known) = self.podless.get_mut(node) {
             known.since = now;

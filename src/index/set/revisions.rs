@@ -38,7 +38,7 @@ impl SetRecord {
         self.trusted = Some(generation).filter(|_| !self.is_advanced());
     }
 
-    /// Returns true if the newest revision counts as current for this generation, although the templates were not compared.
+    /// Returns true if the newest revision counts as current for this generation, even if its template seems to differ.
     pub fn trusts_greatest(&self) -> bool {
         self.trusted == Some(self.generation)
     }
@@ -250,7 +250,7 @@ impl SetRecord {
         }
     }
 
-    /// Records if the current revision is known. Returns the time since which it is unknown; `None` if it is known.
+    /// Records whether the current revision is known. Returns the time since which it is unknown; `None` if it is known.
     pub(in crate::index) fn note_behind(
         &mut self,
         state: &RevisionState,

@@ -165,8 +165,8 @@ impl SetRecord {
 
     /// Records that the pod is about to be deleted for the current revision.
     ///
-    /// A surge pod is not recorded, because its deletion is no replacement. The same applies to a pod that another part than the
-    /// rollout deletes.
+    /// A surge pod is not recorded, because its deletion is no replacement. A pod that is deleted for another reason than the
+    /// rollout isn't recorded either.
     pub(super) fn begin_replacement(&mut self, uid: &PodUid, now: Timestamp) {
         let advanced = self.advanced.as_ref();
         if advanced.is_some_and(|advanced| advanced.is_leaving(uid)) {
@@ -236,7 +236,7 @@ impl SetRecord {
         }
     }
 
-    /// Returns true if it is unknown for some write if it happened, because of a conflict or a missing answer.
+    /// Returns true if the result of some write is unknown, because of a conflict or a missing answer.
     pub fn has_uncertain_writes(&self) -> bool {
         self.expectations.is_uncertain()
     }

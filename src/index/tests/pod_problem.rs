@@ -1,4 +1,4 @@
-//! Tests of why pods don't start.
+//! Tests of the reasons that are reported for pods that don't start.
 
 use super::ended::said;
 use super::*;
@@ -18,7 +18,7 @@ impl PodWords {
     }
 }
 
-/// Returns the problem of a pod that is reported after each of these observations.
+/// Passes these versions of a pod to the index one after the other. Returns the problem that is reported after each of them.
 fn told<const N: usize>(looks: [PodWords; N]) -> [String; N] {
     let mut index = index();
     let mut version = 0;

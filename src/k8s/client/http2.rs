@@ -58,15 +58,18 @@ const WATCH_PING: Ping = Ping {
 };
 /// Receive windows of a stream and of a connection, in bytes. They limit the memory for data that was received and not read yet.
 ///
-/// With windows of a quarter of this size, a streaming list of 50,000 pods takes twice as long. The cause is that the thread sleeps
-/// between reads (see [`WakeupBatching`](crate::controller::WakeupBatching)).
+/// With windows of a quarter of this size, a streaming list of 50,000 pods takes twice as long, because the thread sleeps between
+/// reads (see [`WakeupBatching`](crate::controller::WakeupBatching)).
 const WINDOWS: (u32, u32) = (1 << 20, 2 << 20);
 
-/// Maximum number of group watches per connection. Most servers and proxies allow 100 streams or more (kube-apiserver, HAProxy:
-/// 100; nginx, AWS: 128). Hardened installations may allow fewer.
+/// Maximum number of watches of groups per connection. A group is one or more DaemonSets that share a watch of pods and a watch of
+/// ControllerRevisions.
+///
+/// Most servers and proxies allow 100 streams or more (kube-apiserver, HAProxy: 100; nginx, AWS: 128). Hardened installations may
+/// allow fewer.
 const GROUP_STREAMS: usize = 16;
-/// Maximum number of connections for group watches. With [`GROUP_STREAMS`] watches each, they are enough for 128 groups. With 100
-/// watches each, they are enough for 800.
+/// Maximum number of connections for watches of groups. With [`GROUP_STREAMS`] watches each, they are enough for 128 groups. With
+/// 100 watches each, they are enough for 800.
 const GROUP_CONNECTIONS: usize = 16;
 /// Time after which a watch without a response counts as waiting. An API server normally responds as soon as it accepts the watch.
 const LATE: Duration = Duration::from_secs(5);
