@@ -77,7 +77,7 @@ pub struct ControllerConfig {
     pub metrics: Arc<Metrics>,
     /// Readiness of the process, as reported by `/ready`.
     pub readiness: ReadinessHandle,
-    /// Duration for which the thread sleeps between two checks for new messages.
+    /// Sleep of the process's thread between two checks for new messages, so that it handles several messages at once.
     pub gathering: WakeupBatching,
     /// Kinds of DaemonSets that are rolled out.
     pub kinds: Kinds,

@@ -503,7 +503,7 @@ impl Index {
         self.sets.keys()
     }
 
-    /// Returns the revisions of a DaemonSet.
+    /// Returns the revisions of the DaemonSet with this UID.
     pub fn revisions_of(&self, uid: &str) -> Vec<RevisionFacts> {
         self.revisions
             .get(uid)
@@ -614,7 +614,8 @@ impl Index {
         Some(joined::fleet(set, &around, strategy))
     }
 
-    /// Returns the settings of a DaemonSet. They count as invalid if an object that the DaemonSet needs can't be parsed.
+    /// Returns the settings of a DaemonSet. They count as invalid if one of its ControllerRevisions can't be parsed, or a pod whose
+    /// node is therefore unknown.
     pub fn reading(&self, key: &SetKey) -> Option<Cow<'_, ParsedSettings>> {
         let set = self.sets.get(key)?;
         let unreadable = match set.reading {

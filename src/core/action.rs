@@ -154,7 +154,7 @@ impl Action {
         )
     }
 
-    /// Returns true if a serving pod may stop serving because of the action.
+    /// Returns true if the action deletes or updates the pod, so that an available pod may become unavailable.
     pub(super) fn takes_down(&self) -> bool {
         self.ends() || matches!(self, Self::UpdateInPlace { .. })
     }

@@ -83,7 +83,7 @@ pub struct Forecast {
     pub steps: Vec<Replacement>,
     /// Periods in which no pod is replaced although outdated nodes are left.
     pub waits: Vec<RolloutWait>,
-    /// Nodes that were lost with the new revision.
+    /// Nodes that were lost when they got the new revision ([`ForecastTerms::breaks`]).
     pub broke: Vec<NodeName>,
     /// Time at which a pod last started, ended or changed.
     pub last: Option<Timestamp>,

@@ -219,7 +219,7 @@ impl Gate {
         }
     }
 
-    /// Returns true if the controller's own key keeps the pod not Ready.
+    /// Returns true if the keys that keep the pod not Ready include the controller's own [`GateKey`].
     pub(super) fn is_ours(&self) -> bool {
         self.keys.iter().flatten().any(|key| *key == own_key())
     }

@@ -3,7 +3,7 @@
 //!
 //! The keys of settings are defined in the modules of [`super::settings`].
 
-/// Prefix of all annotations of OpenYurt's upgrade model.
+/// Prefix of all annotations by which OpenYurt and yurt-ds configure updates of pods.
 pub const ANNOTATION_PREFIX: &str = "apps.openyurt.io/";
 /// Annotation of a pod that was updated in place. It stores the state before the update; see
 /// [`crate::core::fleet::in_place::InPlaceState`].

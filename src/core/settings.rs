@@ -237,7 +237,7 @@ impl Strategy {
         self.fields.path_of(key).unwrap_or(key)
     }
 
-    /// Returns the name as in [`Self::name_of`], after the words "the annotation" if it is one.
+    /// Returns the name as in [`Self::name_of`]. If it is the name of an annotation, it follows the words "the annotation".
     pub fn place_of(&self, key: &'static str) -> String {
         match self.name_of(key) {
             annotation if annotation == key => format!("the annotation {annotation}"),

@@ -202,7 +202,7 @@ impl Node {
         }
     }
 
-    /// Makes the node NotReady, since before the test begins.
+    /// Makes the node NotReady since one second before the test begins.
     pub(super) fn away(self) -> Self {
         let since = Some(at(-1));
         Self {

@@ -1,7 +1,7 @@
 //! Disruptions: the time at which the last pod was removed from each node. It is kept until the next pod there is Ready.
 //!
 //! The removal of a pod can cut the node's connection (CNI, VPN, tunnel). The node may be lost only after the pod is gone, or even
-//! after the next pod is created. The API server then no longer shows the removal. The guard needs its time.
+//! after the next pod is created. The API server then no longer shows the removal, but the guard needs the time of the removal.
 
 use std::collections::BTreeMap;
 

@@ -179,7 +179,8 @@ impl PodWrite {
             Self::Deletion | Self::Eviction => seen.pod.terminating,
             Self::PreDeleteHook => seen.pod.terminating || seen.pod.exit.preparing.is_some(),
             Self::InPlacePatch { to, .. } => seen.pod.terminating || seen.hash() == Some(to),
-            // A first request exists as soon as the condition does. A repeated request exists only if the condition waits again.
+            // The condition shows the request if a pull of this revision is pending or has succeeded. A failed pull may be the
+            // result of an earlier request.
             Self::ImageRequest(revision) => {
                 let image = seen.pod.image_ready.as_ref();
                 image.is_some_and(|image| {
@@ -286,7 +287,7 @@ impl PendingWrite {
 struct SentReport {
     conditions: Vec<Condition>,
     at: Timestamp,
-    /// Resource version of the DaemonSet that contains the report; `None` if unknown.
+    /// Resource version of the DaemonSet after the report was written; `None` if unknown.
     version: Option<u64>,
 }
 
@@ -459,7 +460,7 @@ impl Expectations {
         });
     }
 
-    /// Records the resource version of the DaemonSet that contains the report.
+    /// Records the resource version of the DaemonSet after the report was written.
     pub(super) fn answer_report(&mut self, version: Option<u64>) {
         if let Some(sent) = &mut self.report {
             sent.version = version;

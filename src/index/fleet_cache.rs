@@ -28,7 +28,7 @@ pub(super) struct FleetCache {
     pub(super) looked: bool,
     /// Nodes that were lost after their pod was deleted, according to the guard's record.
     remembered: BTreeSet<NodeName>,
-    /// Revision that a decision found to be proven ([`Fleet::is_proven`]).
+    /// Revision that works, according to a decision ([`Fleet::is_proven`]).
     proven: Option<Revision>,
 }
 
@@ -104,7 +104,7 @@ impl FleetCache {
         }
     }
 
-    /// Returns true if a decision found this revision proven ([`Fleet::is_proven`]).
+    /// Returns true if this revision works, according to a decision ([`Fleet::is_proven`]).
     pub(super) fn is_proven(&self, revision: &Revision) -> bool {
         self.proven.as_ref() == Some(revision)
     }

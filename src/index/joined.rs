@@ -103,7 +103,8 @@ pub(super) fn fleet(
 /// A shorter time proves nothing: both times are in whole seconds, and the native controller may write to a new revision once more.
 const ADOPTED_LATER: Duration = Duration::from_secs(2);
 
-/// Returns the value of [`Fleet::is_proven`]. True if the current revision was current before, or if a decision found it proven.
+/// Returns the value of [`Fleet::is_proven`]. It is true if the current revision was current before, or works according to a
+/// decision.
 fn is_proven(set: &SetRecord, around: &Surroundings<'_>) -> bool {
     let Some(current) = around.basis.state.current() else {
         return false;

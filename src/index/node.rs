@@ -93,7 +93,7 @@ impl NodeRecord {
         }
     }
 
-    /// Returns the record of an unreadable Node: the previous record, or one with unknown state.
+    /// Returns the record of an unreadable Node: the previous record, if there is one, with [`Readiness::Unreadable`].
     pub(super) fn unreadable(before: Option<&Self>) -> Self {
         let unknown = Self {
             labels: Labels::default(),

@@ -368,7 +368,7 @@ impl WriteFailures {
             && self.unfit.is_empty()
     }
 
-    /// Returns true if no write is rejected at present.
+    /// Returns true if no rejected write is recorded. Counts of conflicts make no difference.
     pub fn has_no_failures(&self) -> bool {
         self.by_place.is_empty()
     }

@@ -15,7 +15,7 @@ use crate::core::verdict::{Obstruction, Verdict, WaveShut};
 use crate::core::words::{named, nodes, plural};
 
 impl Plan {
-    /// Returns the nodes whose verdict matches.
+    /// Returns the nodes for whose verdict `is_wanted` returns true.
     pub(super) fn nodes_with<'a>(
         &'a self,
         fleet: &'a Fleet,

@@ -55,7 +55,7 @@ pub fn quietly_paused(rollout: &RolloutView<'_>) -> Option<String> {
     ))
 }
 
-/// Describes the nodes that got the new revision despite the pause.
+/// Describes the nodes whose pod was created during the pause, and so has the new revision.
 pub fn newcomers(rollout: &RolloutView<'_>) -> Option<String> {
     let names = named(rollout.pause()?.newcomers.iter().map(NodeName::as_str), 0);
     (!names.is_empty())

@@ -214,7 +214,7 @@ impl NodeView<'_> {
         }
     }
 
-    /// Describes the next update on the node.
+    /// Describes a node whose pod is replaced or updated next.
     fn replacing(&self) -> String {
         let pod = self.pod();
         match self.method() {
@@ -230,7 +230,8 @@ impl NodeView<'_> {
         }
     }
 
-    /// Returns true if the pod of a NotReady node was Ready before.
+    /// Returns true if the newest pod was Ready before its current not-Ready period. That period then began more than [`PROOF`]
+    /// after the pod got its revision.
     fn was_ready(&self) -> bool {
         let newest = self.node.pods.iter().max_by_key(|pod| pod.revised());
         newest.is_some_and(|pod| pod.unready() > instant::later(pod.revised(), PROOF))

@@ -53,7 +53,7 @@ pub struct RolloutView<'a> {
     pub asks_again: bool,
     /// Time at which the objects were first read. A state that seems to have begun at this time may have begun earlier.
     pub first_look: Timestamp,
-    /// Time for which the messages are valid.
+    /// Time of the view, which the messages treat as the present.
     pub now: Timestamp,
 }
 

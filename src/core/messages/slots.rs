@@ -1,5 +1,5 @@
-//! Messages about outdated nodes that wait for a slot of `max-unavailable` or `max-surge`, for the previous node, or for another
-//! failure domain.
+//! Messages about outdated nodes that wait for a slot of `max-unavailable` or `max-surge`, for another node (`min-interval`), or
+//! for another failure domain.
 
 use super::node::{Explanation, explain};
 use super::pods::{Answer, NodeView, problem_word, problem_words};

@@ -81,7 +81,7 @@ const FILE: &str = "tests/golden/messages.txt";
 /// Maximum length of a message in a condition, in characters.
 const LONGEST: usize = 200;
 
-/// Time for which the examples are rendered.
+/// Time that the examples treat as the present, in seconds since the epoch.
 const NOW: i64 = 1_000;
 
 const SET: SetName<'_> = SetName {

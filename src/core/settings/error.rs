@@ -15,7 +15,8 @@ pub struct Invalid {
     pub value: String,
     /// Problem and remedy, as text that continues the sentence "KEY is VALUE,".
     pub why: String,
-    /// True if `spec` as a whole, or another object of the DaemonSet, is unreadable. Then its pods and revisions may be unknown.
+    /// True if `spec` as a whole, or another object of the DaemonSet, is unreadable. Then the DaemonSet's pods and revisions may be
+    /// unknown.
     pub is_object: bool,
 }
 

@@ -131,8 +131,8 @@ fn without_surge(reader: &mut Reader<'_>) -> Result<IntOrPercent, Invalid> {
     })
 }
 
-/// Returns `maxUnavailable` of the native rolling update, which applies if the annotation is absent, because its meaning is the
-/// same.
+/// Returns `maxUnavailable` of the native rolling update. It applies if the annotation is absent, because both have the same
+/// meaning.
 fn left_over(reader: &mut Reader<'_>) -> Result<IntOrPercent, Invalid> {
     let text = match reader.source.rolling_update_max_unavailable {
         None | Some(Value::Null) => return Ok(DEFAULT_MAX_UNAVAILABLE),

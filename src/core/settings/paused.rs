@@ -26,7 +26,7 @@ pub(super) const SETTING: Setting = Setting {
     ..Setting::ROLLING
 };
 
-/// Pause in the settings, by its end.
+/// Pause that the settings request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pause {
     /// The pause ends when an operator resumes the rollout.

@@ -29,7 +29,7 @@ pub struct SettingsSource<'a> {
     pub in_template: &'a [String],
     /// Reason why two pods of the template cannot run on one node; `None` if they can.
     pub exclusive: Option<&'a Exclusive>,
-    /// Part of the template that can let its pods preempt others on a full node; `None` if they can't preempt.
+    /// Part of the template that lets the pods preempt other pods on a full node; `None` if they can't.
     pub preempting: Option<&'a Preempting>,
     /// Fields of an Advanced DaemonSet; `None` for a native one.
     pub fields: Option<&'a FieldSettings>,

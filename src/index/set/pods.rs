@@ -249,7 +249,7 @@ impl SetRecord {
         self.pods.iter().filter_map(|(_, record)| record.hash())
     }
 
-    /// Returns the pods with a revision hash, and this hash.
+    /// Returns each pod that has a revision hash, together with this hash.
     pub fn hashed_pods(&self) -> impl Iterator<Item = (Revision, PodRef)> {
         self.pods
             .iter()

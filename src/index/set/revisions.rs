@@ -102,7 +102,7 @@ impl SetRecord {
         })
     }
 
-    /// Records that the current template is confirmed, if the newest revision contains it.
+    /// Records whether the newest revision contains the current template (see [`Self::is_template_current`]).
     pub(in crate::index) fn confirm(&mut self, revisions: &[RevisionFacts]) {
         let newest = revisions.iter().max_by_key(|revision| revision.number);
         let found = newest.filter(|newest| newest.template == self.template);

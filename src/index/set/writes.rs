@@ -58,7 +58,7 @@ impl SetRecord {
         self.expectations.begin_report(conditions, now);
     }
 
-    /// Records the resource version of the DaemonSet that contains the report; `None` if unknown.
+    /// Records the resource version of the DaemonSet after the report was written; `None` if unknown.
     pub fn answer_report(&mut self, version: Option<u64>) {
         self.expectations.answer_report(version);
     }

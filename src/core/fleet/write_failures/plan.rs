@@ -10,7 +10,7 @@ use crate::core::fleet::{Node, Pod, by_name};
 use crate::core::id::{NodeName, PodUid};
 use crate::core::instant::later;
 
-/// Rejected writes, and which of them this plan may retry.
+/// Rejected writes of one plan. The gate decides which of them the plan may retry.
 #[derive(Debug)]
 pub(in crate::core) struct RetryGate<'a> {
     write_failures: &'a WriteFailures,
