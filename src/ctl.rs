@@ -11,7 +11,7 @@
 //!
 //! - `pause`, `resume`, `approve` and `start-now` set one annotation or field.
 //! - `undo` restores a pod template.
-//! - `eject` returns a DaemonSet to Kubernetes.
+//! - `eject` hands a DaemonSet back to the rolling update of Kubernetes.
 //! - `migrate` converts a native DaemonSet to an Advanced one, or the reverse.
 //!
 //! On a node, [`node`] sends requests to the node's own server instead, and needs no access to the cluster.

@@ -614,8 +614,8 @@ impl Index {
         Some(joined::fleet(set, &around, strategy))
     }
 
-    /// Returns the settings of a DaemonSet. They count as invalid if one of its ControllerRevisions can't be parsed, or a pod whose
-    /// node is therefore unknown.
+    /// Returns the settings of a DaemonSet. They count as invalid if one of its ControllerRevisions can't be parsed, or if one of
+    /// its pods can't be parsed and the node of the pod is unknown.
     pub fn reading(&self, key: &SetKey) -> Option<Cow<'_, ParsedSettings>> {
         let set = self.sets.get(key)?;
         let unreadable = match set.reading {
@@ -648,7 +648,7 @@ impl Index {
         self.sets.get(key)?.scheduling.obstacle(&facts)
     }
 
-    /// Returns the revision hashes of pods of this DaemonSet for which no revision is known.
+    /// Returns the revision hashes of this DaemonSet's pods that no known ControllerRevision has.
     pub fn unknown_hashes(&self, key: &SetKey) -> Vec<Revision> {
         let Some(set) = self.sets.get(key) else {
             return Vec::new();

@@ -1,4 +1,4 @@
-//! Actions: the writes to pods that a plan contains, and the image pulls that it requests.
+//! Actions: the writes to pods and the image pulls that a plan contains.
 
 use super::fleet::in_place::InPlacePatch;
 use super::id::{NodeName, PodName, PodUid, ResourceVersion, Revision};
@@ -25,7 +25,7 @@ pub enum Action {
         pod: PodRef,
         /// True to mark the pod `PreparingDelete`, false to remove that mark; `None` to leave it.
         preparing: Option<bool>,
-        /// Write to the condition of the pod's readiness gate `KruisePodReady`, which is made before the mark.
+        /// Write to the condition of the pod's readiness gate `KruisePodReady`. It is made before the pod is marked.
         gate: Option<GateWrite>,
     },
     /// Create a surge pod of `revision` on `node`, next to the existing pod (`max-surge`).
@@ -63,7 +63,7 @@ pub enum Action {
         /// True if the node has a taint because of which no new pod could start there after this pod's deletion. The condition then
         /// has a reason that says so.
         repelled: bool,
-        /// Correction of a `PodImageReady` that is about another revision, as part of the same write.
+        /// Correction of the pod's condition `PodImageReady` if that is about another revision. The same write makes it.
         stale_image: Option<StaleImage>,
     },
     /// Set the pod condition `PodImageReady` to request the images of this revision.

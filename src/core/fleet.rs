@@ -195,7 +195,8 @@ pub struct Pod {
     pub number: i64,
     /// True if the pod was created or updated in place for the current template.
     ///
-    /// A rollback can make an earlier revision current again. Pods that had this revision before the rollback have false.
+    /// A rollback can make an earlier revision current again. The field is false for pods that had this revision before the
+    /// rollback.
     pub of_template: bool,
     /// True if the pod is being deleted. This includes a requested deletion that the cache doesn't show yet.
     pub terminating: bool,

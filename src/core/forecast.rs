@@ -38,7 +38,8 @@ const WAIT: SignedDuration = SignedDuration::from_secs(60);
 const SILENCE: Duration = Duration::from_secs(45);
 /// Maximum number of plans at one instant. A plan's writes can change the fleet so that another plan follows at once.
 const ROUNDS: usize = 8;
-/// Time per node within which events are handled together. A fleet of ten thousand nodes then needs one decision per second.
+/// Time per node within which events are handled together. A fleet of ten thousand nodes then needs one decision per second of
+/// virtual time.
 const TOGETHER: Duration = Duration::from_micros(100);
 
 /// Durations of the steps of a pod on a node.
@@ -64,7 +65,8 @@ pub struct ForecastTerms<'a> {
     pub new_pod: Pod,
     /// Existing pods that never become Ready.
     pub broken: BTreeSet<PodUid>,
-    /// Number of nodes that are assumed to be lost when they get the new revision. The first updated nodes are taken.
+    /// Number of nodes that are assumed to be lost when they get the new revision. They are the first nodes that the rollout
+    /// updates.
     pub breaks: usize,
     /// Function that returns the reason why a disruption budget rejects an eviction; `None` if the pod may be evicted.
     pub refusal: &'a dyn Fn(&Fleet, &Pod) -> Option<Refusal>,

@@ -7,7 +7,7 @@
 //! - No character of the result controls a terminal, reorders the surrounding text, or is invisible. Each such character is
 //!   replaced by an escape such as `\u{1b}`.
 //! - Tabs and white space that breaks a line become one space.
-//! - To apply a function to its own result has no effect. Clean text is not copied.
+//! - A function doesn't change its own result. Clean text is not copied.
 //!
 //! # Caveats
 //! Letters of all scripts and emoji stay readable. A joiner (U+200C, U+200D) is kept between two non-ASCII characters, because

@@ -2,7 +2,8 @@
 
 mod compact;
 
-/// Number of a DaemonSet's first ControllerRevision. Pods of that revision are the first on their nodes and replaced no others.
+/// Number of a DaemonSet's first ControllerRevision. Pods of that revision are the first pods on their nodes, so they replaced no
+/// others.
 pub const FIRST_REVISION: i64 = 1;
 
 use std::fmt;

@@ -271,7 +271,7 @@ impl Gate {
     }
 }
 
-/// Returns the controller's key. Kruise uses the same key, so that each can open a gate that the other closed.
+/// Returns the controller's key. Kruise uses the same key, so each controller can remove a key that the other one added.
 fn own_key() -> GateKey {
     GateKey {
         user_agent: "Lifecycle".into(),

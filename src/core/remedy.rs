@@ -83,7 +83,7 @@ impl UndoTarget<'_> {
 /// Returns the recommended rollback; `None` if no earlier revision is kept, or the guard stopped all of them.
 ///
 /// The target is the newest earlier revision with serving pods, because the previous revision may also be broken. If no earlier
-/// revision serves, the target is the previous one. After a rollback, the next one never leads back to a newer revision.
+/// revision serves, the target is the previous one. After a rollback, a second rollback never leads to a newer revision.
 pub fn undo_target(fleet: &Fleet) -> Option<UndoTarget<'_>> {
     let earlier = unstopped(fleet);
     let (before, _) = *earlier.first()?;

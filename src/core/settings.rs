@@ -169,7 +169,8 @@ pub struct Strategy {
     ///
     /// `None` means five minutes, or `min_ready` if that is longer.
     pub failure_window: Option<Duration>,
-    /// Number of targeted nodes that may fail before the revision is stopped; `None` means as many as `max_unavailable`.
+    /// Number of targeted nodes that may fail before the revision is stopped. `None` means as many as `max_unavailable` or
+    /// `max_surge` allows, whichever is more.
     pub failure_threshold: Option<IntOrPercent>,
     /// Action for the pods of a revision that the guard stops.
     pub on_failure: OnFailure,

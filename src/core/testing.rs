@@ -31,7 +31,7 @@ pub(crate) fn status(fleet: &Fleet, plan: &Plan) -> StatusSentence {
     about.describe(plan.phase)
 }
 
-/// Returns a fleet with the current revision `new`, which has an older one. `nodes` must be sorted by name.
+/// Returns a fleet whose current revision is `new`. An older revision is known, too. `nodes` must be sorted by name.
 pub(crate) fn fleet(nodes: Vec<Node>) -> Fleet {
     Fleet {
         revision: RevisionState::Current("new".into()),

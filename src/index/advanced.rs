@@ -223,7 +223,8 @@ impl AdvancedRecord {
         answered.map(|(_, at)| later(*at, UNANSWERED)).min()
     }
 
-    /// Drops the requests whose result a complete list of pods shows. The list started at `began`.
+    /// Drops the requests whose result a complete list of pods shows. The list started at `began`; without that time, no request is
+    /// dropped.
     pub(super) fn retain_creations(&mut self, began: Option<Timestamp>) {
         let Some(began) = began else { return };
         let asked = &self.asked;

@@ -132,7 +132,8 @@ impl CrowdIndex {
         self.standing(name).is_some()
     }
 
-    /// Returns true if the index is correct about the node at `now`: it counts the node in its actual state, or doesn't count it.
+    /// Returns true if the index is correct about the node at `now`: it counts the node in its actual state, or the node has to be
+    /// listed and isn't counted.
     pub(super) fn agrees(&self, name: &NodeName, node: Option<&Node>, now: Timestamp) -> bool {
         let is = node.and_then(|node| Bystander::new(&self.strategy, node, self.judged_by, now));
         let is = is.map(|bystander| bystander.standing);

@@ -117,7 +117,8 @@ fn pause(since: Timestamp, message: &str) -> ReportedPause {
     }
 }
 
-/// Parses the message about writes that have been rejected since `since`. Each line is about one of them.
+/// Parses the message about writes that have been rejected since `since`. Each line is about one kind of write and one message of
+/// the API server.
 fn refusals(message: &str, since: Timestamp) -> Option<ReportedFailures> {
     let (revision, rest) = message.strip_prefix("revision ")?.split_once(": ")?;
     let group = |line: &str| {

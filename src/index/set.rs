@@ -65,7 +65,7 @@ pub struct SetRecord {
     pub conditions: Vec<k8s::Condition>,
     /// State of the rollout in the condition `RolloutState`.
     pub state: Arc<RolloutState>,
-    /// Error if that condition could not be parsed. The rollout then continues without its content.
+    /// Error if the condition `RolloutState` could not be parsed. The rollout then continues without its content.
     pub state_error: Option<Arc<str>>,
     /// Label selector of the pods, in the form of a query parameter.
     pub selector: String,

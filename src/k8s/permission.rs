@@ -210,7 +210,8 @@ pub(crate) mod testing {
         role.expect("a role of that name").rules
     }
 
-    /// Returns the permissions that the role `name` in a manifest grants, as (scope, group, resource, verb).
+    /// Returns the permissions that the role in the manifest `file` grants, as (scope, group, resource, verb). `scope` is that of
+    /// rules without `resourceNames`.
     pub(crate) fn granted(
         file: &str,
         scope: PermissionScope,

@@ -159,8 +159,8 @@ impl Evictions {
 }
 
 impl EvictionAnswer {
-    /// Returns the time from which an eviction in this class may be requested. `newest` is the time at which a pod last became
-    /// Ready.
+    /// Returns the time from which the next eviction may be requested after this answer. `newest` is the time at which a pod last
+    /// became Ready.
     pub(in crate::core) fn due(&self, newest: Option<Timestamp>) -> Timestamp {
         match self {
             Self::Accepted => Timestamp::MIN,

@@ -15,7 +15,7 @@ use crate::core::words::{append, joined, nodes, plural};
 
 /// Returns sentences about the next opening of a maintenance window; empty if no node waits for one.
 ///
-/// A cause that affects more nodes comes first.
+/// If another cause affects more nodes than windows do, the sentence about that cause comes first.
 fn opening(rollout: &RolloutView<'_>) -> Vec<String> {
     let plan = rollout.plan;
     let Some(at) = plan.next_opening() else {

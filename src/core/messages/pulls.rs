@@ -21,7 +21,7 @@ pub fn is_about_jobs(why: &str) -> bool {
     why.contains("jobs.batch") || why.contains(" is forbidden: ")
 }
 
-/// Returns the message and the next step for a requested pull that no puller pod has begun.
+/// Returns the message and the next step for a requested pull that no pod has begun yet.
 pub fn unbegun(namespace: &str) -> (String, String) {
     (
         "is outdated and waits to pull the new images; no pod pulls them yet".to_owned(),

@@ -209,7 +209,7 @@ impl Stall {
     }
 }
 
-/// Describes the missing step of the responsible controller, without which the current revision is unknown.
+/// Describes what the responsible controller has not done yet, so that the current revision is unknown.
 pub fn behind_words(kind: SetKind, behind: RevisionUnknown) -> String {
     let controller = kind.controller();
     match behind {

@@ -53,7 +53,8 @@ pub struct RollbackCandidates<'a> {
 impl<'a> RollbackCandidates<'a> {
     /// Returns the candidates for a rollback from `current`.
     ///
-    /// After a rollback, the next one must not return to the revision that the first one left. So it goes further back.
+    /// After a rollback, a second rollback must not return to the revision that the first one left. So its candidates are older
+    /// than the current revision.
     pub fn new(revisions: &'a [RevisionFacts], current: &Revision, mark: &RollbackMark) -> Self {
         let mut candidates = earlier(revisions, current);
         let known = revisions.iter().find(|known| known.hash == *current);
@@ -66,7 +67,8 @@ impl<'a> RollbackCandidates<'a> {
         };
         candidates.retain(|known| match left.made > current.made {
             true => known.made <= current.made,
-            // The rollback left a revision whose old template had been applied again. Only the numbers show the order.
+            // `left` was created before `current`: its old template was applied again before the rollback. Only the numbers show
+            // this order.
             false => known.number < left.number,
         });
         Self {

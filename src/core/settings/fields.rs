@@ -87,8 +87,8 @@ pub struct FieldSettings {
     invalid: Option<Invalid>,
     /// Limits on the creation of pods.
     pub scaling: Scaling,
-    /// True if no pod can be created from the spec, or if the selector wouldn't find it. Then the controller creates and deletes no
-    /// pods.
+    /// True if no pod can be created from the spec, or if the DaemonSet's selector wouldn't match such a pod. Then the controller
+    /// creates and deletes no pods.
     is_unworkable: bool,
 }
 

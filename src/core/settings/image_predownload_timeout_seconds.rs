@@ -15,8 +15,8 @@ pub const IMAGE_PREDOWNLOAD_TIMEOUT_SECONDS: &str =
 
 /// Default, which is enough for 450 MB at 1 Mbit/s.
 ///
-/// It is only needed for a registry that accepts connections and never responds, which looks like a slow one. A missing image is
-/// detected much earlier.
+/// The timeout is only needed for a registry that accepts connections and never responds, because such a registry looks like a slow
+/// one. A missing image is detected much earlier.
 pub const DEFAULT_IMAGE_PREDOWNLOAD_TIMEOUT: Duration = Duration::from_secs(60 * 60);
 
 const EXPECTED: Expected = Expected("use a whole number of seconds, at least 1, such as 300");

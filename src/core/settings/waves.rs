@@ -100,7 +100,8 @@ impl Waves {
         (0..self.count()).find(|position| self.name(*position) == name)
     }
 
-    /// Returns the position of a node with these labels: the first wave whose selector matches, otherwise the last wave.
+    /// Returns the position of the wave of a node with these labels: the first wave whose selector matches, otherwise the last
+    /// wave.
     pub fn index_for(&self, labels: &Labels) -> usize {
         let takes = |wave: &Wave| wave.selector.matches(|key| labels.get(key));
         let found = self.list.iter().position(takes);

@@ -32,8 +32,8 @@ impl SetRecord {
 
     /// Treats the newest revision as current for this generation, even if its template seems to differ.
     ///
-    /// Has no effect on an Advanced DaemonSet. This controller writes its revisions itself, so a different template is never an
-    /// error of the comparison.
+    /// Has no effect on an Advanced DaemonSet. This controller writes the revisions of an Advanced DaemonSet itself, so their
+    /// templates never differ only in their encoding.
     pub fn trust_greatest(&mut self, generation: i64) {
         self.trusted = Some(generation).filter(|_| !self.is_advanced());
     }

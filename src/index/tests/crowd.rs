@@ -30,7 +30,7 @@ fn strategy(index: &Index) -> Strategy {
     }
 }
 
-/// Returns the fleet of one decision, the plan, and the result about the listed nodes.
+/// Returns the fleet of one decision, the plan, and whether the listed nodes were enough for the decision.
 fn one_look(index: &mut Index, now: i64) -> (Arc<Fleet>, Plan, InView) {
     let strategy = strategy(index);
     let fleet = index.view(&key(), &strategy, at(now)).unwrap();

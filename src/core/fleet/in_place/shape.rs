@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::core::revision::defaults;
 use crate::core::revision::fingerprint::TemplateFingerprint;
 
-/// Parts of a pod template that decide about in-place updates. Their size doesn't grow with the template.
+/// Parts of a pod template that decide if an in-place update is possible. Their size doesn't grow with the template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// Fingerprint of everything in the template that the other fields don't contain.

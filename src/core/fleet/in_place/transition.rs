@@ -49,7 +49,7 @@ pub struct InPlaceChange {
 pub enum Recreate {
     /// The revisions differ in more than images and metadata.
     OtherChange,
-    /// A container reads a changed label or annotation into its environment, which only a new container does again.
+    /// A container has a changed label or annotation in its environment. Only a new container would get the new value.
     ReadByContainer,
     /// A restart was requested (`kubectl rollout restart`).
     RestartAsked,
