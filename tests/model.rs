@@ -7,8 +7,8 @@
 //!            always: no violation        whenever no step is left: the fleet has converged
 //! ```
 //!
-//! Each test has a limit of states, so that all tests together take about a minute. `YURT_DS_DEEP=N` allows N times as many states
-//! as CI does. `cargo test --test main model:: -- --nocapture` prints the number of explored states.
+//! Each test has a limit of states, so that all tests together take about a minute. With `YURT_DS_DEEP=N`, the limit is 100,000
+//! states times N instead of 5,000. `cargo test --test main model:: -- --nocapture` prints the number of explored states.
 //!
 //! - `rules`: parameters of a test; `state`: the cluster; `canonical`: conversion of equivalent states to equal values.
 //! - `steps`: possible steps; `view`: the controller's view of the cluster; `judge`: its decisions and the checks on them;

@@ -1,8 +1,8 @@
 //! Canonical form of states. Equivalent states become equal values, so that the search visits only one of them.
 //!
-//! Times are stored as ticks before now. Beyond a certain age, all times have the same effect on the engine, so older times are set
-//! to that age. This keeps the number of states finite. Pods are numbered in the order of nodes, because their real UIDs make no
-//! difference.
+//! Times are stored as ages in ticks. Beyond a certain age, all times have the same effect on the engine, so older times are set to
+//! that age. This keeps the number of states finite. Pods get new numbers in the order of their nodes, because the engine doesn't
+//! depend on the value of a UID.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,11 +20,12 @@ impl State {
         self
     }
 
-    /// Resets the times that the engine never reads with the settings of this test.
+    /// Resets the times that the engine never reads with the settings of this test, so that they don't make states different.
     fn forget_times(&mut self, rules: &Rules) {
         let (settles, ripens) = (
             !rules.strategy.ready_settle.is_zero(),
-            // With surge pods, the engine reads these times even without `minReadySeconds`, so they are kept.
+            // The engine reads the time at which a pod became Ready if `minReadySeconds` is set, and with `max-surge` also if it
+            // isn't.
             !rules.strategy.min_ready.is_zero() || !rules.strategy.max_surge.is_zero(),
         );
         let may_be_lost = self.faults.losses > 0 || rules.killer.is_some();
@@ -99,9 +100,9 @@ impl State {
 
     /// Limits times to the ages that the engine distinguishes.
     ///
-    /// On an online node, the engine compares times with now. So [`FAR`] ticks are the maximum. On an offline node, the engine
-    /// compares times with the start of the outage, and outages with each other. So the order of these times is kept, and the
-    /// distance between neighboring times is limited to [`FAR`].
+    /// On an online node, the engine compares times only with now. So times older than [`FAR`] ticks become [`FAR`] ticks old. On
+    /// an offline node, the engine also compares times with the start of the outage, and outages with each other. So the order of
+    /// all these times is kept, and only the distance between two neighboring times is limited to [`FAR`].
     fn shorten_times(&mut self) {
         let mut instants = BTreeSet::from([0]);
         for n in 0..self.nodes.len() {
@@ -134,7 +135,7 @@ impl State {
         !self.nodes[n].ready || seen.is_some_and(|nodes| !nodes[n].ready)
     }
 
-    /// Calls `act` for every time stored for a node and its pods, in the API server and in the controller's view.
+    /// Calls `act` for every time that is stored for a node and its pods, in the API server's state and in the controller's view.
     pub(crate) fn each_instant_on(&mut self, n: usize, mut act: impl FnMut(&mut Ago)) {
         if self.nodes[n].gone {
             return;

@@ -6,9 +6,9 @@
 //! WriteFailure: deferred ──policy removed, time passes──► due ──► retried ──accepted──► forgotten
 //! ```
 //!
-//! A retry that fails again reaches no new state, so the model retries a rejected write only after the policy is removed. Under a
-//! permanent policy, the fleet becomes idle. To count as converged, the controller must then have scheduled a wake-up for the
-//! retry.
+//! A second rejection of the same write would lead to no new state. So the model retries a rejected write only after the policy is
+//! removed. Under a permanent policy, no step is left. The fleet then counts as converged only if the controller has scheduled a
+//! wake-up for the retry.
 
 use yurt_ds::core::{NodeName, PodUid, WriteFailures, WriteVerb};
 
@@ -35,7 +35,7 @@ pub(crate) struct WriteFailure {
     pub(crate) uid: Option<u8>,
     /// Template that the DaemonSet had at the time of the write.
     template: Template,
-    /// True if time has passed since the write was first rejected.
+    /// True if a retry was rejected again, or if time has passed since the first rejection.
     lasts: bool,
     /// True if the controller may retry the write.
     due: bool,
@@ -80,8 +80,8 @@ impl State {
         });
     }
 
-    /// Records an accepted write. If the API server rejected the same write before, the controller may now retry all rejected
-    /// writes of this kind.
+    /// Records an accepted write. If an earlier write of the same [`part`] of the rollout was rejected on this node, the controller
+    /// may now retry all rejected writes of this kind.
     pub(crate) fn note_accepted(&mut self, write: &Pending) {
         if self.take_denial(write).is_some() {
             let alike = self.denials.iter_mut();
@@ -112,7 +112,8 @@ impl State {
             .sort_unstable_by_key(|denial| (denial.node, denial.write));
     }
 
-    /// Removes and returns the record of a rejected write on the same node that belongs to the same part of the rollout.
+    /// Removes and returns the record of a rejected write on the node of `write`. Both writes must belong to the same [`part`] of
+    /// the rollout.
     fn take_denial(&mut self, write: &Pending) -> Option<WriteFailure> {
         let is_same = |denial: &WriteFailure| {
             denial.node == write.node && part(denial.write) == part(write.is())
@@ -122,7 +123,8 @@ impl State {
     }
 }
 
-/// Returns the part of a rollout to which a kind of write belongs. On a node, a rejected write blocks all writes of its part.
+/// Returns the part of a rollout to which a kind of write belongs: replacing a pod (0), creating a pod (1), or removing a mark and
+/// announcing a version (2). On a node, a rejected write blocks all writes of its part.
 fn part(write: WriteVerb) -> u8 {
     match write {
         WriteVerb::Create => 1,

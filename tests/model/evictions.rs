@@ -4,9 +4,9 @@
 //! Silent ──rejected──► Refused ──time passes, and the budget allows it──► Due ──► next request ──► Refused or Accepted
 //! ```
 //!
-//! A retry that fails again reaches no new state, so the model retries an eviction only after the budget allows it. Under a budget
-//! that never allows the eviction, the fleet becomes idle. To count as converged, the controller must then have scheduled a wake-up
-//! for the retry.
+//! A second rejection of the same eviction would lead to no new state. So the model retries an eviction only after the budget
+//! allows it. Under a budget that never allows the eviction, no step is left. The fleet then counts as converged only if the
+//! controller has scheduled a wake-up for the retry.
 
 use yurt_ds::core::{Evictions, Obstruction, Plan, Refusal};
 
@@ -14,7 +14,7 @@ use super::rules::Rules;
 use super::state::{Pod, State, View, Violation};
 use super::view::at;
 
-/// Last responses to evictions, separately for pods that are Ready and pods that are not.
+/// Last responses to evictions. The controller keeps them separately for pods that are Ready and pods that are not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Answers {
     ready: Answer,
@@ -79,8 +79,8 @@ impl State {
             .count()
     }
 
-    /// Returns true if the budget allows an eviction. Evicting a pod that is not Ready doesn't lower the number of healthy pods
-    /// (`IfHealthyBudget`).
+    /// Returns true if the budget allows the eviction of a pod that is Ready (`ready`) or not. The eviction of a pod that is not
+    /// Ready doesn't lower the number of healthy pods. So the budget allows it if enough pods are healthy (`IfHealthyBudget`).
     fn allows(&self, ready: bool, rules: &Rules) -> bool {
         self.healthy() >= rules.min_ready_pods + usize::from(ready)
     }
@@ -133,8 +133,8 @@ impl State {
         }
     }
 
-    /// Checks a deletion that replaces an eviction. While the budget is exhausted, such a deletion must not end the last Ready pod
-    /// of a node.
+    /// Checks a deletion by the controller where the settings require evictions. If the budget allows no eviction, the controller
+    /// must not delete the last Ready pod of a node.
     pub(crate) fn judge_deletion(&mut self, n: usize, p: usize, rules: &Rules) {
         let serves = |pod: &&Pod| !pod.terminating && pod.ready_since.is_some();
         let is_last = self.nodes[n].pods.iter().filter(serves).count() == 1
@@ -144,8 +144,7 @@ impl State {
         }
     }
 
-    /// Checks that nodes whose eviction was rejected use no slot of `max-unavailable`. A slot is one of the nodes that may be down
-    /// at once.
+    /// Checks that nodes whose eviction was rejected don't count against `max-unavailable`.
     pub(crate) fn judge_refusals(&mut self, plan: &Plan, rules: &Rules) {
         if !rules.evicts() || self.view != View::default() {
             return;

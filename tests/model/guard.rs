@@ -8,7 +8,8 @@ use super::search::explore;
 use super::state::Faults;
 use super::view::TICK;
 
-/// Returns rules under which template 1 crashes. The guard allows one failed node, and stores its record on the DaemonSet.
+/// Returns rules under which pods of template 1 crash. The guard allows one failed node, and stores its record of failed nodes on
+/// the DaemonSet.
 pub(crate) fn guarded(nodes: usize, allowed: u32, faults: Faults) -> Rules {
     let rules = Rules {
         broken: Some(1),

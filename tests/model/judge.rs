@@ -1,4 +1,4 @@
-//! Checks of the controller's decisions, against the data that it could see and against the real state.
+//! Checks of the controller's decisions. Some compare them with the data that the controller could see, others with the real state.
 
 use yurt_ds::core::{
     Action, Fleet, Mode, Node, Pause, Plan, PodRevision, Readiness, Strategy, Targeting, decide,
@@ -65,7 +65,8 @@ impl State {
         self.violation.get_or_insert(violation);
     }
 
-    /// Returns true if the guard has stopped the wanted revision and the controller has seen this.
+    /// Returns true if the guard has stopped the revision of the wanted template, the operator has not resumed it, and the
+    /// controller's watch of DaemonSets is live.
     pub(crate) fn is_stopped(&self) -> bool {
         let set = self.set;
         self.sheet.stopped.is_some()
@@ -75,7 +76,7 @@ impl State {
             && self.view.set.is_none()
     }
 
-    /// Checks that the invariants allow a write. Returns true if the write replaces a pod.
+    /// Checks that the invariants allow an action. Returns true if the action begins the replacement of a pod by the new revision.
     fn judge(&mut self, action: &Action, fleet: &Fleet, rules: &Rules) -> bool {
         let found = |pod: &&yurt_ds::core::Pod| pod.uid == action.pod().uid;
         let holder = |node: &&Node| node.pods.iter().any(|pod| found(&pod));
@@ -148,7 +149,8 @@ impl State {
         replaces && !goes_on && from.is_none()
     }
 
-    /// Checks that the invariants allow all actions of a plan together.
+    /// Checks that the invariants allow all actions of a plan together. `replaced` is the number of pods whose replacement they
+    /// begin.
     fn judge_together(&mut self, actions: &[Action], replaced: usize, rules: &Rules) {
         let made = |action: &&Action| matches!(action, Action::Surge { .. });
         let made = actions.iter().filter(made).count();
@@ -188,7 +190,8 @@ impl State {
         nodes.filter(|node| node.pods.iter().any(is_old)).count()
     }
 
-    /// Returns true if a node must not be updated yet. Nodes of the second wave wait for the first wave or for an approval.
+    /// Returns true if a node is in the second wave and must not be updated yet. The second wave waits until the first wave has
+    /// been complete and, if required, for an approval.
     fn waits(&self, place: usize, rules: &Rules) -> bool {
         let is_later = rules.strategy.waves.is_some() && !rules.is_first(place);
         let is_approved = !rules.asks() || self.set.approved == Some(self.set.wanted);
@@ -215,10 +218,10 @@ impl State {
             && first.all(|(_, node)| is_done(node))
     }
 
-    /// Clears `down` on nodes that no longer count as down because of the controller.
+    /// Clears `down` on nodes that are no longer unavailable because of the controller.
     ///
-    /// Such a node has an available pod, is lost, or can't get a pod. With waves, `down` is also cleared if the new pod takes too
-    /// long to start, because the node's wave may be closed by then.
+    /// Such a node has an available pod, is lost, or can't get a pod. With waves, `down` is also cleared if the new pod takes
+    /// longer than [`STARTING`] to start. The engine then no longer counts the node if its wave is closed.
     pub(crate) fn forgive(&mut self, rules: &Rules) {
         let waits = rules.strategy.waves.is_some();
         for (n, node) in self.nodes.iter_mut().enumerate() {
@@ -228,8 +231,8 @@ impl State {
                 && !node.unfit
                 && !node.pods.iter().any(|pod| rules.is_available(pod));
             node.down &= !node.pods.iter().any(is_stuck);
-            // The controller may still see the node as unfit. Clear `down` then, because the controller doesn't know that a pod
-            // belongs on the node.
+            // The controller may still see the node with labels that the DaemonSet doesn't select. It then doesn't know that a pod
+            // belongs on the node, so clear `down`.
             let seen = self.view.nodes.as_ref();
             node.down &= seen.is_none_or(|nodes| !nodes[n].unfit);
             node.raced &= node.alive() > 1;
@@ -237,9 +240,10 @@ impl State {
     }
 }
 
-/// Returns true if `action` on `pod` of `node` is upkeep, which is allowed even while the rollout must not replace pods.
+/// Returns true if `action` on `pod` of `node` is upkeep, which is allowed even while the rollout is paused.
 ///
-/// Upkeep removes marks and opens readiness gates. It also transfers or deletes a surge pod if its node has no old pod left.
+/// Upkeep removes marks and opens readiness gates. It also transfers a surge pod to the DaemonSet or deletes it, if the node has no
+/// old pod left.
 fn is_upkeep(action: &Action, node: &yurt_ds::core::Node, pod: &yurt_ds::core::Pod) -> bool {
     let is_old = |pod: &yurt_ds::core::Pod| {
         !pod.surge && !pod.terminating && pod.revision == PodRevision::Outdated

@@ -1,4 +1,5 @@
-//! Tests of the selection and order of nodes: partition, selector, pace, failure domains, waves (pools one after another), hooks.
+//! Tests of the selection and order of nodes: `partition`, `selector`, `min-interval` and `ramp-up`, failure domains, waves, hooks.
+//! A wave is a pool of nodes that is updated after another pool.
 
 use std::time::Duration;
 

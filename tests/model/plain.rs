@@ -8,7 +8,7 @@ use super::state::{Faults, State, Template, Violation};
 use super::steps::Step;
 use super::view::TICK;
 
-/// Returns faults that only change the template, this many times.
+/// Returns faults that change only the template of the DaemonSet, at most this many times.
 pub(crate) fn templates(templates: u8) -> Faults {
     Faults {
         templates,

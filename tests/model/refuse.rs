@@ -1,4 +1,5 @@
-//! Tests of external obstacles: rejected writes, pods that never end, taints, and deletions that take a node offline.
+//! Tests of obstacles outside the controller: writes that a policy rejects, deleted pods that never end, taints, and deletions that
+//! take a node offline.
 
 use yurt_ds::core::{IntOrPercent, Phase, Stall, Verdict};
 
@@ -24,7 +25,7 @@ fn hangs() -> Faults {
     }
 }
 
-/// Returns rules under which policies and hung pods are permanent.
+/// Returns rules under which a policy is never removed and a deleted pod that hangs never ends.
 fn for_ever(rules: Rules) -> Rules {
     Rules {
         lasting: true,

@@ -1,4 +1,4 @@
-//! In-place reverts of pods to an earlier revision, after the guard stopped their revision because too many nodes failed.
+//! In-place reverts: after the guard stopped a revision because too many nodes failed, pods get an earlier revision in place.
 
 use yurt_ds::core::fleet::in_place::InPlaceTransition;
 use yurt_ds::core::{Action, Cause, Plan, RollbackTarget, RollbackTargets, Verdict};
@@ -15,11 +15,10 @@ pub(crate) fn reverts(action: &Action) -> Option<Template> {
     }
 }
 
-/// Returns true if nodes that were lost after an update use all slots, so that no available pod can be reverted.
+/// Returns true if at least as many nodes were lost after their update as `max-unavailable` allows. The checks then accept that
+/// available pods on other nodes keep the stopped revision.
 ///
-/// A slot is one of the nodes that may be down at once, and the revert of an available pod needs a free slot. A lost node keeps its
-/// slot (docs/guard.md) until it returns or its Node is deleted. Neither happens automatically. Until then, available pods on other
-/// nodes keep the stopped revision.
+/// The engine itself counts no slot of `max-unavailable` for a lost node (docs/guard.md).
 pub(crate) fn are_slots_lost(plan: &Plan, rules: &Rules) -> bool {
     let is_lost = |verdict: &&Verdict| {
         matches!(
@@ -34,14 +33,14 @@ pub(crate) fn are_slots_lost(plan: &Plan, rules: &Rules) -> bool {
 }
 
 impl Sheet {
-    /// Returns true if the revision to which pods are reverted is still the one that was chosen earlier.
+    /// Returns true if the record still names the revision to which `earlier` reverts pods, or if `earlier` names none.
     pub(crate) fn keeps_way_back_of(&self, earlier: &Self) -> bool {
         earlier.before.is_none() || earlier.before == self.before
     }
 }
 
 impl State {
-    /// Returns the rollback targets as the controller's index computes them.
+    /// Returns the revisions to which the controller could revert pods, as its index computes them.
     pub(crate) fn rollback_targets(&self, set: &Set, rules: &Rules) -> RollbackTargets {
         if !rules.reverts() || set.observed != set.wanted {
             return RollbackTargets::default();
@@ -57,8 +56,8 @@ impl State {
         }
     }
 
-    /// Returns true if a pod may be reverted from a revision. The guard must have stopped that revision, and the pod must not have
-    /// been reverted from it before.
+    /// Returns true if the pod of `action` may be reverted from the revision `from`. The guard must have stopped that revision, and
+    /// the pod must not have been reverted from it before.
     pub(crate) fn may_take_back(&self, action: &Action, from: Template) -> bool {
         let uid = number(action.pod());
         let pods = self.nodes.iter().flat_map(|node| &node.pods);
@@ -72,7 +71,7 @@ impl State {
 
     /// Returns true if no online node runs the stopped revision. Nodes where an in-place revert is impossible don't count.
     ///
-    /// If `is_spent` is true, lost nodes use all slots, and available pods may keep the stopped revision.
+    /// If `is_spent` is true ([`are_slots_lost`]), available pods may keep the stopped revision.
     pub(crate) fn is_rolled_back(&self, is_spent: bool, rules: &Rules) -> bool {
         let bad = self.set.wanted;
         let can_be = |before: Template| {

@@ -54,7 +54,8 @@ fn a_rollback_and_a_resume_end_what_is_taken_back() {
     );
 }
 
-/// Returns rules under which the new revision kills nodes and the guard reverts pods, including pods that are still available.
+/// Returns rules under which pods of the new revision may take their node offline. The guard allows `threshold` failed nodes, and
+/// then the controller reverts pods, even if they are available.
 fn killing(nodes: usize, threshold: u32, faults: Faults) -> Rules {
     let rules = Rules {
         broken: None,

@@ -23,40 +23,41 @@ pub(crate) struct Rules {
     pub(crate) nodes: usize,
     pub(crate) strategy: Strategy,
     pub(crate) faults: Faults,
-    /// Number of nodes in zone `a`. They are the first nodes.
+    /// Number of nodes in zone `a`, which are the first ones.
     pub(crate) selected: usize,
     /// Template whose containers crash.
     pub(crate) broken: Option<Template>,
-    /// Template whose pods may kill the node that runs them.
+    /// Template whose pods may take the node that runs them offline.
     pub(crate) killer: Option<Template>,
     /// Template whose pods may take their node offline when they are deleted.
     pub(crate) deadly: Option<Template>,
-    /// True if policies are never removed and hung pods never end.
+    /// True if a policy is never removed and a deleted pod that hangs never ends.
     pub(crate) lasting: bool,
     /// True if the test begins after a rollout: every node has just been updated from template 0 to template 1.
     pub(crate) rolled_out: bool,
-    /// True if pods of a lost node stay Ready.
+    /// True if the pods of a lost node stay Ready in the API.
     pub(crate) autonomous: bool,
-    /// True if the guard's record of failed nodes is stored on the DaemonSet. Otherwise the guard evaluates only the current state.
+    /// True if the guard's record of failed nodes is stored on the DaemonSet. Otherwise the guard sees only failures that the
+    /// current state shows.
     pub(crate) remembers: bool,
-    /// Number of pods that a disruption budget requires to be Ready.
+    /// Number of Ready pods that the disruption budget requires.
     pub(crate) min_ready_pods: usize,
-    /// True if the native controller learns as late as possible that another client ended a pod: when it creates the next pod.
+    /// True if the native controller learns very late that another client ended a pod: only when it creates the next pod.
     ///
-    /// Until then, the native controller treats the ended pod as alive, even after it has seen younger pods of the node.
+    /// Until then, it treats the ended pod as alive, even after it has seen younger pods of the node.
     pub(crate) disordered: bool,
-    /// True if yurt-ds assumes a native controller that sees all changes in order.
+    /// True if yurt-ds assumes that the native controller sees all changes in order.
     pub(crate) trusted: bool,
     /// True for an Advanced DaemonSet, whose pods yurt-ds creates.
     pub(crate) is_advanced: bool,
-    /// Settings for the creation of an Advanced DaemonSet's pods.
+    /// Settings for the creation of an Advanced DaemonSet's pods (`scaleStrategy`).
     pub(crate) scaling: Scaling,
     /// Number of nodes that are missing at the start and may join later. They are the first nodes.
     pub(crate) joining: usize,
     /// True if the test begins without pods.
     pub(crate) is_empty: bool,
-    /// Number of unavailable nodes that the checks allow, if it differs from `max-unavailable`. With a smaller number, a test shows
-    /// that the checks can fail.
+    /// Number of nodes that the checks allow to be unavailable, if it differs from `max-unavailable`. A test with a smaller number
+    /// shows that the checks can fail.
     pub(crate) judged_by: Option<usize>,
 }
 
@@ -112,7 +113,8 @@ impl Rules {
         selector.is_none() || self.zone_of(position) == "a"
     }
 
-    /// Sets a preDelete hook for a label that every new pod has. The pod must not be deleted before its label is removed.
+    /// Adds a preDelete hook for a label that every new pod has. A pod must not be deleted before another program removes the
+    /// label.
     pub(crate) fn hooking(self) -> Self {
         let hook = PreDelete {
             labels: [HOOK].map(|(key, value)| (key.into(), value.into())).into(),
@@ -121,7 +123,7 @@ impl Rules {
         self.with(|strategy| strategy.pre_delete = Some(Arc::new(hook)))
     }
 
-    /// Evicts pods instead of deleting them. A disruption budget requires this many Ready pods.
+    /// Lets the controller evict pods instead of deleting them. A disruption budget requires this many Ready pods.
     pub(crate) fn evicting(self, min_ready_pods: usize) -> Self {
         let rules = Self {
             min_ready_pods,
@@ -135,17 +137,17 @@ impl Rules {
         self.strategy.disruption == Disruption::Evict
     }
 
-    /// Reverts pods from a revision that the guard stopped.
+    /// Lets the controller revert pods from a revision that the guard stopped (`on-failure: RevertInPlace`).
     pub(crate) fn reverting(self) -> Self {
         self.with(|strategy| strategy.on_failure = OnFailure::RevertInPlace)
     }
 
-    /// Returns true if the settings revert pods from a stopped revision.
+    /// Returns true if the controller reverts pods from a revision that the guard stopped.
     pub(crate) fn reverts(&self) -> bool {
         self.strategy.on_failure == OnFailure::RevertInPlace
     }
 
-    /// Sets in-place updates of pods.
+    /// Lets the controller update pods in place if possible.
     pub(crate) fn in_place(self) -> Self {
         self.with(|strategy| strategy.rolling_update_type = RollingUpdateType::InPlaceIfPossible)
     }
@@ -155,10 +157,10 @@ impl Rules {
         self.with(|strategy| strategy.max_surge = IntOrPercent::Number(nodes))
     }
 
-    /// Puts the nodes of zone `a` into a first wave, and those of zone `b` into a second one. The first wave has to stay healthy
-    /// for the soak time before the second wave opens.
+    /// Puts the first `first` nodes, which form zone `a`, into a first wave, and all others into a second one. The second wave
+    /// opens after the first wave has been healthy for the soak time.
     ///
-    /// The second wave waits for an approval if `approve` is set.
+    /// If `approve` is true, the second wave also waits for an approval.
     pub(crate) fn in_waves(mut self, first: usize, soak: Duration, approve: bool) -> Self {
         self.selected = first;
         let wave = |name: &str, zone: &str, soak: Duration, approve: bool| Wave {
@@ -177,7 +179,8 @@ impl Rules {
         self.with(|strategy| strategy.waves = Some(Arc::new(Waves { list, approved })))
     }
 
-    /// Returns the waves. The second one is approved for this template.
+    /// Returns the waves, with an approval of the second one for the template `approved`. Returns `None` if the settings have no
+    /// waves.
     pub(crate) fn waves(&self, approved: Option<Template>) -> Option<Arc<Waves>> {
         let waves = self.strategy.waves.as_ref()?;
         let approval = |template| Approval {
@@ -193,7 +196,7 @@ impl Rules {
         })
     }
 
-    /// Returns true if a wave needs an approval.
+    /// Returns true if the settings have a wave that opens only after an approval.
     pub(crate) fn asks(&self) -> bool {
         let waves = self.strategy.waves.iter();
         waves.flat_map(|waves| &waves.list).any(|wave| wave.approve)
@@ -204,7 +207,7 @@ impl Rules {
         position < self.selected
     }
 
-    /// Returns the latest instant at which a node must have become available so that its soak time is over now.
+    /// Returns the time since which a node must have been available, so that the soak time of the first wave has passed now.
     pub(crate) fn soaked(&self) -> Ago {
         let waves = self.strategy.waves.as_ref();
         let soak = waves.map_or(Duration::ZERO, |waves| waves.list[0].soak);
@@ -246,7 +249,7 @@ impl Rules {
         }
     }
 
-    /// Uses a native controller that sees changes out of order.
+    /// Uses a native controller that sees changes out of order ([`Self::disordered`]). yurt-ds knows that.
     pub(crate) fn out_of_order(self) -> Self {
         Self {
             disordered: true,
@@ -255,7 +258,7 @@ impl Rules {
         }
     }
 
-    /// Returns true if new pods have the label of a hook.
+    /// Returns true if new pods have the label of the preDelete hook.
     pub(crate) fn hooked(&self) -> bool {
         self.strategy.pre_delete.is_some()
     }
@@ -278,12 +281,12 @@ impl Rules {
         !pod.terminating && !pod.changing && pod.ready_since.is_some_and(ripe)
     }
 
-    /// Returns true if a pod has started with a broken image and will never be Ready.
+    /// Returns true if a pod runs a broken image and will never be Ready.
     pub(crate) fn is_done_for(&self, pod: &Pod) -> bool {
         self.broken == Some(pod.template) && pod.started.is_some() && !pod.changing
     }
 
-    /// Returns true if a node may be killed by its pods.
+    /// Returns true if a pod of the node may take the node offline.
     pub(crate) fn dies(&self, node: &Node) -> bool {
         let kills = |pod: &Pod| self.killer == Some(pod.template) && pod.started.is_some();
         let takes_along = |pod: &Pod| self.deadly == Some(pod.template) && pod.terminating;
@@ -291,12 +294,13 @@ impl Rules {
         pods.any(|pod| kills(pod) || takes_along(pod))
     }
 
-    /// Returns true if deleted pods may hang.
+    /// Returns true if the test includes deleted pods that hang.
     pub(crate) fn hangs(&self) -> bool {
         self.faults.hangs > 0
     }
 
-    /// Returns the policies that a test may apply to a node: one for each kind of write that its settings cause.
+    /// Returns the policies that a test may apply to a node. Each rejects one of the kinds of write that the settings of the test
+    /// cause.
     pub(crate) fn policies(&self, node: usize) -> impl Iterator<Item = Policy> {
         let in_place = self.strategy.rolling_update_type != RollingUpdateType::Standard;
         let writes = [

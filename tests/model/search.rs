@@ -12,13 +12,13 @@ use super::state::{Node, Pod, State, View};
 use super::steps::Step;
 use crate::support::{golden, machine};
 
-/// Limit of states per test: by default, and for each unit of depth in a deep run.
+/// Limit of explored states per test: by default, and for each unit of `YURT_DS_DEEP`.
 const STATES: [usize; 2] = [5_000, 100_000];
-/// Number of states in which the decisions are compared with the golden corpus.
+/// Number of states whose decisions are compared with `tests/golden/model.txt`.
 const GOLDEN: usize = 300;
-/// Sampling interval. The test checks in one of this many states that the fleet becomes idle.
+/// Sampling interval: for one in this many states, the test checks that the fleet becomes idle.
 const SAMPLE: u64 = 256;
-/// Number of steps within which a fleet without further faults must become idle.
+/// Number of steps without faults within which the fleet must become idle.
 const PATIENCE: usize = 200;
 
 impl Model for Rules {
@@ -59,13 +59,14 @@ impl Model for Rules {
 }
 
 impl State {
-    /// Returns true if the fleet is idle: no step except a fault changes the state.
+    /// Returns true if the fleet is idle: every possible step, except a fault, leaves the state as it is.
     fn is_at_rest(&self, rules: &Rules) -> bool {
         let mut steps = self.progress(rules).into_iter();
         steps.all(|step| self.after(step, rules) == *self)
     }
 
-    /// Returns true if the test checks that the fleet becomes idle from this state. That check is as expensive as a hundred states.
+    /// Returns true if this state belongs to the sample for which the test checks that the fleet becomes idle. That check is as
+    /// expensive as a hundred states.
     fn is_sample(&self) -> bool {
         self.fingerprint().is_multiple_of(SAMPLE)
     }
@@ -76,8 +77,8 @@ impl State {
         hasher.finish()
     }
 
-    /// Performs all possible steps in turn, without faults, until the fleet is idle. Returns the final state, or `None` if the
-    /// fleet does not become idle.
+    /// Performs possible steps, without faults, until the fleet is idle. Returns the final state, or `None` if the fleet is not
+    /// idle after [`PATIENCE`] steps.
     pub(crate) fn end(&self, rules: &Rules) -> Option<Self> {
         let mut state = self.clone();
         for turn in 0..PATIENCE {
@@ -92,7 +93,7 @@ impl State {
         None
     }
 
-    /// Returns true if every node has reached its goal. A node that can't reach its goal in this state doesn't count.
+    /// Returns true if every node has reached its goal, or has a verdict that says why it can't reach the goal in this state.
     pub(crate) fn has_converged(&self, rules: &Rules) -> bool {
         let plan = self.plan(rules);
         let is_spent = are_slots_lost(&plan, rules);
@@ -114,8 +115,8 @@ impl State {
             Verdict::Revert(Revert::Done) => self.is_stopped(),
             Verdict::Revert(Revert::Pending) => self.is_stopped() && is_spent,
             Verdict::AwaitingOwner => rules.strategy.mode == Mode::Ota,
-            // Nodes may wait forever only if the rollout is stalled. Failures that stop a rollout also use up its budget, so these
-            // nodes get no slot.
+            // A node may wait forever only if the rollout is stalled. The failed nodes then take all slots of the budget, so no
+            // other node gets one.
             Verdict::InProgress(_)
             | Verdict::HookPending { .. }
             | Verdict::Budget { .. }
@@ -133,8 +134,8 @@ impl State {
         let nodes = self.nodes.iter().enumerate();
         let mut online = nodes.filter(|(_, node)| node.ready);
         let waits = matches!(plan.phase, Phase::Stalled(_)) || self.set.paused;
-        // The model doesn't measure how long a budget has rejected evictions. So a rollout that waits for the budget may stay in
-        // the phase Progressing and never count as stalled.
+        // The model doesn't measure for how long a budget has rejected evictions. So a rollout that waits for the budget never
+        // counts as stalled here, and may stay in the phase Progressing.
         let is_blocked = |verdict: &Verdict| matches!(verdict, Verdict::BlockedByPdb { .. });
         let waits_for_budget = plan.verdicts.iter().any(is_blocked);
         let there = (0..self.nodes.len()).filter(|n| !self.nodes[*n].gone);
@@ -149,7 +150,7 @@ impl State {
     }
 }
 
-/// Name of a violated property, and a shortest path to a state that violates it.
+/// Name of a violated property, and a shortest sequence of states and steps that leads to the violation.
 pub(crate) type Counterexample = (&'static str, Vec<(State, Option<Step>)>);
 
 /// Explores the states of `rules` and prints their number. Returns a counterexample if a property is violated.
@@ -180,7 +181,7 @@ pub(crate) fn search(name: &str, rules: Rules) -> Option<Counterexample> {
     found.next()
 }
 
-/// Explores the states of `rules`. Fails if a property is violated or decisions differ from the golden corpus.
+/// Explores the states of `rules`. Fails if a property is violated, or if decisions differ from `tests/golden/model.txt`.
 pub(crate) fn explore(name: &str, rules: Rules) {
     let test = std::thread::current();
     let test = test
@@ -201,7 +202,7 @@ pub(crate) fn explore(name: &str, rules: Rules) {
     }
 }
 
-/// Returns the decisions in the first states, in breadth-first order: phases, verdicts and actions, without messages.
+/// Returns the decisions in the first [`GOLDEN`] states, in breadth-first order: phases, verdicts and actions, without messages.
 fn decisions(rules: &Rules) -> Vec<String> {
     let first = State::first(rules);
     let mut seen = BTreeSet::from([first.fingerprint()]);

@@ -1,4 +1,4 @@
-//! State of a small cluster.
+//! State of a small cluster, and of the controller that manages it.
 
 use std::collections::BTreeSet;
 
@@ -15,11 +15,12 @@ pub(crate) type Ago = i16;
 /// Number of a version of the pod template: 0, 1 or 2.
 pub(crate) type Template = u8;
 
-/// Age in ticks beyond which all times are equivalent. It exceeds every duration in the settings. The longest is the guard's
-/// failure window of five minutes (two ticks).
+/// Age in ticks beyond which all times have the same effect. It exceeds every duration in the settings. The longest duration is the
+/// guard's failure window of five minutes (two ticks).
 pub(crate) const FAR: Ago = 3;
 
-/// Age in ticks (five minutes) up to which a starting pod counts against the budget (uses a slot), even if its wave is closed.
+/// Age of a starting pod, in ticks, up to which its node counts against the budget even if the node's wave is closed. Two ticks are
+/// five minutes.
 pub(crate) const STARTING: Ago = 2;
 
 /// State that the model checker explores: the cluster, the controller's memory, and the remaining faults.
@@ -29,11 +30,11 @@ pub(crate) struct State {
     pub(crate) nodes: Vec<Node>,
     /// DaemonSet, as stored by the API server.
     pub(crate) set: Set,
-    /// Guard's record, as stored on the DaemonSet.
+    /// Guard's record of failed nodes, as stored on the DaemonSet.
     pub(crate) sheet: Sheet,
     /// Controller's view of nodes, pods and DaemonSet.
     pub(crate) view: View,
-    /// Controller's writes that are decided on but not sent yet.
+    /// Writes that the controller has decided on but not sent yet.
     pub(crate) pending: Vec<Pending>,
     /// Last responses of the API server to evictions.
     pub(crate) answers: Answers,
@@ -43,7 +44,7 @@ pub(crate) struct State {
     pub(crate) denials: Vec<WriteFailure>,
     /// Controller's record of pods that it creates itself.
     pub(crate) upkeep: Upkeep,
-    /// Record that the guard has decided on but not stored yet.
+    /// Guard's record of failed nodes that the controller has decided on but not stored yet.
     pub(crate) telling: Option<Sheet>,
     /// Faults that may still occur.
     pub(crate) faults: Faults,
@@ -59,10 +60,10 @@ pub(crate) struct Node {
     pub(crate) since: Ago,
     /// Pods on the node, oldest first.
     pub(crate) pods: Vec<Pod>,
-    /// True if the controller ended the node's available pod and the node has not had an available pod since.
+    /// True if the controller ended an available pod of the node and the node has not had an available pod since.
     pub(crate) down: bool,
-    /// True if the node changed between the controller's decision and its write. The native controller now removes one of the
-    /// node's two pods.
+    /// True if a pod of the node changed between the controller's decision and its write, while the node has two pods. The native
+    /// controller then removes one of the two.
     pub(crate) raced: bool,
     /// True if the Node object was deleted.
     pub(crate) gone: bool,
@@ -70,44 +71,46 @@ pub(crate) struct Node {
     pub(crate) tainted: bool,
     /// True if the DaemonSet's node selector doesn't match the node, so that no pod belongs there.
     pub(crate) unfit: bool,
-    /// True if the controller adopted a pod on a node that has or gets another pod, so that one of the two will be removed.
+    /// True if the controller adopted a pod on a node that already has another pod or is about to get one. One of the two will be
+    /// removed.
     pub(crate) claimed: bool,
-    /// True if deleted pods on the node don't end.
+    /// True if deleted pods on the node hang: they never end.
     pub(crate) hung: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Pod {
     pub(crate) uid: u8,
-    /// True if this is the controller's copy of a pod and the real pod has changed since the copy was made.
+    /// True in the controller's copy of a pod, if the real pod has changed since the copy was made.
     pub(crate) changed: bool,
     pub(crate) template: Template,
     pub(crate) created: Ago,
     pub(crate) started: Option<Ago>,
     pub(crate) ready_since: Option<Ago>,
     pub(crate) terminating: bool,
-    /// Time at which the pod began to terminate. Only used where pods may hang.
+    /// Time at which the pod began to terminate; `None` if it is not terminating.
     pub(crate) left: Option<Ago>,
-    /// True if the pod was updated in place but its kubelet has not restarted the container yet.
+    /// True if the pod was updated in place and its kubelet has not restarted the container yet.
     pub(crate) changing: bool,
     /// Stopped revision from which the pod was reverted in place.
     pub(crate) rolled_back: Option<Template>,
-    /// Condition `PodImageReady`: the revision whose images are requested, and true if they are pulled.
+    /// Condition `PodImageReady`: the revision whose images are requested, and true if the node has pulled them.
     pub(crate) images: Option<(Template, bool)>,
     /// Condition `PodNeedUpgrade`: its status, and the revision in its message.
     pub(crate) need_upgrade: Option<(bool, Template)>,
     /// True for a surge pod that the DaemonSet doesn't own yet. A surge pod is a new pod that starts while the old one still runs.
     pub(crate) spare: bool,
-    /// UID of the older pod for which this surge pod was created, while the older pod exists. This UID and the template determine
-    /// the name of the surge pod.
+    /// UID of the older pod for which this surge pod was created; `None` if the older pod is gone. The UID and the template
+    /// determine the name of the surge pod.
     pub(crate) beside: Option<u8>,
     /// True if the pod has a label of the preDelete hook. Such a pod must not be deleted before the hook removes the label.
     pub(crate) hooked: bool,
     /// True if the pod is marked `PreparingDelete`.
     pub(crate) marked: bool,
-    /// True if the native controller still treats an older pod of the node as alive, although that pod has ended.
+    /// True if the native controller still treats an older pod of the node as alive, although that pod has ended
+    /// ([`Rules::disordered`]).
     pub(crate) haunted: bool,
-    /// True if the pod has failed permanently.
+    /// True if the pod has failed permanently (phase `Failed`).
     pub(crate) over: bool,
     /// True if the pod has no owner reference.
     pub(crate) orphan: bool,
@@ -120,19 +123,21 @@ pub(crate) struct Set {
     pub(crate) wanted: Template,
     /// Template that the native controller has observed.
     pub(crate) observed: Template,
-    /// Number of each template's revision. The greatest number belongs to the newest revision; 0 means that there is none.
+    /// Number of each template's ControllerRevision. The newest revision has the greatest number. The number is 0 if the template
+    /// has no revision.
     pub(crate) numbers: [u8; 3],
     /// Annotation `paused`.
     pub(crate) paused: bool,
-    /// Annotation `resume`: the template that the guard no longer evaluates.
+    /// Annotation `resume`: the template whose failures the guard ignores.
     pub(crate) resumed: Option<Template>,
     /// Annotation `approved-waves`: the template for which the second wave is approved.
     pub(crate) approved: Option<Template>,
-    /// True if the first wave has been complete at some time since the native controller observed the template.
+    /// True if the first wave has been complete at least once since the native controller observed the template.
     pub(crate) opened: bool,
 }
 
-/// Part of [`yurt_ds::core::FailureRecord`] that the model keeps. The default is an empty record.
+/// Part of [`yurt_ds::core::FailureRecord`], the guard's record of failed nodes, that the model needs. The default is an empty
+/// record.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Sheet {
     pub(crate) template: Template,
@@ -175,13 +180,13 @@ pub(crate) enum Watch {
     Set,
 }
 
-/// Last content of each frozen watch. `None` means that the watch is live and shows the API server's state.
+/// Last content of each frozen watch. `None` means that the watch is live, so the controller sees the API server's state.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct View {
     pub(crate) pods: Option<Vec<Vec<Pod>>>,
     pub(crate) nodes: Option<Vec<Seen>>,
     pub(crate) set: Option<Set>,
-    /// Pods that the controller has requested to delete, update or mark, until its watch shows the result.
+    /// Writes whose result the controller's watch of pods doesn't show yet: UID of the pod, kind of write, and [`Doubt`].
     pub(crate) overlay: Vec<(u8, Write, Doubt)>,
 }
 
@@ -194,10 +199,10 @@ pub(crate) struct Seen {
     pub(crate) unfit: bool,
 }
 
-/// True if the API server rejected the write because the pod had changed since the controller saw it.
+/// Certainty about a write. True if the API server rejected the write because the pod had changed since the controller saw it.
 pub(crate) type Doubt = bool;
 
-/// Write to a pod whose result the controller expects.
+/// Kind of write to a pod whose result the controller expects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Write {
     Deletion,
@@ -206,7 +211,7 @@ pub(crate) enum Write {
     PreDeleteHook,
 }
 
-/// Number of times that each fault may still occur.
+/// Number of times that each kind of fault may still occur.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Faults {
     /// Nodes that go offline. Each may return at any time.
@@ -219,15 +224,15 @@ pub(crate) struct Faults {
     pub(crate) templates: u8,
     /// Restarts of the controller, which lose its pending writes.
     pub(crate) restarts: u8,
-    /// Freezes of watches, which end at some time.
+    /// Freezes of watches. A frozen watch resumes sooner or later.
     pub(crate) freezes: u8,
-    /// Changes of the annotation `paused` by the operator.
+    /// Changes of the annotation `paused`.
     pub(crate) pauses: u8,
-    /// Resumptions of a stopped revision by the operator.
+    /// Resumptions of a revision that the guard stopped, by the annotation `resume`.
     pub(crate) resumes: u8,
     /// Deletions of Node objects.
     pub(crate) removals: u8,
-    /// Hooks that release a pod before the controller has marked it.
+    /// Removals of the hook's label before the controller has marked the pod `PreparingDelete`.
     pub(crate) unhooks: u8,
     /// Policies that reject one kind of write on one node.
     pub(crate) policies: u8,
@@ -247,7 +252,8 @@ pub(crate) struct Faults {
     pub(crate) silences: u8,
 }
 
-/// Violation of a design invariant or of another promise.
+/// Violation of a design invariant or of another promise. To touch a node means to delete, evict, update or mark its pod, or to
+/// create another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Violation {
     /// Invariant 1: more nodes lack a pod than the budget allows.
@@ -258,7 +264,7 @@ pub(crate) enum Violation {
     UnselectedTouched,
     /// Invariant 3: a node was touched although the controller saw it offline.
     OfflineTouched,
-    /// Invariant 4: a pod was touched during a pause, and the action was not upkeep.
+    /// Invariant 4: a pod was touched during a pause, although the action was not upkeep such as the removal of a mark.
     PausedTouched,
     /// Invariant 6: a pod was replaced in OTA mode.
     OtaReplaced,
@@ -284,15 +290,15 @@ pub(crate) enum Violation {
     DisruptionExceeded,
     /// A pod was replaced on a tainted node, where no new pod can start.
     TaintedTouched,
-    /// A node uses a slot although its eviction was rejected.
+    /// A node counts against `max-unavailable` although its eviction was rejected.
     RefusalSpent,
     /// The controller requested a pod for a node on which no pod belongs.
     Misplaced,
-    /// The controller created a pod on a node that has one.
+    /// The controller created a pod on a node that already has one.
     MadeBeside,
     /// A node has more pods than the DaemonSet allows.
     TooMany,
-    /// The controller deleted the only pod of a node for another reason than a rollout.
+    /// The controller deleted the only pod of a node where the pod belongs, for another reason than a rollout.
     OnlyOneTaken,
 }
 
@@ -322,7 +328,7 @@ impl State {
         state.canonical(rules)
     }
 
-    /// Returns a state in which every node has run template 0 for a long time.
+    /// Returns a state in which every node has run template 0 for longer than any duration in the settings.
     pub(crate) fn settled(rules: &Rules) -> Self {
         let node = |uid: usize| Node {
             ready: true,
@@ -374,7 +380,7 @@ impl State {
         }
     }
 
-    /// Returns a UID that no pod has, neither a real one nor one in the controller's view or writes.
+    /// Returns a UID that no pod has, in the API server, in the controller's view, or in its writes.
     pub(crate) fn fresh_uid(&self) -> u8 {
         let known = self.nodes.iter().map(|node| &node.pods);
         let seen = self.view.pods.iter().flatten();
@@ -389,7 +395,7 @@ impl State {
         pods.find(|pod| pod.uid == uid)
     }
 
-    /// Returns the indices of the node and the pod with this UID, if it exists.
+    /// Returns the index of the node and the index of the pod with this UID, if the pod exists.
     pub(crate) fn place(&self, uid: u8) -> Option<(usize, usize)> {
         self.nodes.iter().enumerate().find_map(|(n, node)| {
             let p = node.pods.iter().position(|pod| pod.uid == uid)?;
@@ -408,8 +414,8 @@ impl State {
         }
     }
 
-    /// Marks pending writes on a node as older than a change. `changed` is the changed pod, or `None` if a pod was added or
-    /// removed.
+    /// Marks pending writes on a node as based on outdated data. `changed` is the UID of the pod that has changed, or `None` if a
+    /// pod was added or removed.
     pub(crate) fn overtake(&mut self, n: usize, changed: Option<u8>) {
         let here = self.pending.iter_mut().filter(|write| write.node == n);
         here.for_each(|write| write.overtake(changed));
@@ -459,7 +465,7 @@ impl Set {
         self.numbers[usize::from(template)] > 0
     }
 
-    /// Lets the native controller observe the wanted template. The revision of the template then becomes the newest one.
+    /// Lets the native controller observe the wanted template, which creates its revision or makes an old revision the newest one.
     pub(crate) fn observe(&mut self) {
         let others = (0..3).filter(|template| *template != self.wanted && self.knows(*template));
         let mut others: Vec<Template> = others.collect();
@@ -492,7 +498,7 @@ impl Node {
     pub(crate) fn alive(&self) -> usize {
         self.own().filter(|pod| !pod.terminating).count()
     }
-    /// Returns true if the native controller treats an ended pod as alive and as older than a live pod of the node.
+    /// Returns true if the native controller treats an ended pod of the node as alive and as older than a live pod.
     pub(crate) fn is_haunted(&self) -> bool {
         self.own().any(|pod| pod.haunted && !pod.terminating)
     }

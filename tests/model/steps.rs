@@ -1,8 +1,8 @@
 //! Possible steps and their effects.
 //!
-//! Kubelets work on nodes that are Ready. The native controller behaves as under `OnDelete` and ignores pods of other owners. The
-//! yurt-ds controller is `core::decide`. Like the index of the real controller, the model adds the expected results of pending
-//! writes to the input. The API server rejects writes whose preconditions fail.
+//! Kubelets work only on nodes that are Ready. The native controller behaves as with `OnDelete`, and ignores pods of other owners.
+//! The yurt-ds controller decides with the real `core::decide`. Like the real index, the model shows the controller its own writes
+//! before its watch shows them. The API server rejects writes whose preconditions fail.
 
 use super::denials::Policy;
 use super::evictions::Answers;
@@ -35,7 +35,7 @@ pub(crate) enum Step {
     Tell,
     /// A preDelete hook releases a pod.
     Unhook(usize, usize),
-    /// The operator approves the second wave.
+    /// The operator approves the second wave for the wanted template.
     Approve,
     /// A frozen watch resumes.
     Thaw(Watch),
@@ -85,7 +85,7 @@ pub(crate) enum Step {
 const WATCHES: [Watch; 3] = [Watch::Pods, Watch::Nodes, Watch::Set];
 
 impl State {
-    /// Returns the possible steps without faults. Each of them happens sooner or later.
+    /// Returns the possible steps, without faults. Each of them happens sooner or later.
     pub(crate) fn progress(&self, rules: &Rules) -> Vec<Step> {
         let mut steps: Vec<Step> = (0..self.pending.len()).map(Step::Write).collect();
         match self.telling {
@@ -172,7 +172,7 @@ impl State {
         }
         if faults.templates > 0 {
             let others = (0..3).filter(|template| *template != self.set.wanted);
-            // All templates without a revision are equivalent. Changing only to the one with the lowest number saves states.
+            // All templates without a revision are equivalent. To save states, change only to the one with the lowest number.
             let first_new = (0..3).find(|template| !self.set.knows(*template));
             let of_use = |t: &Template| self.set.knows(*t) || Some(*t) == first_new;
             steps.extend(others.filter(of_use).map(Step::Change));
@@ -214,7 +214,7 @@ impl State {
                 self.tick();
                 self.wait_for_budget(rules);
                 self.wait_for_policy();
-                // A controller that doesn't see the result of a write for some time lists the pods again (`Doubt::patience`).
+                // If the controller doesn't see the result of a write for some time, it lists the pods again.
                 if !self.view.overlay.is_empty() || self.upkeep.is_waiting() {
                     self.thaw(Watch::Pods);
                 }
@@ -364,7 +364,7 @@ impl State {
         }
     }
 
-    /// Sets `raced` after a change of one of the node's pods, if the node has more than one pod.
+    /// Sets `raced` after a change of a pod, if the node has more than one pod.
     fn sort_out(&mut self, n: usize) {
         self.nodes[n].raced |= self.nodes[n].alive() > 1;
     }
@@ -377,7 +377,7 @@ impl State {
         self.outdate(uid);
     }
 
-    /// Records that another client ended a pod. An out-of-order native controller doesn't know that yet.
+    /// Records that another client ended a pod. A native controller that sees changes out of order doesn't know that yet.
     pub(crate) fn haunt(&mut self, n: usize, p: usize, rules: &Rules) {
         let pods = &mut self.nodes[n].pods;
         if rules.disordered && !pods[p].spare {

@@ -1,5 +1,5 @@
-//! Tests of surge pods, which start while the old pod still runs (`max-surge`). The controller must never make a node unavailable
-//! that has an available pod.
+//! Tests of surge pods, which start while the old pod still runs (`max-surge`). A node that has an available pod must never become
+//! unavailable because of the controller.
 
 use super::plain::templates;
 use super::rules::Rules;
@@ -141,8 +141,8 @@ fn watches_that_stand_still_beside_a_native_controller_that_learns_late() {
     explore("surge, out of order, frozen watches", rules);
 }
 
-/// Shows that the tests above can fail. Here, the controller wrongly assumes that the native controller sees changes in order, and
-/// the search must find the violation.
+/// Shows that the tests above can fail. Here, the controller wrongly assumes that the native controller sees changes in order. The
+/// search must find a state that violates an invariant.
 #[test]
 fn handing_over_at_once_to_a_native_controller_that_learns_late_is_found_out() {
     let rules = Rules {

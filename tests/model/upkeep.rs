@@ -7,8 +7,8 @@
 //!                 └──Die──► lost
 //! ```
 //!
-//! In the real controller's loop, a pending request also delays the next decision. Here it doesn't. So the record of expected pods
-//! alone must prevent a second request for the same pod.
+//! In the real controller, a pending request also delays the next decision. Here it doesn't. So the record of expected pods alone
+//! must prevent a second request for the same pod.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,7 +25,7 @@ use super::view::{name_of, node_of, now, template_of};
 /// Controller's record of pods that it creates and removes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Upkeep {
-    /// Pending creations of pods, each with node and template, sorted.
+    /// Pending requests for pods, each with node and template, sorted.
     asked: Vec<(usize, Template)>,
     /// Nodes for which the controller has requested a pod that it has not seen yet.
     expected: BTreeSet<usize>,
@@ -60,7 +60,8 @@ impl Upkeep {
         self.expected.remove(&n);
     }
 
-    /// Lets time pass. The controller may retry rejected nodes, backoffs end, and a list of pods replaces expectations.
+    /// Lets one tick pass. The controller may retry creations that were rejected, and backoffs after failed pods end. A new list of
+    /// pods replaces the record of expected pods, except pods whose request is still pending.
     pub(crate) fn tick(&mut self) {
         let is_asked = |n: &usize| self.asked.iter().any(|(asked, _)| asked == n);
         self.expected.retain(is_asked);
@@ -89,7 +90,7 @@ impl Node {
 }
 
 impl State {
-    /// Returns the steps without faults that affect pods that the controller creates. Each of them happens sooner or later.
+    /// Returns the possible steps, without faults, for pods that the controller creates. Each of them happens sooner or later.
     pub(crate) fn upkeep_progress(&self) -> Vec<Step> {
         let asked = self.upkeep.asked.iter();
         let mut steps: Vec<Step> = asked.map(|(n, _)| Step::Make(*n, Answer::Made)).collect();
@@ -102,7 +103,7 @@ impl State {
         steps
     }
 
-    /// Returns the faults that may affect pods that the controller creates.
+    /// Returns the faults that can occur to pods that the controller creates.
     pub(crate) fn upkeep_faults(&self) -> Vec<Step> {
         let (faults, mut steps) = (self.faults, Vec::new());
         for (n, _) in &self.upkeep.asked {
@@ -164,7 +165,8 @@ impl State {
         pods.any(|pod| pod.orphan && !pod.terminating)
     }
 
-    /// Adds the controller's requests for pods to the pending ones, and checks its creations and deletions.
+    /// Adds the pods that the controller wants to create to the pending requests. Checks these creations, and the deletions of
+    /// `managed`.
     pub(crate) fn tend(&mut self, managed: &Manage, fleet: &Fleet, rules: &Rules) {
         for action in &managed.actions {
             let is_only = |node: &SeenNode| {
@@ -206,7 +208,7 @@ impl State {
         self.upkeep.asked.sort_unstable();
     }
 
-    /// Ends a pending request for a pod on a node with this result.
+    /// Ends the pending request for a pod on a node, with this result.
     pub(crate) fn make_asked(&mut self, n: usize, answer: Answer, rules: &Rules) {
         let asked = self.upkeep.asked.iter().position(|(node, _)| *node == n);
         let (_, template) = self.upkeep.asked.remove(asked.expect("a request"));
@@ -235,7 +237,8 @@ impl State {
         }
     }
 
-    /// Checks that no pod is created on a node that has one. Without surge, a terminating pod counts as a pod of the node.
+    /// Checks that the controller creates no pod on a node that has one. Without surge, a terminating pod counts, too, until it
+    /// ends.
     fn judge_creation(&mut self, n: usize, rules: &Rules) {
         let node = &self.nodes[n];
         let is_there = |pod: &Pod| match rules.surge() {
@@ -259,7 +262,8 @@ impl State {
         self.overtake(n, None);
     }
 
-    /// Adopts a pod without an owner. If the node has or gets another pod, one of the two is removed later.
+    /// Lets the controller adopt a pod without an owner. If the node has another pod or is about to get one, one of the two is
+    /// removed later.
     pub(crate) fn adopt(&mut self, n: usize, p: usize) {
         let is_asked = self.upkeep.asked.iter().any(|(asked, _)| *asked == n);
         let node = &mut self.nodes[n];
@@ -280,7 +284,7 @@ impl State {
         self.outdate(uid);
     }
 
-    /// Removes the expectation for nodes on which the controller now sees a pod that was not in `before`.
+    /// Stops expecting a pod on nodes where the controller now sees a pod that was not in `before`.
     pub(crate) fn show_new(&mut self, before: &[Vec<Pod>]) {
         for (n, (node, seen)) in self.nodes.iter().zip(before).enumerate() {
             let is_seen = |pod: &Pod| seen.iter().any(|known| known.uid == pod.uid);
@@ -316,7 +320,7 @@ impl State {
 
     /// Returns true if every online node has the pods that belong there and the controller expects no further pods.
     ///
-    /// If `waits` is true, the rollout is stopped, and a node that has a surge pod may keep two pods.
+    /// If `waits` is true, the rollout is stalled or paused, and a node with a surge pod may keep two pods.
     pub(crate) fn is_manned(&self, waits: bool, rules: &Rules) -> bool {
         let at_most = 1 + usize::from(waits && rules.surge() > 0);
         let has_its_pods = |node: &&Node| match (node.unfit, node.tainted) {

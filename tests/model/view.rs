@@ -18,12 +18,13 @@ use yurt_ds::core::{
 use super::rules::Rules;
 use super::state::{self, Ago, Set, Sheet, State, Template, Write};
 
-/// Duration of a tick. The guard's window of five minutes has two ticks.
+/// Duration of a tick. The guard's failure window of five minutes has two ticks.
 pub(crate) const TICK: Duration = Duration::from_secs(150);
 
 /// Label that the preDelete hook selects.
 pub(crate) const HOOK: (&str, &str) = ("drain", "true");
-/// Hook state of a pod that is marked. The model doesn't measure how long the pod waits.
+/// Hook state of a pod that is marked `PreparingDelete`. It has no start time, because the model doesn't measure how long the pod
+/// waits.
 const MARKED: PreDeleteHook = PreDeleteHook { since: None };
 
 /// Returns the time of every decision. It is constant, because the model stores all other times as ages.
@@ -46,14 +47,14 @@ pub(crate) fn template_of(revision: &Revision) -> Template {
     number.and_then(|n| n.parse().ok()).expect("a hash of ours")
 }
 
-/// Returns the model's number of a pod, from its UID.
+/// Returns the model's number of a pod, which is part of its UID.
 pub(crate) fn number(pod: &PodRef) -> u8 {
     let uid = pod.uid.to_string();
     let uid = uid.strip_prefix('u');
     uid.and_then(|n| n.parse().ok()).expect("a UID of ours")
 }
 
-/// Returns the model's index of a node, from its name.
+/// Returns the model's index of a node, which is part of its name.
 pub(crate) fn node_of(name: &NodeName) -> usize {
     let number = name.as_str().strip_prefix('n');
     number.and_then(|n| n.parse().ok()).expect("a name of ours")
@@ -63,7 +64,7 @@ pub(crate) fn name_of(node: usize) -> NodeName {
     format!("n{node}").into()
 }
 
-/// Converts the model's record of the guard to the engine's type.
+/// Converts the model's record of failed nodes to the engine's type; `None` if the record is empty.
 fn record_of(sheet: &Sheet) -> Option<FailureRecord> {
     let names = |nodes: &BTreeSet<u8>| nodes.iter().map(|node| name_of((*node).into())).collect();
     (*sheet != Sheet::default()).then(|| FailureRecord {

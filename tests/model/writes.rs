@@ -1,4 +1,4 @@
-//! Writes of the controller: decided together, carried out one by one, and rejected where the API server would reject them.
+//! Writes of the controller. It decides on several writes together. The API server then performs them one by one, or rejects them.
 //!
 //! ```text
 //! Decide ──► pending writes ──Write, in any order──► the API server's pods
@@ -20,7 +20,7 @@ use super::view::{node_of, number, template_of};
 pub(crate) struct Pending {
     /// Index of the pod's node.
     pub(crate) node: usize,
-    /// UID of the pod. For the creation of a surge pod, UID of the node's old pod.
+    /// UID of the pod to write. For the creation of a surge pod, UID of the node's old pod.
     uid: u8,
     deed: Deed,
     /// True if the pod has changed since the controller saw it.
@@ -36,15 +36,15 @@ enum Deed {
     Delete { heir: Option<u8>, evicts: bool },
     /// Delete a pod of an Advanced DaemonSet that doesn't belong on its node, regardless of its revision.
     Remove,
-    /// Transfer the surge pod to the DaemonSet.
+    /// Make the DaemonSet the owner of the surge pod.
     TransferOwnership,
     /// Create a surge pod of this template on the node of the pod.
     Make(Template),
-    /// Update the pod to this template in place. The second value is the stopped revision, if the pod is reverted.
+    /// Update the pod to this template in place. If this is a revert, the second value is the stopped revision.
     UpdateInPlace(Template, Option<Template>),
     /// Request the images of this template for the pod.
     Ask(Template),
-    /// Write `PodNeedUpgrade`: its status, and the template that it is about.
+    /// Write the condition `PodNeedUpgrade`: its status, and the template that its message names.
     Tell(bool, Template),
     /// Remove conditions of the pod: `PodNeedUpgrade` if `need`, `PodImageReady` if `images`.
     Withdraw { need: bool, images: bool },
@@ -90,15 +90,16 @@ impl Pending {
         (self.is() != WriteVerb::Create).then_some(self.uid)
     }
 
-    /// Records a change that happened after the decision. `changed` is the changed pod, or `None` if a pod was added or removed.
+    /// Records a change that happened after the decision. `changed` is the UID of the changed pod, or `None` if a pod was added or
+    /// removed.
     pub(crate) fn overtake(&mut self, changed: Option<u8>) {
         let is_it = changed == Some(self.uid);
         self.stale |= is_it;
         self.raced |= !is_it;
     }
 
-    /// Returns true if the write has the pod's version as a precondition. The API server rejects it if the pod has changed
-    /// meanwhile.
+    /// Returns true if the pod's version is a precondition of the write. The API server then rejects the write if the pod has
+    /// changed since the controller saw it.
     fn rests_on_version(&self) -> bool {
         matches!(
             self.deed,
@@ -108,7 +109,8 @@ impl Pending {
 }
 
 impl State {
-    /// Adds the controller's actions to the pending writes. If `is_upkeep` is true, pods are deleted regardless of their revision.
+    /// Adds the controller's actions to the pending writes. If `is_upkeep` is true, deletions are independent of the pod's
+    /// revision.
     pub(crate) fn intend(&mut self, actions: &[Action], is_upkeep: bool) {
         for action in actions {
             let uid = number(action.pod());
@@ -172,7 +174,7 @@ impl State {
         place.expect("a pod that is seen")
     }
 
-    /// Records the expected result of a write. The record is kept until the controller sees the result.
+    /// Records the expected result of a write, until the controller's watch shows it.
     fn lay_over(&mut self, write: &Pending) {
         let laid = match write.deed {
             Deed::Delete { .. } | Deed::Remove => Write::Deletion,
@@ -265,8 +267,8 @@ impl State {
         }
     }
 
-    /// Creates a surge pod, unless one with the same name exists. The controller learns about the pod from the response, even if
-    /// its watch is frozen.
+    /// Creates a surge pod for an old pod of the node, unless a pod with the same name exists. The controller learns about the new
+    /// pod from the response, even if its watch is frozen.
     fn make(&mut self, n: usize, beside: u8, template: Template, rules: &Rules) {
         let mut pods = self.nodes[n].pods.iter();
         if pods.any(|pod| pod.beside == Some(beside) && pod.template == template) {
@@ -286,17 +288,17 @@ impl State {
         self.overtake(n, None);
     }
 
-    /// Records that the controller's write makes a node unavailable.
+    /// Records that the controller makes a node unavailable by ending one of its pods.
     ///
-    /// Deleting a pod that is not available repairs the node, so it doesn't count. A race between two pods of the node doesn't
-    /// count either: the other pod may fail while the controller deletes this one.
+    /// If the pod is not available, its deletion makes nothing worse, so it doesn't count. If `is_race` is true, it doesn't count
+    /// either: the node's other pod may have failed while the controller deleted this one.
     pub(crate) fn take_down(&mut self, n: usize, p: usize, is_race: bool, rules: &Rules) {
         let pod = &self.nodes[n].pods[p];
         self.nodes[n].down |= self.nodes[n].ready && rules.is_available(pod) && !is_race;
     }
 }
 
-/// Returns the part of the guard's record that the model keeps.
+/// Returns the part of the guard's record of failed nodes that the model keeps.
 pub(crate) fn sheet_of(record: Option<&FailureRecord>) -> Sheet {
     let Some(record) = record else {
         return Sheet::default();
