@@ -1,13 +1,13 @@
 //! Cost of a rollout on real Kubernetes: `cargo bench --bench rollout`.
 //!
-//! Starts `../shared/control-plane` (or the folder in `CONTROL_PLANE`) with fake kubelets, creates one DaemonSet on many nodes,
-//! and rolls out new images at 10 %:
+//! Starts `../shared/control-plane` (or the folder in `CONTROL_PLANE`) with fake kubelets, creates one DaemonSet on many nodes, and
+//! rolls out new images, 10 % of the nodes at a time:
 //!
 //! - by the native controller;
-//! - by `yurt-ds controller` by deletion, once as is and once with every setting that is evaluated but writes nothing;
-//! - by `yurt-ds controller` in place, with a surge of 10 %, and by deletion with a fifth of the nodes offline;
-//! - an Advanced DaemonSet on the same nodes, by a controller that serves only this kind: its first pods, by deletion, and with a
-//!   fifth of the nodes offline.
+//! - by `yurt-ds controller` with deletions: once with default settings, and once with every setting that causes no write;
+//! - by `yurt-ds controller` in place, with a surge of 10 %, and with deletions while a fifth of the nodes is offline;
+//! - an Advanced DaemonSet on the same nodes, by a controller that serves only this kind: its first pods, deletions, and deletions
+//!   while a fifth of the nodes is offline.
 //!
 //! Prints a table with wall time, API requests, writes per replaced pod, and CPU time and peak memory of the controller. The API
 //! server's audit log provides the numbers of requests. For rollouts by deletion, the table also contains the writes of the status,
@@ -25,7 +25,7 @@
 //! --memory           no other flag: memory with 10,000 nodes and 100,000 pods of other owners (takes a quarter of an hour)
 //! ```
 //!
-//! All flags except `--nodes` skip the rollouts by the native controller and with settings. Several sizes skip them, too. The
+//! The native controller and the rollout with settings are measured only without flags, or with a single size in `--nodes`. The
 //! environment variable `YURT_DS` names another yurt-ds binary to measure instead of this build's.
 //!
 //! This is a benchmark, not a test. Timings vary between machines and runs, so quote the ratio to the native controller, or to

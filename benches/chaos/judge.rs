@@ -1,16 +1,16 @@
 //! Finds broken promises in the recorded changes of objects and in the controller's writes from the audit log.
 //!
-//! Only a write of the controller can break a promise. The controller decides on data that it has received. So a new pause or a
-//! smaller budget has to limit its writes only after [`LAG`]. The controller knows its own writes immediately, so the checks count
-//! them without delay.
+//! Only a write of the controller can break a promise. The controller decides with the data that it has received. So after a pause
+//! or a smaller budget, its writes must follow the new setting only after [`LAG`]. The controller knows its own writes immediately,
+//! so the checks count these writes without delay.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::monitor::{Entry, Fact, PodFact, Said};
 
-/// Longest time after a change in which the controller may still write as if the change had not happened. It covers a slow watch on
-/// a busy machine and the timeout of the write (four seconds).
+/// Longest time after a change of an object in which the controller may still write as if the object had not changed. It covers a
+/// slow watch on a busy machine and the timeout of the write (four seconds).
 const LAG: Duration = Duration::from_secs(8);
 
 /// Names of the pods that the controller deleted, patched or created.
@@ -40,7 +40,7 @@ struct Set {
     /// `None` if that change was no rollback.
     known: BTreeSet<String>,
     undone: Option<String>,
-    /// Nodes whose pod the controller ended, as long as they have no available pod again.
+    /// Nodes whose pod the controller ended and that have not had an available pod since.
     taken: BTreeSet<String>,
     conditions: Vec<Said>,
 }
@@ -84,7 +84,8 @@ impl<'a> Judge<'a> {
         self.broken.clone()
     }
 
-    /// Returns the DaemonSets that are neither complete nor stopped, unless a condition names what the rollout waits for.
+    /// Returns the DaemonSets whose rollout is neither complete nor stopped, and for which no condition names what the rollout
+    /// waits for.
     pub(crate) fn unsettled(&self) -> Vec<String> {
         let unsettled = self.sets.iter().filter(|(_, set)| !set.is_settled());
         unsettled

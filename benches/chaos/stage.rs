@@ -40,8 +40,8 @@ const CONTROLLER: [&str; 6] = [
 /// A rollout of 200 nodes, one at a time, takes seven minutes on a quiet machine.
 const REST: Duration = Duration::from_secs(900);
 
-/// Time without any change of a pod after which a story has ended. It is longer than a Lease lasts, and longer than any pause
-/// between the steps of a story.
+/// Time without any change of a pod after which a story has ended. It is longer than the duration of a Lease, and longer than any
+/// pause between the steps of a story.
 const STILL: Duration = Duration::from_secs(60);
 
 /// Number of requests that the benchmark sends in parallel.

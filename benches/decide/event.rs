@@ -61,7 +61,7 @@ impl Rollout {
             starting,
             clock: BEGINNING,
         };
-        // Start updates until the budget is used up. So no further update can start when the measured steps begin.
+        // Start updates until the budget is used up. Then each measured step frees one slot and starts one update.
         loop {
             let plan = rollout.decide();
             if plan.actions.is_empty() {

@@ -14,8 +14,8 @@ use super::sets::Sets;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Measures a start of this binary and an idle minute. The DaemonSets have no conditions yet, so the controller writes all of
-/// them.
+/// Measures a start of this binary and an idle minute. At the start, the DaemonSets have no conditions, so the controller writes
+/// all conditions.
 pub(crate) async fn at_rest(binary: &Path, plane: &Plane, sets: &Sets) -> Result<Vec<Figure>> {
     sets.forget_reports().await?;
     wait_for_quiet(plane).await?;

@@ -211,7 +211,7 @@ impl Rollout {
         );
     }
 
-    /// Prints the writes per pod. Writes shortly after the end of a rollout count for the next case, or not at all.
+    /// Prints the writes per pod. Writes shortly after the end of a rollout count for the next measurement, or not at all.
     fn print_writes(&self, replaced: usize) {
         let per_pod = |writes: usize| writes as f64 / replaced as f64;
         println!(

@@ -31,7 +31,8 @@ const PAUSE: Duration = Duration::from_millis(40);
 /// Distance between the numbers of two nodes that leave in sequence. It is a prime number, which reaches all nodes in an irregular
 /// order.
 const STRIDE: usize = 379;
-/// One in this number of departures is that of a node that has just joined. The others are departures of old nodes.
+/// One departure in this number is that of a node that has joined during the benchmark. All others are departures of original
+/// nodes.
 const SHORT_LIVED: usize = 5;
 /// Interval between checks that all nodes and pods are in their final state.
 const LOOK: Duration = Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! Table that compares the figures of several binaries, measured alternately.
+//! Table that compares the figures of several binaries. The benchmark measures the binaries alternately.
 
 use std::path::{Path, PathBuf};
 

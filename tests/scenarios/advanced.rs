@@ -200,7 +200,7 @@ async fn overwrite_status(stage: &Stage) -> anyhow::Result<bool> {
     Ok(before.metadata.resource_version != after.metadata.resource_version)
 }
 
-/// Overwrites the status again after each correction by the controller, until `time` has passed.
+/// Overwrites the status again after each correction by the controller, until `time` has passed. Checks the number of corrections.
 async fn fight_for_status(stage: &Stage, time: Duration) -> anyhow::Result<()> {
     let mut corrections = 0;
     let end = tokio::time::Instant::now() + time;
@@ -208,7 +208,8 @@ async fn fight_for_status(stage: &Stage, time: Duration) -> anyhow::Result<()> {
         corrections += u32::from(overwrite_status(stage).await?);
         tokio::time::sleep(Duration::from_millis(300)).await;
     }
-    // The pause between corrections doubles, so the number of corrections grows only with the logarithm of the time.
+    // The controller doubles its pause after each correction, so the number of corrections grows only with the logarithm of the
+    // time.
     let most = time.as_secs().ilog2() + 4;
     anyhow::ensure!(
         (3..=most).contains(&corrections),
@@ -575,7 +576,7 @@ scenarios! {
             .until(occupied([2]).and(counted(1)))
     }
 
-    /// Also covers a pod that has succeeded. A pod of a DaemonSet must never end, so it is replaced.
+    /// A pod that has ended is deleted and replaced, whether it failed or succeeded.
     fn advanced03_given_a_pod_that_is_over_then_its_object_goes_and_the_node_has_an_available_one_again(pace) {
         let failed = fails(fleet(3, 1), 2)
             .until(replaced([2]).and(counted(3)))
@@ -1260,7 +1261,8 @@ scenarios! {
         vec![fought(advanced).until(counted(3)), fought(native)]
     }
 
-    /// As many nodes leave and join as the fleet has. They leave with an old pod, with a new pod, or during an update.
+    /// Half of the nodes leave during the rollout, and as many join. Nodes leave with an old pod, with a new pod, or during an
+    /// update.
     fn advanced111_given_nodes_that_come_and_go_all_the_time_then_the_rollout_ends_with_one_new_pod_on_each(pace) {
         let nodes = pace.pick(if is_deep() { 1_000 } else { 100 }, 60);
         let daemon = Daemon::advanced().rolling("maxUnavailable", "10%");

@@ -135,8 +135,8 @@ scenarios! {
 
     fn s14_given_a_rollout_in_progress_when_the_annotation_is_removed_then_no_further_deletion(pace) {
         Story::on(5)
-            // A deletion may be in flight when the annotation is removed. The admission policy may then reject that deletion, so
-            // failed writes are allowed.
+            // A deletion may be on its way when the annotation is removed. The admission policy for pods of unmanaged DaemonSets
+            // may then reject it, so failed writes are allowed.
             .writing(Writes::Attempts)
             .image(NEW)
             .until(replaced([1]))

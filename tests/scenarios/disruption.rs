@@ -189,8 +189,8 @@ scenarios! {
             .image(OLD)
             .until(condition("RolloutComplete", "True", ": complete"))
             .throughout(untouched(1..=3).and(deletions(0)), pace.pick(60, 5));
-        // The controller requests two evictions, and the budget accepts one. The pod that replaces the evicted one is never Ready.
-        // So the rollback may evict it regardless of the budget.
+        // The controller requests two evictions, and the budget accepts one. The new pod on that node is never Ready. The budget
+        // doesn't protect such a pod (`IfHealthyBudget`), so the rollback may evict it.
         let daemon = evicting().max_unavailable("2").annotate("failure-threshold", "100%");
         let one_gone = Story { daemon, ..fleet(3) }
             .allowed(2)
@@ -224,7 +224,7 @@ scenarios! {
     }
 
     fn ev08_given_paused_while_a_budget_blocks_then_nobody_is_asked(pace) {
-        // At the end, the strategy changes to deletion, which ignores the PodDisruptionBudget. So the rollout completes.
+        // At the end, `disruption: delete` ignores the PodDisruptionBudget, so the rollout completes.
         fleet(3)
             .writing(Writes::Attempts)
             .at_least(3)

@@ -209,8 +209,8 @@ scenarios! {
             .image(NEW)
             .until(converged())
             .image(OLD)
-            // The time limit suffices for three batches. It doesn't suffice for the ten seconds in which a new revision proves that
-            // it works. A rollback must not wait for that proof.
+            // A new revision must prove on the first nodes that it works, which takes ten seconds. A rollback needs no such proof.
+            // So the time limit is long enough for three batches, but not for the proof.
             .until_within(converged(), pace.pick(11, 60))
     }
 
@@ -336,7 +336,7 @@ scenarios! {
                 .behave(OLD, takes_down())
                 .image(NEW)
         };
-        // A node that counts as failed no longer uses the only slot, so a second node is updated. The second failure exceeds the
+        // A lost node takes no slot, so a second node is updated although `max-unavailable` is one. The second loss exceeds the
         // threshold of one.
         let bounded = story(1)
             .until(is_stopped().and(condition("Guard", "True", "-0001")).and(condition("Guard", "True", "-0002")))

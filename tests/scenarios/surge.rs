@@ -454,7 +454,8 @@ scenarios! {
         ends_well(story)
     }
 
-    /// Invariant 7: the rollout completes even if the controller is killed at any moment. The stories cover each of its writes.
+    /// Invariant 7: the rollout completes even if the controller is killed at any moment. There is a story for each of the
+    /// controller's writes.
     fn su15_given_the_controller_killed_at_any_write_then_it_converges_and_nobody_is_without_a_pod(pace) {
         let moments = [Moment::Before, Moment::After];
         let writes = pace.pick(16, 8);

@@ -162,8 +162,8 @@ scenarios! {
         Scenario::from(story).alone()
     }
 
-    /// Covers the use case of openyurtio/openyurt#2008: pools are updated one after another, with a soak time (a healthy wait) in
-    /// between.
+    /// Covers the use case of openyurtio/openyurt#2008: pools are updated one after another. A pool must stay healthy for the soak
+    /// time before the next one is updated.
     fn w07_given_waves_then_a_pool_follows_when_the_one_before_is_done_and_has_soaked(pace) {
         let soak = pace.pick(120, 8);
         let plain = pooled(&["field", "canary", "field", "canary"], &canary_first(soak))

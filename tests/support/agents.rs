@@ -160,7 +160,8 @@ impl Agent {
     }
 }
 
-/// Returns other addresses of this machine: one on loopback and, if possible, the address for outgoing connections.
+/// Returns addresses of this machine other than 127.0.0.1: another loopback address and, if possible, the address for outgoing
+/// connections.
 pub(crate) fn other_addresses() -> Vec<IpAddr> {
     let outer = || {
         let socket = UdpSocket::bind("0.0.0.0:0")?;

@@ -23,8 +23,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Pause between two checks.
 const AGAIN: Duration = Duration::from_millis(200);
 
-/// Fields of `ctl status -o json`. For each field: the name of its metric, and the value of the metric's last label (empty: no
-/// label).
+/// Numbers that `ctl status -o json` and the metrics have in common: the JSON field, the name of the metric, and the value of the
+/// metric's last label (empty: no label).
 const NUMBERS: [(&str, &str, &str); 8] = [
     ("targeted", "targeted", ""),
     ("updated", "updated", ""),
@@ -36,7 +36,7 @@ const NUMBERS: [(&str, &str, &str); 8] = [
     ("brokenBefore", "without_available_pod", "broken_before"),
 ];
 
-/// Reports of the four sources at one moment.
+/// Reports of the four sources (conditions, Events, metrics, `ctl`) at one moment.
 struct Said {
     /// Reasons and messages that the condition `RolloutComplete` has had, latest last.
     told: Vec<Told>,
@@ -177,8 +177,8 @@ impl Said {
         let moves = |word: &str| verdicts[word].as_u64().unwrap_or_default() > 0;
         match self.text("phase") {
             "Progressing" | "Complete" => !moves("InProgress"),
-            // After any change of a DaemonSet, the controller enters this phase first. If its condition still shows another phase,
-            // the controller has not seen the change yet.
+            // `ctl` reports this phase until the native controller has observed the last change of the DaemonSet. If the condition
+            // still shows another phase, the controller has not seen the change yet.
             "NativeControllerBehind" => self.phase == Some("NativeControllerBehind"),
             _ => true,
         }
@@ -255,7 +255,7 @@ impl Said {
         self.compare_nodes(phase, sentence)
     }
 
-    /// Checks that the message about a stall names a blocked or failed node. A stall because the native controller is behind names
+    /// Checks that the message about a stall names a blocked or failed node. If the native controller is behind, the message names
     /// no node.
     fn compare_nodes(&self, phase: &str, sentence: &str) -> Result<(), String> {
         if phase != "Stalled" || sentence.contains("if kube-controller-manager runs") {

@@ -21,7 +21,8 @@ use super::story::{Step, Story, secs};
 /// Directory below the agents' home directory for the manifests of static pods.
 const MANIFESTS: &str = "manifests";
 
-/// Time for which an agent may respond 503 because a real API server on a busy machine is too slow.
+/// Time for which a story repeats a request that got status 503. On a busy machine, a real API server may respond too late for the
+/// agent.
 const SERVER_PATIENCE: Duration = Duration::from_secs(120);
 
 /// Path under which agents serve pods, with a placeholder of [`Said`].
@@ -131,8 +132,8 @@ impl Story {
         }))
     }
 
-    /// Sends the same POST request `times` times in parallel. Each response must be one of `said`, and at least one response must
-    /// be the first of these.
+    /// Sends the same POST request `times` times in parallel. Each response must be one of `said`, and at least one must be the
+    /// first one of `said`.
     pub(crate) fn post_at_once(
         self,
         node: usize,

@@ -29,7 +29,7 @@ use super::player::from;
 pub(crate) const NAMESPACE: &str = "yurt-ds";
 pub(crate) const ACCOUNT: &str = "yurt-ds-controller";
 
-/// Cluster roles of the controller: the role of the base, and roles for single settings.
+/// Cluster roles of the controller: the role in `manifests/base`, and the roles of components, which certain settings need.
 const CONTROLLER_ROLES: [&str; 6] = [
     ACCOUNT,
     "yurt-ds-controller-advanced",

@@ -150,8 +150,8 @@ pub(crate) fn renewed(nodes: impl IntoIterator<Item = usize>) -> Check {
     })
 }
 
-/// Checks that the pods of these nodes were reverted. They must be available and have this image and the hash of the oldest
-/// revision.
+/// Checks that the pods of these nodes were rolled back in place. They must be available and have this image and the hash of the
+/// oldest revision.
 pub(crate) fn rolled_back(nodes: impl IntoIterator<Item = usize>, image: &'static str) -> Check {
     let nodes: Vec<usize> = nodes.into_iter().collect();
     Check::new(format!("taken back on {nodes:?}"), move |picture| {
@@ -197,7 +197,7 @@ fn is_same(picture: &Picture, node: &str) -> bool {
     remembered.is_some_and(|remembered| present.any(|uid| uid == *remembered))
 }
 
-/// Checks the current number of surge pods: new pods next to old ones that the DaemonSet doesn't own yet.
+/// Checks the current number of surge pods: new pods that run next to old ones and that the DaemonSet doesn't own yet.
 pub(crate) fn spares(expected: usize) -> Check {
     Check::new(format!("{expected} pods beside others"), move |picture| {
         let found = picture.spares();

@@ -1,7 +1,7 @@
 //! Proxy between a controller and its API server. It delays, stalls or breaks requests.
 //!
-//! The controller connects to the proxy over plain HTTP/1.1. The proxy forwards each request with the credentials of the test.
-//! Rules apply to classes of requests. They can be changed at any time, even for open watches.
+//! The controller connects to the proxy over plain HTTP/1.1. The proxy forwards each request with the credentials of the test. A
+//! rule causes a fault in requests with certain verbs and resources. Rules can be changed at any time, even for open watches.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -28,7 +28,7 @@ use tokio::sync::watch;
 use yurt_ds::sim::dice::mix;
 use yurt_ds::task::Task;
 
-/// Class of verbs that rules distinguish.
+/// Kind of request that a rule can select.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Verb {
     /// Read of one object.
@@ -56,7 +56,7 @@ pub(crate) enum Fault {
     Drop(u64),
 }
 
-/// Rule that causes a fault in a class of requests.
+/// Rule that causes a fault in requests with certain verbs and resources.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rule {
     /// Verbs of the requests that the rule applies to.
@@ -66,7 +66,7 @@ pub(crate) struct Rule {
     pub(crate) fault: Fault,
 }
 
-/// Class of a request: its verb and its resource.
+/// Verb and resource of a request.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Asked {
     verb: Verb,
@@ -189,7 +189,7 @@ impl Shared {
         Ok(Response::from_parts(head, self.carry(asked, body)))
     }
 
-    /// Forwards the chunks of a response. Each chunk is subject to the rules that apply at its time.
+    /// Forwards the chunks of a response. The rules that are set when a chunk arrives apply to it.
     fn carry(self: Arc<Self>, asked: Asked, body: Body) -> Carried {
         let resets = self.resets.subscribe();
         let chunks = try_unfold(

@@ -115,7 +115,7 @@ async fn bind_static_role(stage: &Stage) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Creates the ConfigMap with a new manifest of the static pod that contains this image.
+/// Creates the ConfigMap from which the agent takes a new manifest of the static pod. The manifest has this image.
 pub(crate) async fn config_map(stage: Stage, image: &str) -> anyhow::Result<()> {
     let map: ConfigMap = from(json!({
         "metadata": { "name": "yurt-static-set-web" },

@@ -40,7 +40,8 @@ fn path(file: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(file)
 }
 
-/// Compares the writes of a scenario with the golden corpus. Does nothing in a deep run, which uses more settings.
+/// Compares the writes of a scenario with the golden corpus. Does nothing in a deep run, because that runs on more variants of the
+/// cluster.
 ///
 /// # Errors
 /// Returns an error that lists the writes if they differ.

@@ -1,7 +1,8 @@
 //! Connection between a node's agent and its API server. Tests can cut or freeze it.
 //!
-//! On the embedded cluster, the connection is a gate before the API server, in virtual time. On a real cluster, it is a byte proxy
-//! with a separate source address for each node. The audit log contains this address, so requests can be attributed to agents.
+//! On the embedded cluster, the link holds or fails requests within the test's process, in virtual time. On a real cluster, it is a
+//! byte proxy with a separate source address for each node. The audit log contains this address, so requests can be attributed to
+//! agents.
 
 use std::collections::BTreeMap;
 use std::io;

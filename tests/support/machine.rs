@@ -1,8 +1,8 @@
 //! Depth of a test run, and time limits on a busy machine. The unit tests share this file.
 //!
-//! By default, expensive tests try only a sample: the model, the properties, and every scenario on several clusters. So a run takes
-//! minutes instead of a quarter of an hour. `YURT_DS_DEEP=1` tries everything, as `.ci/run` does for the properties.
-//! `YURT_DS_DEEP=10` tries ten times as many states of the model and cases of the properties.
+//! Three kinds of tests are expensive: the model, the properties, and scenarios on several variants of the cluster. By default,
+//! they try only a sample, so that a run takes minutes instead of a quarter of an hour. `YURT_DS_DEEP=1` tries everything, as
+//! `.ci/run` does for the properties. `YURT_DS_DEEP=10` tries ten times as many states of the model and cases of the properties.
 #![allow(dead_code, reason = "each of the two needs a part of it")]
 
 /// Environment variable that sets the depth of a run.
@@ -19,7 +19,7 @@ pub(crate) fn is_deep() -> bool {
     times() > 0
 }
 
-/// Returns the number of cases to try: `share` by default, and `all` times the depth in a deep run.
+/// Returns the number of cases to try: `share` by default, and `all` times `YURT_DS_DEEP` in a deep run.
 pub(crate) fn limit(share: usize, all: usize) -> usize {
     match times() {
         0 => share,

@@ -36,7 +36,7 @@ pub(crate) struct Picture {
     pub(crate) daemon: Option<DaemonSet>,
     /// Status of an Advanced DaemonSet, with all its fields.
     pub(crate) status: Value,
-    /// UID and generation of the DaemonSet after the story's last write. A picture with an older version is not up to date.
+    /// UID and generation of the DaemonSet after the story's last write. While `daemon` is older, the picture is not up to date.
     pub(crate) written: (Option<String>, Option<i64>),
     /// All reasons and messages that the condition `RolloutComplete` has had.
     pub(crate) told: Vec<Told>,
@@ -461,9 +461,9 @@ impl Picture {
             .any(|mark| self.excused.contains(mark))
             || has_ended
         {
-            // Count pods that disappeared for another reason than a rollout. yurt-ds may have deleted them: pods of an Advanced
-            // DaemonSet, and pods that had ended. The native controller deletes ended pods after a pause. If their node is updated
-            // before that, yurt-ds deletes them.
+            // This deletion breaks no rule. Count it if the controller may have requested it, because [`Self::changes`] is compared
+            // with the controller's writes. The controller deletes pods of Advanced DaemonSets. It also deletes a pod that had
+            // ended, if the node is updated before the native controller deletes that pod.
             let is_orphaned = owner.is_some_and(|owner| self.excused.contains(&owner.uid));
             self.orphans_gone += usize::from(is_orphaned || self.is_advanced || has_ended);
             self.spares_gone += usize::from(is_spare(pod));
@@ -508,7 +508,7 @@ impl Picture {
         self.judge_budget(&name, &node, available, at);
     }
 
-    /// Returns true if the node has an older pod of the same owner that is not terminating.
+    /// Returns true if the node has an older pod that is not terminating and has the same owner as `pod`.
     fn is_surplus(&self, pod: &Pod, node: Option<&str>) -> bool {
         let age = |pod: &Pod| {
             let created = pod.metadata.creation_timestamp.clone();
@@ -560,8 +560,8 @@ impl Picture {
         }
     }
 
-    /// Checks `max-unavailable` after a deletion. A node that still has an available pod doesn't count, because its second pod is
-    /// limited by `max-surge`.
+    /// Checks `max-unavailable` after a deletion. If the node still has an available pod, the deleted pod was one of two.
+    /// `max-surge` limits such pods, so this check ignores them.
     fn judge_budget(&mut self, pod: &str, node: &str, available: bool, at: Timestamp) {
         if self.has_available(node, at) {
             return;

@@ -1,5 +1,5 @@
 //! Expected responses of agents as data, with exact statuses and texts. Placeholders in a text stand for the names of current
-//! objects.
+//! objects. `docs/reference/node-api.md` numbers the rejections.
 
 use std::sync::Arc;
 

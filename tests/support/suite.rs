@@ -10,8 +10,8 @@ pub(crate) struct Entry {
     pub(crate) tell: fn(Pace) -> Scenario,
     /// Reason why the outcome may differ on an older Kubernetes version; `None` if the outcome is always the same.
     ///
-    /// A scenario without such a reason needs only DaemonSets, pods, nodes, their watches, and deletion. On older versions, only
-    /// the scenarios with a reason run. They need the same features and so test them too.
+    /// Only scenarios with a reason run on older versions. The other ones depend only on DaemonSets, pods, nodes, their watches,
+    /// and deletion. Scenarios with a reason depend on these features, too, and so test them on older versions.
     pub(crate) varies: Option<&'static str>,
 }
 

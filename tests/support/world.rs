@@ -46,7 +46,7 @@ pub(crate) struct Denied<'a> {
     pub(crate) on: Option<(&'a str, &'a str)>,
 }
 
-/// Message with which such a policy rejects a write. The API server prepends the policy's name.
+/// Message with which an admission policy of [`Backend::policy`] rejects a write. The API server prepends the policy's name.
 pub(crate) const DENIED: &str = "denied request: this pod is not to be touched";
 
 /// Moment at which the controller is killed, relative to a write.
