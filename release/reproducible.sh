@@ -4,7 +4,7 @@
 #   reproducible.sh [amd64|arm64]
 #
 # Environment:
-#   PROFILE     another profile than `dist`, such as the quicker `release`
+#   PROFILE     another profile than `dist`, for example `release`, which builds faster
 set -euo pipefail
 cd "$(dirname "$0")/.."
 work=$(mktemp -d)

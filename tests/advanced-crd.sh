@@ -3,7 +3,7 @@
 #
 #   advanced-crd.sh KUBECONFIG [KUBECTL...]     of a cluster administrator; the CRD must not be installed on the cluster
 #
-# The CRD replaces one with a conversion webhook, like that of OpenKruise. Each is created or applied, client-side or server-side.
+# The CRD replaces another one with a conversion webhook, as OpenKruise has. Each is created or applied, client-side or server-side.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 [ $# -ge 1 ] || { sed -n '2,6p' "$0" >&2; exit 2; }
@@ -24,7 +24,7 @@ finish() {
 [ -z "$(k get crd "$crd" -o name --ignore-not-found)" ] || fail "$crd is there already"
 trap finish EXIT
 
-# An old CRD: the same names, no validation, and a conversion webhook.
+# An old CRD: it has the same names, but no validation, and a conversion webhook.
 cat > "$work/old.yaml" <<END
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -50,7 +50,7 @@ spec:
       storage: true
 END
 conversion() { k get crd "$crd" -o 'jsonpath={.spec.conversion}'; }
-over() { # COMMAND FOR THE OLD CRD, --, COMMAND FOR OURS: replaces the old CRD by ours
+over() { # COMMAND FOR THE OLD CRD, --, COMMAND FOR OURS: replaces the old CRD with ours
   local old=()
   while [ "$1" != -- ]; do old+=("$1"); shift; done
   shift
@@ -74,7 +74,7 @@ over apply --server-side --field-manager helm -- patch apply --server-side --for
 
 k wait --for condition=Established "crd/$crd" > /dev/null
 k create namespace "$space" > /dev/null
-web() { # VERSION [LINE IN THE SPEC]
+web() { # VERSION [LINE IN THE SPEC]: prints an Advanced DaemonSet
   cat <<END
 apiVersion: apps.kruise.io/$1
 kind: DaemonSet
@@ -119,7 +119,7 @@ for example in $(grep -l apps.kruise.io examples/*.yaml); do
   taken "$example" k apply -f "$example" --dry-run=server --validate=strict
 done
 for version in v1alpha1 v1beta1; do
-  # A changed CRD reaches all parts of the API server only after a moment.
+  # The API server uses a changed CRD only after a moment, so repeat until it rejects an invalid DaemonSet and accepts a valid one.
   for ((tries = 0; tries < 100; tries++)); do
     ! apply "$version" "burstReplicas: 0" --dry-run=server > /dev/null 2>&1 || { sleep 0.2; continue; }
     apply "$version" "" --dry-run=server > /dev/null 2>&1 && break

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Checks the Helm chart. Needs helm 4 and PyYAML.
 #
-#   chart.sh [KUBECONFIG [KUBECTL...]]     of a user who may do everything, on a cluster without yurt-ds
+#   chart.sh [KUBECONFIG [KUBECTL...]]     of a cluster administrator, on a cluster without yurt-ds
 #
-# First without a cluster: the chart passes the linter, its package equals the manifests object by object, and its schema rejects mistakes.
-# Then on the cluster: the API server accepts all objects. Install, upgrade, rollback and uninstall keep the objects of users and restart
-# none of their pods, and an installation by kustomize can become one by Helm.
+# First without a cluster: the chart passes the linter, its package renders the same objects as the manifests, and its schema
+# rejects mistakes. Then on the cluster: the API server accepts all objects. Install, upgrade, rollback and uninstall keep the
+# objects of users and don't restart their pods. An installation by kustomize can be converted to one by Helm.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 admin=${1:-}
@@ -27,7 +27,7 @@ helm_template() { # VERSION [ARGUMENT]...
 say "lint"
 helm lint --strict charts/yurt-ds > "$work/lint" 2>&1 || fail "$(cat "$work/lint")"
 helm lint --strict charts/yurt-ds "${everything[@]}" > "$work/lint" 2>&1 || fail "$(cat "$work/lint")"
-# From here on the package, which contains what its links point to.
+# From here on, test the package. It contains files where the chart contains links.
 helm package charts/yurt-ds --destination "$work" > "$work/packed" 2>&1 || fail "$(cat "$work/packed")"
 package=$(echo "$work"/yurt-ds-*.tgz)
 [ "$(tar -tvf "$package" | grep -c '^l' || true)" = 0 ] || fail "the package contains links"
@@ -44,7 +44,7 @@ rejected() { # VALUE WORDS
   grep -qF -- "$2" "$work/said" || fail "$1 is rejected with other words than '$2': $(cat "$work/said")"
 }
 accepted global.anything=1
-accepted enabled=true # a condition of a parent chart
+accepted enabled=true # the condition by which a parent chart enables this chart
 accepted agent.enabled=false
 rejected replica=3 "'replica' not allowed"
 rejected features.inplace=true "'inplace' not allowed"
@@ -81,7 +81,7 @@ bound="components/controller-bound components/agent-bound-to-node"
   same 1.28.0 "agent.staticPods.enabled=true" overlays/static-pods
   same 1.28.0 "hostNetwork=true,apiServer.host=127.0.0.1" overlays/host-network
 }
-# A new account is limited by the policies, too.
+# If the controller uses another service account, the policies must limit that account.
 helm_template 1.36.0 --namespace other --set serviceAccount.create=false,serviceAccount.name=mine,fullnameOverride=fleet > "$work/chart.yaml"
 ! grep -nE 'system:serviceaccount:yurt-ds:|name: yurt-ds-(controller|viewer|operator)$' "$work/chart.yaml" || fail "names are not replaced"
 grep -qF '"system:serviceaccount:other:mine"' "$work/chart.yaml" || fail "the policies don't name the account"
@@ -125,7 +125,7 @@ version=$(k version -o json | python3 -c 'import json, sys; print(json.load(sys.
 
 say "all objects on $version"
 for namespace in yurt-ds yurt-ds-edge "$space"; do k create namespace "$namespace" --save-config > /dev/null; done
-# Kinds of the Prometheus Operator are not there.
+# Omit objects of the Prometheus Operator, because its CRDs are not installed.
 for values in charts/yurt-ds/values.yaml tests/chart/everything.yaml; do
   helm_template "$version" --values "$values" --skip-tests | python3 -c 'import sys, yaml
 for one in yaml.safe_load_all(sys.stdin):
@@ -169,7 +169,7 @@ END
 create_advanced() { daemonset apps.kruise.io/v1beta1 | k apply -f - > /dev/null 2>&1; }
 pods() { k -n "$1" get pods -o jsonpath='{range .items[*]}{.metadata.name}{" "}{.metadata.uid}{"\n"}{end}' | sort; }
 has_pods() { [ "$(pods "$1" | wc -l)" = "$2" ]; }
-kept() { # all that a user has, and the definition
+kept() { # prints the objects of a user, and the CRD
   pods "$space"
   k -n "$space" get daemonsets.apps,"$crd",rolebindings,controllerrevisions.apps -o name | sort
   k -n "$space" get daemonsets.apps,"$crd" web -o jsonpath='{.items[*].metadata.uid} {.items[*].metadata.generation}'
@@ -177,7 +177,7 @@ kept() { # all that a user has, and the definition
   k get crd "$crd" -o jsonpath='{.metadata.uid}'
 }
 unchanged() { # WHAT
-  sleep 3 # a restarted pod would show after a moment
+  sleep 3 # after this time, a restarted pod would be visible
   [ "$(kept)" = "$before" ] || fail "$1 changed what a user has: $(diff <(echo "$before") <(kept))"
   say "nothing of a user changed: $1"
 }
@@ -196,7 +196,7 @@ say "helm test"
 tester=pod/yurt-ds-test
 h test yurt-ds --namespace yurt-ds --timeout 2m > "$work/tested" 2>&1 &
 until_true "the pod of the test" there -n yurt-ds "$tester"
-# These nodes have no kubelet that runs it.
+# No kubelet runs the pod on these fake nodes, so set its phase here.
 k -n yurt-ds patch "$tester" --subresource status --type merge -p '{"status": {"phase": "Succeeded"}}' > /dev/null
 wait $! || fail "$(cat "$work/tested")"
 gone clusterrolebinding yurt-ds-test yurt-ds-test-reviews yurt-ds-test-advanced || fail "the test left its binding"
@@ -230,7 +230,7 @@ until_true "agents" has_pods yurt-ds-edge 2
 until_true "replicas" has_pods yurt-ds 2
 agents=$(pods yurt-ds-edge) replicas=$(pods yurt-ds)
 h "${install[@]}" --take-ownership --force-conflicts > /dev/null
-sleep 5 # until the controllers have seen it
+sleep 5 # until the controllers have seen the change
 [ "$(pods yurt-ds-edge)" = "$agents" ] || fail "agents were restarted"
 [ "$(pods yurt-ds)" = "$replicas" ] || fail "replicas were restarted"
 [ "$(k -n yurt-ds-edge get controllerrevisions -o name | wc -l)" = 1 ] || fail "the agents have a new revision"

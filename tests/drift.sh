@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Checks that applying the same manifest again changes nothing and restarts nothing, during and after a rollout that ctl controls.
+# Checks that a second apply of the same manifest changes and restarts nothing, during and after a rollout that ctl controls.
 #
-#   drift.sh KUBECONFIG BINARY [KUBECTL...]     of a user who may do everything; BINARY is yurt-ds; needs ../shared/control-plane and helm 4
+#   drift.sh KUBECONFIG BINARY [KUBECTL...]     of a cluster administrator; BINARY: yurt-ds; needs ../shared/control-plane, helm 4
 #
-# Four DaemonSets are rolled out at the same time. Each is applied in its own way: by kubectl on the client and on the server, and by helm
-# with a 3-way merge and on the server.
+# Four DaemonSets are rolled out at the same time. Each is applied in another way: by kubectl on the client or on the server, and by
+# helm with a 3-way merge or on the server.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 [ $# -ge 2 ] || { sed -n '2,7p' "$0" >&2; exit 2; }
@@ -46,7 +46,7 @@ apply() { # WAY TAG [ARGUMENT]...
     helm-server) helm_apply "$1" true --set "image=web:$2" "${@:3}" ;;
   esac > "$work/said" 2>&1 || fail "$1: $(cat "$work/said")"
 }
-state() { # what must not change: one line per DaemonSet, and one per pod
+state() { # prints the state that must not change: one line per DaemonSet, and one per pod
   k get daemonsets,pods -o json | python3 -c '
 import json, sys
 for object in json.load(sys.stdin)["items"]:
@@ -57,12 +57,12 @@ for object in json.load(sys.stdin)["items"]:
         own = {key: value for key, value in meta["annotations"].items() if key.startswith("apps.openyurt.io/")}
         print("daemonset", meta["name"], meta["generation"], json.dumps(own, sort_keys=True))' | sort
 }
-unchanged() { # WHEN TAG [ANNOTATION]: that every DaemonSet has
+unchanged() { # WHEN TAG [ANNOTATION]: checks that another apply changes nothing; every DaemonSet must have the annotation
   local way
   state > "$work/before"
   [ $# = 2 ] || [ "$(grep -cF "apps.openyurt.io/$3" "$work/before")" = ${#ways[@]} ] || fail "$1: not all have $3: $(cat "$work/before")"
   for way in "${ways[@]}"; do apply "$way" "$2"; done
-  sleep 1.5 # a deleted pod would show after a moment
+  sleep 1.5 # after this time, a deleted pod would be visible
   state > "$work/after"
   cmp -s "$work/before" "$work/after" || fail "$1: $(diff "$work/before" "$work/after")"
   say "nothing changed: $1"

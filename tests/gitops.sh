@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks what GitOps tools say about the recorded DaemonSets of tests/gitops/objects, by the libraries of these tools. Needs Go.
+# Checks how GitOps tools judge the recorded DaemonSets of tests/gitops/objects, with the libraries of these tools. Needs Go.
 #
 # YURT_DS_GOLDEN=1 writes the table into tests/gitops/table.md and docs/how-to/gitops.md.
 set -euo pipefail

@@ -148,7 +148,7 @@ holder() { kubectl -n yurt-ds get lease yurt-ds-controller --ignore-not-found -o
 replicas() { kubectl -n yurt-ds get pods -l app.kubernetes.io/component=controller -o name; }
 
 # Field selector for the pods on a node that a DaemonSet counts. A deleted pod that has ended stays in the API for a moment. The
-# DaemonSet controller doesn't wait for its removal, so the old pod and its successor exist at the same time.
+# DaemonSet controller doesn't wait until it is gone, so the old pod and the new pod exist at the same time.
 on_node() { echo "spec.nodeName=$1,status.phase!=Succeeded,status.phase!=Failed"; } # NODE
 
 # Returns the process ID of a pod's first container.

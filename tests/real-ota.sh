@@ -6,7 +6,7 @@
 #                          ../shared/control-plane
 #
 # yurt-ds is installed from manifests/. The pods of the DaemonSet use the host network. So the version of each node can be read at
-# one address, and the test measures how long nothing answers there. STORIES limits the run to some stories.
+# one address, and the test measures the longest time without a response from there. STORIES limits the run to some stories.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 [ $# = 1 ] || { sed -n '3,10p' "$0" >&2; exit 2; }

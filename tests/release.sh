@@ -3,7 +3,7 @@
 #
 #   release.sh BINARY [KUBECTL]     BINARY stands for both architectures; needs helm, cargo-cyclonedx, validate-krew-manifest
 #
-# What it can't check here: the image, its signature, and provenance. They need a registry, and the identity of the workflow.
+# Doesn't check the image, its signature, and its provenance. They need a registry, and the identity of the workflow.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 [ $# = 1 ] || [ $# = 2 ] || { sed -n '2,6p' "$0" >&2; exit 2; }
@@ -27,7 +27,7 @@ done
 echo "assembled: $(ls -x "$work/draft" | tr -s ' \n' ' ')"
 
 signatures() {
-  # Without network: the log of signatures, which `--use-signing-config` would ask for, is left out.
+  # The transparency log of signatures needs the network, so leave it out. By default, --use-signing-config would write to it.
   export COSIGN_PASSWORD=
   (cd "$work" && cosign generate-key-pair 2> /dev/null)
   cosign sign-blob --yes --key "$work/cosign.key" --tlog-upload=false --use-signing-config=false \
@@ -35,7 +35,7 @@ signatures() {
   verify() { release/verify "$1" --key "$work/cosign.pub" --insecure-ignore-tlog > "$work/said" 2>&1; }
   verify "$work/draft" || { cat "$work/said" >&2; fail "the release was not verified"; }
   tail -1 "$work/said"
-  rejects() { # WHAT FILE COMMAND...: the copy of the release after that command
+  rejects() { # WHAT FILE COMMAND...: checks that a copy of the release is rejected after this command
     cp -r "$work/draft" "$work/forged"
     (cd "$work/forged" && "${@:2}")
     ! verify "$work/forged" || fail "verified with $1"
@@ -75,7 +75,7 @@ for file in glob.glob(sys.argv[1] + "/*.cdx.json"):
 END
 ! grep -rqF "$PWD" "$work/draft" || fail "a file has the path of this folder"
 
-# As krew does: the archive is unpacked, and links decide what the program is.
+# Install the plugin as krew does: unpack the archive, and create links. The name of the link decides how the program behaves.
 mkdir -p "$work/path"
 tar -xzf "$work/draft/yurt-ds-v$version-linux-amd64.tar.gz" -C "$work"
 [ -s "$work/man/yurt-ds-ctl-status.1" ] || fail "the archive has no manual pages"

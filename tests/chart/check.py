@@ -17,9 +17,9 @@ CHART = Path(__file__).parent.parent.parent / "charts/yurt-ds"
 # Differences that are allowed.
 HELM_LABELS = {"app.kubernetes.io/instance", "app.kubernetes.io/version", "app.kubernetes.io/managed-by", "helm.sh/chart"}
 HELM_ANNOTATIONS = {"helm.sh/resource-policy"}
-# Only kustomizations that contain it label all objects.
+# The chart sets this label on all objects, but only some kustomizations do.
 NAME_LABEL = "app.kubernetes.io/name"
-# Helm creates the namespace of the release.
+# Helm creates the namespace of the release itself.
 ONLY_KUSTOMIZE = {("Namespace", None, "yurt-ds")}
 # Lists whose items have unique names, so that the order has no meaning.
 BY_NAME = {"env", "volumes", "volumeMounts"}
@@ -137,7 +137,7 @@ def values(mode=None):
     if mode == "write":
         readme.write_text(text)
     found = [] if text == readme.read_text() else ["README.md: the table is old; run tests/chart/check.py values write"]
-    # Only a parent chart sets "enabled".
+    # "enabled" is set only by a parent chart.
     known, described = {*declared(schema, schema["definitions"])} - {"enabled"}, {row[0] for row in rows}
     found += [f"{path}: not described in values.yaml" for path in sorted(known - described)]
     found += [f"{path}: not in values.schema.json" for path in sorted(described - known)]

@@ -1,10 +1,11 @@
 # shellcheck shell=bash disable=SC2034
-# What record.sh and tests/drift.sh share: nodes that kwok plays, and the controller, on a running control plane. To be sourced.
+# Functions for record.sh and tests/drift.sh, which source this file. They run fake nodes (kwok) and the controller on a running
+# control plane.
 #
-#   control_plane, admin, binary, work, space   set by the script that sources this
+#   control_plane, admin, binary, work, space   variables that the sourcing script sets
 #
-# Nodes are called SPACE-1, SPACE-2 ...
-programs=() # process ids of what was started
+# The nodes are named SPACE-1, SPACE-2 and so on.
+programs=() # process IDs of the started programs
 
 k() { "${kubectl[@]}" --kubeconfig "$admin" -n "$space" "$@"; }
 ctl() { "$binary" ctl --kubeconfig "$admin" -n "$space" "$@"; }
@@ -61,7 +62,8 @@ until_true() { # WHAT COMMAND
   done
   fail "not within its time: $1"
 }
-# holds DAEMONSET EXPRESSION: Python, about its `status` and `condition(TYPE)`, a dictionary with status and reason
+# holds DAEMONSET EXPRESSION: evaluates a Python expression about a DaemonSet. It can use `status` and `condition(TYPE)`, a
+# dictionary with status and reason.
 holds() {
   k get "$1" -o json | python3 -c '
 import json, sys

@@ -1,6 +1,7 @@
-// Package gitops compares what GitOps tools say about DaemonSets of yurt-ds with table.md. The objects are recorded by record.sh.
+// Package gitops compares the health that GitOps tools report for DaemonSets of yurt-ds with table.md. record.sh has recorded the
+// objects.
 //
-// YURT_DS_GOLDEN=1 writes the table, also into the page docs/how-to/gitops.md.
+// YURT_DS_GOLDEN=1 writes the table to table.md and to the page docs/how-to/gitops.md.
 package gitops
 
 import (
@@ -24,7 +25,8 @@ const (
 	advanced = "resource.customizations.health.apps.kruise.io_DaemonSet"
 )
 
-// A phase of a rollout: its recorded object, its name in the table, and what Argo CD has to say with the script.
+// phase is a phase of a rollout: the file of its recorded object, its name in the table, and the health that the script for Argo CD
+// must return.
 type phase struct{ file, name, health string }
 
 // phases of a native DaemonSet that yurt-ds manages, in the order of the table.
@@ -42,7 +44,8 @@ var phases = []phase{
 	{"complete", "complete, all nodes are updated", "Healthy"},
 }
 
-// ofAdvanced are objects of apps.kruise.io, about which kstatus knows only the observed generation and Stalled.
+// ofAdvanced are the phases of an Advanced DaemonSet (apps.kruise.io). For this kind, kstatus evaluates only the observed
+// generation and the condition Stalled.
 var ofAdvanced = []phase{
 	{"advanced-just-changed", "", "Progressing"},
 	{"advanced-progressing", "", "Progressing"},
@@ -74,7 +77,7 @@ func recorded(t *testing.T, name string) *unstructured.Unstructured {
 	return object
 }
 
-// said returns what a tool says, and fails the test if it can't tell.
+// said returns the answer of a tool. It fails the test if the tool returned an error.
 func said[T any](t *testing.T, phase string, answer T, err error) T {
 	t.Helper()
 	if err != nil {
@@ -102,7 +105,7 @@ func expressions(t *testing.T) []kustomize.CustomHealthCheck {
 	return kustomization.Spec.HealthCheckExprs
 }
 
-// fluxFor is the status in Flux that has the same meaning as a health in Argo CD. Flux has no word for a pause.
+// fluxFor is the status in Flux that has the same meaning as a health in Argo CD. Flux has no status for a paused rollout.
 var fluxFor = map[string]string{
 	"Healthy": "Current", "Progressing": "InProgress", "Suspended": "InProgress", "Degraded": "Failed",
 }
@@ -174,8 +177,8 @@ func TestAdvancedDaemonSets(t *testing.T) {
 	}
 }
 
-// TestUnmanaged compares the script and the expressions with the built-in checks, for DaemonSets without yurt-ds. The variants of a
-// recorded object contain every combination of counters that the checks compare.
+// TestUnmanaged checks DaemonSets without yurt-ds: the script and the expressions must agree with the built-in checks. The test
+// changes a recorded object to every combination of the counters that these checks compare.
 func TestUnmanaged(t *testing.T) {
 	for _, strategy := range []string{"RollingUpdate", "OnDelete"} {
 		for code := range 3 * 3 * 3 * 3 {
@@ -203,7 +206,7 @@ func TestUnmanaged(t *testing.T) {
 	}
 }
 
-// set changes a field. The value 0 removes it, as the API server omits it.
+// set changes a field. For the value 0 it removes the field, because the API server omits zeros.
 func set(t *testing.T, object *unstructured.Unstructured, value any, path ...string) {
 	t.Helper()
 	if value == int64(0) && path[1] != "desiredNumberScheduled" {
@@ -213,7 +216,7 @@ func set(t *testing.T, object *unstructured.Unstructured, value any, path ...str
 	}
 }
 
-// TestOpenKruise checks the script on DaemonSets that OpenKruise manages: they have no condition of yurt-ds.
+// TestOpenKruise checks the script on DaemonSets that OpenKruise manages. They have no conditions of yurt-ds.
 func TestOpenKruise(t *testing.T) {
 	cases := []struct {
 		change func(*unstructured.Unstructured)

@@ -3,7 +3,7 @@
 #
 #   record.sh BINARY     yurt-ds; needs ../shared/control-plane
 #
-# Run it after a change of the conditions, then YURT_DS_GOLDEN=1 tests/gitops.sh.
+# After a change of the conditions, run this script, and then YURT_DS_GOLDEN=1 tests/gitops.sh.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 [ $# = 1 ] || { sed -n '2,6p' "$0" >&2; exit 2; }
@@ -22,7 +22,7 @@ finish() {
   if [ $code = 0 ]; then rm -rf "$work"; else echo "record: logs are in $work" >&2; fi
 }
 trap finish EXIT
-save() { # FILE [DAEMONSET]: without field managers
+save() { # FILE [DAEMONSET]: writes the DaemonSet without managedFields to the file
   k get "${2:-ds/web}" -o json | python3 -c '
 import json, sys
 object = json.load(sys.stdin)
@@ -75,7 +75,7 @@ completes
 manager=$(cat "$work/plane/kube-controller-manager.pid")
 kill -STOP "$manager"
 image 4
-sleep 2 # the controller reports that Kubernetes is behind
+sleep 2 # until the controller reports that Kubernetes is behind
 save not-observed
 kill -CONT "$manager"
 completes
@@ -102,7 +102,7 @@ completes ds/ota
 image 2 ds/ota
 reaches owners 'reported and not is_true("RolloutComplete") and not is_true("Progressing")' ds/ota
 
-# The new pods carry the annotation that makes kwok leave them alone, and fail by the status that a kubelet would write.
+# With the annotation offline, kwok ignores the new pods. So they fail with the status that the script writes in place of a kubelet.
 manifest bad web:1 "$ours" | k apply -f - > /dev/null
 completes ds/bad
 k patch ds/bad --type merge -p '{"spec": {"template": {"metadata": {"annotations": {"offline": "true"}}}}}' > /dev/null

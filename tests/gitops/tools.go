@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// waitOfFlux returns what kstatus says: Flux with wait or healthChecks, and helm 4 with --wait.
+// waitOfFlux returns the status that kstatus computes. Flux uses it with wait or healthChecks, and helm 4 with --wait.
 func waitOfFlux(object *unstructured.Unstructured) (string, error) {
 	result, err := status.Compute(object)
 	if err != nil {
@@ -21,7 +21,7 @@ func waitOfFlux(object *unstructured.Unstructured) (string, error) {
 	return result.Status.String(), nil
 }
 
-// expressionsOfFlux returns what Flux says with healthCheckExprs.
+// expressionsOfFlux returns the status that Flux computes from healthCheckExprs.
 func expressionsOfFlux(checks []kustomize.CustomHealthCheck, object *unstructured.Unstructured) (string, error) {
 	for _, check := range checks {
 		if check.APIVersion != object.GetAPIVersion() || check.Kind != object.GetKind() {
@@ -40,10 +40,11 @@ func expressionsOfFlux(checks []kustomize.CustomHealthCheck, object *unstructure
 	return "", fmt.Errorf("no expression for %s", object.GetAPIVersion())
 }
 
-// health is the answer of a health check of Argo CD.
+// health is the result of a health check of Argo CD.
 type health struct{ status, message string }
 
-// scriptOfArgo runs a health script as Argo CD does without useOpenLibs: with the base and table libraries, for one second at most.
+// scriptOfArgo runs a health script as Argo CD does without useOpenLibs: only with the base and table libraries, and for one second
+// at most.
 func scriptOfArgo(script string, object *unstructured.Unstructured) (health, error) {
 	state := lua.NewState(lua.Options{SkipOpenLibs: true})
 	defer state.Close()
@@ -101,7 +102,7 @@ func luaValue(state *lua.LState, value any) lua.LValue {
 	return lua.LNil
 }
 
-// counters of the status that built-in checks read.
+// counters are the numbers of the status that the built-in checks read.
 type counters struct{ generation, observed, desired, updated, available int64 }
 
 func countersOf(object *unstructured.Unstructured) counters {
@@ -123,7 +124,7 @@ func isOnDelete(object *unstructured.Unstructured) bool {
 	return strategy == "OnDelete"
 }
 
-// builtInOfArgo returns what Argo CD says about a DaemonSet of apps/v1 without a script (gitops-engine, pkg/health).
+// builtInOfArgo returns the health that Argo CD computes for a native DaemonSet without a script (gitops-engine, pkg/health).
 func builtInOfArgo(object *unstructured.Unstructured) health {
 	numbers := countersOf(object)
 	waiting := fmt.Sprintf("Waiting for daemon set %q rollout to finish: ", object.GetName())
@@ -140,7 +141,8 @@ func builtInOfArgo(object *unstructured.Unstructured) health {
 	return health{"Healthy", ""}
 }
 
-// legacyWaitOfHelm returns what helm 3 --wait and helm 4 --wait=legacy say about an OnDelete DaemonSet of apps/v1 (pkg/kube/ready.go).
+// legacyWaitOfHelm returns the answer of helm 3 --wait and helm 4 --wait=legacy for a native DaemonSet with OnDelete
+// (pkg/kube/ready.go).
 func legacyWaitOfHelm(object *unstructured.Unstructured) string {
 	if numbers := countersOf(object); numbers.observed != numbers.generation {
 		return "waits"

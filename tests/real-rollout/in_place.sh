@@ -9,7 +9,7 @@ started() { pod place "$1" ".status.containerStatuses[?(@.name==\"$2\")].state.r
 counted_as_updated() {
   [ "$(kubectl get daemonset place -o 'jsonpath={.status.updatedNumberScheduled} {.status.numberAvailable}')" = "2 2" ]
 }
-# asks_url URL FILE: sends 20 requests per second. FILE contains the longest time between two responses so far, in milliseconds
+# asks_url URL FILE: sends 20 requests per second. Writes the longest time between two responses so far, in milliseconds, to FILE.
 asks_url() {
   exec python3 - "$1" "$2" <<'END_OF_PYTHON'
 import os, sys, time, urllib.request
@@ -21,7 +21,7 @@ while True:
         longest, last = max(longest, now - last), now
         with open(sys.argv[2] + ".new", "w") as new:
             new.write(str(round(longest * 1000)))
-        os.replace(sys.argv[2] + ".new", sys.argv[2])  # whoever reads it finds a number, also when this is killed
+        os.replace(sys.argv[2] + ".new", sys.argv[2])  # atomic, so that readers always find a number
     except OSError:
         pass
     time.sleep(0.05)

@@ -2,10 +2,10 @@
 # The old pod is deleted only after the new pod is available (max-surge). Sourced by tests/real-rollout.sh.
 stories+=(surge_serves_all_the_time surge_keeps_the_old_pod surge_survives_its_controller)
 
-# asks DAEMONSET NODE: sends ten HTTP requests per second, each on a new connection, to a pod of the node that a Service would use
-# (Ready, not terminating). At SIGTERM, prints requests, failures, the most failures in a row, and the longest time between two
-# responses in ms. For comparison, also prints requests and longest time for a server in the same process, with the same rate.
-# A busy machine changes these two numbers.
+# asks DAEMONSET NODE: sends ten HTTP requests per second, each on a new connection, to a pod of the node to which a Service would
+# route (Ready, not terminating). At SIGTERM, prints four numbers: requests, failures, the most failures in a row, and the longest
+# time between two responses in ms. Then prints requests and longest time for a server in the same process, with the same rate.
+# These two numbers show how busy the machine was.
 asks() {
   cat > "$dir/asks.py" <<'END_OF_PYTHON'
 import http.client, http.server, json, random, signal, subprocess, sys, threading, time
@@ -89,7 +89,7 @@ while going:
             failures, row, failed = failures + 1, row + 1, address
             worst_row = max(worst_row, row)
             print("failed:", repr(error), address, "of", addresses, file=sys.stderr)
-            continue  # the next connection at once, as a client would
+            continue  # send the next request at once, as a client would
     time.sleep(max(0.0, 0.1 - (time.monotonic() - began)))
 print(requests, failures, worst_row, int(1000 * longest), own["requests"], int(1000 * own["longest"]), flush=True)
 END_OF_PYTHON
@@ -107,8 +107,8 @@ ask_all() {
   done
   sleep 2
 }
-# were_answered: stops the clients. Fails if a client got two failures in a row, or no response for a second. The time by which
-# the machine itself was late doesn't count.
+# were_answered: stops the clients. Fails if a client got two failures in a row, or no response for a second. Delays that the
+# client's own server also had don't count.
 were_answered() {
   local node requests failures row longest own_requests own_longest late
   kill -TERM "${askers[@]}"
