@@ -158,7 +158,7 @@ impl Drop for Crowd {
     }
 }
 
-/// Checks that every probe succeeds while a crowd sends requests to the chosen port.
+/// Checks that every probe succeeds while a [`Crowd`] sends requests to the chosen port.
 async fn holds_out(
     choose: impl Fn(&Running) -> SocketAddr,
     path: &'static str,

@@ -20,7 +20,7 @@
 //! - `support`: the building blocks of scenarios:
 //!   - `story` defines a test case as data, `player` runs it, and `world` is the cluster (embedded or real) on which it runs.
 //!   - `monitor` watches the cluster, keeps a `picture` of it and checks every deletion. `checks` contains the expectations.
-//!   - `agents` are the clients of the node agents. `link` is the connection between an agent and the API server. It can be cut.
+//!   - `agents` are the clients of the node agents. `link` connects an agent to the API server. Tests can cut the link.
 //!   - `asking` contains the steps that send requests to agents, and `said` the expected responses.
 //!   - `forged` creates pods that look upgradable but are not. `typed` runs `yurt-ds ctl` in the middle of a story.
 //!   - `agreement` compares conditions, Events, metrics and `ctl` after every step that waits.

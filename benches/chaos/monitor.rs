@@ -59,7 +59,7 @@ pub(crate) struct Said {
     pub(crate) message: String,
 }
 
-/// Recorded change with its position in the order of the API.
+/// Recorded change with its resourceVersion and the time at which it was received.
 pub(crate) type Entry = history::Entry<Fact>;
 
 /// Watches that record changes until dropped.
@@ -81,7 +81,7 @@ impl Monitor {
         Self(history)
     }
 
-    /// Returns all changes so far, in the order of the API.
+    /// Returns all changes so far, in the order of their resourceVersion.
     pub(crate) fn entries(&self) -> Vec<Entry> {
         self.0.entries()
     }

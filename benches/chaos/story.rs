@@ -7,7 +7,7 @@ use yurt_ds::sim::dice::mix;
 /// Annotations of a DaemonSet as key and value. Keys have no prefix.
 pub(crate) type Settings = &'static [(&'static str, &'static str)];
 
-/// Rollout strategies. The DaemonSets of a story use them in turn, starting with a random one.
+/// Settings of rollouts. Each DaemonSet of a story gets the next entry of this list, starting with a random one.
 const STRATEGIES: [Settings; 12] = [
     &[("max-unavailable", "10%")],
     &[("max-unavailable", "2"), ("min-interval", "3s")],

@@ -1,9 +1,9 @@
 //! Rollout while nodes join and leave.
 //!
 //! Half of the nodes leave, one at a time. They leave with an old pod, with a new pod, or during an update, and some of them have
-//! just joined. A new node joins for each node that leaves. The benchmark checks the recorded changes in the order of the API. A
-//! node must never have two pods that are not terminating. At most `maxUnavailable` nodes may lack a pod because of the controller.
-//! New nodes without a pod don't count.
+//! just joined. A new node joins for each node that leaves. The benchmark checks the recorded changes in the order of their
+//! resourceVersion. A node must never have two pods that are not terminating. At most `maxUnavailable` nodes may lack a pod because
+//! of the controller. New nodes without a pod don't count.
 //!
 //! At the end, each node must have one new pod, and no pod of a deleted node may exist. The controller must not have listed nodes
 //! or pods again.
@@ -28,8 +28,8 @@ use super::sets::{Sets, image};
 const VERSION: &str = "v2";
 /// Time between the departures of two nodes. With a thousand nodes, it is long enough that nodes leave until the rollout ends.
 const PAUSE: Duration = Duration::from_millis(40);
-/// Distance between the numbers of two nodes that leave in sequence. It is a prime number, which reaches all nodes in an irregular
-/// order.
+/// Distance between the numbers of two nodes that leave one after the other. With a prime number, all nodes are reached, in an
+/// irregular order.
 const STRIDE: usize = 379;
 /// One departure in this number is that of a node that has joined during the benchmark. All others are departures of original
 /// nodes.

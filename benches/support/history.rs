@@ -1,7 +1,8 @@
-//! Changes from several watches, in the order of the API.
+//! Changes from several watches, in the order in which the API server made them.
 //!
-//! The API server numbers the changes of all objects in one sequence. The numbers show the real order of changes from several
-//! watches. Each change also has the time at which this process received it. A controller can't have known the change earlier.
+//! The API server numbers the changes of all objects in one sequence (resourceVersion). The numbers show the real order of changes
+//! from several watches. Each change also has the time at which this process received it. A controller can't have known the change
+//! earlier.
 
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -73,7 +74,7 @@ impl<F: Clone + Send + 'static> History<F> {
         }));
     }
 
-    /// Returns all changes so far, in the order of the API.
+    /// Returns all changes so far, in the order of their resourceVersion.
     pub(crate) fn entries(&self) -> Vec<Entry<F>> {
         let mut entries = lock(&self.heard).clone();
         entries.sort_by_key(|entry| entry.version);

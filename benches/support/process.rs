@@ -17,7 +17,7 @@ pub(crate) fn own_binary() -> PathBuf {
 pub(crate) struct Process(Child);
 
 impl Process {
-    /// Starts the binary of this build with these arguments on this cluster.
+    /// Starts the binary of [`own_binary`] with these arguments on this cluster.
     pub(crate) fn start(arguments: &[&str], kubeconfig: &Path) -> Result<Self> {
         Self::start_binary(&own_binary(), arguments, kubeconfig)
     }

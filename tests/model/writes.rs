@@ -1,4 +1,5 @@
-//! Writes of the controller. It decides on several writes together. The API server then performs them one by one, or rejects them.
+//! Writes of the controller. The controller decides on several writes together. The API server then performs them one by one, or
+//! rejects them.
 //!
 //! ```text
 //! Decide ──► pending writes ──Write, in any order──► the API server's pods

@@ -1238,7 +1238,8 @@ scenarios! {
 
     fn advanced115_given_a_status_that_another_writer_overwrites_then_it_is_corrected_ever_more_rarely_and_one_event_names_the_writer(pace) {
         let seconds = pace.pick(1_000, 40);
-        // The Event about the first revision is counted, so wait until a busy controller has sent it.
+        // The story counts Events about completed rollouts. So wait for the Event about the first revision, which may be late on a
+        // busy machine.
         let first = || events_because("RolloutComplete", 1);
         let advanced = fleet(3, 1).until(first()).image(NEW).until(converged().and(counted(3)));
         let advanced = advanced

@@ -154,7 +154,8 @@ scenarios! {
             .and(condition("Guard", "True", "-0001"))
             .and(condition("Guard", "True", "-0002"))
             .and(events_because("RolloutComplete", 1));
-        // The Event about the old revision is counted, so wait until a busy controller has sent it.
+        // The story counts Events about completed rollouts. So wait for the Event about the old revision, which may be late on a
+        // busy machine.
         let crash = |daemon| six_before_a_crash(daemon)
             .until(events_because("RolloutComplete", 1))
             .image(NEW);

@@ -64,7 +64,8 @@ fn pooled(pools: &[&str], waves: &str) -> Story {
 }
 
 scenarios! {
-    /// Covers the use case of zone-aware-controllers#6: nodes with an abandoned revision are updated first.
+    /// Covers the use case of zone-aware-controllers#6: nodes whose revision was superseded before its rollout was complete are
+    /// updated first.
     fn w09_given_a_revision_that_is_overtaken_then_its_nodes_go_first_and_the_last_updated_before_all(_pace) {
         let overtaken = half_way()
             .patch(without_partition(NEWER))

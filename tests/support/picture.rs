@@ -590,8 +590,8 @@ impl Picture {
 
     /// Returns the Ready, targeted nodes without an available pod.
     ///
-    /// The controller may not have seen a recent change or return of a node yet. Such a node is included only if the controller has
-    /// ended its pod.
+    /// A node that has changed or returned recently is included only if the controller has ended its pod, because the controller
+    /// may not have seen the change yet.
     fn lacking(&self, at: Timestamp) -> impl Iterator<Item = &String> {
         let known = self.clock.now() - self.slack;
         let settled = known - self.settle();

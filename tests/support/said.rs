@@ -59,13 +59,13 @@ pub(crate) fn disconnected() -> Said {
     says(503, text).because("Disconnected")
 }
 
-/// Expects one of the rejections 3 to 5 of the node API, in the words of `upgrade`.
+/// Expects one of the rejections 3 to 5 of the node API, with the text that the action `upgrade` returns.
 pub(crate) fn refused(detail: &str) -> Said {
     let text = "Pre check update pod failed, Failed to check pod {ns}/{pod} status, error: ";
     says(403, &format!("{text}{detail}"))
 }
 
-/// Expects one of the rejections 3 to 5 of the node API, in the words of `imagepull`.
+/// Expects one of the rejections 3 to 5 of the node API, with the text that the action `imagepull` returns.
 pub(crate) fn pull_refused(detail: &str) -> Said {
     let text = "Failed to check pod status {ns}/{pod}, error: ";
     says(403, &format!("{text}{detail}"))
