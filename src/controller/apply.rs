@@ -267,7 +267,9 @@ impl Writer {
         now: Timestamp,
     ) -> Result<(), WriteError> {
         if !set.is_advanced() {
-            return self.renew_as_is(key, pod, patch, IN_PLACE_STATE, now).await;
+            return self
+                .patch_in_place(key, pod, patch, IN_PLACE_STATE, now)
+                .await;
         }
         let mut pod = pod.clone();
         if patch.gate == Some(true) {
@@ -282,7 +284,7 @@ impl Writer {
         let mut tries = CONFLICTS;
         loop {
             let state = KRUISE_IN_PLACE_STATE;
-            let answer = self.renew_as_is(key, &pod, patch, state, now).await;
+            let answer = self.patch_in_place(key, &pod, patch, state, now).await;
             let Err(refusal) = &answer else { return answer };
             tries -= 1;
             if patch.gate.is_none() || tries == 0 || refusal.failure() != Some(Failure::Conflict) {
@@ -304,7 +306,7 @@ impl Writer {
 
     /// Updates the pod in one write, without closing its readiness gate. `state` is the key of the annotation that records the
     /// update.
-    async fn renew_as_is(
+    async fn patch_in_place(
         &self,
         key: &SetKey,
         pod: &PodRef,

@@ -433,8 +433,13 @@ impl Engine {
         {
             let about = Subject::daemonset(&key.namespace, &key.name, &stray.uid);
             let mark = stray.mark();
-            let event =
-                events.said_once(&about, Severity::Warning, stray.reason, &stray.text, &mark);
+            let event = events.publish_with_mark(
+                &about,
+                Severity::Warning,
+                stray.reason,
+                &stray.text,
+                &mark,
+            );
             self.state.done.spawn(async move {
                 event.await;
                 TaskResult::Published
@@ -474,7 +479,7 @@ impl Engine {
             ParsedSettings::Invalid(invalid, strategy) => {
                 self.keep_invalid(key, &invalid, &strategy, now)
             }
-            ParsedSettings::NotOurs => self.hand_back(key, min_ready, now),
+            ParsedSettings::NotOurs => self.release_daemonset(key, min_ready, now),
         };
         if done.is_some() {
             self.wake_at(key, due);
@@ -536,7 +541,12 @@ impl Engine {
     }
 
     /// Removes the surge pods, conditions and labels that yurt-ds wrote, because the DaemonSet is no longer managed.
-    fn hand_back(&mut self, key: &SetKey, min_ready: Duration, now: Timestamp) -> Option<()> {
+    fn release_daemonset(
+        &mut self,
+        key: &SetKey,
+        min_ready: Duration,
+        now: Timestamp,
+    ) -> Option<()> {
         let fleet = self.index.fleet(key, now)?;
         self.parts.metrics.forget(key);
         let released = release(&fleet, min_ready, now);

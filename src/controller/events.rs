@@ -34,8 +34,8 @@ use crate::k8s::client::{Failure, WRITE_DEADLINE, within};
 const QUEUE: usize = 256;
 /// Maximum number of queued Events about single pods. These Events have a queue of their own.
 const ASIDES: usize = 64;
-/// Maximum number of Events per minute and replica, without those of [`Events::said_once`]. All DaemonSets of a large cluster can
-/// change state within this limit, and the load on the API server stays low.
+/// Maximum number of Events per minute and replica, without those of [`Events::publish_with_mark`]. All DaemonSets of a large
+/// cluster can change state within this limit, and the load on the API server stays low.
 const PER_MINUTE: u32 = 240;
 /// Maximum number of attempts to send an Event while the API server doesn't respond or throttles requests. `PAUSE` is the time
 /// between two attempts.
@@ -47,7 +47,7 @@ const AGAIN: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs
 /// time by default.
 const REMEMBERED: SignedDuration = SignedDuration::from_hours(1);
 /// Maximum time for sending queued Events at shutdown.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 /// Length limit of the API for notes, in bytes.
 const NOTE_LIMIT: usize = 1024;
 /// Length limit for the object's name at the start of an Event's name. Names may have 253 bytes, so this leaves space for a
@@ -186,9 +186,9 @@ pub fn start(
 }
 
 impl EventSender {
-    /// Waits at most [`LAST_WORDS`] until queued Events are sent. All clones of [`Events`] must be dropped before.
+    /// Waits at most [`SHUTDOWN_TIMEOUT`] until queued Events are sent. All clones of [`Events`] must be dropped before.
     pub async fn finish(self) {
-        if timeout(LAST_WORDS, self.0).await.is_err() {
+        if timeout(SHUTDOWN_TIMEOUT, self.0).await.is_err() {
             warn!("Some Events were not sent before the shutdown");
         }
     }
@@ -271,7 +271,7 @@ impl Events {
     ///
     /// The name of the Event is derived from `mark`. So the API server rejects a second Event with the same `mark`, even from
     /// another replica.
-    pub fn said_once(
+    pub fn publish_with_mark(
         &self,
         about: &Subject,
         severity: Severity,

@@ -237,7 +237,7 @@ impl Report {
         };
         let was_paused = *known.reason == *"Paused";
         let stopped = !was_paused && is_stopped(set.state.guard.as_ref(), plan);
-        let news = News {
+        let news = ReportChange {
             known: before.map(|_| known),
             is_repeated: before.is_some_and(|before| before.message == note),
             reported: &report.state.reported,
@@ -331,7 +331,7 @@ fn about(fleet: &Fleet, before: Option<&Revision>) -> String {
 }
 
 /// Difference between the previous report and the new one.
-struct News<'a> {
+struct ReportChange<'a> {
     /// Previous report; `None`: this is the first one.
     known: Option<&'a Reported>,
     /// True if the new report equals the previous one word for word.
@@ -341,7 +341,7 @@ struct News<'a> {
     stopped: bool,
 }
 
-impl News<'_> {
+impl ReportChange<'_> {
     /// Returns the Event about the difference; `None`: the difference needs no Event.
     fn notice(&self, plan: &Plan, revision: &str, note: &str) -> Option<RolloutEvent> {
         let (known, reported) = (self.known, self.reported);

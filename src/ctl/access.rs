@@ -15,9 +15,9 @@ use crate::k8s::client::{self, CallError, Failure, Role, Source};
 /// Timeout of a call to the API server. The user is waiting, and a healthy API server answers sooner.
 pub(super) const CALL_DEADLINE: Duration = Duration::from_secs(30);
 /// Interval between reads of an object that another component is about to change.
-pub(super) const GLANCE: Duration = Duration::from_millis(500);
+pub(super) const REREAD_INTERVAL: Duration = Duration::from_millis(500);
 /// Time without an answer from the API server after which a message is printed.
-pub(super) const LONG: Duration = Duration::from_secs(3);
+pub(super) const SLOW_WARNING: Duration = Duration::from_secs(3);
 
 /// A connection to a cluster, with the address of its API server and the file that the address was read from.
 #[derive(Clone)]
@@ -80,7 +80,7 @@ impl Access {
         call: impl Future<Output = kube::Result<T>>,
     ) -> Result<T, CallError> {
         let mut call = pin!(client::within(CALL_DEADLINE, call));
-        if let Ok(answer) = tokio::time::timeout(LONG, &mut call).await {
+        if let Ok(answer) = tokio::time::timeout(SLOW_WARNING, &mut call).await {
             return answer;
         }
         if !self.is_warned.swap(true, Ordering::Relaxed) {
@@ -88,7 +88,7 @@ impl Access {
             let _ = writeln!(
                 std::io::stderr(),
                 "{} Waiting up to {}.",
-                self.unanswered(LONG),
+                self.unanswered(SLOW_WARNING),
                 humantime::format_duration(CALL_DEADLINE)
             );
         }

@@ -29,7 +29,7 @@ const ALWAYS_ALLOW: &str = "AlwaysAllow";
 
 /// Without a report of the controller, `ctl` assumes that evictions have been blocked for `BUDGET_PATIENCE` minus this time: after
 /// `BUDGET_PATIENCE`, the controller would have reported them.
-const A_MOMENT: SignedDuration = SignedDuration::from_secs(1);
+const MARGIN: SignedDuration = SignedDuration::from_secs(1);
 
 /// Lists the budgets of a namespace, and returns the resource version of the list.
 pub(super) async fn list_of(
@@ -67,7 +67,7 @@ impl Budgets {
     ///
     /// `lasts` returns the time since which evictions are assumed to be rejected. Its first argument is the time since which the
     /// budget has allowed no disruption.
-    pub(super) fn weigh(
+    pub(super) fn mark_blocked(
         &self,
         namespace: &str,
         set: &mut SetRecord,
@@ -91,7 +91,12 @@ impl Budgets {
     /// Returns the reason why a pod of a planned fleet could not be evicted; `None` if it could.
     ///
     /// Kubernetes counts all Ready pods that the budget selects. Only the pods of this DaemonSet are known here.
-    pub(super) fn foreseen(&self, namespace: &str, fleet: &Fleet, pod: &Pod) -> Option<Refusal> {
+    pub(super) fn planned_refusal(
+        &self,
+        namespace: &str,
+        fleet: &Fleet,
+        pod: &Pod,
+    ) -> Option<Refusal> {
         let selecting: Vec<&KnownBudget> = self.selecting(namespace, pod).collect();
         let known = match selecting.as_slice() {
             [] => return None,
@@ -191,7 +196,7 @@ pub(super) fn counts_since(
     match reported {
         Some(reported) => ago(reported, patience),
         None => since
-            .max(ago(now, patience - A_MOMENT))
+            .max(ago(now, patience - MARGIN))
             .max(began.unwrap_or(Timestamp::MIN)),
     }
 }

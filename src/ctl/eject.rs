@@ -26,7 +26,7 @@ use serde_json::{Value, json};
 
 use self::advanced::make_native;
 use self::candidate::{EjectCandidate, OldNodes};
-use super::access::{CALL_DEADLINE, GLANCE};
+use super::access::{CALL_DEADLINE, REREAD_INTERVAL};
 use super::code::Code;
 use super::context::Context;
 use super::error::CliError;
@@ -238,7 +238,7 @@ impl EjectCandidate {
             if tokio::time::Instant::now() >= end {
                 return Ok(false);
             }
-            tokio::time::sleep(GLANCE).await;
+            tokio::time::sleep(REREAD_INTERVAL).await;
         }
     }
 

@@ -47,26 +47,26 @@ pub(super) struct RolloutSnapshot {
     /// Note about the client that set `partition`; `None` if it was not read.
     pub(super) partition_origin: Option<String>,
     /// Time of the first read. A state that `ctl` found at this time may have begun earlier.
-    pub(super) first_look: Timestamp,
+    pub(super) first_read: Timestamp,
     pub(super) now: Timestamp,
 }
 
 impl RolloutSnapshot {
     /// Evaluates a managed DaemonSet of the view; `None` if it is not managed.
     pub(super) fn take(view: &mut ClusterView, key: &SetKey, now: Timestamp) -> Option<Self> {
-        let first_look = view.loaded;
-        view.weigh(key, now);
-        let mut snapshot = Self::new(&mut view.index, key, first_look, now)?;
+        let first_read = view.loaded;
+        view.mark_blocked(key, now);
+        let mut snapshot = Self::new(&mut view.index, key, first_read, now)?;
         snapshot.is_of_kruise = view.is_of_kruise(key);
         snapshot.unread = view.unread(key);
         Some(snapshot)
     }
 
-    /// Evaluates a DaemonSet of an index that has been up to date since `first_look`.
+    /// Evaluates a DaemonSet of an index that has been up to date since `first_read`.
     pub(super) fn new(
         index: &mut Index,
         key: &SetKey,
-        first_look: Timestamp,
+        first_read: Timestamp,
         now: Timestamp,
     ) -> Option<Self> {
         let (strategy, invalid, notes) = match index.reading(key).as_deref()? {
@@ -82,7 +82,7 @@ impl RolloutSnapshot {
         // In all messages, use the settings that apply to the current revision.
         let strategy = strategy.on(&fleet.revision).into_owned();
         let mut plan = decide(&strategy, &fleet, now);
-        while let Some(write_failures) = refused_unnamed(&fleet, &plan, &state) {
+        while let Some(write_failures) = with_unlisted_rejections(&fleet, &plan, &state) {
             fleet.write_failures = write_failures;
             plan = decide(&strategy, &fleet, now);
         }
@@ -119,7 +119,7 @@ impl RolloutSnapshot {
             is_of_kruise: false,
             unread: None,
             partition_origin: None,
-            first_look,
+            first_read,
             now,
         })
     }
@@ -154,7 +154,7 @@ impl RolloutSnapshot {
             phase_since: self.phase_since(),
             incomplete_since: self.incomplete_since(),
             asks_again: self.asks_again(),
-            first_look: self.first_look,
+            first_read: self.first_read,
             now: self.now,
         }
     }
@@ -313,7 +313,7 @@ impl RolloutSnapshot {
     fn behind_since(&self) -> Option<Timestamp> {
         self.fleet
             .behind_since
-            .filter(|since| *since < self.first_look)
+            .filter(|since| *since < self.first_read)
     }
 
     /// Returns the time since which the controller has reported the rollout as incomplete.
@@ -356,7 +356,11 @@ fn untouched() -> Strategy {
 ///
 /// The report (condition `Stalled`) names only some nodes. While it says that rejected writes stall the rollout, writes of the same
 /// kind that `plan` would begin count as rejected, too.
-fn refused_unnamed(fleet: &Fleet, plan: &Plan, state: &RolloutState) -> Option<WriteFailures> {
+fn with_unlisted_rejections(
+    fleet: &Fleet,
+    plan: &Plan,
+    state: &RolloutState,
+) -> Option<WriteFailures> {
     state.stalled_since(Stall::WritesRefused.reason())?;
     if !state.is_about(&fleet.revision) {
         return None;
@@ -417,8 +421,11 @@ mod tests {
         };
         let mut plan = decide(&strategy, &fleet, now);
         assert_eq!(plan.phase, Phase::Progressing);
-        assert_eq!(refused_unnamed(&fleet, &plan, &state("NoProgress")), None);
-        while let Some(write_failures) = refused_unnamed(&fleet, &plan, &stalled) {
+        assert_eq!(
+            with_unlisted_rejections(&fleet, &plan, &state("NoProgress")),
+            None
+        );
+        while let Some(write_failures) = with_unlisted_rejections(&fleet, &plan, &stalled) {
             fleet.write_failures = write_failures;
             plan = decide(&strategy, &fleet, now);
         }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 use tokio::time::{Instant, sleep_until};
 
-use super::access::LONG;
+use super::access::SLOW_WARNING;
 use super::code::Code;
 use super::context::Context;
 use super::error::CliError;
@@ -130,9 +130,9 @@ impl StatusScreen<'_> {
             let far = begun + FAR;
             tokio::select! {
                 (view, liveness) = &mut loading => return Ok((view?, liveness)),
-                () = sleep_until(begun + LONG), if !is_warned => {
+                () = sleep_until(begun + SLOW_WARNING), if !is_warned => {
                     is_warned = true;
-                    screen.warn(&format!("{} Waiting for it.", self.context.access.unanswered(LONG)));
+                    screen.warn(&format!("{} Waiting for it.", self.context.access.unanswered(SLOW_WARNING)));
                 }
                 () = sleep_until(deadline.unwrap_or(far)), if deadline.is_some() => {
                     return Err(self.too_late(begun.elapsed()));

@@ -361,12 +361,12 @@ impl ClusterView {
     }
 
     /// Marks the pods in the index that a disruption budget would protect from eviction at `now`.
-    pub(super) fn weigh(&mut self, key: &SetKey, now: Timestamp) {
+    pub(super) fn mark_blocked(&mut self, key: &SetKey, now: Timestamp) {
         if let Some(set) = self.index.set_mut(key) {
             let reported = blocked_since(&set.conditions);
             let began = incomplete_since(&set.conditions);
             let lasts = |since, why| budgets::counts_since(reported, began, since, now, why);
-            self.budgets.weigh(&key.namespace, set, lasts, now);
+            self.budgets.mark_blocked(&key.namespace, set, lasts, now);
         }
     }
 

@@ -11,7 +11,7 @@ use super::report::Time;
 use super::text::wrap;
 use crate::core::names::{POD_IMAGE_READY, POD_NEED_UPGRADE};
 use crate::core::{Offline, Verdict};
-use crate::sim::picture::ClusterLook;
+use crate::sim::picture::RolloutSnapshot;
 
 /// State of a node in its cell. The legend has the same order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -163,7 +163,7 @@ impl Cell {
 }
 
 /// Returns the nodes with their cells, in order. Without `look`, the cells come from the monitor's record.
-pub(super) fn cells(look: Option<&ClusterLook>, record: &MonitorRecord) -> Vec<(String, Cell)> {
+pub(super) fn cells(look: Option<&RolloutSnapshot>, record: &MonitorRecord) -> Vec<(String, Cell)> {
     let updated = |name: &String| {
         let node = record.nodes.get(name);
         node.is_some_and(|node| node.updated.is_some())

@@ -23,7 +23,7 @@ use crate::demo::agents::{self, Agents};
 use crate::index::SetKey;
 use crate::sim::cluster::{Count, FaultGuard};
 use crate::sim::kubelet::{self, FakeNodeSpec, Outage, Rule};
-use crate::sim::picture::{ClusterLook, ClusterPicture};
+use crate::sim::picture::{RolloutObserver, RolloutSnapshot};
 use crate::sim::world::{World, WorldSetup};
 
 /// Start of virtual time. It is constant, so that every run has the same dates.
@@ -48,7 +48,7 @@ pub(super) struct DemoRun {
     pub(super) seed: u64,
     pub(super) world: World,
     pub(super) monitor: Monitor,
-    picture: ClusterPicture,
+    picture: RolloutObserver,
     start: Instant,
     steps: std::vec::IntoIter<ScenarioStep>,
     next: Option<ScenarioStep>,
@@ -134,7 +134,7 @@ impl DemoRun {
             seed,
             monitor,
             before: world.cluster.requests(),
-            picture: ClusterPicture::start(world.client(), clock.clone(), key, labels),
+            picture: RolloutObserver::start(world.client(), clock.clone(), key, labels),
             start,
             shell: agents.map(|agents| Shell::new(agents, world.cluster.clone(), clock, start)),
             cut: None,
@@ -286,7 +286,7 @@ impl DemoRun {
     }
 
     /// Returns the plan with the verdict (the state in the rollout) of every node; `None` if the plan is not known yet.
-    pub(super) fn look(&self) -> Option<ClusterLook> {
+    pub(super) fn look(&self) -> Option<RolloutSnapshot> {
         self.picture.look()
     }
 
@@ -351,7 +351,7 @@ impl DemoRun {
     }
 }
 
-fn settled(look: &ClusterLook) -> Option<RunEnd> {
+fn settled(look: &RolloutSnapshot) -> Option<RunEnd> {
     let (complete, message) = look.complete.as_ref()?;
     match look.plan.phase {
         // Wait for nodes that have just returned, because they will be updated soon.

@@ -136,7 +136,7 @@ impl AdvancedRecord {
         (self.scaling, self.is_workable) = (newer.scaling, newer.is_workable);
         let differs = self.stands != newer.stands;
         self.stands = newer.stands;
-        changed || differs && self.numbers_that_stand().as_ref() != self.sent_numbers()
+        changed || differs && self.numbers_in_status().as_ref() != self.sent_numbers()
     }
 
     /// Resets the backoffs after a user changed the DaemonSet. Failed pods are then deleted at once.
@@ -321,7 +321,7 @@ impl AdvancedRecord {
     /// They are compared with the status. If the watch doesn't show the last write yet (`unseen`), they are compared with that
     /// write.
     pub fn numbers_due(&self, numbers: &StatusNumbers, unseen: bool, now: Timestamp) -> NumbersDue {
-        let stands = self.numbers_that_stand();
+        let stands = self.numbers_in_status();
         let known = if unseen {
             self.sent_numbers()
         } else {
@@ -355,7 +355,7 @@ impl AdvancedRecord {
         self.sent.as_ref().map(|(sent, _)| sent)
     }
 
-    fn numbers_that_stand(&self) -> Option<StatusNumbers> {
+    fn numbers_in_status(&self) -> Option<StatusNumbers> {
         let revision = self.stands.update_revision.as_deref();
         let same = revision == self.stands.daemon_set_hash.as_deref();
         Some(StatusNumbers {

@@ -17,7 +17,7 @@ const FEW: usize = 16;
 pub(super) struct CrowdIndex {
     strategy: Strategy,
     /// The fields `in_order` and `is_proven` of the fleet for which the nodes were counted.
-    judged_by: [bool; 2],
+    fleet_flags: [bool; 2],
     done: BTreeSet<NodeName>,
     /// Counted nodes that wait for their update, sorted by name. They are updated in this order, or in the reverse order
     /// ([`NodeOrder`]).
@@ -39,11 +39,11 @@ impl CrowdIndex {
     pub(super) fn new(
         strategy: &Strategy,
         record: Option<&FailureRecord>,
-        judged_by: [bool; 2],
+        fleet_flags: [bool; 2],
     ) -> Self {
         Self {
             strategy: strategy.clone(),
-            judged_by,
+            fleet_flags,
             done: BTreeSet::new(),
             waiting: BTreeSet::new(),
             shown: BTreeSet::new(),
@@ -56,8 +56,8 @@ impl CrowdIndex {
     }
 
     /// Returns true if the index was built for this strategy and these fields of the fleet.
-    pub(super) fn is_of(&self, strategy: &Strategy, judged_by: [bool; 2]) -> bool {
-        self.judged_by == judged_by && self.strategy == *strategy
+    pub(super) fn is_of(&self, strategy: &Strategy, fleet_flags: [bool; 2]) -> bool {
+        self.fleet_flags == fleet_flags && self.strategy == *strategy
     }
 
     /// Returns the counts for the fleet.
@@ -87,7 +87,7 @@ impl CrowdIndex {
     /// Evaluates a node at `now`. Returns true if it is counted, so that it must not be listed.
     pub(super) fn take(&mut self, node: &Node, now: Timestamp) -> bool {
         self.forget(&node.name);
-        let bystander = Bystander::new(&self.strategy, node, self.judged_by, now);
+        let bystander = Bystander::new(&self.strategy, node, self.fleet_flags, now);
         let Some(bystander) = bystander.filter(|_| !self.named.contains(&node.name)) else {
             return false;
         };
@@ -135,7 +135,7 @@ impl CrowdIndex {
     /// Returns true if the index is correct about the node at `now`: it counts the node in its actual state, or the node has to be
     /// listed and isn't counted.
     pub(super) fn agrees(&self, name: &NodeName, node: Option<&Node>, now: Timestamp) -> bool {
-        let is = node.and_then(|node| Bystander::new(&self.strategy, node, self.judged_by, now));
+        let is = node.and_then(|node| Bystander::new(&self.strategy, node, self.fleet_flags, now));
         let is = is.map(|bystander| bystander.standing);
         self.standing(name) == is && !(is.is_some() && self.named.contains(name))
     }

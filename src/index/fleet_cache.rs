@@ -25,7 +25,7 @@ pub(super) struct FleetCache {
     pub(super) basis: Option<Basis>,
     pub(super) dirty: BTreeSet<NodeName>,
     /// True if any fleet was built before.
-    pub(super) looked: bool,
+    pub(super) was_built: bool,
     /// Nodes that were lost after their pod was deleted, according to the guard's record.
     remembered: BTreeSet<NodeName>,
     /// Revision that works, according to a decision ([`Fleet::is_proven`]).
@@ -60,7 +60,7 @@ impl FleetCache {
 
     /// Returns true while the first fleet is being built.
     pub(super) fn is_first_look(&self) -> bool {
-        !self.looked
+        !self.was_built
     }
 
     /// Returns true if `node` was lost after its pod was deleted, according to the guard's record.

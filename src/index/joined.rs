@@ -53,11 +53,11 @@ pub(super) fn fleet(
     set.cache
         .remember(lost_while_touched(record.as_ref(), &basis.state));
     let is_proven = is_proven(set, around);
-    let judged_by = [in_order, is_proven];
+    let fleet_flags = [in_order, is_proven];
     let counts = strategy.filter(|strategy| {
         may_be_counted(strategy, now) && !set.cache.is_wide(now) && !set.has_write_failures()
     });
-    let is_of = |crowd: &CrowdIndex| counts.is_some_and(|by| crowd.is_of(by, judged_by));
+    let is_of = |crowd: &CrowdIndex| counts.is_some_and(|by| crowd.is_of(by, fleet_flags));
     let known = set.cache.crowd.take();
     let is_as_before = known.as_ref().map_or(counts.is_none(), is_of);
     let is_same = set.cache.basis.as_ref() == Some(basis);
@@ -78,7 +78,7 @@ pub(super) fn fleet(
             (fleet, list.crowd)
         }
         None => {
-            let new = |by| CrowdIndex::new(by, record.as_ref(), judged_by);
+            let new = |by| CrowdIndex::new(by, record.as_ref(), fleet_flags);
             let list = List::of_all(set, around, counts.map(new));
             (Arc::new(with_placeholders(list.nodes)), list.crowd)
         }
@@ -88,7 +88,7 @@ pub(super) fn fleet(
     kept.is_proven = is_proven;
     update_common_fields(set, around, kept, record);
     kept.behind_since = set.note_behind(&kept.revision, now);
-    set.cache.looked = true;
+    set.cache.was_built = true;
     set.cache.fleet = Some(fleet.clone());
     if !is_same {
         set.cache.basis = Some(basis.clone());

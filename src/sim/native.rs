@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use kube::Client;
 
-use super::pulse::NodePulse;
+use super::pulse::SilentNodes;
 use super::{daemonset, gc, job, node_lifecycle, scheduler};
 use crate::clock::Clock;
 use crate::task::Task;
@@ -16,7 +16,7 @@ use crate::task::Task;
 pub fn start(
     client: impl Fn(&str) -> Client,
     clock: &Clock,
-    pulse: NodePulse,
+    pulse: SilentNodes,
     grace: Duration,
 ) -> Vec<Task> {
     let controllers = client("kube-controller-manager");

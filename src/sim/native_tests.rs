@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::cluster::{Cluster, ClusterOptions};
 use super::kubelet::{Behaviour, FakeNodeSpec, Kubelets, Outage};
-use super::pulse::NodePulse;
+use super::pulse::SilentNodes;
 use super::{kubelet, native};
 use crate::clock::Clock;
 use crate::core::names::{REVISION_HASH_LABEL, TEMPLATE_GENERATION_LABEL};
@@ -33,7 +33,7 @@ impl World {
         let clock = Clock::starting_at(Timestamp::UNIX_EPOCH);
         let cluster = Cluster::new(ClusterOptions::new(clock.clone(), 1));
         let client = |agent: &str| cluster.client(agent);
-        let pulse = NodePulse::default();
+        let pulse = SilentNodes::default();
         let options = kubelet::KubeletOptions {
             pulse: Some(pulse.clone()),
             ..kubelet::KubeletOptions::default()

@@ -22,7 +22,7 @@ use crate::task::Task;
 type PictureEvents = BoxStream<'static, Result<PictureEvent, watcher::Error>>;
 
 /// Observer of one DaemonSet. It stops when dropped.
-pub(crate) struct ClusterPicture {
+pub(crate) struct RolloutObserver {
     index: Arc<Mutex<Index>>,
     key: SetKey,
     clock: Clock,
@@ -31,7 +31,7 @@ pub(crate) struct ClusterPicture {
 
 /// Snapshot of the DaemonSet's rollout.
 #[derive(Clone, Debug)]
-pub(crate) struct ClusterLook {
+pub(crate) struct RolloutSnapshot {
     pub(crate) nodes: Vec<(String, Verdict)>,
     /// Plan from which `nodes` was taken. A verdict is the state of one node in the rollout.
     pub(crate) plan: Plan,
@@ -46,7 +46,7 @@ enum PictureEvent {
     Pod(Event<Pod>),
 }
 
-impl ClusterPicture {
+impl RolloutObserver {
     /// Starts to observe the DaemonSet. `labels` selects its pods.
     pub(crate) fn start(client: Client, clock: Clock, key: SetKey, labels: &str) -> Self {
         let index = Arc::new(Mutex::new(Index::default()));
@@ -66,7 +66,7 @@ impl ClusterPicture {
     }
 
     /// Returns the current snapshot; `None` if objects are missing or yurt-ds does not manage the DaemonSet.
-    pub(crate) fn look(&self) -> Option<ClusterLook> {
+    pub(crate) fn look(&self) -> Option<RolloutSnapshot> {
         let now = self.clock.now();
         let mut index = lock(&self.index);
         let ParsedSettings::Strategy { strategy, .. } = index.reading(&self.key)?.into_owned()
@@ -78,7 +78,7 @@ impl ClusterPicture {
         let conditions = &index.set(&self.key)?.conditions;
         let complete = conditions.iter().find(|one| one.kind == ROLLOUT_COMPLETE);
         let names = fleet.nodes.iter().map(|node| node.name.to_string());
-        Some(ClusterLook {
+        Some(RolloutSnapshot {
             nodes: names.zip(plan.verdicts.iter().copied()).collect(),
             complete: complete.map(|one| (one.status == "True", one.message.clone())),
             plan,
@@ -86,7 +86,7 @@ impl ClusterPicture {
     }
 }
 
-impl ClusterLook {
+impl RolloutSnapshot {
     /// Returns true if a node came back a moment ago, and its outdated pod waits until the node has been Ready for `ready-settle`.
     pub(crate) fn is_settling(&self) -> bool {
         let settling =

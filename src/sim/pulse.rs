@@ -11,15 +11,15 @@ use tokio::time::Instant;
 
 /// Silent nodes, each with the time at which it became silent. All clones share the data.
 #[derive(Clone, Debug)]
-pub struct NodePulse(Arc<watch::Sender<BTreeMap<String, Instant>>>);
+pub struct SilentNodes(Arc<watch::Sender<BTreeMap<String, Instant>>>);
 
-impl Default for NodePulse {
+impl Default for SilentNodes {
     fn default() -> Self {
         Self(Arc::new(watch::Sender::new(BTreeMap::new())))
     }
 }
 
-impl NodePulse {
+impl SilentNodes {
     /// Records that a node is alive or silent.
     pub fn set(&self, node: &str, alive: bool) {
         self.0.send_if_modified(|silent| {

@@ -18,7 +18,7 @@ use crate::serve::ReadinessHandle;
 use crate::shutdown;
 use crate::sim::cluster::{self, Cluster};
 use crate::sim::kubelet::{self, Kubelets};
-use crate::sim::pulse::NodePulse;
+use crate::sim::pulse::SilentNodes;
 use crate::sim::{daemonset, gc, job, node_lifecycle, scheduler};
 use crate::task::Task;
 
@@ -66,7 +66,7 @@ impl World {
             options
         });
         let client = |agent: &str| cluster.client(agent);
-        let pulse = NodePulse::default();
+        let pulse = SilentNodes::default();
         let native = vec![
             scheduler::start(client("kube-scheduler (sim)")),
             daemonset::start(

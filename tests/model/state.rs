@@ -109,7 +109,7 @@ pub(crate) struct Pod {
     pub(crate) marked: bool,
     /// True if the native controller still treats an older pod of the node as alive, although that pod has ended
     /// ([`Rules::disordered`]).
-    pub(crate) haunted: bool,
+    pub(crate) native_sees_ghost: bool,
     /// True if the pod has failed permanently (phase `Failed`).
     pub(crate) over: bool,
     /// True if the pod has no owner reference.
@@ -446,7 +446,7 @@ impl Pod {
             beside: None,
             hooked: false,
             marked: false,
-            haunted: false,
+            native_sees_ghost: false,
             over: false,
             orphan: false,
         }
@@ -500,6 +500,7 @@ impl Node {
     }
     /// Returns true if the native controller treats an ended pod of the node as alive and as older than a live pod.
     pub(crate) fn is_haunted(&self) -> bool {
-        self.own().any(|pod| pod.haunted && !pod.terminating)
+        self.own()
+            .any(|pod| pod.native_sees_ghost && !pod.terminating)
     }
 }

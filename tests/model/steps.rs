@@ -249,7 +249,7 @@ impl State {
                 };
                 self.nodes[n].pods.push(pod);
                 let pods = self.nodes[n].pods.iter_mut();
-                pods.for_each(|pod| pod.haunted = false);
+                pods.for_each(|pod| pod.native_sees_ghost = false);
                 self.overtake(n, None);
             }
             Step::Prune(n) => {
@@ -381,7 +381,9 @@ impl State {
     pub(crate) fn haunt(&mut self, n: usize, p: usize, rules: &Rules) {
         let pods = &mut self.nodes[n].pods;
         if rules.disordered && !pods[p].spare {
-            pods[p + 1..].iter_mut().for_each(|pod| pod.haunted = true);
+            pods[p + 1..]
+                .iter_mut()
+                .for_each(|pod| pod.native_sees_ghost = true);
         }
     }
 

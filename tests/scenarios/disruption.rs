@@ -313,7 +313,7 @@ scenarios! {
         fleet(3)
             .behave_on(2, OLD, never_ready())
             .delete_pod(2)
-            .until(available_but([2]))
+            .until(broken_on([2]))
             .at_least(3)
             .image(NEW)
             .until(blocked())
@@ -390,7 +390,7 @@ fn not_blocked() -> Check {
 }
 
 /// Checks that each of these nodes has a live pod that is not available.
-fn available_but(nodes: impl IntoIterator<Item = usize>) -> Check {
+fn broken_on(nodes: impl IntoIterator<Item = usize>) -> Check {
     let nodes: Vec<usize> = nodes.into_iter().collect();
     Check::new(format!("broken on {nodes:?}"), move |picture| {
         for node in nodes.iter().map(|number| picture.node(*number)) {

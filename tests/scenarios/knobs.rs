@@ -124,7 +124,7 @@ scenarios! {
             .patch_node(1, pool("canary"))
             .behave_on(3, OLD, broken)
             .delete_pod(3)
-            .until(made_anew([3]))
+            .until(other_pod([3]))
             .remember()
             .image(NEW)
             .until(replaced([1]).and(condition("RolloutComplete", "True", "2 nodes are not selected")))

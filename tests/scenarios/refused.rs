@@ -384,7 +384,7 @@ scenarios! {
         let story = Story::on(3)
             .behave(NEW, never_ready())
             .image(NEW)
-            .until(deletions(1).and(made_anew([1])))
+            .until(deletions(1).and(other_pod([1])))
             .wait(560)
             .does("say why", say_unhealthy)
             .until_within(words().and(one_event("Warning", "statuscode: 500")), 120)

@@ -125,7 +125,7 @@ pub(crate) fn replaced(nodes: impl IntoIterator<Item = usize>) -> Check {
 }
 
 /// Checks that these nodes have another pod than the remembered one. Its state and revision don't matter.
-pub(crate) fn made_anew(nodes: impl IntoIterator<Item = usize>) -> Check {
+pub(crate) fn other_pod(nodes: impl IntoIterator<Item = usize>) -> Check {
     let nodes: Vec<usize> = nodes.into_iter().collect();
     Check::new(format!("another pod on {nodes:?}"), move |picture| {
         let mut nodes = nodes.iter().map(|number| picture.node(*number));

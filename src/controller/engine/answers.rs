@@ -352,11 +352,11 @@ impl Engine {
                         write_failures.refuse(place, what, message, now);
                     }
                     ErrorClass::Conflict => write_failures.conflict(place, what, message, now),
-                    ErrorClass::Internal => write_failures.meet(place, what, message, now),
+                    ErrorClass::Internal => write_failures.count_failure(place, what, message, now),
                     // If an earlier write to the pod failed, or the API server keeps failing, this pod gets a backoff. Otherwise
                     // the pod keeps its slot (its place among the pods being updated) and is tried again at once.
                     ErrorClass::Busy if lasting || is_refused => {
-                        write_failures.meet(place, what, message, now);
+                        write_failures.count_failure(place, what, message, now);
                     }
                     ErrorClass::Busy | ErrorClass::Ignored => {}
                 }

@@ -185,7 +185,7 @@ impl Engine {
                 let event = self.event(key, notice);
                 first.extend(event.map(|(about, severity)| {
                     let events = &self.parts.events;
-                    events.said_once(&about, severity, notice.reason, &notice.note, mark)
+                    events.publish_with_mark(&about, severity, notice.reason, &notice.note, mark)
                 }));
             }
         }

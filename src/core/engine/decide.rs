@@ -339,7 +339,7 @@ impl<'a> PlanDraft<'a> {
     /// Adds the writes that are needed even while no pod may be replaced: for readiness gates, for surge pods, and for pods that
     /// are marked to wait for their preDelete hook.
     fn tend(&mut self) {
-        self.go_on_beside(false);
+        self.step_surge_pairs(false);
         self.keep_marks_true();
     }
 

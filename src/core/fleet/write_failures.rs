@@ -283,7 +283,7 @@ impl WriteFailures {
     /// Records that `write` failed because the pod had changed, or because of an internal error of the API server.
     ///
     /// The write counts as rejected after `CONFLICTS` failures in a row, or at once if another node has the same failure.
-    pub fn meet(
+    pub fn count_failure(
         &mut self,
         (node, pod): (&NodeName, Option<&PodUid>),
         write: WriteVerb,
@@ -317,7 +317,7 @@ impl WriteFailures {
     ) {
         match place.1.filter(|pod| !self.is_contended(pod)) {
             Some(pod) => *self.contended.entry(pod.clone()).or_default() += 1,
-            None => self.meet(place, write, sentence, now),
+            None => self.count_failure(place, write, sentence, now),
         }
     }
 

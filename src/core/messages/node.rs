@@ -518,7 +518,7 @@ impl<'a> NodeView<'a> {
             Verdict::Revert(Revert::Done) => Some(newest?.revised()),
             Verdict::InProgress(stage) => match stage {
                 Progress::Replacing => None,
-                Progress::Missing { since } => since.filter(|since| *since != rollout.first_look),
+                Progress::Missing { since } => since.filter(|since| *since != rollout.first_read),
                 Progress::UpdatingInPlace { since } | Progress::Reverting { since } => Some(since),
                 Progress::Terminating | Progress::OldTerminating | Progress::SurgeLeaving => {
                     let leaving = node.pods.iter().filter_map(|pod| pod.leaving.as_deref());

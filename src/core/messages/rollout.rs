@@ -52,7 +52,7 @@ pub struct RolloutView<'a> {
     /// The retry follows within [`BACK_OFF`](crate::core::fleet::evictions::BACK_OFF), even if the budget still allows no eviction.
     pub asks_again: bool,
     /// Time at which the objects were first read. A state that seems to have begun at this time may have begun earlier.
-    pub first_look: Timestamp,
+    pub first_read: Timestamp,
     /// Time of the view, which the messages treat as the present.
     pub now: Timestamp,
 }

@@ -180,7 +180,7 @@ impl Example {
             phase_since: Some(at(900)),
             incomplete_since: Some(at(900)),
             asks_again: false,
-            first_look: at(0),
+            first_read: at(0),
             now: at(NOW),
         }
     }

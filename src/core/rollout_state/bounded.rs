@@ -11,7 +11,7 @@ use crate::core::id::NodeName;
 #[derive(Clone, Copy)]
 struct Room {
     /// Maximum number of names in lists in which a missing name only makes the guard more careful.
-    spared: usize,
+    safe_names: usize,
     /// Maximum number of names in every other list.
     names: usize,
     /// Maximum number of characters in a message of another component.
@@ -30,9 +30,9 @@ const ROOM: [Room; 7] = [
 ];
 
 impl Room {
-    const fn new(spared: usize, names: usize, letters: usize) -> Self {
+    const fn new(safe_names: usize, names: usize, letters: usize) -> Self {
         Self {
-            spared,
+            safe_names,
             names,
             letters,
         }
@@ -143,9 +143,13 @@ impl FailureRecord {
                 .collect(),
             lost,
             waves,
-            broken_before: first(&self.broken_before, room.spared),
+            broken_before: first(&self.broken_before, room.safe_names),
             replaced_twice: first(&self.replaced_twice, room.names.max(1)),
-            control_group: self.control_group.into_iter().take(room.spared).collect(),
+            control_group: self
+                .control_group
+                .into_iter()
+                .take(room.safe_names)
+                .collect(),
             ..self
         }
     }

@@ -20,7 +20,7 @@ use crate::core::selector::Selector;
 use crate::core::settings::paused::PAUSED;
 use crate::core::settings::update_strategy::UPDATE_STRATEGY;
 use crate::core::{Mode, SetKind};
-use crate::ctl::access::GLANCE;
+use crate::ctl::access::REREAD_INTERVAL;
 use crate::ctl::code::Code;
 use crate::ctl::context::Context;
 use crate::ctl::daemonset_api::whole;
@@ -332,11 +332,11 @@ impl<'a> Migration<'a> {
                     ),
                 ));
             }
-            if !is_announced && begun.elapsed() >= GLANCE * 6 {
+            if !is_announced && begun.elapsed() >= REREAD_INTERVAL * 6 {
                 let _ = screen.print("Waiting for kube-controller-manager to release the pods.\n");
                 is_announced = true;
             }
-            tokio::time::sleep(GLANCE).await;
+            tokio::time::sleep(REREAD_INTERVAL).await;
         }
     }
 
@@ -406,7 +406,7 @@ impl<'a> Migration<'a> {
             if tokio::time::Instant::now() >= end {
                 return Ok(Adoption::Unseen);
             }
-            tokio::time::sleep(GLANCE).await;
+            tokio::time::sleep(REREAD_INTERVAL).await;
         }
     }
 

@@ -123,7 +123,7 @@ impl Measured {
         let grace = template["spec"]["terminationGracePeriodSeconds"].as_u64();
         let grace = Duration::from_secs(grace.unwrap_or(GRACE));
         let turn = |seen: fn(&NodeName, &Pod) -> Option<PodSpan>| {
-            last.and_then(|last| turnaround(pods, seen, last))
+            last.and_then(|last| replacement_gap(pods, seen, last))
         };
         let (replaced, changed) = (turn(start_of), turn(change_of));
         // In the last rollout, the next pod started less than a grace period after the previous one was available. So pods end
@@ -276,7 +276,7 @@ impl Times {
         crowds.truncate(quiet.max(least));
         let crowded = crowds.len() > quiet;
         let seconds: Vec<f64> = crowds.iter().map(|(_, seen)| seen.seconds()).collect();
-        let times = uncut(&seconds).into_iter();
+        let times = unrounded(&seconds).into_iter();
         let by_node: BTreeMap<NodeName, Duration> = crowds
             .into_iter()
             .map(|(_, seen)| seen.node)
@@ -327,7 +327,7 @@ fn sorted(seen: &[PodSpan]) -> (Vec<Timestamp>, Vec<Timestamp>) {
 ///
 /// When `width` pods are updated at once, the pod at position `width` follows the first available pod, and so on. Only gaps near
 /// the median are averaged, because pauses and offline nodes cause much longer gaps.
-fn turnaround(
+fn replacement_gap(
     pods: &[(NodeName, Pod)],
     seen: fn(&NodeName, &Pod) -> Option<PodSpan>,
     last: &LastRollout,
@@ -352,9 +352,9 @@ fn turnaround(
     Duration::try_from_secs_f64(mean - last.min_ready.as_secs_f64()).ok()
 }
 
-/// Returns the turnaround without the time that a pod takes to terminate; `None` if the result is negative or too long.
-fn reaction(turnaround: Duration, end: Duration) -> Option<Duration> {
-    let reaction = turnaround.checked_sub(end);
+/// Returns the time between two replacements without the time that a pod takes to terminate; `None` if the result is negative or too long.
+fn reaction(replacement_gap: Duration, end: Duration) -> Option<Duration> {
+    let reaction = replacement_gap.checked_sub(end);
     reaction.filter(|reaction| *reaction <= REACTION_MAX)
 }
 
@@ -371,7 +371,7 @@ fn crowds(seen: &[PodSpan]) -> Vec<usize> {
 }
 
 /// Estimates the real durations behind whole seconds. Keeps the mean, and removes the variance that rounding causes.
-fn uncut(seconds: &[f64]) -> Vec<Duration> {
+fn unrounded(seconds: &[f64]) -> Vec<Duration> {
     let count = seconds.len() as f64;
     let mean = seconds.iter().sum::<f64>() / count;
     let spread = seconds.iter().map(|one| (one - mean).powi(2)).sum::<f64>() / count;
@@ -501,8 +501,8 @@ mod tests {
     #[test]
     fn rounding_to_whole_seconds_is_compensated() {
         let same = [Duration::from_secs_f64(1.2); 5];
-        assert_eq!(uncut(&[1.0, 1.0, 2.0, 1.0, 1.0]), same);
-        let kept = uncut(&[0.0, 10.0]);
+        assert_eq!(unrounded(&[1.0, 1.0, 2.0, 1.0, 1.0]), same);
+        let kept = unrounded(&[0.0, 10.0]);
         assert!(kept[0] < Duration::from_millis(50) && kept[1] > Duration::from_millis(9_950));
     }
 

@@ -115,8 +115,8 @@ impl PlannedRollout {
         let pods = pods
             .map(|(node, pod)| (node.clone(), pod.clone()))
             .collect();
-        let first_look = view.loaded;
-        let snapshot = RolloutSnapshot::new(&mut view.index, key, first_look, now);
+        let first_read = view.loaded;
+        let snapshot = RolloutSnapshot::new(&mut view.index, key, first_read, now);
         let mut snapshot = snapshot.ok_or_else(nothing_to_plan)?;
         forget_answers(&mut snapshot.fleet);
         snapshot.state = Arc::default();

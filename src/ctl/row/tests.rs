@@ -113,7 +113,7 @@ fn snapshot(nodes: Vec<Node>, pause: Option<Pause>) -> RolloutSnapshot {
         is_of_kruise: false,
         unread: None,
         partition_origin: None,
-        first_look: at(NOW),
+        first_read: at(NOW),
         now: at(NOW),
     }
 }

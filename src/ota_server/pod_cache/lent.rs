@@ -34,9 +34,9 @@ impl LentPods {
     ///
     /// # Errors
     /// Fails if the pods were reclaimed.
-    pub(in crate::ota_server) fn front(&self) -> Result<Option<NodePod>, TakenAway> {
+    pub(in crate::ota_server) fn front(&self) -> Result<Option<NodePod>, Reclaimed> {
         let lent = lock(&self.0);
-        let pods = lent.pods.as_ref().ok_or(TakenAway)?;
+        let pods = lent.pods.as_ref().ok_or(Reclaimed)?;
         Ok(pods.front().cloned())
     }
 
@@ -50,7 +50,7 @@ impl LentPods {
 
 /// Error of an answer whose pods were reclaimed, because they changed while the client read too slowly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::ota_server) struct TakenAway;
+pub(in crate::ota_server) struct Reclaimed;
 
 /// Snapshots of all answers in progress, the oldest first.
 #[derive(Debug, Default)]
@@ -127,7 +127,7 @@ mod tests {
         let new = cache.lend().unwrap();
         slower.pop();
         cache.apply(pod("d", 2));
-        assert_eq!(slow.front().unwrap_err(), TakenAway);
+        assert_eq!(slow.front().unwrap_err(), Reclaimed);
         assert_eq!(
             slower.left().unwrap().len(),
             5,

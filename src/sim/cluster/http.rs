@@ -22,7 +22,7 @@ use super::selector::{FieldSelector, parse_labels};
 use super::status::{ApiFailure, StatusCause};
 use super::store::{Filter, ObjectKey, Store, Stored};
 use super::verbs;
-use super::watch::{self, ObjectForm};
+use super::watch::{self, WatchOptions};
 use super::write::{DeleteOptions, WriteContext, WriteOutcome};
 use super::{access, apply, binding, discovery, disruption, openapi, patch, protobuf};
 use crate::clock::Clock;
@@ -243,7 +243,7 @@ impl ApiServer {
             Ok(0) | Err(_) => WATCH_TIME,
             Ok(seconds) => Duration::from_secs(seconds),
         };
-        let manner = ObjectForm {
+        let manner = WatchOptions {
             resource: target.resource,
             form,
             bookmarks: query.flag("allowWatchBookmarks"),

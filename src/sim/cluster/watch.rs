@@ -19,7 +19,7 @@ use super::store::{OpenedWatch, Store, StoreChange, StoreSignal, watch_line};
 const BOOKMARK_PERIOD: Duration = Duration::from_secs(60);
 
 /// Options of a watch, from the request.
-pub(crate) struct ObjectForm {
+pub(crate) struct WatchOptions {
     /// Resource whose objects are watched.
     pub(crate) resource: &'static Resource,
     /// Representation in which objects are sent.
@@ -50,7 +50,7 @@ impl Drop for Registered {
 
 struct Watch {
     registered: Registered,
-    manner: ObjectForm,
+    manner: WatchOptions,
     first: VecDeque<Bytes>,
     queue: mpsc::Receiver<StoreSignal>,
     tick: Interval,
@@ -61,7 +61,7 @@ struct Watch {
 pub(crate) fn lines(
     store: Arc<Mutex<Store>>,
     opened: OpenedWatch,
-    manner: ObjectForm,
+    manner: WatchOptions,
 ) -> impl Stream<Item = io::Result<Bytes>> + Send + 'static {
     let mut first: VecDeque<Bytes> = opened
         .present
@@ -147,7 +147,7 @@ impl Watch {
     }
 }
 
-fn bookmark(manner: &ObjectForm, version: u64, initial_end: bool) -> Bytes {
+fn bookmark(manner: &WatchOptions, version: u64, initial_end: bool) -> Bytes {
     let mut object = json!({
         "kind": manner.resource.kind,
         "apiVersion": manner.resource.api_version(),

@@ -269,7 +269,7 @@ impl KubeletEngine {
         }
     }
 
-    /// Records in the shared set of silent nodes (`NodePulse`) that a node is alive or silent. Does nothing if the options have no
+    /// Records in the shared set of silent nodes (`SilentNodes`) that a node is alive or silent. Does nothing if the options have no
     /// set.
     fn alive(&self, name: &str, alive: bool) {
         if let Some(pulse) = &self.options.pulse {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::behaviour::Behaviour;
 use super::node::Outage;
-use crate::sim::pulse::NodePulse;
+use crate::sim::pulse::SilentNodes;
 
 /// Options that apply to all fake kubelets.
 #[derive(Clone, Debug)]
@@ -22,7 +22,7 @@ pub struct KubeletOptions {
     /// Interval between renewals of a node's Lease; `None` for clusters that don't use Leases.
     pub lease: Option<Duration>,
     /// Heartbeats without requests, for the simulator's node lifecycle controller; `None` if it uses Leases.
-    pub pulse: Option<NodePulse>,
+    pub pulse: Option<SilentNodes>,
     /// Maximum number of requests in flight.
     pub parallel_writes: usize,
     /// Maximum random delay that is added to each step.

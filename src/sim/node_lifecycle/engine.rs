@@ -39,7 +39,7 @@ enum Due {
     /// Try again to set a pod's Ready condition to `False`.
     Mark(WatchedKey),
     /// Delete the pods of a node that no longer exists.
-    Vanished(String),
+    DeletedNode(String),
 }
 
 pub(super) struct NodeLifecycleController {
@@ -49,7 +49,7 @@ pub(super) struct NodeLifecycleController {
     nodes: Cache<DynamicObject>,
     pods: Cache<PodView>,
     /// Keys of pods by the name of their node.
-    lodgers: BTreeMap<String, BTreeSet<WatchedKey>>,
+    pods_by_node: BTreeMap<String, BTreeSet<WatchedKey>>,
     /// Time of each node's last Lease renewal. Unused if heartbeats come from a pulse.
     heard: BTreeMap<String, Instant>,
     /// Nodes with a write of this controller in flight.
@@ -79,7 +79,7 @@ impl NodeLifecycleController {
             options,
             nodes: Cache::default(),
             pods: Cache::default(),
-            lodgers: BTreeMap::new(),
+            pods_by_node: BTreeMap::new(),
             heard: BTreeMap::new(),
             busy: BTreeSet::new(),
             vanished: BTreeSet::new(),
@@ -143,7 +143,7 @@ impl NodeLifecycleController {
         }
         self.due.add(self.options.grace, Due::Judge);
         let api = Api::namespaced(self.client.clone(), "kube-node-lease");
-        let silent = crate::sim::pulse::NodePulse::default();
+        let silent = crate::sim::pulse::SilentNodes::default();
         (events(api, ""), silent.subscribe())
     }
 
@@ -168,7 +168,7 @@ impl NodeLifecycleController {
             Due::Node(key) => self.node_changed(&key),
             Due::Pod(key) => self.look_at_pod(&key),
             Due::Mark(key) => self.mark_pod(&key),
-            Due::Vanished(node) => self.clear(&node),
+            Due::DeletedNode(node) => self.clear(&node),
         }
     }
 
@@ -198,7 +198,7 @@ impl NodeLifecycleController {
         self.write_node(&key, patch, Some("status"));
         tracing::debug!(node = name, "A node is silent and becomes Unknown");
         if !autonomous {
-            for pod in self.lodgers.get(name).cloned().unwrap_or_default() {
+            for pod in self.pods_by_node.get(name).cloned().unwrap_or_default() {
                 self.mark_pod(&pod);
             }
         }
@@ -268,7 +268,12 @@ impl NodeLifecycleController {
         let taints = self.nodes.get(key).map(|node| &node.data["spec"]["taints"]);
         let mut taints = taints.and_then(Value::as_array).into_iter().flatten();
         if taints.any(evicts) {
-            for pod in self.lodgers.get(&key.name).cloned().unwrap_or_default() {
+            for pod in self
+                .pods_by_node
+                .get(&key.name)
+                .cloned()
+                .unwrap_or_default()
+            {
                 self.look_at_pod(&pod);
             }
         }
@@ -276,7 +281,7 @@ impl NodeLifecycleController {
 
     fn pod_changed(&mut self, change: &WatchedChange<PodView>) {
         if let Some(before) = &change.before
-            && let Some(pods) = self.lodgers.get_mut(&before.spec.node_name)
+            && let Some(pods) = self.pods_by_node.get_mut(&before.spec.node_name)
         {
             pods.remove(&change.key);
         }
@@ -284,7 +289,7 @@ impl NodeLifecycleController {
             return;
         };
         let node = pod.spec.node_name.clone();
-        let pods = self.lodgers.entry(node.clone()).or_default();
+        let pods = self.pods_by_node.entry(node.clone()).or_default();
         pods.insert(change.key.clone());
         if change.before.is_none() {
             self.look_at_pod(&change.key);
@@ -311,8 +316,8 @@ impl NodeLifecycleController {
     }
 
     fn find_vanished(&mut self) {
-        self.lodgers.retain(|_, pods| !pods.is_empty());
-        for node in self.lodgers.keys().cloned().collect::<Vec<_>>() {
+        self.pods_by_node.retain(|_, pods| !pods.is_empty());
+        for node in self.pods_by_node.keys().cloned().collect::<Vec<_>>() {
             self.check_vanished(&node);
         }
     }
@@ -321,9 +326,9 @@ impl NodeLifecycleController {
     fn check_vanished(&mut self, node: &str) {
         let synced = self.nodes.is_synced() && self.pods.is_synced();
         let exists = self.nodes.get(&WatchedKey::new("", node)).is_some();
-        let empty = self.lodgers.get(node).is_none_or(BTreeSet::is_empty);
+        let empty = self.pods_by_node.get(node).is_none_or(BTreeSet::is_empty);
         if synced && !exists && !empty && self.vanished.insert(node.to_owned()) {
-            let due = Due::Vanished(node.to_owned());
+            let due = Due::DeletedNode(node.to_owned());
             self.due.add(self.options.quarantine, due);
         }
     }
@@ -331,7 +336,7 @@ impl NodeLifecycleController {
     /// Deletes the pods of a node, unless the node exists again.
     fn clear(&mut self, node: &str) {
         if self.vanished.remove(node) {
-            for key in self.lodgers.get(node).cloned().unwrap_or_default() {
+            for key in self.pods_by_node.get(node).cloned().unwrap_or_default() {
                 self.delete(&key, Some(0));
             }
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::sim::pulse::NodePulse;
+use crate::sim::pulse::SilentNodes;
 
 /// Options of the node lifecycle controller.
 #[derive(Clone, Debug)]
@@ -10,7 +10,7 @@ pub struct NodeLifecycleOptions {
     /// Time for which a node may be silent (`--node-monitor-grace-period` in Kubernetes).
     pub grace: Duration,
     /// Source of heartbeats. `None` stands for the Leases in `kube-node-lease`.
-    pub pulse: Option<NodePulse>,
+    pub pulse: Option<SilentNodes>,
     /// Interval between checks of the Leases (`--node-monitor-period` in Kubernetes).
     pub period: Duration,
     /// Time after which the pods of a node that no longer exists are deleted.

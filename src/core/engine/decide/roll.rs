@@ -23,8 +23,8 @@ impl PlanDraft<'_> {
     /// Returns true if the list of nodes was too short: the budget allows more replacements, and the next node is only counted
     /// ([`crowd`](crate::core::engine::crowd)), not listed.
     pub(super) fn roll(&mut self) -> bool {
-        self.go_on_beside(true);
-        self.go_on();
+        self.step_surge_pairs(true);
+        self.delete_unhooked();
         self.roll_back();
         let wave_progress = &self.evaluation.preconditions.wave_progress;
         let mut pace = RateLimit::new(
@@ -104,7 +104,7 @@ impl PlanDraft<'_> {
     ///
     /// If `replaces` is false, a surge pod and its old pod both stay. If the old pod is gone, the DaemonSet becomes the owner of
     /// the surge pod. If the DaemonSet should run no pod on the node, the surge pod is deleted.
-    pub(super) fn go_on_beside(&mut self, replaces: bool) {
+    pub(super) fn step_surge_pairs(&mut self, replaces: bool) {
         let terms = self.evaluation.terms;
         self.mark_left_behind();
         for position in 0..self.evaluation.classes.len() {
@@ -149,7 +149,7 @@ impl PlanDraft<'_> {
 
     /// Deletes the pods that were marked for deletion and whose preDelete hook is done. While the guard blocks updates, nothing is
     /// deleted.
-    fn go_on(&mut self) {
+    fn delete_unhooked(&mut self) {
         if self.evaluation.guard.gate.is_some() {
             return;
         }

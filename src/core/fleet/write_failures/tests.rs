@@ -176,12 +176,12 @@ fn five_conflicts_in_a_row_count_as_a_rejection() {
     let mut write_failures = WriteFailures::default();
     let (node, pod) = (NodeName::from("a"), PodUid::from("a"));
     for _ in 0..4 {
-        write_failures.meet((&node, Some(&pod)), WriteVerb::Delete, NO, at(1));
+        write_failures.count_failure((&node, Some(&pod)), WriteVerb::Delete, NO, at(1));
     }
     assert!(write_failures.has_no_failures());
     write_failures.accept(&node, WriteVerb::Delete);
     for _ in 0..5 {
-        write_failures.meet((&node, Some(&pod)), WriteVerb::Delete, NO, at(1));
+        write_failures.count_failure((&node, Some(&pod)), WriteVerb::Delete, NO, at(1));
     }
     assert!(!write_failures.has_no_failures());
 }
