@@ -116,11 +116,9 @@ fn whole_rollout(size: usize) -> (Duration, usize) {
         .nodes
         .iter()
         .find_map(|node| node.pods.first().cloned());
-    // The start time depends on the length of the node's name. All names of this fleet have the same length, so all nodes are
-    // equally fast.
-    let pace = |name: &NodeName| NodePace {
+    let pace = |_: &NodeName| NodePace {
         end: Duration::from_millis(2_000),
-        start: Duration::from_millis(2_000 + 10 * (name.as_str().len() as u64 % 7)),
+        start: Duration::from_millis(2_000),
         change: Duration::from_millis(2_000),
     };
     let terms = ForecastTerms {
