@@ -370,7 +370,7 @@ impl RolloutStatus<'_> {
             .collect();
         (!deleted.is_empty()).then(|| {
             format!(
-                "nodes failed with this revision and were deleted: {}",
+                "nodes that failed with this revision and were deleted: {}",
                 named(deleted, 0)
             )
         })

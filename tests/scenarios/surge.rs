@@ -600,7 +600,7 @@ scenarios! {
             let story = story
                 .until(terminating(1))
                 .step(Step::Offline(vec![1], HUNG))
-                .until(condition("Stalled", "True", "is still terminating since").and(event("Warning", "its kubelet has not ended it")))
+                .until(condition("Stalled", "True", "has been terminating since").and(event("Warning", "its kubelet has not ended it")))
                 .expect(untouched(2..=3).and(condition("Stalled", "True", "with a grace period of 30s")));
             story.online([1])
         };
@@ -614,8 +614,8 @@ scenarios! {
             .image(NEW)
             .until(terminating(1))
             .step(Step::Offline(vec![1], HUNG))
-            .until(condition("Progressing", "True", "is still terminating since").and(event("Warning", "its kubelet has not ended it")))
-            .until(condition("Stalled", "True", "is still terminating since"))
+            .until(condition("Progressing", "True", "has been terminating since").and(event("Warning", "its kubelet has not ended it")))
+            .until(condition("Stalled", "True", "has been terminating since"))
             .online([1])
             .until(converged());
         vec![ends_well(hung(beside)), hung(alone).until(converged()), others]

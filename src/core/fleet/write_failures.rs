@@ -133,7 +133,7 @@ impl WriteVerb {
             Self::Evict => "evict pods",
             Self::UpdateInPlace => "update pods in place",
             Self::Revert => "roll pods back in place",
-            Self::Mark => "mark pods PreparingDelete",
+            Self::Mark => "label pods as PreparingDelete",
             Self::TransferOwnership => "transfer pods to the DaemonSet",
             Self::Create => "create pods",
             Self::Unmark => "remove marks from pods",

@@ -90,5 +90,5 @@ fn does_not_end(pod: &Pod) -> String {
         [] => "its kubelet has not ended it".to_owned(),
         names => format!("it has finalizer {}", names.join(", ")),
     };
-    format!("pod {} is still terminating{since}: {held}", pod.name)
+    format!("pod {} has been terminating{since}: {held}", pod.name)
 }

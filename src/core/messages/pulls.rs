@@ -65,7 +65,7 @@ impl<'a> NodeView<'a> {
             PullStage::AwaitingReady => (
                 "AwaitingReady",
                 format!(
-                    "is outdated; its images are not pulled yet{}",
+                    "is outdated; its new images are pulled later{}",
                     self.awaited_pods()
                         .map_or_else(String::new, |awaited| format!(": {awaited}"))
                 ),
@@ -91,11 +91,11 @@ impl<'a> NodeView<'a> {
         let namespace = rollout.key.namespace;
         match stage {
             PullStage::Queued { .. } => format!(
-                "the pull begins automatically. To pull on more nodes at once, raise {}",
+                "the pull begins automatically, after pulls on other nodes. To pull on more nodes at once, raise {}",
                 strategy.place_of(IMAGE_PREDOWNLOAD_PARALLELISM)
             ),
             PullStage::AwaitingReady => format!(
-                "the pull begins automatically. To pull earlier, lower {}",
+                "the pull begins automatically, when enough new pods are Ready. To pull earlier, lower {}",
                 strategy.place_of(IMAGE_PREDOWNLOAD_MIN_UPDATED_READY_PODS)
             ),
             PullStage::UnderWay { .. } => {
@@ -164,7 +164,7 @@ impl<'a> NodeView<'a> {
              http://127.0.0.1:10267/openyurt.io/v1/namespaces/{namespace}/pods/{name}/upgrade"
         );
         let delete = format!(
-            "from here, without the agent's checks: kubectl -n {namespace} delete pod {name}"
+            "without the agent's checks, from any machine: kubectl -n {namespace} delete pod {name}"
         );
         joined(pull.into_iter().chain([upgrade, delete]))
     }

@@ -143,7 +143,7 @@ impl<'a> NodeView<'a> {
         );
         Answer::new(because, move || {
             format!(
-                "updated after these domains, in alphabetical order. To update more domains at once, raise the annotation {MAX_DOMAINS}. \
+                "the update follows automatically, domain by domain in alphabetical order. To update more domains at once, raise the annotation {MAX_DOMAINS}. \
                  Progress: yurt-ds ctl status {}",
                 rollout.key
             )

@@ -241,7 +241,7 @@ pub(super) fn unrevised(fleet: &Fleet) -> Option<String> {
 pub fn behind_remedy(kind: SetKind, behind: RevisionUnknown) -> &'static str {
     match (behind, kind) {
         (RevisionUnknown::UnknownRevision, _) => {
-            "check the log of the yurt-ds controller for the error about that revision"
+            "check the log of the yurt-ds controller for errors about revisions"
         }
         (_, SetKind::Advanced) => {
             "check if the yurt-ds controller serves Advanced DaemonSets, and its log for rejected writes"

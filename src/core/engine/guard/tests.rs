@@ -265,7 +265,7 @@ fn completion_waits_for_the_evaluation_of_the_last_node_and_names_deleted_nodes(
     let late = decide(&strategy, &deleted, at(1009) + EVALUATED_AFTER);
     let said = crate::core::testing::status(&deleted, &late);
     assert_eq!(said.reason, "CompleteExceptFailed");
-    let names = ". Nodes failed with this revision and were deleted: a";
+    let names = ". Nodes that failed with this revision and were deleted: a";
     assert!(said.sentence().ends_with(names), "{}", said.sentence());
 }
 

@@ -60,7 +60,7 @@ fn a_terminating_pod_is_overdue_a_minute_after_its_grace_period_with_the_cause()
     assert_eq!(
         words(&fleet(nodes()), &nodes()[0], &after.verdicts[0]),
         format!(
-            "pod a is still terminating since {}, with a grace period of 30s: it has finalizer example.io/lb",
+            "pod a has been terminating since {}, with a grace period of 30s: it has finalizer example.io/lb",
             at(1030)
         )
     );
@@ -152,7 +152,7 @@ fn every_later_step_of_a_surge_has_a_deadline() {
         assert_eq!(done.overdue, [0]);
         assert!(
             words(&fleet(Vec::new()), &node, &done.verdicts[0])
-                .starts_with("pod old is still terminating")
+                .starts_with("pod old has been terminating")
         );
     }
     // The surge pod is outdated and its deletion was requested, but it doesn't end.
