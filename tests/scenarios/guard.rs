@@ -46,7 +46,7 @@ pub(crate) fn guarded(max_unavailable: usize, threshold: usize) -> Daemon {
 }
 
 /// Returns a story in which the new image crashes on three of six nodes. The guard allows one failed node, so the rollout stops.
-fn three_of_six_crash() -> Story {
+pub(crate) fn three_of_six_crash() -> Story {
     Story::on(6)
         .with(guarded(3, 1))
         .allowed(3)

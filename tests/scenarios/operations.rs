@@ -3,11 +3,14 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
-use kube::api::DeleteParams;
+use anyhow::Context as _;
+use kube::api::{DeleteParams, Patch, PatchParams};
+use serde_json::{Value, json};
 use yurt_ds::k8s::client::Role;
 use yurt_ds::sim::cluster::{Fault, RequestInfo};
 use yurt_ds::sim::dice::mix;
 
+use crate::scenarios::guard::{is_stopped, three_of_six_crash};
 use crate::scenarios::identity::duplicate;
 use crate::support::checks::*;
 use crate::support::objects::*;
@@ -123,6 +126,96 @@ pub(crate) async fn mend(stage: Stage) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Condition of the previous release, which stored the state of the rollout in messages: type, status, reason, and the message after
+/// `revision R: `.
+type OldCondition = (&'static str, &'static str, &'static str, &'static str);
+
+/// Rollout that the guard has stopped, as the previous release reported it. `NODE` stands for the prefix of the node names.
+const STOPPED_BY_GUARD: [OldCondition; 4] = [
+    ("RolloutComplete", "False", "FailedByRevision", STOPPED),
+    ("Progressing", "False", "FailedByRevision", STOPPED),
+    ("Stalled", "True", "FailedByRevision", STOPPED),
+    (
+        "Guard",
+        "True",
+        "FailedByRevision",
+        "failed: NODE-0001, NODE-0002, NODE-0003",
+    ),
+];
+const STOPPED: &str = "stopped by the guard: 3 nodes failed after they got this revision (1 may): NODE-0001, NODE-0002, NODE-0003; \
+                       or roll out another template";
+
+/// Rollout that makes progress, as the previous release reported it.
+const MOVING: [OldCondition; 3] = [
+    (
+        "RolloutComplete",
+        "False",
+        "Progressing",
+        "being rolled out",
+    ),
+    ("Progressing", "True", "Progressing", "being rolled out"),
+    ("Stalled", "False", "Progressing", ""),
+];
+
+/// Paused rollout, as the previous release reported it.
+const HALTED: [OldCondition; 4] = [
+    (
+        "RolloutComplete",
+        "False",
+        "Paused",
+        "paused until somebody resumes it",
+    ),
+    (
+        "Progressing",
+        "True",
+        "Paused",
+        "paused until somebody resumes it",
+    ),
+    ("Stalled", "False", "Paused", ""),
+    (
+        "Paused",
+        "True",
+        "Paused",
+        "paused until somebody resumes it; since 2026-01-04T07:00:02Z, reminded after 1 day",
+    ),
+];
+
+/// Replaces all conditions of the DaemonSet with those that the previous release would have written.
+async fn report_as_before(stage: Stage, conditions: &'static [OldCondition]) -> anyhow::Result<()> {
+    let revision = stage.see(|picture| picture.current().cloned()).await;
+    let revision = revision.context("a revision")?;
+    let conditions: Vec<Value> = conditions
+        .iter()
+        .map(|(kind, status, reason, message)| {
+            let message = message.replace("NODE", &stage.name);
+            json!({
+                "type": kind,
+                "status": status,
+                "reason": reason,
+                "message": format!("revision {revision}: {message}"),
+                "lastTransitionTime": "2026-01-05T08:00:02Z",
+            })
+        })
+        .collect();
+    let patch = Patch::Merge(json!({ "status": { "conditions": conditions } }));
+    let daemons = stage.daemons();
+    daemons
+        .patch_status(DAEMON, &PatchParams::default(), &patch)
+        .await?;
+    Ok(())
+}
+
+/// Upgrades the controller: the old one ends, and the new one finds the conditions that the previous release has left.
+fn upgraded(story: Story, conditions: &'static [OldCondition]) -> Story {
+    story
+        .controller(false)
+        .does("conditions of the previous release", move |stage| {
+            report_as_before(stage, conditions)
+        })
+        .controller(true)
+        .until(condition("RolloutState", "True", "\"version\":1"))
+}
+
 scenarios! {
     vary because "the native controller, the Lease and the watches are stopped, delayed and broken";
     fn s89_given_the_updater_killed_at_any_write_and_restarted_then_converges_budget_never_exceeded(pace) {
@@ -185,7 +278,7 @@ scenarios! {
         let waves = format!("[{{name: canary, selector: pool=canary, soak: {soak}s}}]");
         let story = Story::on(3)
             .with(Daemon::new().annotate("waves", &waves))
-            .patch_node(1, serde_json::json!({ "metadata": { "labels": { "pool": "canary" } } }))
+            .patch_node(1, json!({ "metadata": { "labels": { "pool": "canary" } } }))
             .writing(Writes::Attempts)
             .does("two replicas", |stage| async move { stage.world.backend.two_replicas() })
             .image(NEW)
@@ -194,6 +287,23 @@ scenarios! {
             .until_within(converged().and(condition("RolloutComplete", "True", ": complete")), soak + 120)
             .expect(events_because("WaveNotOpen", 1).and(events_because("RolloutStarted", 1)));
         Scenario::from(story).alone()
+    }
+
+    fn upgrade_given_conditions_of_the_previous_release_then_the_rollout_goes_on_as_it_stood(pace) {
+        let quiet = pace.pick(600, 20);
+        let moving = upgraded(under_way(), &MOVING);
+        let stopped = upgraded(three_of_six_crash(), &STOPPED_BY_GUARD)
+            .until(is_stopped())
+            .throughout(untouched(4..=6).and(events_because("RolloutStalled", 1)), quiet)
+            .image(NEWER)
+            .until(converged().and(condition("RolloutComplete", "True", ": complete")));
+        let paused = Story::on(3).with(Daemon::new().annotate("paused", "true")).image(NEW);
+        let paused = upgraded(paused.until(condition("Paused", "True", "")), &HALTED)
+            .throughout(untouched(1..=3), quiet)
+            .unannotate("paused")
+            .until(converged());
+        let moving = ends_well(moving).expect(events_because("RolloutStarted", 1));
+        Scenario::from(vec![moving, stopped, paused]).alone()
     }
 
     fn s91_given_watches_that_expire_429_500_and_timeouts_then_no_lost_progress_no_excess_deletions(_pace) {
@@ -296,7 +406,7 @@ scenarios! {
                 .until(observed())
                 .wait(1)
         };
-        let note = serde_json::json!({ "metadata": { "annotations": { "example.com/note": "1" } } });
+        let note = json!({ "metadata": { "annotations": { "example.com/note": "1" } } });
         Scenario::from(vec![
             begun().delete_pod(1).until(converged()).expect(deletions(2)),
             begun().step(crate::support::story::Step::PatchPod(1, note)).until(converged()).expect(deletions(3)),
