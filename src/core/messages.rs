@@ -298,7 +298,7 @@ impl RolloutStatus<'_> {
         let then = if reverts {
             "RevertInPlace rolls pods back after the rollout is resumed"
         } else {
-            "a rollback starts after the rollout is resumed"
+            "if you roll back, the rollback starts after the rollout is resumed"
         };
         let failed = plan.failed_words(self.fleet);
         paused

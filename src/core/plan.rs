@@ -37,7 +37,7 @@ pub struct Plan {
     pub opens: Option<Timestamp>,
     /// True if conditions report the time `opens`.
     ///
-    /// If `min-interval` is less than a minute, it is not reported, because every updated pod would cost another write of the
+    /// They don't if `min-interval` is less than a minute, because every updated pod would then cost another write of the
     /// conditions.
     pub tells_opening: bool,
     /// Setting whose selector matches no node (for [`Phase::Invalid`]); `None` if all selectors match.
@@ -206,7 +206,7 @@ pub struct WaveStand {
     pub nodes: usize,
     /// Number of nodes in the wave with an available pod of the current revision.
     pub done: usize,
-    /// Number of nodes in the wave that are being updated, or that failed because of the revision.
+    /// Number of nodes in the wave that are being updated or wait for a preDelete hook, or that are Ready with a new pod that fails.
     pub in_flight: usize,
     /// Number of nodes that take one of the [`allowed`](Self::allowed) slots while the wave is open. Nodes with a broken old pod,
     /// and nodes whose update begins in this plan, are included.

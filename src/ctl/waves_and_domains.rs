@@ -19,7 +19,7 @@ pub struct WaveRow {
     pub nodes: usize,
     /// Number of these nodes with an available pod of the current revision.
     pub done: usize,
-    /// Number of nodes that are being updated, have no available pod yet, or failed because of the revision.
+    /// Number of nodes that are being updated or wait for a preDelete hook, or that are Ready with a new pod that fails.
     pub in_flight: usize,
     /// Number of nodes of the wave that may be unavailable at the same time.
     pub allowed: usize,
@@ -99,7 +99,7 @@ pub struct DomainRow {
     pub nodes: usize,
     /// Number of these nodes with an available pod of the current revision.
     pub done: usize,
-    /// Number of nodes that are being updated, have no available pod yet, or failed because of the revision.
+    /// Number of nodes that are being updated or wait for a preDelete hook, or that are Ready with a new pod that fails.
     pub in_flight: usize,
     /// True if nodes in this failure domain are being updated or may be updated now.
     pub has_turn: bool,

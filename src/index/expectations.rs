@@ -187,7 +187,8 @@ impl PodWrite {
                     image.revision.as_ref() == Some(revision) && (image.waits || image.status)
                 })
             }
-            // `without_pending` drops this write when the next plan no longer requests it, because the cache then shows the change.
+            // Not checked here. Once the cache shows the change, the next plan no longer requests it, and `without_pending` drops the
+            // record of this write.
             Self::Other(_) => false,
         }
     }
@@ -229,7 +230,7 @@ impl PodWrite {
                     .into(),
                 );
             }
-            // These writes don't change the pod for decisions. `without_pending` keeps them from being sent twice.
+            // Decisions see the pod without these writes and request them again. `without_pending` removes the repeated requests.
             Self::Other(_) => {}
         }
     }
@@ -294,7 +295,7 @@ struct SentReport {
 /// Writes of the controller for one DaemonSet that the watches don't show yet.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Expectations {
-    /// Writes to each pod, at most one per part of the pod.
+    /// Writes to each pod, at most one per [`Aspect`].
     pods: BTreeMap<PodUid, Vec<PendingWrite>>,
     report: Option<SentReport>,
 }

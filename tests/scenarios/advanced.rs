@@ -1077,7 +1077,7 @@ scenarios! {
         fleet(2, 1)
             .does("it fails again and again", move |stage: Stage| fails_again_and_again(stage, 2, times))
             .expect(untouched([1]))
-            // The node gets another pod after the backoff. The new image below then ends the backoff of the node.
+            // After the backoff, the node has another pod. The new image below resets the backoff.
             .until(all_available(2))
             .image(NEW)
             .until(converged().and(counted(2)))

@@ -33,7 +33,7 @@ pub(super) struct Terms {
 }
 
 impl Terms {
-    /// Returns the rules of a fleet for checks that don't depend on the proof of its revision.
+    /// Returns the rules of a fleet for checks to which it doesn't matter whether its revision is proven (see the module).
     pub(super) fn new(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> Self {
         Self {
             min_ready: strategy.min_ready,

@@ -93,7 +93,7 @@ struct WaveCounts {
     /// Targeted nodes that take part; percentages refer to them.
     base: usize,
     done: usize,
-    /// Nodes in flight, and nodes that failed because of the revision.
+    /// Nodes in flight, and Ready nodes whose new pod fails.
     under_way: usize,
     /// Nodes in flight that take a slot of `max-unavailable`.
     in_flight: usize,

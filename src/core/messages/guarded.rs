@@ -120,7 +120,7 @@ impl<'a> NodeView<'a> {
             ),
         };
         let paused = rollout.pause().map(|_| {
-            format!("the rollout is paused; a rollback starts after yurt-ds ctl resume {key}")
+            format!("the rollout is paused; if you roll back, the rollback starts after yurt-ds ctl resume {key}")
         });
         let look = match cause {
             Cause::NodeLost => None,
@@ -276,7 +276,7 @@ impl RolloutView<'_> {
                 joined(check.into_iter().chain(steps))
             }
             Guarded::Inconclusive { until } => format!(
-                "continues automatically in {}, or earlier when these nodes return",
+                "continues automatically in {}, or earlier when the lost nodes return",
                 instant::between(self.now, until)
             ),
         }

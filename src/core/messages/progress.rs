@@ -332,7 +332,11 @@ impl NodeView<'_> {
                 format!("check its readiness: {look}")
             }
             Progress::SurgeStarting if self.find(|pod| pod.surge).is_none() => {
-                "the controller creates the pod within seconds. If it does not, check quotas, admission webhooks and its Events".to_owned()
+                let (namespace, name) = (&key.namespace, &key.name);
+                format!(
+                    "the controller creates the pod within seconds. If it does not, check quotas and admission webhooks. Events: \
+                     kubectl -n {namespace} get events --field-selector involvedObject.name={name}"
+                )
             }
             Progress::SurgeStarting if stall.is_some() => joined([
                 "the old pod still serves. Check readiness of the surge pod and room for two pods on the node".to_owned(),

@@ -449,7 +449,7 @@ fn status_examples() -> Vec<Example> {
         complete(Verdict::Offline(Offline::NotReady { since: None }), 1, 0)
             .changed(|example| example.plan.counts.offline_outdated = 1),
         complete(Verdict::Partition, 0, 1),
-        complete(Verdict::Done, 0, 0).failed("gone"),
+        complete(Verdict::Done, 0, 0).failed("n9"),
         of(budget).phase(Phase::Progressing),
         of(budget).phase(Phase::Progressing).changed(|example| {
             example.plan.guarded = Some(Guarded::Inconclusive { until: at(1_500) });

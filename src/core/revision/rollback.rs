@@ -166,7 +166,8 @@ mod tests {
         let back = [("a", 1, 1), ("c", 3, 3), ("b", 4, 2)];
         case(&back, "b", &mark("c"), &["a"]);
         case(&back, "b", &by_kubectl, &["a"]);
-        // Without a trace of a rollback, a user applied the template of b again. The trace of a is from an earlier rollback.
+        // Here the mark shows no rollback, or only an earlier one, from revision `a`. So a user applied the template of `b` again, and
+        // `c` remains a candidate.
         case(&back, "b", &RollbackMark::default(), &["c", "a"]);
         case(&back, "b", &mark("a"), &["c", "a"]);
         // A user applied the template of b again. A rollback then returned to c, which was created later than b.

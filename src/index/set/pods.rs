@@ -87,8 +87,8 @@ impl SetRecord {
             advanced.end_creation(&node);
         }
         let is_spare = |known: &PodRecord| known.pod.surge;
-        // The native controller created a pod next to a surge pod. The surge pod may wait for that pod before its transfer, so
-        // decide again soon.
+        // The native controller created a pod next to a surge pod. Before Kubernetes 1.33, the DaemonSet may become the owner of the
+        // surge pod only then (see `core::engine::surge`), so decide again soon.
         let is_third = before.is_none() && !surge && self.pods.on(&node).iter().any(is_spare);
         let delay = match before.as_ref() {
             _ if settled || is_third || is_to_adopt => RequeueDelay::Short,

@@ -236,8 +236,9 @@ impl FailureTracker<'_> {
 
     /// Evaluates the new pods: a pod that crashes or cannot be started counts against the revision.
     fn evaluate_pods(&mut self, classes: &mut [Class]) {
-        // Two tools may overwrite each other's template again and again. If a template returns within the failure window, it was
-        // never proven, so the pods that it created earlier count, too.
+        // Two tools may overwrite each other's template again and again. If a template becomes current again within the failure
+        // window after its revision was created, it has never run for that long. So failures of the pods that it created earlier
+        // count against it, too.
         let at = self.fleet.made.zip(self.fleet.adopted);
         let comes_again = at.is_some_and(|(made, adopted)| adopted <= later(made, self.window));
         for (class, node) in classes.iter_mut().zip(&self.fleet.nodes) {
