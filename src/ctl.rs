@@ -78,12 +78,13 @@ pub use why::WhyAnswer;
 use crate::cli::ctl::{AccessArgs, CtlArgs, Verb};
 use crate::clock::Clock;
 use crate::k8s::client::Source;
+use crate::stdout::Stdout;
 use node::NodeClient;
 
 /// Runs the command on the terminal and returns its exit code.
 pub async fn run(args: &CtlArgs, clock: Clock) -> Code {
     let (live, colour) = screen::standard_output();
-    let mut out = std::io::stdout();
+    let mut out = Stdout;
     let mut screen = Screen::new(&mut out, live, colour);
     let ended = match &args.verb {
         Verb::Completions(wanted) => completions(wanted.shell).map(|script| {

@@ -14,7 +14,7 @@ use imports::Module;
 
 /// Modules by layer, the lowest first.
 const LAYERS: &[&[&str]] = &[
-    &["backoff", "clock", "core", "shutdown", "task"],
+    &["backoff", "clock", "core", "shutdown", "stdout", "task"],
     &["k8s", "log", "manifests", "serve"],
     &["cli", "index", "version"],
     &["controller", "ota_server"],

@@ -27,8 +27,8 @@
 //! - [`version`] is `yurt-ds version`: the build, and the versions that the program works with.
 //! - [`cli`] has the types of the command line, [`log`] the format of log lines, and [`serve`] the endpoints for probes and
 //!   metrics.
-//! - [`clock`] provides the time, [`shutdown`] the request to stop the process, [`task`] tasks that are aborted when dropped,
-//!   and [`backoff`] the pauses between attempts.
+//! - [`clock`] provides the time, [`stdout`] the standard output, [`shutdown`] the request to stop the process, [`task`] tasks
+//!   that are aborted when dropped, and [`backoff`] the pauses between attempts.
 //!
 //! The modules form layers. A module imports only from lower layers; a test in `src/layers.rs` checks this:
 //!
@@ -39,7 +39,7 @@
 //!       controller            ota_server
 //!               index     cli     version
 //!          k8s     serve     log     manifests
-//!    core     backoff     clock     shutdown     task
+//!    core     backoff     clock     shutdown     stdout     task
 //! ```
 
 mod backoff;
@@ -57,6 +57,7 @@ pub mod ota_server;
 pub mod serve;
 pub mod shutdown;
 pub mod sim;
+pub mod stdout;
 pub mod task;
 pub mod version;
 

@@ -1,6 +1,5 @@
 //! Parses the command line, runs the command and returns an exit code.
 
-use std::io::Write as _;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
@@ -11,6 +10,7 @@ use yurt_ds::clock::Clock;
 use yurt_ds::controller::{self, WakeupBatching};
 use yurt_ds::core::foreign::{TEXT, cut};
 use yurt_ds::ctl::kubectl::{self, Role};
+use yurt_ds::stdout::{self, Stdout};
 use yurt_ds::version::Version;
 use yurt_ds::{ctl, demo, log, manifests, ota_server, shutdown};
 
@@ -24,7 +24,7 @@ fn main() -> ExitCode {
     let cli = match role {
         Role::Completion => {
             let words = std::env::args_os().skip(1);
-            let printed = kubectl::print_candidates(words, &mut std::io::stdout());
+            let printed = kubectl::print_candidates(words, &mut Stdout);
             // kubectl offers nothing if this fails. A user who presses Tab cannot use an error message.
             return printed.map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS);
         }
@@ -33,27 +33,37 @@ fn main() -> ExitCode {
             .try_get_matches()
             .and_then(|typed| Cli::from_arg_matches(&typed)),
     };
-    let cli = cli.unwrap_or_else(|error| wrong(&error, role));
+    let cli = match cli {
+        Ok(cli) => cli,
+        Err(error) => return wrong(&error, role),
+    };
     log::init(cli.log_levels(), cli.log.log_format);
-    match run(cli.command) {
-        Ok(code) => code,
-        Err(error) => {
-            eprintln!("yurt-ds: {}", cut(&format!("{error:#}"), TEXT));
-            ExitCode::FAILURE
-        }
-    }
+    let code = run(cli.command).unwrap_or_else(|error| {
+        eprintln!("yurt-ds: {}", cut(&format!("{error:#}"), TEXT));
+        ExitCode::FAILURE
+    });
+    unwritten().unwrap_or(code)
 }
 
-/// Prints the error of a command line with a suggestion, and exits.
-fn wrong(error: &clap::Error, role: Role) -> ! {
+/// Reports that standard output could not be written, and returns the exit code for this; `None` if it could be written.
+fn unwritten() -> Option<ExitCode> {
+    let error = stdout::failure()?;
+    eprintln!("yurt-ds: cannot write to standard output: {error}");
+    Some(ExitCode::FAILURE)
+}
+
+/// Prints the error of a command line with a suggestion, or its help, and returns the exit code.
+fn wrong(error: &clap::Error, role: Role) -> ExitCode {
     let typed = std::env::args_os()
         .skip(1)
         .map(|word| word.to_string_lossy().into_owned());
     // The plugin has the verbs of `ctl`.
     let parent = (role == Role::Plugin).then(|| "ctl".to_owned());
     let words: Vec<String> = parent.into_iter().chain(typed).collect();
-    // Ignore the result: if stderr is closed, nothing can be reported.
-    let _ = error.print();
+    // An error is printed to stderr. If that is closed, nothing can be reported. Help and version are printed to stdout.
+    if let (Err(unwritten), false) = (error.print(), error.use_stderr()) {
+        stdout::record(&unwritten);
+    }
     if let Some(line) = ctl::command_line::meant(error, &words) {
         let line = match role {
             Role::Plugin => kubectl::in_plugin(&line),
@@ -61,7 +71,8 @@ fn wrong(error: &clap::Error, role: Role) -> ! {
         };
         eprintln!("\n  tip: {line}");
     }
-    std::process::exit(error.exit_code())
+    let code = u8::try_from(error.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from);
+    unwritten().unwrap_or(code)
 }
 
 fn run(command: Command) -> Result<ExitCode> {
@@ -108,7 +119,7 @@ async fn dispatch(command: Command, gathering: WakeupBatching) -> Result<ExitCod
                     page
                 }
             };
-            print(&text)?;
+            stdout::print(&text);
         }
         Command::Version(args) => {
             let version = Version::of_this_program();
@@ -117,18 +128,8 @@ async fn dispatch(command: Command, gathering: WakeupBatching) -> Result<ExitCod
                 Output::Json => format!("{}\n", serde_json::to_string_pretty(&version)?),
                 Output::Yaml => serde_saphyr::to_string(&version)?,
             };
-            print(text.as_bytes())?;
+            stdout::print(text.as_bytes());
         }
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Writes a text to standard output.
-///
-/// The reader of the pipe, such as `head`, may close it early. This is not an error.
-fn print(text: &[u8]) -> Result<()> {
-    match std::io::stdout().write_all(text) {
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-        printed => printed.context("cannot print it"),
-    }
 }

@@ -13,6 +13,7 @@
 //! - `completion`: shell completion in real shells.
 //! - `flood`: the real controller process with many connections to its ports.
 //! - `docs`: the examples of `docs/` on the embedded cluster.
+//! - `output`: the program with a full disk, and with a reader that closes the pipe.
 //! - `recording`: the picture of `yurt-ds sim` in the README, drawn from its output.
 //! - `pipelines`: the scripts of `docs/how-to/pipelines.md`, run in a shell against `yurt-ds sim serve`.
 //! - `tutorials`: the commands of `docs/tutorials`, run in a shell against `yurt-ds sim serve`.
@@ -87,6 +88,7 @@ mod docs;
 mod flood;
 mod isolation;
 mod model;
+mod output;
 mod pipelines;
 mod real_cluster;
 mod recording;

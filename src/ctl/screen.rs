@@ -19,7 +19,8 @@ pub struct Screen<'a> {
     shown: String,
 }
 
-/// Error for an output that its reader has closed, as with `| head`. Commands ignore it.
+/// Error for an output that cannot be written. Commands ignore it: its reader has closed it, as with `| head`, or
+/// [`crate::stdout`] has recorded the error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Closed;
 

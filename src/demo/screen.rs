@@ -1,9 +1,10 @@
 //! Output of plays. On a terminal, each frame replaces the previous one. On another output, each line follows the previous one.
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::IsTerminal as _;
 
 use super::frame::Canvas;
 use crate::core::foreign::styled;
+use crate::stdout;
 
 /// Assumed size of a terminal that doesn't report its size.
 const USUAL: (u16, u16) = (80, 24);
@@ -107,7 +108,5 @@ impl Drop for DemoScreen {
 
 /// Prints text unchanged.
 pub(crate) fn write(text: &str) {
-    let mut out = std::io::stdout().lock();
-    // Ignore errors: the reader may have closed the output, as with `| head`. The exit code still reports the guarantees.
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    stdout::print(text.as_bytes());
 }
