@@ -22,6 +22,7 @@ mod brief;
 mod budgets;
 mod check;
 mod code;
+mod command_form;
 pub mod command_line;
 mod complete;
 mod context;
@@ -79,13 +80,16 @@ use crate::cli::ctl::{AccessArgs, CtlArgs, Verb};
 use crate::clock::Clock;
 use crate::k8s::client::Source;
 use crate::stdout::Stdout;
+use kubectl::Role;
+use lookup::TypedName;
 use node::NodeClient;
 
-/// Runs the command on the terminal and returns its exit code.
-pub async fn run(args: &CtlArgs, clock: Clock) -> Code {
+/// Runs the command on the terminal and returns its exit code. `role` decides how recommended commands begin.
+pub async fn run(args: &CtlArgs, clock: Clock, role: Role) -> Code {
     let (live, colour) = screen::standard_output();
     let mut out = Stdout;
     let mut screen = Screen::new(&mut out, live, colour);
+    screen.form.is_plugin = role == Role::Plugin;
     let ended = match &args.verb {
         Verb::Completions(wanted) => completions(wanted.shell).map(|script| {
             let _ = screen.write(&script);
@@ -118,7 +122,11 @@ pub async fn run(args: &CtlArgs, clock: Clock) -> Code {
     };
     ended.unwrap_or_else(|error| {
         // Ignore the error: if standard error cannot be written, the exit code is the only report.
-        let _ = writeln!(std::io::stderr(), "{error}");
+        let _ = writeln!(
+            std::io::stderr(),
+            "{}",
+            screen.form.apply(&error.to_string())
+        );
         error.code
     })
 }
@@ -132,6 +140,8 @@ pub async fn perform(
     verb: &Verb,
     screen: &mut Screen<'_>,
 ) -> Result<Code, CliError> {
+    let typed = verb.typed().map(|typed| TypedName::read(context, typed));
+    screen.form.with_kind = typed.and_then(Result::ok).and_then(|name| name.with_kind());
     match (
         Box::pin(do_it(context, verb, screen)).await,
         verb.daemonset(),

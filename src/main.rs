@@ -38,7 +38,7 @@ fn main() -> ExitCode {
         Err(error) => return wrong(&error, role),
     };
     log::init(cli.log_levels(), cli.log.log_format);
-    let code = run(cli.command).unwrap_or_else(|error| {
+    let code = run(cli.command, role).unwrap_or_else(|error| {
         eprintln!("yurt-ds: {}", cut(&format!("{error:#}"), TEXT));
         ExitCode::FAILURE
     });
@@ -75,7 +75,7 @@ fn wrong(error: &clap::Error, role: Role) -> ExitCode {
     unwritten().unwrap_or(code)
 }
 
-fn run(command: Command) -> Result<ExitCode> {
+fn run(command: Command, role: Role) -> Result<ExitCode> {
     // One thread suffices, because the program mostly waits. Each additional thread would cost memory on every replica.
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let gathering = WakeupBatching::default();
@@ -87,17 +87,17 @@ fn run(command: Command) -> Result<ExitCode> {
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
-    runtime.block_on(dispatch(command, gathering))
+    runtime.block_on(dispatch(command, role, gathering))
 }
 
-async fn dispatch(command: Command, gathering: WakeupBatching) -> Result<ExitCode> {
+async fn dispatch(command: Command, role: Role, gathering: WakeupBatching) -> Result<ExitCode> {
     let mut shutdown = shutdown::on_signals().context("cannot listen for signals")?;
     match command {
         Command::Controller(args) => controller::start(args, gathering, shutdown).await?,
         Command::OtaServer(args) => ota_server::start(args, shutdown).await?,
         Command::Ctl(args) => {
             let ended = tokio::select! {
-                code = ctl::run(&args, Clock::System) => code.number(),
+                code = ctl::run(&args, Clock::System, role) => code.number(),
                 () = shutdown.requested() => INTERRUPTED,
             };
             return Ok(ended.into());

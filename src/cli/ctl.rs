@@ -140,6 +140,15 @@ impl Verb {
             | Self::Completions(_) => None,
         }
     }
+
+    /// Returns the DaemonSet that the command line names, as typed. `None`: it names none.
+    pub fn typed(&self) -> Option<&str> {
+        match self {
+            Self::Eject(args) => Some(&args.daemonset),
+            Self::Migrate(args) => Some(&args.daemonset),
+            verb => verb.daemonset(),
+        }
+    }
 }
 
 /// Flags of `yurt-ds ctl status`.

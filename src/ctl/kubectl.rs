@@ -10,6 +10,7 @@ use std::path::Path;
 use clap::{Args as _, Command, Error, FromArgMatches as _};
 use clap_complete::engine::complete;
 
+pub use super::command_form::in_plugin;
 use super::command_line::{COLUMNS, with_verbs};
 use super::examples;
 use crate::cli::ctl::CtlArgs;
@@ -77,12 +78,6 @@ pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Cli, Error> {
         log: LogArgs::from_arg_matches(&typed)?,
         command,
     })
-}
-
-/// Replaces command lines in a text, such as `yurt-ds ctl status`, by those of the plugin, such as `kubectl yurt-ds status`.
-pub fn in_plugin(text: &str) -> String {
-    text.replace("yurt-ds version", "kubectl yurt-ds version")
-        .replace("yurt-ds ctl", "kubectl yurt-ds")
 }
 
 /// Prints the candidates for the last word, one per line, as kubectl expects them. `words` has all words after the program name.

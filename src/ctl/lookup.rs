@@ -84,6 +84,11 @@ impl TypedName {
         &self.key
     }
 
+    /// Returns the key with the kind that the user entered; `None` if the user entered none.
+    pub(super) fn with_kind(&self) -> Option<SetKey> {
+        self.kind.map(|kind| self.key.as_kind(kind))
+    }
+
     /// Returns the key of the DaemonSet that the user named. A name without a kind means the native DaemonSet, or the Advanced
     /// DaemonSet if there is no native one.
     ///

@@ -6,6 +6,7 @@ use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
 use std::iter;
 
+use super::command_form::CommandForm;
 use super::liveness::ControllerLiveness;
 use super::look::Look;
 use super::reported::{NODES_UNKNOWN, PodCounts, ReportedRollout, UNKNOWN};
@@ -21,6 +22,7 @@ use crate::core::{
     FailureRecord, Guarded, Mode, NodeName, Note, Offline, Pause, Phase, Pod, SetKind, Verdict,
     instant,
 };
+use crate::index::SetKey;
 
 /// Description of the fields of `-o json` and `-o yaml`, for the reference.
 pub(crate) const FIELDS: &str = "\
@@ -297,6 +299,24 @@ impl SetRow {
         match look {
             Look::Judged(snapshot) => Self::new(snapshot, nodes),
             Look::Reported(reported) => Self::of_reported(reported, nodes),
+        }
+    }
+
+    /// Names the kind in all commands, because there is a DaemonSet of the other kind with the same name.
+    pub(super) fn name_kind(&mut self, key: &SetKey) {
+        let form = CommandForm {
+            is_plugin: false,
+            with_kind: Some(key.clone()),
+        };
+        let commands = self
+            .next
+            .iter_mut()
+            .filter_map(|step| step.command.as_mut());
+        let texts = [&mut self.message, &mut self.fact]
+            .into_iter()
+            .chain(commands);
+        for text in texts.chain(&mut self.notes).chain(&mut self.warnings) {
+            *text = form.apply(text).into_owned();
         }
     }
 

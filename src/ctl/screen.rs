@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::io::{IsTerminal, Write};
 
+use super::command_form::CommandForm;
 use super::table::CellStyle;
 use crate::core::foreign::styled;
 
@@ -17,6 +18,8 @@ pub struct Screen<'a> {
     drawn: usize,
     /// Text on these lines.
     shown: String,
+    /// Form of the commands in texts.
+    pub(super) form: CommandForm,
 }
 
 /// Error for an output that cannot be written. Commands ignore it: its reader has closed it, as with `| head`, or
@@ -41,6 +44,7 @@ impl<'a> Screen<'a> {
             colour,
             drawn: 0,
             shown: String::new(),
+            form: CommandForm::default(),
         }
     }
 
@@ -50,12 +54,17 @@ impl<'a> Screen<'a> {
         self.write(&text)
     }
 
-    /// Returns the text with control characters escaped.
+    /// Returns the text with control characters escaped, and with commands as the user types them.
     fn shown<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        if self.colour {
-            styled(text, &[&["\n"], &CellStyle::SEQUENCES[..]].concat())
+        let styles: &[&str] = if self.colour {
+            &CellStyle::SEQUENCES
         } else {
-            styled(text, &["\n"])
+            &[]
+        };
+        let allowed = [&["\n"], styles].concat();
+        match self.form.apply(text) {
+            Cow::Borrowed(text) => styled(text, &allowed),
+            Cow::Owned(text) => Cow::Owned(styled(&text, &allowed).into_owned()),
         }
     }
 
@@ -98,8 +107,9 @@ impl<'a> Screen<'a> {
             let _ = self.redraw(&format!("{shown}{text}\n"));
             self.shown = shown;
         } else {
+            let text = self.form.apply(text);
             // Ignore the error: there is no other place to report it.
-            let _ = writeln!(std::io::stderr(), "{}", styled(text, &["\n"]));
+            let _ = writeln!(std::io::stderr(), "{}", styled(&text, &["\n"]));
         }
     }
 }

@@ -208,10 +208,15 @@ impl StatusScreen<'_> {
 
     fn rows(&self, snapshots: &[Look], nodes: bool) -> Vec<SetRow> {
         let nodes = nodes && self.target.is_some();
-        snapshots
-            .iter()
-            .map(|snapshot| SetRow::of_look(snapshot, nodes))
-            .collect()
+        let row = |look: &Look| {
+            let (key, mut row) = (look.key(), SetRow::of_look(look, nodes));
+            let mut others = snapshots.iter().map(Look::key);
+            if others.any(|other| other.kind != key.kind && other.as_kind(key.kind) == *key) {
+                row.name_kind(key);
+            }
+            row
+        };
+        snapshots.iter().map(row).collect()
     }
 
     fn code(&self, snapshots: &[Look]) -> Code {

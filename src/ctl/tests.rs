@@ -1066,3 +1066,23 @@ async fn a_kind_prefix_selects_the_kind_even_if_a_namespace_has_that_name() {
     let error = world.error("pause ds/ds/web").await;
     assert!(error.text.contains("in namespace ds"), "{error}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn recommended_commands_name_the_kind_if_the_user_did() {
+    let world = CtlWorld::with_nodes(1).await;
+    world.set_image("web:2").await;
+    world.text("pause web").await;
+    for (typed, named) in [
+        ("web", "default/web"),
+        ("default/web", "default/web"),
+        ("ds/web", "ds/default/web"),
+        ("daemonsets.apps/default/web", "ds/default/web"),
+    ] {
+        let (text, _) = world.run(&format!("status {typed}")).await;
+        let wanted = format!("yurt-ds ctl resume {named}\n");
+        assert!(text.contains(&wanted), "{typed}: {text}");
+        let json = world.json(&format!("status {typed}")).await;
+        let next = text_of(&json["next"][0]).to_owned() + "\n";
+        assert!(next.ends_with(&wanted), "{typed}: {next}");
+    }
+}

@@ -402,3 +402,19 @@ async fn two_daemonsets_of_one_name_are_planned_separately() {
         "{error}"
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn status_of_all_names_the_kind_in_its_commands() {
+    let world = with_nodes(1, json!({})).await;
+    world.set_image("web:2").await;
+    set_image(&world, "web:2").await;
+    for name in ["ds/web", "ads/web"] {
+        world.text(&format!("pause {name}")).await;
+    }
+    let rows = world.run("status -o json").await.0;
+    let rows: Value = serde_json::from_str(&rows).unwrap();
+    for (row, name) in [(0, "ds/default/web"), (1, "ads/default/web")] {
+        let command = format!("yurt-ds ctl resume {name}");
+        assert!(rows[row].to_string().contains(&command), "{rows:#}");
+    }
+}
