@@ -109,7 +109,14 @@ pub async fn run(args: &CtlArgs, clock: Clock, role: Role) -> Code {
             }
         },
         verb => match Access::connect(&source(&args.access)).await {
-            Err(error) => Err(error),
+            Err(error) => {
+                if let Verb::Status(args) = verb
+                    && let Err(unwritten) = junit::report_error(args, clock.now(), &error)
+                {
+                    screen.warn(&unwritten.to_string());
+                }
+                Err(error)
+            }
             Ok(access) => {
                 let context = Context {
                     access,

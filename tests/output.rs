@@ -1,4 +1,4 @@
-//! Tests of the real program with an output that cannot be written.
+//! Tests of the real program with an output that cannot be written, and without a cluster.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -55,4 +55,22 @@ fn a_closed_pipe_ends_every_command_quietly() {
         let ended = child.wait().expect(line);
         assert_eq!((ended.code(), text.as_str()), (Some(0), ""), "{line}");
     }
+}
+
+#[test]
+fn a_junit_report_of_an_earlier_run_is_replaced_without_a_kubeconfig() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("rollout.xml");
+    std::fs::write(&file, "<testsuites/>").expect("an earlier report");
+    let ended = command("ctl status shop/web --wait --kubeconfig absent")
+        .current_dir(folder.path())
+        .env("YURT_DS_JUNIT", &file)
+        .output()
+        .expect("ctl status");
+    assert_eq!(ended.status.code(), Some(7));
+    let report = std::fs::read_to_string(file).expect("a report");
+    assert!(
+        report.contains("name=\"shop/web\"") && report.contains("<error type=\"Unreachable\""),
+        "{report}"
+    );
 }

@@ -104,7 +104,7 @@ struct Case {
 pub(super) struct JunitReport {
     path: PathBuf,
     /// Name of the test case for an error before the DaemonSets are known.
-    asked: String,
+    typed: String,
     strict: bool,
     started: Timestamp,
     begun: Instant,
@@ -126,10 +126,10 @@ impl JunitReport {
             );
             return Err(CliError::new(Code::Failed, text));
         }
-        let asked = args.daemonset.as_deref().unwrap_or("all DaemonSets");
+        let typed = args.daemonset.as_deref().unwrap_or("all DaemonSets");
         let report = Self {
             path: path.to_owned(),
-            asked: asked.to_owned(),
+            typed: typed.to_owned(),
             strict: args.strict,
             started: now,
             begun: Instant::now(),
@@ -204,22 +204,37 @@ impl JunitReport {
             },
             after: self.begun.elapsed(),
         });
-        let mut cases: Vec<(String, &str, Case)> = Vec::new();
+        let mut cases: Vec<(String, String, Case)> = Vec::new();
         for (key, case) in &self.cases {
             let pending = matches!(case.outcome, Outcome::Pending { .. });
             let failed = error.clone().filter(|_| pending);
             let case = failed.unwrap_or_else(|| case.clone());
-            cases.push((key.to_string(), class(key.kind), case));
+            cases.push((key.namespace.to_string(), kind_and_name(key), case));
         }
         if let (Some(case), true) = (error, self.cases.is_empty()) {
-            cases.push((self.asked.clone(), "DaemonSet", case));
+            cases.push((SUITE.to_owned(), self.typed.clone(), case));
         }
         suite(&cases, self.started, self.begun.elapsed())
     }
 }
 
-/// Renders the test suite. Each case has a name, a class and a result.
-fn suite(cases: &[(String, &str, Case)], started: Timestamp, passed: Duration) -> String {
+/// Replaces the report of an earlier run by an error that occurred before the API server was contacted.
+///
+/// # Errors
+/// Fails if the file cannot be written.
+pub(super) fn report_error(
+    args: &StatusArgs,
+    now: Timestamp,
+    error: &CliError,
+) -> Result<(), CliError> {
+    match &args.junit {
+        Some(path) => JunitReport::create(path, args, now)?.write(&Err(error.clone())),
+        None => Ok(()),
+    }
+}
+
+/// Renders the test suite. Each case has a class, a name and a result.
+fn suite(cases: &[(String, String, Case)], started: Timestamp, passed: Duration) -> String {
     let count =
         |is: fn(&Outcome) -> bool| cases.iter().filter(|(.., case)| is(&case.outcome)).count();
     let mut xml = format!(
@@ -232,8 +247,8 @@ fn suite(cases: &[(String, &str, Case)], started: Timestamp, passed: Duration) -
         instant::words(started),
         seconds(passed),
     );
-    for (name, class, case) in cases {
-        let (name, time) = (escaped(name), seconds(case.after));
+    for (class, name, case) in cases {
+        let (class, name, time) = (escaped(class), escaped(name), seconds(case.after));
         let start = format!("    <testcase classname=\"{class}\" name=\"{name}\" time=\"{time}\"");
         // Writing to a String cannot fail.
         let _ = match case.outcome.element() {
@@ -244,11 +259,11 @@ fn suite(cases: &[(String, &str, Case)], started: Timestamp, passed: Duration) -
     xml + "  </testsuite>\n</testsuites>\n"
 }
 
-/// Returns the class of a test case: the kind of the DaemonSet.
-fn class(kind: SetKind) -> &'static str {
-    match kind {
-        SetKind::Native => "DaemonSet",
-        SetKind::Advanced => "Advanced DaemonSet",
+/// Returns the name of a test case, as in `ds/web`. Its class is the namespace.
+fn kind_and_name(key: &SetKey) -> String {
+    match key.kind {
+        SetKind::Native => format!("ds/{}", key.name),
+        SetKind::Advanced => format!("ads/{}", key.name),
     }
 }
 

@@ -44,10 +44,34 @@ const FIT: usize = 8;
 /// Minimum interval between progress lines on an output that is not a terminal.
 const TELL: Duration = Duration::from_secs(5);
 
+/// Prints the state of rollouts, and writes the JUnit report if the command has one. Its file is checked first, so that no report
+/// of an earlier run remains.
 pub(super) async fn status(
     context: &Context,
     args: &StatusArgs,
     screen: &mut Screen<'_>,
+) -> Result<Code, CliError> {
+    let Some(path) = &args.junit else {
+        return show(context, args, screen, None).await;
+    };
+    let mut report = JunitReport::create(path, args, context.clock.now())?;
+    let ended = show(context, args, screen, Some(&mut report)).await;
+    let Err(unwritten) = report.write(&ended) else {
+        return ended;
+    };
+    screen.warn(&unwritten.to_string());
+    match ended? {
+        Code::Complete => Ok(unwritten.code),
+        // An incomplete rollout matters more than a report that cannot be written.
+        code => Ok(code),
+    }
+}
+
+async fn show(
+    context: &Context,
+    args: &StatusArgs,
+    screen: &mut Screen<'_>,
+    report: Option<&mut JunitReport>,
 ) -> Result<Code, CliError> {
     // `status` itself warns of a slow API server, below its output. So suppress the warning of the calls.
     context.access.is_warned.store(true, Ordering::Relaxed);
@@ -71,7 +95,7 @@ pub(super) async fn status(
     if args.watch {
         show.watch(screen).await
     } else if args.wait {
-        show.wait_and_report(screen).await
+        show.wait(screen, report).await
     } else {
         let (view, liveness) = show.load().await;
         let mut view = view?;
@@ -352,25 +376,6 @@ impl StatusScreen<'_> {
             return Ok(screen.print(&self.text(snapshots, false)?));
         }
         Ok(screen.redraw(&self.text(snapshots, screen.colour)?))
-    }
-
-    /// Waits, and writes the JUnit report if `--junit` names a file. The file is created before the wait, so that errors show
-    /// early.
-    async fn wait_and_report(&self, screen: &mut Screen<'_>) -> Result<Code, CliError> {
-        let Some(path) = &self.args.junit else {
-            return self.wait(screen, None).await;
-        };
-        let mut report = JunitReport::create(path, self.args, self.context.clock.now())?;
-        let ended = self.wait(screen, Some(&mut report)).await;
-        let Err(unwritten) = report.write(&ended) else {
-            return ended;
-        };
-        screen.warn(&unwritten.to_string());
-        match ended? {
-            Code::Complete => Ok(unwritten.code),
-            // An incomplete rollout matters more than a report that cannot be written.
-            code => Ok(code),
-        }
     }
 
     /// Waits until all rollouts are complete, or until one needs an operator.

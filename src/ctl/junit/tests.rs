@@ -30,21 +30,21 @@ fn every_outcome_has_its_junit_element() {
     );
     let skipped = Outcome::Skipped { message: message() };
     let cases = [Outcome::Passed, failed, error, skipped]
-        .map(|outcome| ("shop/web".to_owned(), "DaemonSet", case(outcome)));
+        .map(|outcome| ("shop".to_owned(), "ds/web".to_owned(), case(outcome)));
     let started = "2026-01-01T00:00:00Z".parse().unwrap();
     assert_eq!(
         suite(&cases, started, Duration::from_secs(2)),
         r#"<?xml version="1.0" encoding="UTF-8"?>
 <testsuites>
   <testsuite name="yurt-ds ctl status" tests="4" failures="1" errors="1" skipped="1" timestamp="2026-01-01T00:00:00Z" time="2.000">
-    <testcase classname="DaemonSet" name="shop/web" time="1.500"/>
-    <testcase classname="DaemonSet" name="shop/web" time="1.500">
+    <testcase classname="shop" name="ds/web" time="1.500"/>
+    <testcase classname="shop" name="ds/web" time="1.500">
       <failure type="NoProgress" message="1 &lt; 2"/>
     </testcase>
-    <testcase classname="DaemonSet" name="shop/web" time="1.500">
+    <testcase classname="shop" name="ds/web" time="1.500">
       <error type="NoProgress" message="1 &lt; 2"/>
     </testcase>
-    <testcase classname="DaemonSet" name="shop/web" time="1.500">
+    <testcase classname="shop" name="ds/web" time="1.500">
       <skipped message="1 &lt; 2"/>
     </testcase>
   </testsuite>

@@ -99,7 +99,7 @@ async fn a_junit_report_distinguishes_complete_pending_and_paused_rollouts() {
         "{xml}"
     );
     assert!(
-        xml.contains("<testcase classname=\"DaemonSet\" name=\"default/web\" time=\"0.000\"/>"),
+        xml.contains("<testcase classname=\"default\" name=\"ds/web\" time=\"0.000\"/>"),
         "{xml}"
     );
     world.set_image("web:2").await;
@@ -109,7 +109,7 @@ async fn a_junit_report_distinguishes_complete_pending_and_paused_rollouts() {
         xml.contains("<failure type=\"Timeout\" message=\"Not complete after 30s: "),
         "{xml}"
     );
-    assert!(xml.contains("name=\"default/web\" time=\"30.0"), "{xml}");
+    assert!(xml.contains("name=\"ds/web\" time=\"30.0"), "{xml}");
     world
         .create(
             "other",
@@ -134,6 +134,12 @@ async fn a_junit_report_is_also_written_after_an_error() {
     );
     assert!(
         xml.contains("name=\"absent\"") && xml.contains("<error type=\"NotFound\""),
+        "{xml}"
+    );
+    let (xml, ended) = report.run(&world, "status a=b --wait").await;
+    assert_eq!(ended.unwrap_err().code, Code::Usage);
+    assert!(
+        xml.contains("name=\"a=b\"") && xml.contains("<error type=\"Usage\""),
         "{xml}"
     );
     world.set_image("web:2").await;
