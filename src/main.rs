@@ -1,5 +1,6 @@
 //! Parses the command line, runs the command and returns an exit code.
 
+use std::ffi::OsStr;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
@@ -69,6 +70,10 @@ fn wrong(error: &clap::Error, role: Role) -> ExitCode {
             Role::Plugin => kubectl::in_plugin(&line),
             Role::Program | Role::Completion => line,
         };
+        eprintln!("\n  tip: {line}");
+    }
+    let is_set = |name: &OsStr| std::env::var_os(name).is_some();
+    for line in ctl::command_line::set_by_variables(error, &words, is_set) {
         eprintln!("\n  tip: {line}");
     }
     let code = u8::try_from(error.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from);

@@ -1,5 +1,8 @@
 //! Complete command line: [`crate::cli`] with `ctl`'s examples in `--help` and completion of names.
 
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, Command, CommandFactory as _, Error};
 use clap_complete::engine::ArgValueCompleter;
@@ -79,6 +82,45 @@ pub fn meant(error: &Error, typed: &[String]) -> Option<String> {
     .map(|line| line.trim_end().to_owned())
 }
 
+/// Returns a line for each flag that the error names and that was set by an environment variable instead of the command line.
+///
+/// `typed` has the words after the program name, and `is_set` returns true for a variable of the environment.
+pub fn set_by_variables(
+    error: &Error,
+    typed: &[String],
+    is_set: impl Fn(&OsStr) -> bool,
+) -> Vec<String> {
+    let text = error.to_string();
+    let is_named = |flag: &str| {
+        let mut after = text.split(flag).skip(1);
+        after.any(|rest| !rest.starts_with(|next: char| next.is_alphanumeric() || next == '-'))
+    };
+    let mut lines = BTreeSet::new();
+    for_every_argument(&described(), &mut |argument| {
+        let (Some(long), Some(variable)) = (argument.get_long(), argument.get_env()) else {
+            return;
+        };
+        let flag = format!("--{long}");
+        let short = argument.get_short().map(|short| format!("-{short}"));
+        let is_typed = typed.iter().any(|word| {
+            let name = word.split('=').next().unwrap_or_default();
+            name == flag || (short.as_ref()).is_some_and(|short| word.starts_with(short))
+        });
+        if !is_typed && is_set(variable) && is_named(&flag) {
+            let variable = variable.to_string_lossy();
+            lines.insert(format!("the environment variable {variable} sets {flag}"));
+        }
+    });
+    lines.into_iter().collect()
+}
+
+fn for_every_argument(command: &Command, act: &mut dyn FnMut(&Arg)) {
+    command.get_arguments().for_each(&mut *act);
+    for verb in command.get_subcommands() {
+        for_every_argument(verb, act);
+    }
+}
+
 /// Returns true if `kind` is one of kubectl's names for DaemonSets.
 fn is_daemonset(kind: &str) -> bool {
     ["daemonset", "daemonsets", "daemonsets.apps", "ds"].contains(&kind)
@@ -113,6 +155,26 @@ mod tests {
         ];
         for (typed, expected) in cases {
             assert_eq!(meant(typed).as_deref(), expected, "{typed}");
+        }
+    }
+    #[test]
+    fn an_error_names_the_variable_that_set_the_flag() {
+        let parsed =
+            described().try_get_matches_from("yurt-ds ctl why web n1 --output jsonl".split(' '));
+        let error = parsed.unwrap_err();
+        let lines = |typed: &str, set: &str| {
+            let words: Vec<String> = typed.split(' ').map(str::to_owned).collect();
+            set_by_variables(&error, &words, |name| name == set)
+        };
+        let expected = ["the environment variable YURT_DS_OUTPUT sets --output"];
+        assert_eq!(lines("ctl why web n1", "YURT_DS_OUTPUT"), expected);
+        for (typed, set) in [
+            ("ctl why web n1 --output jsonl", "YURT_DS_OUTPUT"),
+            ("ctl why web n1 --output=jsonl", "YURT_DS_OUTPUT"),
+            ("ctl why web n1 -ojsonl", "YURT_DS_OUTPUT"),
+            ("ctl why web n1", "YURT_DS_WAIT"),
+        ] {
+            assert!(lines(typed, set).is_empty(), "{typed}, {set}");
         }
     }
 }

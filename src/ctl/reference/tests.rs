@@ -25,6 +25,11 @@ fn page() -> String {
     }
     let _ = write!(
         page,
+        "\n## Flags of all commands\n\nThe first three are flags of `ctl` only.\n{}",
+        table(&global(&all, ctl))
+    );
+    let _ = write!(
+        page,
         "\n## Exit codes\n\n{CODES}\n\n| code | meaning |\n| --- | --- |\n"
     );
     for (code, meaning) in Code::meanings() {
@@ -64,6 +69,21 @@ fn section(verb: &Command, parent: &str) -> String {
     let arguments: Vec<&Arg> = (verb.get_arguments())
         .filter(|arg| !["help", "version"].contains(&arg.get_id().as_str()))
         .collect();
+    text + &table(&arguments)
+}
+
+/// Returns the flags that `ctl` and the whole program accept after every verb.
+fn global<'a>(all: &'a Command, ctl: Option<&'a Command>) -> Vec<&'a Arg> {
+    let arguments = ctl
+        .into_iter()
+        .chain([all])
+        .flat_map(Command::get_arguments);
+    arguments.filter(|arg| arg.is_global_set()).collect()
+}
+
+/// Returns a table of arguments; nothing if there are none.
+fn table(arguments: &[&Arg]) -> String {
+    let mut text = String::new();
     if !arguments.is_empty() {
         text.push_str("\n| argument | meaning | variable |\n| --- | --- | --- |\n");
     }
