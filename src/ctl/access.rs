@@ -248,7 +248,7 @@ fn origin(source: &Source) -> String {
     if let Some(path) = &source.kubeconfig {
         return format!("kubeconfig {}", path.display());
     }
-    // Read the variable only for the message: kube reads it independently.
+    // Read the variable only for the message: the client reads it independently.
     match std::env::var_os("KUBECONFIG").filter(|paths| !paths.is_empty()) {
         Some(paths) => format!("kubeconfig {}", paths.display()),
         None => "kubeconfig ~/.kube/config".to_owned(),

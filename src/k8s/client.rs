@@ -10,6 +10,7 @@ pub(crate) mod conditions;
 pub(crate) mod eviction;
 mod http2;
 
+use std::ffi::OsStr;
 use std::fmt;
 use std::future::Future;
 use std::path::PathBuf;
@@ -151,10 +152,18 @@ pub async fn config(source: &Source) -> Result<Config> {
             )
         });
     }
-    if let (Some(_), Ok(file)) = (&source.context, Kubeconfig::read()) {
-        check_context(&file, source).context("cannot use the kubeconfig")?;
+    let file = match std::env::var_os("KUBECONFIG").filter(|list| !list.is_empty()) {
+        Some(list) => merged(&list),
+        None => Kubeconfig::read(),
+    };
+    if let Ok(file) = &file {
+        check_context(file, source).context("cannot use the kubeconfig")?;
     }
-    match Config::from_kubeconfig(&options).await {
+    let config = match file {
+        Ok(file) => Config::from_custom_kubeconfig(file, &options).await,
+        Err(error) => Err(error),
+    };
+    match config {
         Ok(config) => Ok(config),
         Err(error) => Config::incluster().map_err(|_| {
             without_content(error).context(
@@ -162,6 +171,24 @@ pub async fn config(source: &Source) -> Result<Config> {
             )
         }),
     }
+}
+
+/// Reads and merges the files of `$KUBECONFIG`. Like kubectl, skips files that don't exist, except if none exists.
+fn merged(list: &OsStr) -> Result<Kubeconfig, KubeconfigError> {
+    let all: Vec<PathBuf> = std::env::split_paths(list)
+        .filter(|path| !path.as_os_str().is_empty())
+        .collect();
+    let is_there = |path: &&PathBuf| path.try_exists().unwrap_or(true);
+    let present: Vec<&PathBuf> = all.iter().filter(is_there).collect();
+    let read = if present.is_empty() {
+        all.iter().take(1).collect()
+    } else {
+        present
+    };
+    let files = read.into_iter().map(Kubeconfig::read_from);
+    files
+        .reduce(|merged, next| merged?.merge(next?))
+        .unwrap_or_else(Kubeconfig::read)
 }
 
 /// Returns an error if the kubeconfig doesn't contain the requested context.
@@ -390,6 +417,30 @@ mod tests {
             .unwrap();
         let broken = error_of(file.path()).await;
         assert!(broken.ends_with("see line 3, column 11"), "{broken}");
+    }
+
+    #[test]
+    fn files_of_a_list_that_do_not_exist_are_skipped() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str| folder.path().join(name);
+        for name in ["a", "b"] {
+            let text = format!("contexts:\n- name: {name}\n  context: {{cluster: c, user: u}}\n");
+            std::fs::write(file(name), text).unwrap();
+        }
+        let contexts = |names: &[&str]| {
+            let list = std::env::join_paths(names.iter().map(|name| file(name))).unwrap();
+            let merged = merged(&list).map_err(|error| error.to_string())?;
+            Ok::<_, String>(
+                merged
+                    .contexts
+                    .into_iter()
+                    .map(|one| one.name)
+                    .collect::<Vec<_>>(),
+            )
+        };
+        assert_eq!(contexts(&["absent", "a", "gone", "b"]).unwrap(), ["a", "b"]);
+        let error = contexts(&["absent", "gone"]).unwrap_err();
+        assert!(error.contains("absent"), "{error}");
     }
 
     /// The parser's error quotes the lines around a syntax error in a kubeconfig. They may contain credentials.
