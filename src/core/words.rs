@@ -55,7 +55,7 @@ pub(super) fn append(text: &mut String, sentence: &str) {
 
 /// Returns the sentence with a capital first letter. If it begins with an identifier such as `apps.openyurt.io/hold`, it is
 /// unchanged.
-pub(super) fn capitalized(sentence: &str) -> String {
+pub fn capitalized(sentence: &str) -> String {
     let word = sentence.split(' ').next().unwrap_or_default();
     let word = word.trim_end_matches([':', ';', ',', '.']);
     let mut letters = sentence.chars();

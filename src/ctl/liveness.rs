@@ -87,6 +87,13 @@ pub(super) enum ControllerLiveness {
         /// Time passed since `since`.
         passed: SignedDuration,
     },
+    /// The time of the only Lease lies at least three minutes in the future, so it is not known if a controller is running.
+    Ahead {
+        /// Time from now to that of the Lease.
+        ahead: SignedDuration,
+        /// Namespace of the Lease.
+        namespace: String,
+    },
     /// There is no Lease: a controller never ran, or it runs without leader election.
     #[default]
     NoLease,
@@ -145,15 +152,44 @@ impl ControllerLiveness {
 
     /// Returns a warning for a rollout that is not complete; `None` if no warning is needed.
     pub(super) fn message(&self) -> Option<String> {
+        let fact = self.fact()?;
         match self {
-            Self::Silent { namespace, .. } | Self::Expired { namespace, .. } => Some(format!(
-                "{}. Check: kubectl -n {namespace} get pods",
-                self.fact()?
+            // After a restart, another controller takes over within seconds.
+            Self::Released { passed, .. } if *passed < HANDOVER => None,
+            Self::Idle { .. } => Some(format!(
+                "{fact}: none is running, or it lacks a permission; {LOOK_FOR_IT}"
             )),
-            Self::Idle { passed, .. } => Some(format!(
-                "no controller has acted for {}: none is running, or it lacks a permission; {LOOK_FOR_IT}",
-                instant::seconds(passed.as_secs().unsigned_abs())
+            _ => Some(match self.namespace() {
+                Some(namespace) => format!("{fact}. Check: kubectl -n {namespace} get pods"),
+                None => fact,
+            }),
+        }
+    }
+
+    /// Returns what is wrong, without the next steps; `None` if a controller is running, or if there is no Lease.
+    pub(super) fn fact(&self) -> Option<String> {
+        let age = |time: &SignedDuration| instant::seconds(time.as_secs().unsigned_abs());
+        match self {
+            Self::Silent { passed, .. } => Some(format!(
+                "the yurt-ds controller has not renewed its Lease for {}: rollouts are stopped",
+                age(passed)
             )),
+            Self::Expired { passed, .. } => Some(format!(
+                "the yurt-ds controller has not renewed its Lease for {}",
+                age(passed)
+            )),
+            Self::Released { passed, .. } => Some(format!(
+                "no controller is active: the last one released its Lease {} ago",
+                age(passed)
+            )),
+            Self::Ahead { ahead, namespace } => Some(format!(
+                "it is not known if a controller is running: the time of its Lease in namespace {namespace} lies {} in the \
+                 future, so the clocks differ or the Lease is forged",
+                age(ahead)
+            )),
+            Self::Idle { passed, .. } => {
+                Some(format!("no controller has acted for {}", age(passed)))
+            }
             Self::Partly(kinds) => Some(format!(
                 "no controller serves this kind of DaemonSet: the running one has --controllers {kinds}. Run another \
                  one with its own --lease-namespace, or let one serve both kinds"
@@ -162,29 +198,18 @@ impl ControllerLiveness {
                 "it is not known if a controller is running: these credentials may not read the Lease {LEASE} \
                  (needed: ClusterRole yurt-ds-viewer)"
             )),
-            // After a restart, another controller takes over within seconds.
-            Self::Released { passed, namespace } if *passed >= HANDOVER => Some(format!(
-                "no controller is active: the last one released its Lease {} ago. Check: kubectl -n {namespace} get pods",
-                instant::seconds(passed.as_secs().unsigned_abs())
-            )),
-            Self::Lately | Self::Released { .. } | Self::NoLease | Self::NoAnswer => None,
+            Self::Lately | Self::NoLease | Self::NoAnswer => None,
         }
     }
-}
 
-impl ControllerLiveness {
-    /// Returns the warning of [`message`](Self::message) without the next steps.
-    pub(super) fn fact(&self) -> Option<String> {
+    /// Returns the namespace of the Lease that is the reason for [`Self::fact`].
+    pub(super) fn namespace(&self) -> Option<&str> {
         match self {
-            Self::Silent { passed, .. } => Some(format!(
-                "the yurt-ds controller has not renewed its Lease for {}: rollouts are stopped",
-                instant::seconds(passed.as_secs().unsigned_abs())
-            )),
-            Self::Expired { passed, .. } => Some(format!(
-                "the yurt-ds controller has not renewed its Lease for {}",
-                instant::seconds(passed.as_secs().unsigned_abs())
-            )),
-            other => other.message(),
+            Self::Silent { namespace, .. }
+            | Self::Expired { namespace, .. }
+            | Self::Released { namespace, .. }
+            | Self::Ahead { namespace, .. } => Some(namespace),
+            _ => None,
         }
     }
 
@@ -333,8 +358,8 @@ fn kinds_of(lease: &Lease) -> Kinds {
 ///
 /// A tenant that may create Leases in one namespace could fake a running controller. So a Lease in the namespace of the manifests
 /// takes precedence: for the kinds that it serves, Leases in other namespaces are ignored.
-fn judge(leases: &[Lease], now: Timestamp) -> ControllerLiveness {
-    let leases = leases.iter().filter(|lease| renewed(lease, now).is_some());
+fn judge(all: &[Lease], now: Timestamp) -> ControllerLiveness {
+    let leases = all.iter().filter(|lease| renewed(lease, now).is_some());
     let is_home = |lease: &Lease| lease.metadata.namespace.as_deref() == Some(HOME);
     let home = leases.clone().find(|lease| is_home(lease)).map(kinds_of);
     let counts =
@@ -350,7 +375,7 @@ fn judge(leases: &[Lease], now: Timestamp) -> ControllerLiveness {
         ))
     });
     let Some((since, is_held, namespace)) = spoken.max() else {
-        return ControllerLiveness::NoLease;
+        return ahead(all, now).unwrap_or(ControllerLiveness::NoLease);
     };
     let passed = now.duration_since(since);
     let is_recent =
@@ -374,6 +399,19 @@ fn judge(leases: &[Lease], now: Timestamp) -> ControllerLiveness {
         false if is_held => ControllerLiveness::Lately,
         false => ControllerLiveness::Released { passed, namespace },
     }
+}
+
+/// Returns the liveness if there is no Lease except those whose time lies in the future. The one in the namespace of the manifests
+/// comes first, then the one with the earliest time.
+fn ahead(leases: &[Lease], now: Timestamp) -> Option<ControllerLiveness> {
+    let ahead = leases.iter().filter_map(|lease| {
+        let at = lease.spec.as_ref()?.renew_time.as_ref()?.0;
+        let namespace = lease.metadata.namespace.clone().unwrap_or_default();
+        Some((namespace != HOME, at, namespace))
+    });
+    let (_, at, namespace) = ahead.min()?;
+    let ahead = at.duration_since(now);
+    Some(ControllerLiveness::Ahead { ahead, namespace })
 }
 
 /// Lists the Leases with the given name, and returns the API server's time.
@@ -429,7 +467,7 @@ impl PendingActions {
         };
         let passed = now.duration_since(since);
         match liveness {
-            ControllerLiveness::NoLease
+            ControllerLiveness::NoLease | ControllerLiveness::Ahead { .. }
                 if actions.iter().any(Action::begins) && passed >= SILENCE =>
             {
                 ControllerLiveness::Idle { since, passed }
@@ -558,8 +596,15 @@ mod tests {
         };
         assert_eq!(namespace, HOME);
         assert_eq!(judge(&[forged], now), ControllerLiveness::Lately);
-        let future = lease("tenant", json!("2999-01-01T00:00:00.000000Z"));
-        assert_eq!(judge(&[future], now), ControllerLiveness::NoLease);
+        let future = lease("tenant", json!("2026-01-01T02:03:00.000000Z"));
+        let text = judge(&[future], now).message().unwrap();
+        assert!(
+            text.contains("namespace tenant lies 2h in the future")
+                && text.ends_with("kubectl -n tenant get pods"),
+            "{text}"
+        );
+        let soon = lease("tenant", json!("2026-01-01T00:05:59.000000Z"));
+        assert_eq!(judge(&[soon], now), ControllerLiveness::Lately);
     }
 
     #[test]

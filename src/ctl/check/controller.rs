@@ -11,9 +11,8 @@ use super::reader::{SHOWN, Unread, few};
 use super::version::{OWN, VersionCounts, of_image};
 use crate::controller::Kinds;
 use crate::core::foreign::one_line;
-use crate::core::instant;
 use crate::core::names::LEASE;
-use crate::core::words::plural;
+use crate::core::words::{capitalized, plural};
 use crate::ctl::access::Access;
 use crate::ctl::list::list;
 use crate::ctl::liveness::{ControllerLease, ControllerLeases, ControllerLiveness, HOME};
@@ -175,28 +174,7 @@ fn lease(leases: &ControllerLeases) -> Finding {
             let live: Vec<String> = live.map(held).collect();
             Finding::ok(id, few(&live) + ".")
         }
-        ControllerLiveness::Released { passed, namespace } => Finding::failed(
-            id,
-            format!(
-                "No controller is active: the last one released its Lease {} ago.",
-                instant::seconds(passed.as_secs().unsigned_abs())
-            ),
-            logs(namespace),
-        ),
-        ControllerLiveness::Silent {
-            passed, namespace, ..
-        }
-        | ControllerLiveness::Expired {
-            passed, namespace, ..
-        } => Finding::failed(
-            id,
-            format!(
-                "The controller has not renewed its Lease for {}, so rollouts are stopped.",
-                instant::seconds(passed.as_secs().unsigned_abs())
-            ),
-            logs(namespace),
-        ),
-        ControllerLiveness::NoLease | ControllerLiveness::Idle { .. } => Finding::failed(
+        ControllerLiveness::NoLease => Finding::failed(
             id,
             format!(
                 "There is no Lease {LEASE}: no controller has run yet, or it runs with --leader-elect=false."
@@ -209,6 +187,11 @@ fn lease(leases: &ControllerLeases) -> Finding {
         ControllerLiveness::NoAnswer => Finding::skipped(
             id,
             "The API server did not answer the request for the Lease in time.",
+        ),
+        other => Finding::failed(
+            id,
+            capitalized(&other.fact().unwrap_or_default()) + ".",
+            logs(other.namespace().unwrap_or(HOME)),
         ),
     }
 }

@@ -196,6 +196,14 @@ async fn a_stopped_or_duplicate_controller_is_reported() {
     );
     report.assert("daemonsets-served", "skipped", "none runs", "");
 
+    renew(&world, "yurt-ds", "native", -7200).await;
+    Report::new(&world, "check").await.assert(
+        "controller-lease",
+        "failed",
+        "It is not known if a controller is running: the time of its Lease in namespace yurt-ds lies 2h in the future",
+        "kubectl -n yurt-ds get pods",
+    );
+
     renew(&world, "yurt-ds", "native", 1).await;
     renew(&world, "default", "native,advanced", 1).await;
     let report = Report::new(&world, "check").await;
