@@ -109,14 +109,7 @@ pub async fn run(args: &CtlArgs, clock: Clock, role: Role) -> Code {
             }
         },
         verb => match Access::connect(&source(&args.access)).await {
-            Err(error) => {
-                if let Verb::Status(args) = verb
-                    && let Err(unwritten) = junit::report_error(args, clock.now(), &error)
-                {
-                    screen.warn(&unwritten.to_string());
-                }
-                Err(error)
-            }
+            Err(error) => unconfigured(verb, error, &clock, &mut screen),
             Ok(access) => {
                 let context = Context {
                     access,
@@ -189,6 +182,25 @@ async fn do_it(context: &Context, verb: &Verb, screen: &mut Screen<'_>) -> Resul
         }
     }
     Ok(Code::Complete)
+}
+
+/// Reports that no cluster is configured, also in the report of the verb if it writes one.
+fn unconfigured(
+    verb: &Verb,
+    error: CliError,
+    clock: &Clock,
+    screen: &mut Screen<'_>,
+) -> Result<Code, CliError> {
+    match verb {
+        Verb::Check(args) => return check::unconfigured(args, &error, screen),
+        Verb::Status(args) => {
+            if let Err(unwritten) = junit::report_error(args, clock.now(), &error) {
+                screen.warn(&unwritten.to_string());
+            }
+        }
+        _ => {}
+    }
+    Err(error)
 }
 
 fn source(args: &AccessArgs) -> Source {

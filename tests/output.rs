@@ -74,3 +74,19 @@ fn a_junit_report_of_an_earlier_run_is_replaced_without_a_kubeconfig() {
         "{report}"
     );
 }
+
+#[test]
+fn check_prints_a_document_without_a_kubeconfig() {
+    let ended = command("ctl check -o json --kubeconfig /absent/config")
+        .output()
+        .expect("ctl check");
+    assert_eq!(ended.status.code(), Some(7));
+    let report: serde_json::Value = serde_json::from_slice(&ended.stdout).expect("a document");
+    let check = &report["checks"][0];
+    assert_eq!(
+        (&check["id"], &check["status"]),
+        (&"api-reachable".into(), &"failed".into())
+    );
+    let text = check["message"].to_string() + &check["fix"].to_string();
+    assert_eq!(text.matches("Select a kubeconfig").count(), 1, "{text}");
+}

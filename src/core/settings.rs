@@ -59,7 +59,7 @@ use super::window::Windows;
 use reader::Reader;
 use update_strategy::UPDATE_STRATEGY;
 
-pub use advice::stray;
+pub use advice::{is_misspelt, stray};
 pub use approved_waves::Approval;
 pub use disruption::Disruption;
 pub use error::{Expected, Invalid, Note, ParseError};

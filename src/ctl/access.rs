@@ -19,6 +19,10 @@ pub(super) const REREAD_INTERVAL: Duration = Duration::from_millis(500);
 /// Time without an answer from the API server after which a message is printed.
 pub(super) const SLOW_WARNING: Duration = Duration::from_secs(3);
 
+/// Remedy for a missing or invalid kubeconfig.
+pub(super) const SELECT_CLUSTER: &str =
+    "Select a kubeconfig with --kubeconfig or $KUBECONFIG, and one of its contexts with --context.";
+
 /// A connection to a cluster, with the address of its API server and the file that the address was read from.
 #[derive(Clone)]
 pub struct Access {
@@ -42,11 +46,8 @@ impl Access {
     pub async fn connect(source: &Source) -> Result<Self, CliError> {
         let origin = origin(source);
         let unusable = |error: anyhow::Error| {
-            let text = format!(
-                "No cluster is configured ({origin}): {}. Select a kubeconfig with --kubeconfig or $KUBECONFIG, and \
-                 one of its contexts with --context.",
-                cause(&error)
-            );
+            let cause = cause(&error);
+            let text = format!("No cluster is configured ({origin}): {cause}. {SELECT_CLUSTER}");
             CliError::new(Code::Unreachable, text)
         };
         let config = client::config(source).await.map_err(unusable)?;

@@ -57,7 +57,7 @@ const ONE_ROUND: Duration = Duration::from_secs(1);
 /// Checks the installation, prints the report, and returns the exit code.
 ///
 /// # Errors
-/// Fails if the named namespace is invalid, or if the report cannot be rendered. A failed check is not an error.
+/// Fails if the named namespace is invalid or does not exist, or if the report cannot be rendered. A failed check is not an error.
 pub(super) async fn check(
     context: &Context,
     args: &CheckArgs,
@@ -71,7 +71,28 @@ pub(super) async fn check(
     } else {
         Box::pin(round(context, args)).await
     };
+    if let Some(namespace) = &context.namespace
+        && report.is_reachable()
+        && !args.pre
+    {
+        lookup::namespace(&context.access, namespace).await?;
+    }
     // Ignore a closed output pipe, as with `| head`. It must not change the exit code.
+    let _ = screen.print(&report.render(args.output, screen.colour)?);
+    Ok(report.code())
+}
+
+/// Prints the report for a cluster that is not configured, and returns the exit code. `error` is that of the configuration.
+///
+/// # Errors
+/// Fails if the report cannot be rendered.
+pub(super) fn unconfigured(
+    args: &CheckArgs,
+    error: &CliError,
+    screen: &mut Screen<'_>,
+) -> Result<Code, CliError> {
+    let report = CheckReport::unreachable(api::unconfigured(error));
+    // Ignore a closed output pipe, as above.
     let _ = screen.print(&report.render(args.output, screen.colour)?);
     Ok(report.code())
 }
@@ -157,7 +178,7 @@ async fn after_installation(context: &Context) -> Vec<Finding> {
         Box::pin(advanced::findings(access, now, is_served))
     );
     let account = pods.as_ref().ok().and_then(ControllerPods::account);
-    let mut findings = controller::lease_findings(&leases);
+    let mut findings = controller::lease_findings(&leases, &pods);
     findings.extend(controller::pod_findings(&pods));
     findings.extend(rights(context, &leases, &pods, &sets, is_served).await);
     findings.extend(match &sets {

@@ -19,6 +19,7 @@ use crate::core::names::{
     ANNOTATION_PREFIX, KRUISE_IN_PLACE_STATE, KRUISE_PREDOWNLOADS, LIFECYCLE_TIMESTAMP,
     PROGRESSIVE_CREATE_POD, TEMPLATE_GENERATION_ANNOTATION,
 };
+use crate::core::settings::is_misspelt;
 
 /// Annotations of other projects that are kept. All others are dropped, except those of yurt-ds.
 const KNOWN: [&str; 4] = [
@@ -190,9 +191,12 @@ fn known<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, 
     Ok(known.collect())
 }
 
-/// Returns true if annotations with this key are kept.
+/// Returns true if annotations with this key are kept. Misspelt settings are kept, so that they can be reported.
 pub(crate) fn is_known(key: &str) -> bool {
-    key.starts_with(ANNOTATION_PREFIX) || KNOWN.contains(&key) || KRUISE_PREDOWNLOADS.contains(&key)
+    key.starts_with(ANNOTATION_PREFIX)
+        || KNOWN.contains(&key)
+        || KRUISE_PREDOWNLOADS.contains(&key)
+        || is_misspelt(key)
 }
 
 /// Deserializes `null` as the default value of the type.

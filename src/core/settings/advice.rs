@@ -115,7 +115,7 @@ fn split(key: &str) -> (&str, &str) {
     key.split_at(key.rfind('/').map_or(0, |slash| slash + 1))
 }
 
-/// Returns true if a key may be meant as a setting: its prefix contains "openyurt", or is similar to that of yurt-ds.
+/// Returns true if a key may be meant as a setting: its prefix contains "openyurt" or "yurt-ds", or is similar to that of yurt-ds.
 ///
 /// Without a prefix, only the exact name of a setting with several words counts.
 fn may_be_ours(prefix: &str, name: &str) -> bool {
@@ -123,7 +123,9 @@ fn may_be_ours(prefix: &str, name: &str) -> bool {
         ANNOTATION_PREFIX => true,
         "" => name.contains('-') && keys().any(|known| split(known).1 == name),
         _ => {
-            prefix.contains("openyurt")
+            ["openyurt", "yurt-ds"]
+                .iter()
+                .any(|word| prefix.contains(word))
                 || prefix.len().abs_diff(ANNOTATION_PREFIX.len()) <= NEAR
                     && distance(prefix, ANNOTATION_PREFIX) <= NEAR
         }
@@ -133,12 +135,22 @@ fn may_be_ours(prefix: &str, name: &str) -> bool {
 /// Minimum length of a name for which similarity to a setting is unlikely to be a coincidence.
 const LONG: usize = 8;
 
-fn advice(key: &str) -> Option<String> {
+/// Returns true if the key looks like a setting but is none.
+pub fn is_misspelt(key: &str) -> bool {
+    meant(key).is_some()
+}
+
+/// Returns the setting that a misspelt key resembles.
+fn meant(key: &str) -> Option<&'static str> {
     let (prefix, name) = split(key);
     if is_setting(key) || !may_be_ours(prefix, name) {
         return None;
     }
-    let meant = keys().find(|known| looks_like(name, split(known).1))?;
+    keys().find(|known| looks_like(name, split(known).1))
+}
+
+fn advice(key: &str) -> Option<String> {
+    let meant = meant(key)?;
     Some(format!("{key} has no effect (similar setting: {meant})"))
 }
 

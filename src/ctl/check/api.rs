@@ -15,7 +15,8 @@ use super::reader::{Unread, sentence};
 use crate::clock::Clock;
 use crate::core::foreign::{WORD, one_line};
 use crate::core::instant;
-use crate::ctl::access::Access;
+use crate::ctl::access::{Access, SELECT_CLUSTER};
+use crate::ctl::error::CliError;
 use crate::k8s::client::{CallError, Failure};
 use crate::version::{NEWEST_KUBERNETES as NEWEST, OLDEST_KUBERNETES as OLDEST};
 
@@ -123,6 +124,12 @@ pub(super) fn unreachable(access: &Access, error: &CallError) -> Finding {
         )
     };
     Finding::failed(CheckId::ApiReachable, message, fix)
+}
+
+/// Returns the finding about a missing or invalid kubeconfig.
+pub(super) fn unconfigured(error: &CliError) -> Finding {
+    let message = error.text.replace(SELECT_CLUSTER, "");
+    Finding::failed(CheckId::ApiReachable, message.trim_end(), SELECT_CLUSTER)
 }
 
 /// Requests the version. A response that the caller may not read the version counts as an answer, too.

@@ -94,6 +94,11 @@ impl ControllerPods {
         }
     }
 
+    /// Returns true if a pod of a controller was found in the namespace.
+    fn is_in(&self, namespace: &str) -> bool {
+        self.pods.iter().any(|pod| pod.namespace == namespace)
+    }
+
     /// Returns the service account of the controller; `None` if no pod of the controller was found.
     pub(super) fn account(&self) -> Option<ServiceAccountName> {
         let pod = self.pods.first()?;
@@ -161,8 +166,12 @@ fn trouble(pod: &Pod) -> Option<String> {
 }
 
 /// Returns the findings about the Leases of the controllers.
-pub(super) fn lease_findings(leases: &ControllerLeases) -> Vec<Finding> {
-    vec![lease(leases), single(&leases.leases)]
+pub(super) fn lease_findings(
+    leases: &ControllerLeases,
+    pods: &Result<ControllerPods, Unread>,
+) -> Vec<Finding> {
+    let pods = pods.as_ref().ok();
+    vec![lease(leases), single(&leases.leases, pods)]
 }
 
 fn lease(leases: &ControllerLeases) -> Finding {
@@ -215,23 +224,18 @@ fn kinds(kinds: Kinds) -> &'static str {
     }
 }
 
-fn single(leases: &[ControllerLease]) -> Finding {
+/// Checks that no two controllers serve the same kind.
+///
+/// With the right to create Leases in one namespace, any user can fake a second controller. So a Lease in a namespace where no pod of a
+/// controller is found is only a warning.
+fn single(leases: &[ControllerLease], pods: Option<&ControllerPods>) -> Finding {
     let id = CheckId::ControllerSingle;
     let live: Vec<&ControllerLease> = leases.iter().filter(|lease| lease.is_live()).collect();
-    let meets = |lease: &&&ControllerLease| {
-        let mut others = live
-            .iter()
-            .filter(|other| other.namespace != lease.namespace);
-        others.any(|other| other.kinds.meets(lease.kinds))
-    };
-    let twice: Vec<&str> = live
-        .iter()
-        .filter(meets)
-        .map(|lease| lease.namespace.as_str())
-        .collect();
-    match twice.last() {
-        None => Finding::ok(id, "No kind of DaemonSets is served by two controllers."),
-        Some(last) => Finding::failed(
+    let has_pod = |lease: &&ControllerLease| pods.is_some_and(|pods| pods.is_in(&lease.namespace));
+    let (real, doubtful): (Vec<_>, Vec<_>) = live.iter().copied().partition(has_pod);
+    let (all, twice) = (meeting(&live), meeting(&real));
+    match (twice.last(), doubtful.last()) {
+        (Some(last), _) => Finding::failed(
             id,
             format!(
                 "Controllers in several namespaces serve the same kind of DaemonSets, and both replace pods: {}.",
@@ -239,7 +243,33 @@ fn single(leases: &[ControllerLease]) -> Finding {
             ),
             format!("Remove one installation: kubectl -n {last} get deployments,leases"),
         ),
+        (None, Some(last)) if !all.is_empty() => Finding::warning(
+            id,
+            format!(
+                "There are Leases of several controllers for the same kind of DaemonSets: {}. No pod of a controller is \
+                 found in namespace {}, so the Lease there may be forged.",
+                few(&all),
+                last.namespace
+            ),
+            format!(
+                "If no controller uses it: kubectl -n {} delete lease {LEASE}",
+                last.namespace
+            ),
+        ),
+        _ => Finding::ok(id, "No kind of DaemonSets is served by two controllers."),
     }
+}
+
+/// Returns the namespaces of the Leases whose holders serve a kind that the holder of another one serves, too.
+fn meeting<'a>(live: &[&'a ControllerLease]) -> Vec<&'a str> {
+    let meets = |lease: &&&ControllerLease| {
+        let mut others = live
+            .iter()
+            .filter(|other| other.namespace != lease.namespace);
+        others.any(|other| other.kinds.meets(lease.kinds))
+    };
+    let meeting = live.iter().filter(meets);
+    meeting.map(|lease| lease.namespace.as_str()).collect()
 }
 
 /// Returns the findings about the pods of the controller.

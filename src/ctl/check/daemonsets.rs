@@ -128,20 +128,47 @@ impl ManagedDaemonSets {
     fn effective(&self) -> Finding {
         let id = CheckId::SettingsEffective;
         let unmanaged: Vec<_> = self.0.index.unmanaged().collect();
-        let Some((first, stray)) = unmanaged.first() else {
+        if let Some((first, stray)) = unmanaged.first() {
+            let names: Vec<String> = unmanaged.iter().map(|(key, _)| key.to_string()).collect();
+            let message = match unmanaged.len() {
+                1 => format!("{first} is not managed: {}", sentence(&stray.text)),
+                more => format!(
+                    "{more} DaemonSets with settings of yurt-ds are not managed: {}.",
+                    few(&names)
+                ),
+            };
+            let fix = format!("yurt-ds ctl status {}", qualified_name(first));
+            return Finding::warning(id, message, fix);
+        }
+        let mistaken = self.0.managed();
+        let mistaken: Vec<(&SetKey, String)> = mistaken
+            .filter_map(|key| Some((key, self.mistake(key)?)))
+            .collect();
+        let Some((first, mistake)) = mistaken.first() else {
             let message = "Every DaemonSet with settings of yurt-ds is managed.";
             return Finding::ok(id, message);
         };
-        let names: Vec<String> = unmanaged.iter().map(|(key, _)| key.to_string()).collect();
-        let message = match unmanaged.len() {
-            1 => format!("{first} is not managed: {}", sentence(&stray.text)),
+        let names: Vec<String> = mistaken.iter().map(|(key, _)| key.to_string()).collect();
+        let message = match mistaken.len() {
+            1 => format!("On {first}, {}", sentence(mistake)),
             more => format!(
-                "{more} DaemonSets with settings of yurt-ds are not managed: {}.",
+                "{more} DaemonSets have mistakes in their settings: {}.",
                 few(&names)
             ),
         };
-        let fix = format!("yurt-ds ctl status {}", qualified_name(first));
+        let fix = format!("yurt-ds ctl settings {}", qualified_name(first));
         Finding::warning(id, message, fix)
+    }
+
+    /// Returns the first mistake in the settings of a DaemonSet that doesn't make them invalid, such as a misspelt key.
+    fn mistake(&self, key: &SetKey) -> Option<String> {
+        match self.0.index.reading(key).as_deref()? {
+            ParsedSettings::Strategy { notes, .. } => notes
+                .iter()
+                .find(|note| note.warning)
+                .map(|note| note.text.clone()),
+            ParsedSettings::NotOurs | ParsedSettings::Invalid(..) => None,
+        }
     }
 
     fn served(&self, liveness: &ControllerLiveness) -> Finding {

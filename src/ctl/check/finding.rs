@@ -35,7 +35,7 @@ pub(super) enum CheckId {
     PermissionsAdvanced,
     /// The settings of all managed DaemonSets are valid.
     SettingsValid,
-    /// Every DaemonSet with settings of yurt-ds is managed. Without `update-strategy`, settings have no effect.
+    /// All DaemonSets with settings are managed, and all settings have an effect.
     SettingsEffective,
     /// A controller serves each kind of DaemonSet that exists.
     DaemonSetsServed,

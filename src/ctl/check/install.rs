@@ -47,45 +47,82 @@ struct InstalledObject {
     name: &'static str,
 }
 
-/// Objects of `manifests/base` whose names are checked: the cluster-wide RBAC objects, the Deployment and the DaemonSet.
-const OBJECTS: [InstalledObject; 8] = [
-    of_rbac("ClusterRole", "clusterroles", "yurt-ds-controller"),
-    of_rbac("ClusterRole", "clusterroles", "yurt-ds-ota-server"),
-    of_rbac("ClusterRole", "clusterroles", "yurt-ds-viewer"),
-    of_rbac("ClusterRole", "clusterroles", "yurt-ds-operator"),
-    of_rbac(
+/// Objects of `manifests/base`, except namespaces.
+const OBJECTS: [InstalledObject; 16] = [
+    of_cluster(RBAC, "ClusterRole", "clusterroles", CONTROLLER),
+    of_cluster(RBAC, "ClusterRole", "clusterroles", AGENT),
+    of_cluster(RBAC, "ClusterRole", "clusterroles", "yurt-ds-viewer"),
+    of_cluster(RBAC, "ClusterRole", "clusterroles", "yurt-ds-operator"),
+    of_cluster(
+        RBAC,
         "ClusterRoleBinding",
         "clusterrolebindings",
-        "yurt-ds-controller",
+        CONTROLLER,
     ),
-    of_rbac(
-        "ClusterRoleBinding",
-        "clusterrolebindings",
-        "yurt-ds-ota-server",
+    of_cluster(RBAC, "ClusterRoleBinding", "clusterrolebindings", AGENT),
+    of_cluster(
+        "scheduling.k8s.io",
+        "PriorityClass",
+        "priorityclasses",
+        CONTROLLER,
     ),
-    InstalledObject {
-        group: "apps",
-        kind: "Deployment",
-        plural: "deployments",
-        namespace: Some("yurt-ds"),
-        name: "yurt-ds-controller",
-    },
-    InstalledObject {
-        group: "apps",
-        kind: "DaemonSet",
-        plural: "daemonsets",
-        namespace: Some("yurt-ds-edge"),
-        name: "yurt-ds-ota-server",
-    },
+    of_cluster(
+        "scheduling.k8s.io",
+        "PriorityClass",
+        "priorityclasses",
+        AGENT,
+    ),
+    of_controller("", "ServiceAccount", "serviceaccounts"),
+    of_controller(RBAC, "Role", "roles"),
+    of_controller(RBAC, "RoleBinding", "rolebindings"),
+    of_controller("apps", "Deployment", "deployments"),
+    of_controller("policy", "PodDisruptionBudget", "poddisruptionbudgets"),
+    of_controller("networking.k8s.io", "NetworkPolicy", "networkpolicies"),
+    of_agent("", "ServiceAccount", "serviceaccounts"),
+    of_agent("apps", "DaemonSet", "daemonsets"),
 ];
 
-const fn of_rbac(kind: &'static str, plural: &'static str, name: &'static str) -> InstalledObject {
+/// API group of roles and bindings.
+const RBAC: &str = "rbac.authorization.k8s.io";
+/// Name of the controller's objects.
+const CONTROLLER: &str = "yurt-ds-controller";
+/// Name of the agents' objects.
+const AGENT: &str = "yurt-ds-ota-server";
+
+const fn of_cluster(
+    group: &'static str,
+    kind: &'static str,
+    plural: &'static str,
+    name: &'static str,
+) -> InstalledObject {
     InstalledObject {
-        group: "rbac.authorization.k8s.io",
+        group,
         kind,
         plural,
         namespace: None,
         name,
+    }
+}
+
+const fn of_controller(
+    group: &'static str,
+    kind: &'static str,
+    plural: &'static str,
+) -> InstalledObject {
+    InstalledObject {
+        namespace: Some("yurt-ds"),
+        ..of_cluster(group, kind, plural, CONTROLLER)
+    }
+}
+
+const fn of_agent(
+    group: &'static str,
+    kind: &'static str,
+    plural: &'static str,
+) -> InstalledObject {
+    InstalledObject {
+        namespace: Some("yurt-ds-edge"),
+        ..of_cluster(group, kind, plural, AGENT)
     }
 }
 
@@ -270,14 +307,12 @@ mod tests {
     fn checked_objects_and_kinds_match_the_base_manifests() {
         let objects = objects_of_base();
         assert!(objects.len() > 15, "{objects:?}");
-        for object in &OBJECTS {
-            let key = [
-                object.kind,
-                object.namespace.unwrap_or_default(),
-                object.name,
-            ];
-            assert!(objects.contains(&key.map(str::to_owned)), "{key:?}");
-        }
+        let checked = OBJECTS.iter().map(|object| {
+            let namespace = object.namespace.unwrap_or_default();
+            [object.kind, namespace, object.name].map(str::to_owned)
+        });
+        let named = objects.iter().filter(|[kind, ..]| kind != "Namespace");
+        assert_eq!(checked.collect::<BTreeSet<_>>(), named.cloned().collect());
         let kinds: BTreeSet<String> = objects.into_iter().map(|[kind, ..]| kind).collect();
         let plurals: BTreeSet<&str> = BASE.iter().map(|right| right.resource).collect();
         assert_eq!(kinds.len(), plurals.len(), "{kinds:?} {plurals:?}");

@@ -63,6 +63,11 @@ impl CheckReport {
         }
     }
 
+    /// Returns true if the API server answered.
+    pub(super) fn is_reachable(&self) -> bool {
+        self.is_reachable
+    }
+
     /// Returns the exit code.
     pub(super) fn code(&self) -> Code {
         match self.status {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::DaemonSet;
-use k8s_openapi::api::core::v1::{Namespace, Pod};
+use k8s_openapi::api::core::v1::{Namespace, Pod, ServiceAccount};
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
@@ -215,6 +215,18 @@ async fn a_stopped_or_duplicate_controller_is_reported() {
     );
     report.assert(
         "controller-single",
+        "warning",
+        "No pod of a controller is found in namespace default",
+        "kubectl -n default delete lease",
+    );
+    let pods: Api<Pod> = Api::namespaced(world.client.clone(), "default");
+    let labels = json!({ "app.kubernetes.io/component": "controller" });
+    let meta = json!({ "name": "controller", "labels": labels });
+    let pod = json!({ "metadata": meta, "spec": controller("yurt-ds:0.1.0") });
+    create(&pods, pod).await;
+    let report = Report::new(&world, "check").await;
+    report.assert(
+        "controller-single",
         "failed",
         "yurt-ds, default",
         "kubectl -n default get",
@@ -401,12 +413,11 @@ async fn problems_of_single_daemonsets_are_warnings() {
     assert_fits(&world.run("check").await.0);
     let other = Report::new(&world, "check -n yurt-ds-edge").await;
     other.assert("settings-valid", "ok", "1 DaemonSet is managed", "");
-    let none = Report::new(&world, "check -n nowhere").await;
-    none.assert(
-        "settings-valid",
-        "skipped",
-        "There is no namespace nowhere",
-        "",
+    let error = world.error("check -n nowhere").await;
+    assert_eq!(error.code, Code::NotFound);
+    assert!(
+        error.text.starts_with("There is no namespace nowhere"),
+        "{error}"
     );
     let sets =
         |request: &RequestInfo| request.resource == "daemonsets" && request.user_agent == "ctl";
@@ -600,6 +611,48 @@ async fn check_pre_tests_permissions_and_names() {
         .unwrap();
     let report = Report::new(&world, "check --pre").await;
     report.assert("names-free", "ok", "yurt-ds is installed already", "");
+    let namespaces: Api<Namespace> = Api::all(world.client.clone());
+    create(&namespaces, json!({ "metadata": { "name": "yurt-ds" } })).await;
+    let accounts: Api<ServiceAccount> = Api::namespaced(world.client.clone(), "yurt-ds");
+    create(
+        &accounts,
+        json!({ "metadata": { "name": "yurt-ds-controller" } }),
+    )
+    .await;
+    let report = Report::new(&world, "check --pre").await;
+    report.assert(
+        "names-free",
+        "failed",
+        "serviceaccounts yurt-ds-controller -n yurt-ds",
+        "kubectl get serviceaccounts",
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_misspelt_key_on_a_managed_daemonset_is_a_warning() {
+    let world = installed(1).await;
+    for (key, setting) in [
+        (
+            "apps.openyurt.io/max-unavailible",
+            "apps.openyurt.io/max-unavailable",
+        ),
+        ("yurt-ds.io/min-intervall", "apps.openyurt.io/min-interval"),
+    ] {
+        let annotations = json!({ "apps.openyurt.io/update-strategy": "auto", key: "1" });
+        world.create("web-2", annotations).await;
+        renew(&world, "yurt-ds", "native,advanced", 1).await;
+        let report = Report::new(&world, "check").await;
+        report.assert(
+            "settings-effective",
+            "warning",
+            &format!("On default/web-2, {key} has no effect (similar setting: {setting})"),
+            "yurt-ds ctl settings ds/default/web-2",
+        );
+        assert_eq!(report.code, Code::Complete);
+        let sets: Api<DaemonSet> = Api::namespaced(world.client.clone(), "default");
+        sets.delete("web-2", &Default::default()).await.unwrap();
+        tokio::time::sleep(Duration::from_secs(60)).await;
+    }
 }
 
 #[tokio::test(start_paused = true)]
