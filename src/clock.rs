@@ -13,8 +13,15 @@ use tokio::time::Instant;
 /// Parses the value of a duration flag, such as `30s` or `1h30m`.
 ///
 /// # Errors
-/// If the text is not a duration. The error shows examples.
+/// If the text is not a duration. The error shows examples. `M` is an error, too: it stands for months, and minutes are usually
+/// meant.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    if text.contains('M') {
+        let minutes = text.replace('M', "m");
+        return Err(format!(
+            "M stands for months; did you mean {minutes}? For months, use days, such as 30d"
+        ));
+    }
     humantime::parse_duration(text)
         .map_err(|_| "use a duration such as 15s, 2m or 1h30m".to_owned())
 }
@@ -77,5 +84,19 @@ impl Clock {
     /// only whole seconds.
     pub fn time(&self) -> k8s_openapi::apimachinery::pkg::apis::meta::v1::Time {
         k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(self.now())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn minutes_in_capitals_are_rejected_with_a_suggestion() {
+        assert_eq!(duration("1h30m"), Ok(Duration::from_secs(5_400)));
+        assert_eq!(duration("30d"), Ok(Duration::from_secs(30 * 86_400)));
+        let error = duration("1h10M").unwrap_err();
+        assert!(error.contains("did you mean 1h10m?"), "{error}");
+        assert!(duration("soon").unwrap_err().contains("such as 15s"));
     }
 }

@@ -304,9 +304,10 @@ pub struct PlanArgs {
         env = "YURT_DS_HORIZON",
         hide_env = true,
         default_value = "30d",
+        value_parser = crate::clock::duration,
         value_name = "DURATION"
     )]
-    pub horizon: humantime::Duration,
+    pub horizon: Duration,
     /// Output format
     #[arg(short, long, env = "YURT_DS_OUTPUT", default_value = "table")]
     pub output: Output,

@@ -92,7 +92,7 @@ fn answer(planned: PlannedRollout, change: &PlannedChange, args: &PlanArgs) -> (
         last.as_ref(),
     );
     let pace = measured.by_node(&snapshot.fleet);
-    let horizon = SignedDuration::try_from(*args.horizon).unwrap_or(SignedDuration::MAX);
+    let horizon = SignedDuration::try_from(args.horizon).unwrap_or(SignedDuration::MAX);
     let namespace = snapshot.key.namespace.clone();
     let refusal = |fleet: &_, pod: &_| budgets.planned_refusal(&namespace, fleet, pod);
     let terms = ForecastTerms {

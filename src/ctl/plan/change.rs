@@ -241,7 +241,7 @@ mod tests {
             restart: false,
             break_: 0,
             ends_in: None,
-            horizon: std::time::Duration::ZERO.into(),
+            horizon: std::time::Duration::ZERO,
             output: Default::default(),
         }
     }
