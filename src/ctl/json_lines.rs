@@ -7,9 +7,10 @@ use serde::Serialize;
 
 use super::code::Code;
 use super::error::CliError;
-use super::row::SetRow;
+use super::row::{SUPERSEDED, SetRow};
 use super::screen::{Closed, Screen};
 use crate::core::{foreign, instant};
+use crate::index::SetKey;
 
 /// A line: the fields of `-o json`, and the time of the line.
 #[derive(Serialize)]
@@ -60,6 +61,30 @@ impl JsonLines {
         screen: &mut Screen<'_>,
     ) -> Result<Result<(), Closed>, CliError> {
         self.print(rows, now, screen, |last, row| last == row)
+    }
+
+    /// Prints a last line for a DaemonSet that was replaced or deleted, or for all DaemonSets if `key` is `None`: the fields of its
+    /// last line, with the phase [`SUPERSEDED`] and the reason.
+    pub(super) fn supersede(
+        &mut self,
+        key: Option<&SetKey>,
+        why: &str,
+        now: Timestamp,
+        screen: &mut Screen<'_>,
+    ) -> Result<Result<(), Closed>, CliError> {
+        let is_meant = |row: &&SetRow| {
+            key.is_none_or(|key| {
+                (row.kind, &*row.namespace, &*row.name) == (key.kind, &*key.namespace, &*key.name)
+            })
+        };
+        let superseded = |row: &SetRow| SetRow {
+            phase: SUPERSEDED,
+            message: why.to_owned(),
+            next: Vec::new(),
+            ..row.clone()
+        };
+        let rows: Vec<SetRow> = self.0.values().filter(is_meant).map(superseded).collect();
+        self.end(&rows, now, screen)
     }
 
     fn print(

@@ -55,7 +55,8 @@ Fields of -o json, -o jsonl and -o yaml (fields may be added, but not renamed; n
   of a pod        name, revision (current, outdated or unknown), ready, terminating
   of why          those of a node, and kind, namespace, name, phase, phaseMessage, reversal, next, docs, unknown, notes
   phase           Complete, Progressing, AwaitingOwners, AwaitingDeletions, NativeControllerBehind,
-                  Stalled, Paused, Invalid, NoController (exit code 12), Unknown (without nodes: not reported yet)
+                  Stalled, Paused, Invalid, NoController (exit code 12), Unknown (without nodes: not reported yet),
+                  Superseded (last line of jsonl, exit code 13)
   verdict         Done, InProgress, Budget, AwaitingDomain, Offline, FailedByRevision, Paused, Partition,
                   NotSelected, Held, Guarded, Revert, WaveNotOpen, OutOfWindow, PullPending, HookPending,
                   BlockedByPDB, Refused, AwaitingOwner, AwaitingDeletion, NativeControllerBehind, Invalid,
@@ -63,6 +64,9 @@ Fields of -o json, -o jsonl and -o yaml (fields may be added, but not renamed; n
 
 /// Phase of an incomplete rollout without a running controller.
 pub(super) const NO_CONTROLLER: &str = "NoController";
+
+/// Phase on the last line of `-o jsonl` for a DaemonSet that was replaced or deleted during a wait.
+pub(super) const SUPERSEDED: &str = "Superseded";
 
 /// State of a DaemonSet in the output.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

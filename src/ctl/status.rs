@@ -37,7 +37,7 @@ const RELOAD: Duration = Duration::from_secs(3);
 const FAR: Duration = Duration::from_secs(86_400);
 /// Time within which a running controller reports a change.
 const REPORT_LAG: Duration = Duration::from_secs(5);
-/// Minimum time for the first load, even if `--timeout` is shorter.
+/// Minimum time for a load, even if `--timeout` ends sooner.
 const ONE_LOOK: Duration = Duration::from_secs(1);
 /// Maximum number of lines for one kind of rows on a redrawn screen, so that the output fits on 24 lines.
 const FIT: usize = 8;
@@ -323,7 +323,7 @@ impl StatusScreen<'_> {
                 let shown = if screen.live || self.is_document() {
                     self.draw(&snapshots, screen, &mut printed)?
                 } else {
-                    printed.lines(&self.rows(&snapshots, false), screen)
+                    printed.lines(&self.rows(&snapshots, false), false, screen)
                 };
                 if shown == Err(Closed) {
                     return Ok(self.code(&snapshots));
@@ -405,6 +405,7 @@ impl StatusScreen<'_> {
                     if !snapshots.is_empty() {
                         self.conclude(&snapshots, screen, &mut printed, None)?;
                     }
+                    self.supersede(&mut printed, Some(&replaced.key), &replaced.why, screen)?;
                     screen.warn(&replaced.why);
                     if let Some(report) = printed.report {
                         report.supersede(&replaced.key, replaced.why);
@@ -431,6 +432,7 @@ impl StatusScreen<'_> {
             }
             view = match self.reload(view.loaded_at, deadline, screen).await {
                 Err(error) if error.code == Code::NotFound => {
+                    self.supersede(&mut printed, None, &error.to_string(), screen)?;
                     screen.warn(&error.to_string());
                     if let Some(report) = printed.report {
                         report.supersede_all(&error.to_string());
@@ -477,7 +479,7 @@ impl StatusScreen<'_> {
                 printed.json.progress(&rows, now, screen)?
             }
             (_, true) => screen.redraw(&self.lines(snapshots, screen.colour)),
-            (_, false) => printed.lines(&rows, screen),
+            (_, false) => printed.lines(&rows, false, screen),
         };
         Ok(())
     }
@@ -506,8 +508,10 @@ impl StatusScreen<'_> {
             screen.print(&self.text(snapshots, false)?)
         } else if snapshots.is_empty() {
             screen.redraw(&self.nothing())
-        } else {
+        } else if screen.live {
             screen.redraw(&self.lines(snapshots, screen.colour))
+        } else {
+            printed.lines(&self.rows(snapshots, false), true, screen)
         };
         let recovering: Vec<String> = match waited {
             Some(_) => snapshots.iter().filter_map(recovering).collect(),
@@ -536,6 +540,22 @@ impl StatusScreen<'_> {
             Code::Complete if !recovering.is_empty() => Code::Progressing,
             code => code,
         })
+    }
+
+    /// Prints the last lines of `-o jsonl` for a DaemonSet that was replaced or deleted, or for all if `key` is `None`.
+    fn supersede(
+        &self,
+        printed: &mut PrintedLines<'_>,
+        key: Option<&SetKey>,
+        why: &str,
+        screen: &mut Screen<'_>,
+    ) -> Result<(), CliError> {
+        if self.args.output == StatusOutput::Jsonl {
+            // Ignore a closed output: the exit code still tells the result.
+            let now = self.context.clock.now();
+            let _ = printed.json.supersede(key, why, now, screen)?;
+        }
+        Ok(())
     }
 
     /// Waits for a change, the next refresh, or the deadline.
@@ -568,7 +588,8 @@ impl StatusScreen<'_> {
         let mut next = loaded + RELOAD;
         loop {
             sleep_until(deadline.map_or(next, |deadline| deadline.min(next))).await;
-            match self.load_within(deadline, screen).await {
+            let last = deadline.map(|deadline| deadline.max(Instant::now() + ONE_LOOK));
+            match self.load_within(last, screen).await {
                 Ok((view, _)) => return Ok(view),
                 Err(error) if error.code != Code::Unreachable => return Err(error),
                 Err(error) if deadline.is_some_and(|deadline| deadline <= Instant::now()) => {
@@ -601,15 +622,21 @@ struct PrintedLines<'a> {
 }
 
 impl PrintedLines<'_> {
-    /// Prints lines that have changed: immediately after a change of the phase, otherwise at intervals of at least [`TELL`].
-    fn lines(&mut self, rows: &[SetRow], screen: &mut Screen<'_>) -> Result<(), Closed> {
+    /// Prints lines that have changed: immediately after a change of the phase and at the end, otherwise at intervals of at least
+    /// [`TELL`].
+    fn lines(
+        &mut self,
+        rows: &[SetRow],
+        is_end: bool,
+        screen: &mut Screen<'_>,
+    ) -> Result<(), Closed> {
         let now = Instant::now();
         for row in rows {
             let (key, line) = (row.title(), print::line(row, false));
             let before = self.rows.iter_mut().find(|(known, ..)| *known == key);
             match before {
                 Some((_, printed, phase, at)) => {
-                    let is_due = *phase != row.phase || *at + TELL <= now;
+                    let is_due = is_end || *phase != row.phase || *at + TELL <= now;
                     if *printed == line || !is_due {
                         continue;
                     }

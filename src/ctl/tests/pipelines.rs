@@ -72,6 +72,40 @@ async fn a_wait_prints_a_line_per_change_and_the_final_state_last() {
     assert!(!repeated, "{text}");
 }
 
+#[tokio::test(start_paused = true)]
+async fn the_last_line_says_that_the_daemonset_was_deleted() {
+    let world = CtlWorld::with_nodes(1).await;
+    world.set_image("web:2").await;
+    let deleting = async {
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        let sets: Api<DaemonSet> = Api::namespaced(world.client.clone(), "default");
+        sets.delete("web", &Default::default()).await.unwrap();
+    };
+    let ((text, ended), ()) = tokio::join!(world.run("status web --wait -o jsonl"), deleting);
+    assert_eq!(ended, Ok(Code::Superseded));
+    let lines = lines(&text);
+    assert_eq!(lines[0]["phase"], "Progressing");
+    let last = &lines[lines.len() - 1];
+    assert_eq!(last["phase"], "Superseded", "{text}");
+    assert!(
+        text_of(&last["message"]).starts_with("There is no DaemonSet web"),
+        "{text}"
+    );
+    assert_eq!(fields(last), fields(&lines[0]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_repeats_no_line_and_its_timeout_is_exact() {
+    let world = CtlWorld::with_nodes(2).await;
+    world.set_image("web:2").await;
+    let (text, ended) = world.run("status web --wait --timeout 20s").await;
+    assert_eq!(ended, Ok(Code::Progressing));
+    let lines: Vec<&str> = text.lines().filter(|line| !line.is_empty()).collect();
+    let distinct: std::collections::BTreeSet<&str> = lines.iter().copied().collect();
+    assert_eq!(lines.len(), distinct.len(), "{text}");
+    assert!(text.contains("Not complete after 20s"), "{text}");
+}
+
 struct Report(tempfile::TempDir);
 
 impl Report {
