@@ -613,22 +613,23 @@ pub(super) fn reported_notes(reported: &ReportedRollout) -> Vec<String> {
     notes.into_iter().flatten().collect()
 }
 
+/// Returns the notes about faults, the most important first: a missing controller, then mistakes in the settings.
 fn warnings(snapshot: &RolloutSnapshot) -> Vec<String> {
-    let mistakes = snapshot.notes.iter().filter(|note| note.warning);
-    let mistakes = mistakes.map(|note| note.text.clone());
-    mistakes.chain(liveness_notes(snapshot)).collect()
+    let mistakes = texts(snapshot.notes.iter().filter(|note| note.warning));
+    liveness_notes(snapshot)
+        .into_iter()
+        .chain(mistakes)
+        .collect()
 }
 
+/// Returns all notes, the most important first, because a screen shows only some of them.
 fn notes(snapshot: &RolloutSnapshot) -> Vec<String> {
-    let mut notes: Vec<String> = snapshot
-        .notes
-        .iter()
-        .map(|note| note.text.clone())
-        .collect();
-    notes.extend(quietly_paused(&snapshot.rollout()));
-    notes.extend(newcomers(&snapshot.rollout()));
+    let rollout = snapshot.rollout();
+    let mut notes = warnings(snapshot);
+    notes.extend(quietly_paused(&rollout));
+    notes.extend(newcomers(&rollout));
     notes.extend(snapshot.partition_origin.clone());
-    notes.extend(liveness_notes(snapshot));
+    notes.extend(texts(snapshot.notes.iter().filter(|note| !note.warning)));
     notes
 }
 

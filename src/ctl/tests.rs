@@ -1086,3 +1086,40 @@ async fn recommended_commands_name_the_kind_if_the_user_did() {
         assert!(next.ends_with(&wanted), "{typed}: {next}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn why_never_cuts_the_name_of_a_node() {
+    let world = CtlWorld::with_nodes(0).await;
+    let label = "n".repeat(62);
+    let name = [label.as_str(); 4].join(".");
+    let node = serde_json::from_value(json!({ "metadata": { "name": name } })).unwrap();
+    let nodes: Api<k8s_openapi::api::core::v1::Node> = Api::all(world.client.clone());
+    nodes.create(&PostParams::default(), &node).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let text = world.text(&format!("why web {name}")).await;
+    assert_fits(&text);
+    let letters: String = text.split_whitespace().collect();
+    assert!(letters.contains(&name), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_missing_controller_is_the_first_note() {
+    let world = CtlWorld::with_nodes(1).await;
+    let annotations = json!({
+        "apps.openyurt.io/max-unavailible": "1",
+        "apps.openyurt.io/max-unavailable": "150%",
+    });
+    world
+        .patch(json!({ "metadata": { "annotations": annotations } }))
+        .await;
+    world.set_image("web:2").await;
+    let notes = world.json("status web").await["notes"].clone();
+    let order = [
+        "no controller has reported",
+        "max-unavailible has no effect",
+        "counts as 100%",
+    ];
+    for (position, words) in order.into_iter().enumerate() {
+        assert!(text_of(&notes[position]).contains(words), "{notes:#}");
+    }
+}

@@ -7,7 +7,7 @@ use kube::api::ListParams;
 use serde::Serialize;
 
 use super::access::Access;
-use super::brief::wrapped;
+use super::brief::{COLUMNS, wrapped};
 use super::code::Code;
 use super::context::Context;
 use super::error::CliError;
@@ -283,11 +283,10 @@ fn sentences(answer: &WhyAnswer, colour: bool) -> String {
     let room = LINES.saturating_sub(end.lines().count() + 3);
     let rollout = labelled("Rollout", &rollout, room.div_ceil(2).clamp(1, 2));
     let reason = format!("Node {} {}.", node.node, node.message);
-    let reason = wrapped(
-        &reason,
-        0,
-        room.saturating_sub(rollout.lines().count()).max(1),
-    );
+    // Never cut the name of the node.
+    let name = 1 + node.node.chars().count() / COLUMNS;
+    let left = room.saturating_sub(rollout.lines().count());
+    let reason = wrapped(&reason, 0, left.max(name + 1));
     format!(
         "{reason}\n{}  {verdict}{since}\n{}{rollout}{end}",
         label("Verdict"),
