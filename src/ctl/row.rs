@@ -18,6 +18,8 @@ use crate::core::messages::{
     NextStep, fact, message, newcomers, next_steps, quietly_paused, revision_word,
 };
 use crate::core::remedy::{KRUISE_RUNS, LOOK_FOR_IT};
+use crate::core::settings::partition::PARTITION;
+use crate::core::words::nodes;
 use crate::core::{
     FailureRecord, Guarded, Mode, NodeName, Note, Offline, Pause, Phase, Pod, SetKind, Verdict,
     instant,
@@ -626,11 +628,28 @@ fn warnings(snapshot: &RolloutSnapshot) -> Vec<String> {
 fn notes(snapshot: &RolloutSnapshot) -> Vec<String> {
     let rollout = snapshot.rollout();
     let mut notes = warnings(snapshot);
+    notes.extend(everything_kept(snapshot));
     notes.extend(quietly_paused(&rollout));
     notes.extend(newcomers(&rollout));
     notes.extend(snapshot.partition_origin.clone());
     notes.extend(texts(snapshot.notes.iter().filter(|note| !note.warning)));
     notes
+}
+
+/// Returns a note if `partition` keeps all nodes on their present revision.
+fn everything_kept(snapshot: &RolloutSnapshot) -> Option<String> {
+    let (strategy, targeted) = (&snapshot.strategy, snapshot.plan.counts.targeted);
+    let keeps_all = strategy.mode == Mode::AdvancedRollingUpdate
+        && targeted > 0
+        && strategy.partition.resolve_down(targeted) == targeted;
+    keeps_all.then(|| {
+        format!(
+            "{} {} covers all {}, so no node is updated",
+            strategy.name_of(PARTITION),
+            strategy.partition,
+            nodes(targeted)
+        )
+    })
 }
 
 /// Returns a note if the controller's conditions are about another revision than the current one.

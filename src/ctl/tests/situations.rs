@@ -177,6 +177,28 @@ async fn status_explains_a_partition() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn status_warns_of_a_partition_that_covers_all_nodes() {
+    let world = CtlWorld::with_nodes(2).await;
+    for (value, is_noted) in [
+        ("1", false),
+        ("2", true),
+        ("200", true),
+        ("99%", false),
+        ("100%", true),
+    ] {
+        let annotations = json!({ "apps.openyurt.io/partition": value });
+        world
+            .patch(json!({ "metadata": { "annotations": annotations } }))
+            .await;
+        let text = flat(&world.text("status web").await);
+        let note = format!(
+            "Note: apps.openyurt.io/partition {value} covers all 2 nodes, so no node is updated"
+        );
+        assert_eq!(text.contains(&note), is_noted, "{text}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn status_explains_a_denying_policy() {
     let situation = Situation::with(json!({})).await;
     let _denied = situation.world.cluster.faults().add(|request| {
