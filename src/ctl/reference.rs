@@ -6,6 +6,7 @@ use std::io;
 use std::path::Path;
 
 use clap::Command;
+use clap_mangen::Man;
 
 use super::code::Code;
 use super::command_line::described;
@@ -35,7 +36,9 @@ pub fn manuals(folder: &Path) -> io::Result<()> {
     let ctl = all.find_subcommand("ctl");
     let verbs = ctl.into_iter().flat_map(Command::get_subcommands);
     let verbs: Vec<String> = verbs.map(|verb| verb.get_name().to_owned()).collect();
-    clap_mangen::generate_to(all, folder)?;
+    let mut all = all.disable_help_subcommand(true);
+    all.build();
+    write_pages(&all, folder)?;
     // The pages of `ctl` have more sections.
     for verb in verbs.iter().map(Some).chain([None]) {
         let name = verb.map_or_else(String::new, |verb| format!("-{verb}"));
@@ -43,6 +46,19 @@ pub fn manuals(folder: &Path) -> io::Result<()> {
         manual(verb.map(String::as_str), &mut file)?;
     }
     Ok(())
+}
+
+/// Writes the pages of a command and of all commands below it.
+fn write_pages(command: &Command, folder: &Path) -> io::Result<()> {
+    for below in command.get_subcommands() {
+        write_pages(below, folder)?;
+    }
+    page(command.clone()).generate_to(folder).map(drop)
+}
+
+/// Returns the manual page of a command, with the version of the program in its footer.
+fn page(command: Command) -> Man {
+    Man::new(command).source(concat!("yurt-ds ", env!("CARGO_PKG_VERSION")))
 }
 
 /// Writes the manual page of `yurt-ds ctl`, or of one of its verbs.
@@ -65,12 +81,12 @@ pub fn manual(verb: Option<&str>, out: &mut dyn io::Write) -> io::Result<()> {
         .map(|(code, meaning)| format!("\n  {code:<2} {meaning}"))
         .collect();
     let texts = texts().map(|(title, text)| format!("\n\n{title}\n\n{text}"));
-    let page = found
+    let found = found
         .clone()
         .display_name(words.join("-"))
         .bin_name(words.join(" "))
         .after_long_help(format!("Exit codes\n\n{CODES}{codes}{}", texts.concat()));
-    clap_mangen::Man::new(page).render(out)
+    page(found).render(out)
 }
 
 #[cfg(test)]

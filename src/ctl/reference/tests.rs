@@ -177,4 +177,11 @@ fn all_manual_pages_are_written_to_a_folder() {
     for name in ["yurt-ds-ctl.1", "yurt-ds-ctl-undo.1"] {
         assert!(page(name).contains("Exit codes"), "{name}");
     }
+    let footer = concat!("\"yurt-ds ", env!("CARGO_PKG_VERSION"), "\"");
+    for file in std::fs::read_dir(folder.path()).unwrap() {
+        let name = file.unwrap().file_name();
+        let text = page(name.to_str().unwrap());
+        let title = text.lines().find(|line| line.starts_with(".TH")).unwrap();
+        assert!(title.contains(footer), "{title}");
+    }
 }
