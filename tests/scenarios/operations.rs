@@ -180,7 +180,7 @@ const HALTED: [OldCondition; 4] = [
     ),
 ];
 
-/// Replaces all conditions of the DaemonSet with those that the previous release would have written.
+/// Replaces all conditions of the DaemonSet with conditions as the previous release would have written them.
 async fn report_as_before(stage: Stage, conditions: &'static [OldCondition]) -> anyhow::Result<()> {
     let revision = stage.see(|picture| picture.current().cloned()).await;
     let revision = revision.context("a revision")?;

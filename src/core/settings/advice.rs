@@ -143,7 +143,7 @@ pub fn is_misspelt(key: &str) -> bool {
 /// Returns the setting that a misspelt key resembles.
 fn meant(key: &str) -> Option<&'static str> {
     let (prefix, name) = split(key);
-    if is_setting(key) || !may_be_ours(prefix, name) {
+    if !may_be_ours(prefix, name) || is_setting(key) {
         return None;
     }
     keys().find(|known| looks_like(name, split(known).1))
