@@ -188,6 +188,39 @@ pub struct ControllerArgs {
     /// Leader election flags.
     #[command(flatten)]
     pub lease: LeaseArgs,
+    /// Notification flags.
+    #[command(flatten)]
+    pub notify: NotifyArgs,
+}
+
+/// Flags for notifications about rollouts.
+#[derive(Clone, Debug, Default, Args)]
+pub struct NotifyArgs {
+    /// URL of a webhook that receives a CloudEvent when a rollout starts, stalls, pauses, continues or completes [default: no
+    /// notifications]
+    #[arg(
+        long,
+        env = "YURT_DS_NOTIFY_URL",
+        hide_env_values = true,
+        value_name = "URL"
+    )]
+    pub notify_url: Option<String>,
+    /// File with the secret that signs notifications (Standard Webhooks), read again for each delivery [default: no signature]
+    #[arg(
+        long,
+        env = "YURT_DS_NOTIFY_SECRET_FILE",
+        requires = "notify_url",
+        value_name = "FILE"
+    )]
+    pub notify_secret_file: Option<PathBuf>,
+    /// Name of this cluster, which notifications contain as the attribute "cluster" [default: no such attribute]
+    #[arg(
+        long,
+        env = "YURT_DS_NOTIFY_CLUSTER",
+        requires = "notify_url",
+        value_name = "NAME"
+    )]
+    pub notify_cluster: Option<String>,
 }
 
 /// Kind of DaemonSet on the command line.

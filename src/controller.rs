@@ -26,6 +26,8 @@ pub mod lease;
 mod live_reads;
 pub mod log_throttle;
 pub mod metrics;
+mod notify;
+mod outbox;
 mod owner;
 pub mod permissions;
 mod prepull;
@@ -62,6 +64,7 @@ use prepull::Puller;
 
 pub use gathering::WakeupBatching;
 pub use kinds::Kinds;
+pub use notify::Notifications;
 
 /// Configuration of the controller. Tests and the simulator set their own values.
 pub struct ControllerConfig {
@@ -81,6 +84,8 @@ pub struct ControllerConfig {
     pub gathering: WakeupBatching,
     /// Kinds of DaemonSets that are rolled out.
     pub kinds: Kinds,
+    /// Receiver of notifications; `None`: there are no notifications.
+    pub notifications: Option<Notifications>,
 }
 
 /// Runs the controller process until `shutdown` is requested: serves HTTP and rolls out DaemonSets.
@@ -88,8 +93,8 @@ pub struct ControllerConfig {
 /// `gathering` determines how long the thread of the process sleeps between two checks for messages.
 ///
 /// # Errors
-/// If the process cannot start: there are no usable credentials, a port is in use, or the durations of the Lease are
-/// inconsistent.
+/// If the process cannot start: there are no usable credentials, a port is in use, the durations of the Lease are inconsistent,
+/// or the URL for notifications is unusable.
 pub async fn start(
     args: ControllerArgs,
     gathering: WakeupBatching,
@@ -104,6 +109,7 @@ pub async fn start(
     let waiting = metrics.watch_streams_waiting();
     let client = client::connect_counted(&source, Role::Controller, waiting).await?;
     let settings = settings(&args.lease, client.default_namespace())?;
+    let notifications = Notifications::from_args(&args.notify)?;
     let listener = serve::bind(args.listen, "--listen").await?;
     info!(address = %listener.local_addr()?, version = env!("CARGO_PKG_VERSION"), "Listening");
     let readiness = ReadinessHandle::default();
@@ -137,6 +143,7 @@ pub async fn start(
         readiness,
         gathering,
         kinds: kinds(&args.controllers),
+        notifications,
     };
     run(config, shutdown).await;
     end_of_serving.request();
@@ -155,6 +162,7 @@ pub async fn run(config: ControllerConfig, shutdown: Shutdown) {
         readiness,
         gathering,
         kinds,
+        notifications,
     } = config;
     let watched = [
         (SetKind::Native, kinds.native),
@@ -171,6 +179,8 @@ pub async fn run(config: ControllerConfig, shutdown: Shutdown) {
     let log_throttle = LogThrottle::default();
     let (events, sending) =
         events::start(client.clone(), &identity, clock.clone(), metrics.clone());
+    let started = notifications.map(|receiver| receiver.start(&clock, &metrics));
+    let (notifier, notifying) = started.unzip();
     let election = if elects {
         let parts = ElectionParts {
             settings,
@@ -227,6 +237,7 @@ pub async fn run(config: ControllerConfig, shutdown: Shutdown) {
         lookups: live_reads::Lookups::new(client),
         lacking,
         events,
+        notifier,
         metrics,
         readiness,
         gathering,
@@ -237,7 +248,12 @@ pub async fn run(config: ControllerConfig, shutdown: Shutdown) {
     check.abort();
     drop(watches);
     election.release().await;
-    sending.finish().await;
+    let notified = async {
+        if let Some(notifying) = notifying {
+            notifying.finish().await;
+        }
+    };
+    tokio::join!(sending.finish(), notified);
 }
 
 /// Converts the values of `--controllers`.

@@ -84,7 +84,8 @@ fn run(command: Command, role: Role) -> Result<ExitCode> {
     // One thread suffices, because the program mostly waits. Each additional thread would cost memory on every replica.
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let gathering = WakeupBatching::default();
-    if matches!(command, Command::Controller(_)) {
+    let is_controller = matches!(command, Command::Controller(_));
+    if is_controller {
         let gathering = gathering.clone();
         runtime.on_thread_park(move || gathering.sleep());
     }
@@ -92,7 +93,12 @@ fn run(command: Command, role: Role) -> Result<ExitCode> {
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
-    runtime.block_on(dispatch(command, role, gathering))
+    let code = runtime.block_on(dispatch(command, role, gathering));
+    if is_controller {
+        // Don't wait for a DNS lookup of the receiver of notifications.
+        runtime.shutdown_background();
+    }
+    code
 }
 
 async fn dispatch(command: Command, role: Role, gathering: WakeupBatching) -> Result<ExitCode> {

@@ -34,9 +34,10 @@ use super::gathering::WakeupBatching;
 use super::lease::Leadership;
 use super::live_reads::{LookupResult, Lookups};
 use super::metrics::Metrics;
+use super::notify::Notifier;
 use super::permissions::DeniedPermissions;
 use super::prepull::{PullRequest, PullResultWrite, Puller};
-use super::report::{Report, RolloutEvent};
+use super::report::{Report, RolloutEvent, RolloutFacts};
 use super::surge::{SurgeRequest, SurgeResult};
 use super::write_backoff::WriteBackoff;
 use crate::clock::Clock;
@@ -91,6 +92,8 @@ pub(super) struct EngineParts {
     pub(super) lookups: Lookups,
     pub(super) lacking: DeniedPermissions,
     pub(super) events: Events,
+    /// Sender of notifications; `None`: there are no notifications.
+    pub(super) notifier: Option<Notifier>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) readiness: ReadinessHandle,
     pub(super) gathering: WakeupBatching,
@@ -766,8 +769,9 @@ impl Engine {
         }
     }
 
-    /// Publishes the Events of a report. An Event is not repeated until the conditions of the DaemonSet change in the cache.
-    fn record(&mut self, key: &SetKey, notices: &[RolloutEvent]) {
+    /// Publishes the Events of a report, with notifications. An Event is not repeated until the conditions of the DaemonSet change
+    /// in the cache.
+    fn record(&mut self, key: &SetKey, notices: &[RolloutEvent], facts: &RolloutFacts) {
         let Some(set) = self.index.set(key) else {
             return;
         };
@@ -783,6 +787,9 @@ impl Engine {
             let Some((about, severity)) = self.event(key, &notice) else {
                 return;
             };
+            if let (Some(notifier), Some(set)) = (&self.parts.notifier, self.index.set(key)) {
+                notifier.notify(set, &notice, facts);
+            }
             let events = &self.parts.events;
             if events.record(&about, severity, notice.reason, &notice.note) {
                 let state = self.state.sets.entry(key.clone()).or_default();

@@ -6,6 +6,7 @@
 //!
 //! Label values are fixed words or the names of managed DaemonSets. There is no series per node or per pod.
 
+mod deliveries;
 mod rollouts;
 mod self_checks;
 mod watches;
@@ -30,6 +31,7 @@ use crate::index::{SetKey, SetKind};
 use crate::k8s::UnreadableReason;
 use crate::k8s::client::Failure;
 
+pub(super) use deliveries::{Deliveries, DeliveryOutcome};
 use rollouts::{Rollout, Rollouts};
 use self_checks::Noted;
 
@@ -119,6 +121,7 @@ pub struct Metrics {
     watch_streams_waiting: Gauge,
     permission_missing: Family<Permission, Gauge>,
     events_dropped: Family<Reason, Counter>,
+    notifications: Family<Outcome, Counter>,
     image_pulls: Gauge,
     image_pull_results: Family<Outcome, Counter>,
     decide: Histogram,
@@ -167,6 +170,7 @@ impl Metrics {
                 "1: the service account lacks this permission",
             ),
             events_dropped: counters(r, "events_dropped", "Events that were not sent"),
+            notifications: counters(r, "notifications", "Notifications, by outcome"),
             image_pulls: gauge(
                 r,
                 "image_pulls",
@@ -337,6 +341,11 @@ impl Metrics {
         self.image_pull_results
             .get_or_create(&Outcome { outcome })
             .inc();
+    }
+
+    /// Returns the counters of notifications. The task that delivers them updates the counters.
+    pub(super) fn notifications(&self) -> Deliveries {
+        Deliveries::new(&self.notifications)
     }
 
     /// Counts an Event that was not sent. `reason` is one of a fixed set of words.
@@ -522,6 +531,7 @@ pub(crate) mod tests {
         metrics.watch_restarted("nodes");
         metrics.permission_missing("delete", "pods", true);
         metrics.event_dropped("queue_full");
+        metrics.notifications();
         metrics.image_pulled(true);
         metrics.unserved(None);
         metrics.unreadable(&BTreeMap::from([(("pods", UnreadableReason::TooLarge), 1)]));

@@ -5,6 +5,7 @@
 
 mod blocked;
 mod conditions;
+mod facts;
 mod guarded;
 mod memory;
 mod paused;
@@ -16,6 +17,7 @@ use serde_json::{Value, json};
 
 use self::blocked::stays_blocked;
 use self::conditions::{LONGEST, condition, find, or_not, says_the_same, short};
+pub(super) use self::facts::RolloutFacts;
 use self::guarded::{is_stopped, same_stall, stall_news, to_condition};
 use self::reverted::reversal;
 pub(super) use self::rollout_event::RolloutEvent;
@@ -52,6 +54,8 @@ pub(super) struct Report {
     /// Events to publish with `conditions`. They are not published if the DaemonSet already has the conditions, or the conditions
     /// were sent before.
     pub(super) notices: Vec<RolloutEvent>,
+    /// Facts for notifications; empty without `notices`.
+    pub(super) facts: RolloutFacts,
     /// State of the rollout that `conditions` save for a restarted controller.
     pub(super) state: RolloutState,
 }
@@ -73,8 +77,8 @@ impl Report {
                 condition(PROGRESSING, false, "InvalidSettings", invalid.consequence()),
                 condition(INVALID_SETTINGS, true, "InvalidSettings", &note),
             ],
-            notices: Vec::new(),
             state: memory::kept(set),
+            ..Self::default()
         };
         report.state.reported = Reported {
             reason: "InvalidSettings".into(),
@@ -124,6 +128,7 @@ impl Report {
                 refused: ReportedFailures::new(refused, known),
                 ..RolloutState::default()
             },
+            ..Self::default()
         };
         report.with_state(set)
     }
@@ -171,6 +176,10 @@ impl Report {
         report
             .notices
             .extend([refused, reminder].into_iter().flatten());
+        if !report.notices.is_empty() {
+            let revision = report.state.reported.revision.clone();
+            report.facts = RolloutFacts::of_plan(revision, fleet, plan);
+        }
         report.with_state(set)
     }
 

@@ -146,6 +146,7 @@ pub(crate) fn start_controller(
         readiness: ReadinessHandle::default(),
         gathering: controller::WakeupBatching::default(),
         kinds: kinds.into(),
+        notifications: None,
     };
     (end, tokio::spawn(controller::run(config, shutdown)))
 }

@@ -285,6 +285,7 @@ fn replica_of(
         readiness: ReadinessHandle::default(),
         gathering: WakeupBatching::default(),
         kinds,
+        notifications: None,
     };
     Replica {
         metrics,

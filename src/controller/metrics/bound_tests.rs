@@ -106,6 +106,7 @@ async fn no_annotation_status_or_node_adds_series_beyond_the_documented_number()
                 native: true,
                 advanced: false,
             },
+            notifications: None,
         },
         ending,
     );

@@ -119,6 +119,7 @@ impl Story {
                 native: true,
                 advanced: false,
             },
+            notifications: None,
         };
         self.controller = Some(tokio::spawn(async move {
             let _end = end;
