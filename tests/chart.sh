@@ -52,6 +52,8 @@ rejected agent.imagee=x "'imagee' not allowed"
 rejected image.pullPolicy=Sometimes "image/pullPolicy"
 rejected image.digest=sha256:short "image/digest"
 rejected serviceAccount.create=false "serviceAccount/name"
+rejected notifications.url=hooks.example "notifications/url"
+rejected notifications.url=https://me:secret@hooks.example "notifications/url"
 ! helm_template 1.27.0 > "$work/said" 2>&1 || fail "Kubernetes 1.27 is not rejected"
 
 same() { # VERSION VALUES MANIFESTS...
@@ -85,6 +87,15 @@ bound="components/controller-bound components/agent-bound-to-node"
 helm_template 1.36.0 --namespace other --set serviceAccount.create=false,serviceAccount.name=mine,fullnameOverride=fleet > "$work/chart.yaml"
 ! grep -nE 'system:serviceaccount:yurt-ds:|name: yurt-ds-(controller|viewer|operator)$' "$work/chart.yaml" || fail "names are not replaced"
 grep -qF '"system:serviceaccount:other:mine"' "$work/chart.yaml" || fail "the policies don't name the account"
+
+say "notifications"
+helm_template 1.36.0 --set notifications.url=https://hooks.example,notifications.secretName=hooks > "$work/chart.yaml"
+file=$(grep -A1 'name: YURT_DS_NOTIFY_SECRET_FILE' "$work/chart.yaml" | sed -n 's/ *value: //p')
+mount=$(grep -B1 -A1 "mountPath: ${file%/*}\$" "$work/chart.yaml")
+grep -qx ' *- name: notifications' <<< "$mount" && grep -qx ' *readOnly: true' <<< "$mount" || fail "no read-only mount for $file"
+grep -qF "items: [{key: ${file##*/}, path: ${file##*/}}]" "$work/chart.yaml" || fail "the Secret has no file $file"
+helm_template 1.36.0 > "$work/chart.yaml"
+! grep -i NOTIFY "$work/chart.yaml" > "$work/said" || fail "without notifications: $(cat "$work/said")"
 
 say "as a part of another chart"
 mkdir -p "$work/parent/charts"
