@@ -254,6 +254,12 @@ async fn a_pause_and_its_end_are_notified_each_time_with_another_id() {
     for value in [None, Some("true"), None] {
         story.patch(paused(value)).await;
         all.extend(story.after(2).await);
+        // Nodes that the fleet only counts are omitted nodes, too.
+        let data = &all[all.len() - 1]["data"];
+        let listed = data["nodes"].as_array().map_or(0, Vec::len) as u64;
+        let number = |value: &Value| value.as_u64().unwrap();
+        let outdated = number(&data["counts"]["outdated"]);
+        assert!(listed + number(&data["nodesOmitted"]) >= outdated, "{data}");
     }
     all.extend(story.after(600).await);
     let expected = ["paused", "resumed", "paused", "resumed", "complete"];

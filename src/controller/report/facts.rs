@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::core::{Fleet, Plan, Revision, Verdict};
+use crate::core::{Fleet, Offline, Plan, Revision, Verdict};
 
 /// Maximum number of nodes that a notification names.
 const NAMED: usize = 20;
@@ -40,8 +40,12 @@ impl RolloutFacts {
     /// Returns the facts of a plan.
     pub(super) fn of_plan(revision: Option<Revision>, fleet: &Fleet, plan: &Plan) -> Self {
         let nodes = plan.verdicts.iter().zip(&fleet.nodes);
-        let is_done = |verdict: &Verdict| matches!(verdict, Verdict::Done | Verdict::NotTargeted);
-        let mut behind: Vec<_> = nodes.filter(|(verdict, _)| !is_done(verdict)).collect();
+        let is_updated = |verdict: &Verdict| match verdict {
+            Verdict::Done | Verdict::NotTargeted => true,
+            Verdict::Offline(offline) => matches!(offline, Offline::Updated { .. }),
+            _ => false,
+        };
+        let mut behind: Vec<_> = nodes.filter(|(verdict, _)| !is_updated(verdict)).collect();
         behind.sort_by_key(|(verdict, _)| !verdict.is_begun());
         let named = behind
             .iter()
@@ -50,6 +54,9 @@ impl RolloutFacts {
                 name: node.name.to_string(),
                 verdict: verdict.word(),
             });
+        // The fleet counts some nodes instead of listing them. Failed nodes are always listed.
+        let crowd = &fleet.crowd;
+        let counted = crowd.len() - crowd.done - crowd.offline_updated;
         let counts = &plan.counts;
         Self {
             revision,
@@ -61,7 +68,7 @@ impl RolloutFacts {
                 failed: counts.failed,
             },
             nodes: named.collect(),
-            nodes_omitted: behind.len().saturating_sub(NAMED),
+            nodes_omitted: behind.len().saturating_sub(NAMED) + counted,
         }
     }
 }
