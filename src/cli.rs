@@ -191,6 +191,15 @@ pub struct ControllerArgs {
     /// Notification flags.
     #[command(flatten)]
     pub notify: NotifyArgs,
+    /// Base URL of an OpenTelemetry collector (OTLP/HTTP) that receives traces of rollouts, such as http://HOST:4318 [default: no
+    /// traces]
+    #[arg(
+        long,
+        env = "YURT_DS_OTLP_ENDPOINT",
+        hide_env_values = true,
+        value_name = "URL"
+    )]
+    pub otlp_endpoint: Option<String>,
 }
 
 /// Flags for notifications about rollouts.

@@ -35,7 +35,9 @@ mod reflector;
 mod refused;
 mod report;
 mod server;
+mod step;
 mod surge;
+mod trace;
 mod watch_groups;
 mod write_backoff;
 
@@ -65,6 +67,7 @@ use prepull::Puller;
 pub use gathering::WakeupBatching;
 pub use kinds::Kinds;
 pub use notify::Notifications;
+pub use trace::Traces;
 
 /// Configuration of the controller. Tests and the simulator set their own values.
 pub struct ControllerConfig {
@@ -86,6 +89,8 @@ pub struct ControllerConfig {
     pub kinds: Kinds,
     /// Receiver of notifications; `None`: there are no notifications.
     pub notifications: Option<Notifications>,
+    /// Collector of traces; `None`: there are no traces.
+    pub traces: Option<Traces>,
 }
 
 /// Runs the controller process until `shutdown` is requested: serves HTTP and rolls out DaemonSets.
@@ -94,7 +99,7 @@ pub struct ControllerConfig {
 ///
 /// # Errors
 /// If the process cannot start: there are no usable credentials, a port is in use, the durations of the Lease are inconsistent,
-/// or the URL for notifications is unusable.
+/// or the URL for notifications or traces is unusable.
 pub async fn start(
     args: ControllerArgs,
     gathering: WakeupBatching,
@@ -110,6 +115,7 @@ pub async fn start(
     let client = client::connect_counted(&source, Role::Controller, waiting).await?;
     let settings = settings(&args.lease, client.default_namespace())?;
     let notifications = Notifications::from_args(&args.notify)?;
+    let traces = Traces::from_endpoint(args.otlp_endpoint.as_deref())?;
     let listener = serve::bind(args.listen, "--listen").await?;
     info!(address = %listener.local_addr()?, version = env!("CARGO_PKG_VERSION"), "Listening");
     let readiness = ReadinessHandle::default();
@@ -144,6 +150,7 @@ pub async fn start(
         gathering,
         kinds: kinds(&args.controllers),
         notifications,
+        traces,
     };
     run(config, shutdown).await;
     end_of_serving.request();
@@ -163,6 +170,7 @@ pub async fn run(config: ControllerConfig, shutdown: Shutdown) {
         gathering,
         kinds,
         notifications,
+        traces,
     } = config;
     let watched = [
         (SetKind::Native, kinds.native),
@@ -181,6 +189,8 @@ pub async fn run(config: ControllerConfig, shutdown: Shutdown) {
         events::start(client.clone(), &identity, clock.clone(), metrics.clone());
     let started = notifications.map(|receiver| receiver.start(&clock, &metrics));
     let (notifier, notifying) = started.unzip();
+    let started = traces.map(|collector| collector.start(&clock, &metrics));
+    let (tracer, tracing) = started.unzip();
     let election = if elects {
         let parts = ElectionParts {
             settings,
@@ -238,6 +248,7 @@ pub async fn run(config: ControllerConfig, shutdown: Shutdown) {
         lacking,
         events,
         notifier,
+        tracer,
         metrics,
         readiness,
         gathering,
@@ -253,7 +264,12 @@ pub async fn run(config: ControllerConfig, shutdown: Shutdown) {
             notifying.finish().await;
         }
     };
-    tokio::join!(sending.finish(), notified);
+    let traced = async {
+        if let Some(tracing) = tracing {
+            tracing.finish().await;
+        }
+    };
+    tokio::join!(sending.finish(), notified, traced);
 }
 
 /// Converts the values of `--controllers`.

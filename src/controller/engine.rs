@@ -39,6 +39,7 @@ use super::permissions::DeniedPermissions;
 use super::prepull::{PullRequest, PullResultWrite, Puller};
 use super::report::{Report, RolloutEvent, RolloutFacts};
 use super::surge::{SurgeRequest, SurgeResult};
+use super::trace::Tracer;
 use super::write_backoff::WriteBackoff;
 use crate::clock::Clock;
 use crate::core::instant::earlier;
@@ -94,6 +95,8 @@ pub(super) struct EngineParts {
     pub(super) events: Events,
     /// Sender of notifications; `None`: there are no notifications.
     pub(super) notifier: Option<Notifier>,
+    /// Recorder of traces; `None`: there are no traces.
+    pub(super) tracer: Option<Tracer>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) readiness: ReadinessHandle,
     pub(super) gathering: WakeupBatching,
@@ -283,6 +286,9 @@ impl Engine {
             self.parts.lookups.forget(&key);
             self.parts.puller.forget(&key);
             self.parts.metrics.forget(&key);
+            if let Some(tracer) = &mut self.parts.tracer {
+                tracer.forget(&key);
+            }
         }
         for (key, delay) in fed.requeued {
             self.requeue(key, delay);
@@ -374,6 +380,9 @@ impl Engine {
         }
         if !leading {
             self.parts.metrics.forget_all();
+            if let Some(tracer) = &mut self.parts.tracer {
+                tracer.forget_all();
+            }
         }
         self.state.leading = leading;
     }
@@ -708,6 +717,9 @@ impl Engine {
         });
         let may_write = self.parts.writer.may_write();
         if may_write {
+            if let (Some(tracer), Some(set)) = (&mut self.parts.tracer, self.index.set(key)) {
+                tracer.end_pods(set, fleet, &plan, now);
+            }
             if !key.is_advanced() {
                 self.ask_why_missing(key, fleet, &plan, now);
             }
@@ -769,7 +781,7 @@ impl Engine {
         }
     }
 
-    /// Publishes the Events of a report, with notifications. An Event is not repeated until the conditions of the DaemonSet change
+    /// Publishes the Events of a report, with notifications and traces. An Event is not repeated until the conditions of the DaemonSet change
     /// in the cache.
     fn record(&mut self, key: &SetKey, notices: &[RolloutEvent], facts: &RolloutFacts) {
         let Some(set) = self.index.set(key) else {
@@ -789,6 +801,9 @@ impl Engine {
             };
             if let (Some(notifier), Some(set)) = (&self.parts.notifier, self.index.set(key)) {
                 notifier.notify(set, &notice, facts);
+            }
+            if let (Some(tracer), Some(set)) = (&mut self.parts.tracer, self.index.set(key)) {
+                tracer.record(set, &notice, facts, self.parts.clock.now());
             }
             let events = &self.parts.events;
             if events.record(&about, severity, notice.reason, &notice.note) {

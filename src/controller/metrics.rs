@@ -122,6 +122,7 @@ pub struct Metrics {
     permission_missing: Family<Permission, Gauge>,
     events_dropped: Family<Reason, Counter>,
     notifications: Family<Outcome, Counter>,
+    trace_batches: Family<Outcome, Counter>,
     image_pulls: Gauge,
     image_pull_results: Family<Outcome, Counter>,
     decide: Histogram,
@@ -171,6 +172,7 @@ impl Metrics {
             ),
             events_dropped: counters(r, "events_dropped", "Events that were not sent"),
             notifications: counters(r, "notifications", "Notifications, by outcome"),
+            trace_batches: counters(r, "trace_batches", "Batches of spans, by outcome"),
             image_pulls: gauge(
                 r,
                 "image_pulls",
@@ -346,6 +348,11 @@ impl Metrics {
     /// Returns the counters of notifications. The task that delivers them updates the counters.
     pub(super) fn notifications(&self) -> Deliveries {
         Deliveries::new(&self.notifications)
+    }
+
+    /// Returns the counters of batches of spans. The task that delivers them updates the counters.
+    pub(super) fn traces(&self) -> Deliveries {
+        Deliveries::new(&self.trace_batches)
     }
 
     /// Counts an Event that was not sent. `reason` is one of a fixed set of words.
@@ -532,6 +539,7 @@ pub(crate) mod tests {
         metrics.permission_missing("delete", "pods", true);
         metrics.event_dropped("queue_full");
         metrics.notifications();
+        metrics.traces();
         metrics.image_pulled(true);
         metrics.unserved(None);
         metrics.unreadable(&BTreeMap::from([(("pods", UnreadableReason::TooLarge), 1)]));

@@ -10,18 +10,25 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::metrics::Metrics;
-use super::outbox::{self, Delivery, Endpoint, Message, Outbox, Receiver, Signer};
+use super::outbox::{self, Delivery, Endpoint, Limits, Message, Outbox, Receiver, Signer};
 use super::report::{RolloutEvent, RolloutFacts};
+use super::step::Step;
 use crate::cli::NotifyArgs;
 use crate::clock::Clock;
 use crate::core::Revision;
 use crate::core::foreign::{cut, shown};
-use crate::core::rollout_state::Reported;
 use crate::index::SetRecord;
 use crate::k8s::Condition;
 
 /// Prefix of the attribute `type`: the prefix of the annotations, as a reversed domain name.
 const TYPE_PREFIX: &str = "io.openyurt.apps.rollout.";
+
+/// Maximum number of waiting notifications, and size of one. A large cluster has about as many DaemonSets, which may all change
+/// state at once. Many receivers accept no larger CloudEvents.
+const LIMITS: Limits = Limits {
+    queue: 256,
+    size: 64 << 10,
+};
 
 /// Length limit of a message in characters, like that of an Event.
 const MESSAGE_LIMIT: usize = 1024;
@@ -54,6 +61,7 @@ impl Notifications {
         let receiver = Receiver {
             content: "notification",
             media_type: "application/cloudevents+json",
+            limits: LIMITS,
             endpoint: self.endpoint,
             signer: self.signer,
             clock: clock.clone(),
@@ -137,44 +145,6 @@ impl Notifier {
     }
 }
 
-/// Step of a rollout that is notified.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
-    Started,
-    /// The rollout continues after a stall or a pause.
-    Resumed,
-    Stalled,
-    Paused,
-    Complete,
-}
-
-impl Step {
-    /// Returns the step that an Event reports. `before` is the previous report.
-    fn of_event(event: &RolloutEvent, before: &Reported, facts: &RolloutFacts) -> Option<Self> {
-        let was_held = before.stalled_since.is_some() || *before.reason == *"Paused";
-        match event.reason {
-            "RolloutStarted" if was_held && before.revision == facts.revision => {
-                Some(Self::Resumed)
-            }
-            "RolloutStarted" => Some(Self::Started),
-            "RolloutStalled" => Some(Self::Stalled),
-            "RolloutPaused" => Some(Self::Paused),
-            "RolloutComplete" => Some(Self::Complete),
-            _ => None,
-        }
-    }
-
-    fn word(self) -> &'static str {
-        match self {
-            Self::Started => "started",
-            Self::Resumed => "resumed",
-            Self::Stalled => "stalled",
-            Self::Paused => "paused",
-            Self::Complete => "complete",
-        }
-    }
-}
-
 /// Returns the time of the last change of the rollout's state that the API server has stored, in Unix seconds; 0: none.
 ///
 /// Every replica reads the same time. A second stall of the same revision has a later one.
@@ -187,4 +157,4 @@ fn last_transition(conditions: &[Condition]) -> i64 {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -30,10 +30,6 @@ pub(super) use endpoint::Endpoint;
 pub(super) use endpoint::Transport;
 pub(super) use signature::Signer;
 
-/// Maximum number of waiting messages. A large cluster has about as many DaemonSets, which may all change state at once.
-const QUEUE: usize = 256;
-/// Maximum size of a message in bytes. Many receivers accept no larger CloudEvents.
-const SIZE: usize = 64 << 10;
 /// Time limit for one attempt, from the connection to the head of the response.
 const DEADLINE: Duration = Duration::from_secs(10);
 /// First and longest pause between two attempts.
@@ -52,12 +48,23 @@ pub(super) struct Message {
     pub(super) body: Bytes,
 }
 
+/// Limits of a queue.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// Maximum number of waiting messages.
+    pub(super) queue: usize,
+    /// Maximum size of a message in bytes.
+    pub(super) size: usize,
+}
+
 /// Receiver of messages, and the form in which it gets them.
 pub(super) struct Receiver {
     /// Content of the messages, such as `notification`, for log lines.
     pub(super) content: &'static str,
     /// Media type of the bodies.
     pub(super) media_type: &'static str,
+    /// Limits of the queue.
+    pub(super) limits: Limits,
     /// Address of the receiver.
     pub(super) endpoint: Endpoint,
     /// Signs the messages; `None`: they are not signed.
@@ -73,6 +80,8 @@ pub(super) struct Outbox(Arc<Shared>);
 struct Shared {
     queue: Mutex<Queue>,
     changed: Notify,
+    /// Maximum number of waiting messages.
+    limit: usize,
     deliveries: Deliveries,
 }
 
@@ -95,6 +104,7 @@ pub(super) fn start(receiver: Receiver, deliveries: Deliveries) -> (Outbox, Deli
     let shared = Arc::new(Shared {
         queue: Mutex::default(),
         changed: Notify::new(),
+        limit: receiver.limits.queue,
         deliveries,
     });
     let content = receiver.content;
@@ -111,7 +121,7 @@ impl Outbox {
     /// Queues a message. If the queue is full, drops the oldest one.
     pub(super) fn send(&self, message: Message) {
         let mut queue = self.0.queue();
-        if queue.waiting.len() == QUEUE && queue.waiting.pop_front().is_some() {
+        if queue.waiting.len() == self.0.limit && queue.waiting.pop_front().is_some() {
             self.0.count(Outcome::QueueFull, 1);
         }
         queue.waiting.push_back((message, Instant::now()));
@@ -225,8 +235,9 @@ impl Receiver {
     }
 
     async fn attempt(&self, message: &Message) -> Result<(), Failure> {
-        if message.body.len() > SIZE {
-            let error = anyhow!("{} bytes exceed the limit of {SIZE}", message.body.len());
+        let (size, limit) = (message.body.len(), self.limits.size);
+        if size > limit {
+            let error = anyhow!("{size} bytes exceed the limit of {limit}");
             return Err(Failure::Lasting(error));
         }
         let passing = |error| Failure::Passing(error, None);

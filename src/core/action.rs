@@ -128,6 +128,17 @@ impl Action {
         }
     }
 
+    /// Returns true if the action deletes a pod or updates it in place.
+    pub fn replaces(&self) -> bool {
+        matches!(
+            self,
+            Self::Delete(_)
+                | Self::Evict(_)
+                | Self::UpdateInPlace { .. }
+                | Self::DeleteAfterSurge { .. }
+        )
+    }
+
     /// Returns the form of this action for a node with a surge pod. If the action deletes the old pod, it then also makes the
     /// DaemonSet the owner of the surge pod `successor`.
     pub(super) fn before(self, successor: PodRef) -> Self {

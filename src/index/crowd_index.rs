@@ -128,6 +128,11 @@ impl CrowdIndex {
         self.numbers.remove(standing);
     }
 
+    /// Returns true if the node is counted as one with an available pod of the current revision.
+    pub(super) fn counts_as_done(&self, name: &NodeName) -> bool {
+        self.done.contains(name)
+    }
+
     pub(super) fn counts(&self, name: &NodeName) -> bool {
         self.standing(name).is_some()
     }

@@ -147,6 +147,7 @@ pub(crate) fn start_controller(
         gathering: controller::WakeupBatching::default(),
         kinds: kinds.into(),
         notifications: None,
+        traces: None,
     };
     (end, tokio::spawn(controller::run(config, shutdown)))
 }

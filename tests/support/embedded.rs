@@ -286,6 +286,7 @@ fn replica_of(
         gathering: WakeupBatching::default(),
         kinds,
         notifications: None,
+        traces: None,
     };
     Replica {
         metrics,

@@ -114,6 +114,9 @@ impl Engine {
                 result,
                 handed,
             } => {
+                if let (Some(tracer), Err(_)) = (&mut self.parts.tracer, &result) {
+                    tracer.forget_pod(&key, action.pod());
+                }
                 self.note_acted(&key, (&action, written.as_ref()), &result, now);
                 if let Action::DeleteAfterSurge { successor, .. } = action {
                     self.note_handed_over(&key, successor, handed, now);

@@ -101,6 +101,11 @@ impl Engine {
         else {
             return; // the watch dropped the revision and is about to report another one
         };
+        if let Some(tracer) = &mut self.parts.tracer {
+            for request in &wanted {
+                tracer.begin_pod(key, &request.node, &request.beside, now);
+            }
+        }
         if let Some(set) = index.set_mut(key) {
             let actions = wanted.iter().map(SurgeRequest::action);
             actions.for_each(|action| set.begin_write(&action, now));
@@ -119,6 +124,11 @@ impl Engine {
         };
         let whom = DaemonSetOwner::from_set(set);
         let written = set.pod(&action.pod().uid);
+        if let (Some(tracer), Some((node, _))) = (&mut self.parts.tracer, &written)
+            && action.replaces()
+        {
+            tracer.begin_pod(key, node, action.pod(), now);
+        }
         let written = written.map(|(node, pod)| WrittenPod::new(node, pod));
         set.begin_write(&action, now);
         self.state.sets.entry(key.clone()).or_default().under_way += 1;

@@ -107,6 +107,7 @@ async fn no_annotation_status_or_node_adds_series_beyond_the_documented_number()
                 advanced: false,
             },
             notifications: None,
+            traces: None,
         },
         ending,
     );

@@ -12,7 +12,7 @@ use tokio::time::sleep;
 
 use super::*;
 use crate::controller::outbox::Transport;
-use crate::controller::{self, ControllerConfig, Kinds, WakeupBatching, lease};
+use crate::controller::{self, ControllerConfig, Kinds, Traces, WakeupBatching, lease};
 use crate::core::SetKind;
 use crate::k8s::client::Role;
 use crate::serve::ReadinessHandle;
@@ -21,17 +21,18 @@ use crate::sim::cluster::Fault;
 use crate::sim::kubelet::{Behaviour, FakeNodeSpec, KubeletOptions};
 use crate::sim::world::{World, WorldSetup};
 
-/// Embedded cluster with one DaemonSet and three nodes, and the notifications that a receiver got.
-struct Story {
+/// Embedded cluster with one DaemonSet, the notifications that a receiver got, and the spans that a collector got.
+pub(in crate::controller) struct Story {
     world: World,
     client: Client,
     kind: SetKind,
     got: Arc<Mutex<Vec<Value>>>,
+    spans: Arc<Mutex<Vec<Value>>>,
     controller: Option<JoinHandle<()>>,
 }
 
 impl Story {
-    async fn begin(kind: SetKind, nodes: usize) -> Self {
+    pub(in crate::controller) async fn begin(kind: SetKind, nodes: usize) -> Self {
         let world = World::start(WorldSetup {
             clock: Clock::starting_at("2026-01-01T00:00:00Z".parse().unwrap()),
             seed: 1,
@@ -57,6 +58,7 @@ impl Story {
             client,
             kind,
             got: Arc::default(),
+            spans: Arc::default(),
             controller: None,
         };
         let spec = json!({
@@ -117,6 +119,33 @@ impl Story {
         }
     }
 
+    /// Returns a collector that accepts every batch of spans.
+    fn collector(&self) -> Traces {
+        let got = self.spans.clone();
+        let transport: Transport = Arc::new(move |request| {
+            let got = got.clone();
+            async move {
+                assert_eq!(request.headers()["content-type"], "application/json");
+                let body = request.into_body().collect().await.unwrap().to_bytes();
+                let content: Value = serde_json::from_slice(&body).unwrap();
+                let resource = &content["resourceSpans"][0];
+                let name = &resource["resource"]["attributes"][0]["value"]["stringValue"];
+                assert_eq!(name, "yurt-ds");
+                let spans = resource["scopeSpans"][0]["spans"].as_array().unwrap();
+                got.lock().unwrap().extend(spans.iter().cloned());
+                Ok(Response::new(()).into_parts().0)
+            }
+            .boxed()
+        });
+        Traces(Endpoint::through(transport))
+    }
+
+    /// Returns the spans that the collector got within this time.
+    pub(in crate::controller) async fn spans_after(&self, seconds: u64) -> Vec<Value> {
+        sleep(Duration::from_secs(seconds)).await;
+        std::mem::take(&mut *self.spans.lock().unwrap())
+    }
+
     fn config(&self, notifications: Notifications) -> ControllerConfig {
         ControllerConfig {
             client: self.world.cluster.client(&Role::Controller.user_agent()),
@@ -134,6 +163,7 @@ impl Story {
             gathering: WakeupBatching::default(),
             kinds: Kinds::BOTH,
             notifications: Some(notifications),
+            traces: Some(self.collector()),
         }
     }
 
@@ -154,7 +184,7 @@ impl Story {
     }
 
     /// Kills the controller at an arbitrary moment, and starts another one.
-    async fn change_leader(&mut self) {
+    pub(in crate::controller) async fn change_leader(&mut self) {
         self.kill().await;
         self.start();
     }
@@ -165,14 +195,14 @@ impl Story {
         self.sets().patch("web", &params, &patch).await.unwrap();
     }
 
-    async fn image(&self, image: &str) {
+    pub(in crate::controller) async fn image(&self, image: &str) {
         let containers = json!([{ "name": "c", "image": image }]);
         self.patch(json!({ "spec": { "template": { "spec": { "containers": containers } } } }))
             .await;
     }
 
     /// Returns the notifications that arrive within this time.
-    async fn after(&self, seconds: u64) -> Vec<Value> {
+    pub(in crate::controller) async fn after(&self, seconds: u64) -> Vec<Value> {
         sleep(Duration::from_secs(seconds)).await;
         std::mem::take(&mut *self.got.lock().unwrap())
     }

@@ -56,7 +56,8 @@ impl Endpoint {
         Self { uri, transport }
     }
 
-    pub(super) fn uri(&self) -> &Uri {
+    /// Returns the URL, which may contain a token.
+    pub(in crate::controller) fn uri(&self) -> &Uri {
         &self.uri
     }
 

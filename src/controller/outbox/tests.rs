@@ -12,6 +12,11 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use super::*;
 use crate::controller::metrics::Metrics;
 
+const LIMITS: Limits = Limits {
+    queue: 256,
+    size: 64 << 10,
+};
+
 const URL: &str = "http://receiver.test";
 
 /// Request that a receiver got.
@@ -42,6 +47,7 @@ impl Story {
         let receiver = Receiver {
             content: "notification",
             media_type: "application/test+json",
+            limits: LIMITS,
             endpoint,
             signer: secret.map(|file| Signer::new(file.to_owned())),
             clock: Clock::System,
@@ -190,6 +196,7 @@ async fn a_refused_connection_is_retried() {
     let receiver = Receiver {
         content: "notification",
         media_type: "application/test+json",
+        limits: LIMITS,
         endpoint,
         signer: None,
         clock: Clock::System,
@@ -221,7 +228,7 @@ async fn a_rejected_message_is_dropped_at_once() {
 #[tokio::test(start_paused = true)]
 async fn a_message_above_the_size_limit_is_not_sent() {
     let mut story = Story::with(vec![answer(200)], None);
-    let body = vec![b'x'; SIZE + 1].into();
+    let body = vec![b'x'; LIMITS.size + 1].into();
     let id = "one".to_owned();
     story.outbox.send(Message { id, body });
     story.until(Outcome::Rejected).await;
@@ -268,7 +275,7 @@ async fn a_full_queue_drops_its_oldest_message() {
     let mut story = Story::with(vec![], None);
     story.send("first");
     story.got().await;
-    for number in 0..QUEUE + 3 {
+    for number in 0..LIMITS.queue + 3 {
         story.send(&number.to_string());
     }
     assert_eq!(story.count(Outcome::QueueFull), 3);

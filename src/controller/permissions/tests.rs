@@ -407,6 +407,7 @@ async fn a_replica_that_cannot_list_reports_it_and_never_leads() {
         gathering: crate::controller::WakeupBatching::default(),
         kinds: BOTH,
         notifications: None,
+        traces: None,
     };
     tokio::spawn(crate::controller::run(config, ending));
     sleep(Duration::from_secs(600)).await;

@@ -120,6 +120,7 @@ impl Story {
                 advanced: false,
             },
             notifications: None,
+            traces: None,
         };
         self.controller = Some(tokio::spawn(async move {
             let _end = end;

@@ -18,7 +18,8 @@ use crate::index::texts::Texts;
 use crate::k8s;
 
 impl SetRecord {
-    pub(in crate::index) fn pods_on(&self, node: &NodeName) -> impl Iterator<Item = &Pod> {
+    /// Returns the pods on a node.
+    pub fn pods_on(&self, node: &NodeName) -> impl DoubleEndedIterator<Item = &Pod> {
         self.pods.on(node).iter().map(|record| &*record.pod)
     }
 
@@ -270,6 +271,13 @@ impl SetRecord {
     /// Returns all pods, each with its node.
     pub fn pods(&self) -> impl Iterator<Item = (&NodeName, &Pod)> {
         self.pods.iter().map(|(node, record)| (node, &*record.pod))
+    }
+
+    /// Returns true if the last view of the fleet counts the node, instead of listing it, as one with an available pod of the
+    /// current revision.
+    pub fn is_counted_as_done(&self, node: &NodeName) -> bool {
+        let crowd = self.cache.crowd.as_ref();
+        crowd.is_some_and(|crowd| crowd.counts_as_done(node))
     }
 
     /// Returns a pod and its node.

@@ -1,0 +1,343 @@
+//! Traces of rollouts in the OTLP/HTTP format with JSON: one trace per rollout, with one span per replaced pod.
+//!
+//! ```text
+//! rollout       ├──────────────────── span events: stalled, paused, resumed ──────────────┤ complete or superseded
+//! replace pod      ├ deleted ─────────── available ┤
+//! ```
+//!
+//! A span is sent when it ends. IDs are derived from the DaemonSet's UID, the revision, and the stored time at which the rollout
+//! began. So a new leader continues the trace. Spans that are open during a change of the leader lose their beginning.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Result;
+use k8s_openapi::jiff::Timestamp;
+use ring::digest::{SHA256, digest};
+use serde_json::{Value, json};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout_at};
+
+use super::metrics::Metrics;
+use super::outbox::{self, Delivery, Endpoint, Limits, Message, Outbox, Receiver};
+use super::report::{RolloutEvent, RolloutFacts};
+use super::step::Step;
+use crate::clock::Clock;
+use crate::core::fleet::position_of;
+use crate::core::names::ROLLOUT_COMPLETE;
+use crate::core::{Fleet, NodeName, Plan, Pod, PodRef, Revision, Verdict};
+use crate::index::{SetKey, SetRecord};
+
+/// Maximum number of spans in a request, and time for which spans are collected.
+const BATCH: usize = 512;
+const INTERVAL: Duration = Duration::from_secs(5);
+/// Maximum size of a batch, and number of batches that may wait. Together they limit the memory to a few MiB.
+const LIMITS: Limits = Limits {
+    queue: 8,
+    size: 1 << 20,
+};
+/// Maximum number of events of a span. A rollout that is paused and resumed more often loses the later ones.
+const EVENTS: usize = 32;
+
+/// Collector of traces.
+pub struct Traces(pub(super) Endpoint);
+
+impl Traces {
+    /// Returns the collector at this base URL; `None` without a URL.
+    ///
+    /// # Errors
+    /// If the URL is unusable.
+    pub fn from_endpoint(url: Option<&str>) -> Result<Option<Self>> {
+        let url = url.map(|url| format!("{}/v1/traces", url.trim_end_matches('/')));
+        let endpoint = url.map(|url| Endpoint::parse("--otlp-endpoint", &url));
+        Ok(endpoint.transpose()?.map(Self))
+    }
+
+    /// Starts the tasks that collect and send spans.
+    pub(super) fn start(self, clock: &Clock, metrics: &Arc<Metrics>) -> (Tracer, TraceDelivery) {
+        let receiver = Receiver {
+            content: "trace",
+            media_type: "application/json",
+            limits: LIMITS,
+            endpoint: self.0,
+            signer: None,
+            clock: clock.clone(),
+        };
+        let (outbox, delivery) = outbox::start(receiver, metrics.traces());
+        // Unbounded, because the other end never waits: it holds at most one batch.
+        let (spans, received) = unbounded_channel();
+        let tracer = Tracer {
+            spans,
+            sets: BTreeMap::new(),
+        };
+        let batching = tokio::spawn(send_batches(received, outbox));
+        (tracer, TraceDelivery { batching, delivery })
+    }
+}
+
+/// Tasks that send spans.
+pub(super) struct TraceDelivery {
+    batching: JoinHandle<()>,
+    delivery: Delivery,
+}
+
+impl TraceDelivery {
+    /// Sends the last spans. The [`Tracer`] must be dropped before.
+    pub(super) async fn finish(self) {
+        let _ended = self.batching.await;
+        self.delivery.finish().await;
+    }
+}
+
+async fn send_batches(mut spans: UnboundedReceiver<Value>, outbox: Outbox) {
+    while let Some(first) = spans.recv().await {
+        let id = first["traceId"].as_str().unwrap_or_default().to_owned();
+        let (mut batch, end) = (vec![first], Instant::now() + INTERVAL);
+        while batch.len() < BATCH
+            && let Ok(Some(span)) = timeout_at(end, spans.recv()).await
+        {
+            batch.push(span);
+        }
+        let resource = [
+            attribute("service.name", "yurt-ds"),
+            attribute("service.version", env!("CARGO_PKG_VERSION")),
+        ];
+        let content = json!({ "resourceSpans": [{
+            "resource": { "attributes": resource },
+            "scopeSpans": [{ "scope": { "name": "yurt-ds" }, "spans": batch }],
+        }] });
+        let body = content.to_string().into();
+        outbox.send(Message { id, body });
+    }
+}
+
+/// Recorder of spans.
+pub(super) struct Tracer {
+    spans: UnboundedSender<Value>,
+    sets: BTreeMap<SetKey, OpenSpans>,
+}
+
+/// Spans of a DaemonSet that have not ended.
+#[derive(Default)]
+struct OpenSpans {
+    rollout: Option<OpenRollout>,
+    /// Pods that the controller is replacing, by node.
+    pods: BTreeMap<NodeName, (PodRef, Timestamp)>,
+}
+
+struct OpenRollout {
+    revision: Revision,
+    start: Timestamp,
+    events: Vec<Value>,
+    has_stalled: bool,
+}
+
+impl Tracer {
+    /// Records that the controller begins to replace a pod. Repeated steps of the same replacement change nothing.
+    pub(super) fn begin_pod(
+        &mut self,
+        key: &SetKey,
+        node: &NodeName,
+        pod: &PodRef,
+        now: Timestamp,
+    ) {
+        let open = self.sets.entry(key.clone()).or_default();
+        let begun = || (pod.clone(), now);
+        open.pods.entry(node.clone()).or_insert_with(begun);
+    }
+
+    /// Forgets the replacement of a pod, because the API server did not accept it.
+    pub(super) fn forget_pod(&mut self, key: &SetKey, pod: &PodRef) {
+        if let Some(open) = self.sets.get_mut(key) {
+            open.pods.retain(|_, (begun, _)| begun.uid != pod.uid);
+        }
+    }
+
+    /// Forgets the open spans of a DaemonSet that is gone.
+    pub(super) fn forget(&mut self, key: &SetKey) {
+        self.sets.remove(key);
+    }
+
+    /// Forgets all open spans, because another replica leads.
+    pub(super) fn forget_all(&mut self) {
+        self.sets.clear();
+    }
+
+    /// Ends the spans of pods whose replacements are available.
+    pub(super) fn end_pods(&mut self, set: &SetRecord, fleet: &Fleet, plan: &Plan, now: Timestamp) {
+        let Some(open) = self.sets.get_mut(&set.key()) else {
+            return;
+        };
+        let Some(revision) = fleet.revision.current().filter(|_| !open.pods.is_empty()) else {
+            return;
+        };
+        let trace = Trace::of(set, revision);
+        let is_done = |node: &NodeName| match position_of(&fleet.nodes, node) {
+            Ok(position) => plan.verdicts[position] == Verdict::Done,
+            Err(_) => set.is_counted_as_done(node),
+        };
+        let ended: Vec<NodeName> = open
+            .pods
+            .keys()
+            .filter(|node| is_done(node))
+            .cloned()
+            .collect();
+        for node in ended {
+            let Some((old, start)) = open.pods.remove(&node) else {
+                continue;
+            };
+            let is_new = |pod: &&Pod| pod.uid != old.uid;
+            // After an update in place, the pod is the same.
+            let new = set
+                .pods_on(&node)
+                .rfind(is_new)
+                .map_or(&old.name, |pod| &pod.name);
+            let mut span = trace.span("replace pod", &old.uid.to_string(), start, now);
+            let attributes = [
+                ("k8s.node.name", node.as_str()),
+                ("k8s.pod.name", new.as_str()),
+                ("yurt_ds.replaced_pod", old.name.as_str()),
+                ("yurt_ds.revision", revision.as_str()),
+            ];
+            span["attributes"] =
+                Value::from_iter(attributes.map(|(key, value)| attribute(key, value)));
+            span["status"] = json!({ "code": 1 });
+            if trace.began.is_some() {
+                span["parentSpanId"] = json!(trace.root());
+            }
+            let _sent = self.spans.send(span);
+        }
+    }
+
+    /// Records a step of a rollout: begins or ends its span, or adds an event. `set` is the DaemonSet before the status is written.
+    pub(super) fn record(
+        &mut self,
+        set: &SetRecord,
+        event: &RolloutEvent,
+        facts: &RolloutFacts,
+        now: Timestamp,
+    ) {
+        let step = Step::of_event(event, &set.state.reported, facts);
+        let (Some(step), Some(revision)) = (step, &facts.revision) else {
+            return;
+        };
+        let open = self.sets.entry(set.key()).or_default();
+        let earlier = open
+            .rollout
+            .take_if(|rollout| rollout.revision != *revision);
+        if let Some(earlier) = earlier {
+            let _sent = self.spans.send(earlier.span(set, now, "superseded"));
+        }
+        // After a change of the leader, the stored time of the start is used.
+        let stored = Trace::of(set, revision)
+            .began
+            .filter(|_| step != Step::Started);
+        let rollout = open.rollout.get_or_insert_with(|| OpenRollout {
+            revision: revision.clone(),
+            start: stored.unwrap_or(now),
+            events: Vec::new(),
+            has_stalled: false,
+        });
+        match step {
+            Step::Started => {}
+            Step::Resumed | Step::Paused | Step::Stalled => {
+                rollout.has_stalled |= step == Step::Stalled;
+                if rollout.events.len() < EVENTS {
+                    let message = [attribute("message", &event.note)];
+                    let (at, name) = (nanoseconds(now), step.word());
+                    let event = json!({ "timeUnixNano": at, "name": name, "attributes": message });
+                    rollout.events.push(event);
+                }
+            }
+            Step::Complete => {
+                let span = rollout.span(set, now, "complete");
+                // Pods of nodes that went offline end outside of the rollout, or never.
+                self.sets.remove(&set.key());
+                let _sent = self.spans.send(span);
+            }
+        }
+    }
+}
+
+impl OpenRollout {
+    fn span(&self, set: &SetRecord, end: Timestamp, outcome: &str) -> Value {
+        let trace = Trace::of(set, &self.revision);
+        let mut span = trace.span("rollout", "", self.start, end);
+        let key = set.key();
+        let attributes = [
+            ("k8s.namespace.name", &*key.namespace),
+            ("k8s.daemonset.name", &*key.name),
+            ("k8s.daemonset.uid", &*set.uid),
+            ("yurt_ds.group", key.kind.group()),
+            ("yurt_ds.revision", self.revision.as_str()),
+            ("yurt_ds.outcome", outcome),
+        ];
+        span["attributes"] = Value::from_iter(attributes.map(|(key, value)| attribute(key, value)));
+        span["events"] = json!(self.events);
+        let code = if self.has_stalled { 2 } else { 1 };
+        span["status"] = json!({ "code": code });
+        span
+    }
+}
+
+/// Identity of a trace.
+struct Trace {
+    id: String,
+    /// Stored time at which the DaemonSet was last complete; `None` if it is complete, so that no rollout is in progress.
+    began: Option<Timestamp>,
+}
+
+impl Trace {
+    fn of(set: &SetRecord, revision: &Revision) -> Self {
+        let mut conditions = set.conditions.iter();
+        let complete = conditions.find(|condition| condition.kind == ROLLOUT_COMPLETE);
+        let changed = complete.and_then(|condition| condition.last_transition.as_ref());
+        let changed = changed.map(|time| time.0);
+        let second = changed.map_or(0, Timestamp::as_second);
+        Self {
+            id: hex::<16>(&format!("{}/{revision}/{second}", set.uid)),
+            began: changed.filter(|_| complete.is_some_and(|complete| !complete.is_true())),
+        }
+    }
+
+    /// Returns the ID of the rollout's span.
+    fn root(&self) -> String {
+        self.span_id("")
+    }
+
+    fn span_id(&self, subject: &str) -> String {
+        hex::<8>(&format!("{}/{subject}", self.id))
+    }
+
+    fn span(&self, name: &str, subject: &str, start: Timestamp, end: Timestamp) -> Value {
+        json!({
+            "traceId": self.id,
+            "spanId": self.span_id(subject),
+            "name": name,
+            "kind": 1,
+            "startTimeUnixNano": nanoseconds(start.min(end)),
+            "endTimeUnixNano": nanoseconds(end),
+        })
+    }
+}
+
+/// Returns the first bytes of the hash of a text in hexadecimal.
+fn hex<const BYTES: usize>(text: &str) -> String {
+    let hash = digest(&SHA256, text.as_bytes());
+    let bytes = hash.as_ref().iter().take(BYTES);
+    bytes.map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Returns a Unix time in nanoseconds. OTLP's JSON has 64-bit numbers as text.
+fn nanoseconds(at: Timestamp) -> String {
+    at.as_nanosecond().to_string()
+}
+
+fn attribute(key: &str, value: &str) -> Value {
+    json!({ "key": key, "value": { "stringValue": value } })
+}
+
+#[cfg(test)]
+mod tests;
