@@ -403,6 +403,22 @@ fn stories() -> Vec<Told> {
             .then(|story| story.does("news again", mend))
             .scraped(3)
             .firing(&[]),
+        Told::on(
+            "the receiver of notifications doesn't exist",
+            Story::on(2).writing(Writes::Attempts),
+        )
+        .then(|story| {
+            story
+                .does("notify a closed port", |stage| async move {
+                    stage.world.backend.notifying("http://127.0.0.1:1/")
+                })
+                .image(NEW)
+                .until(converged())
+        })
+        .scraped(2 * SOON)
+        .firing(&["YurtDsNotificationsDropped"])
+        .scraped(20)
+        .firing(&[]),
         Told::on("an object can't be read, and is deleted", Story::on(1))
             .then(|story| story.does("an unreadable revision", unreadable_revision))
             .scraped(SOON)

@@ -600,7 +600,10 @@ impl Engine {
                 .metrics
                 .record_plan(key.clone(), &plan, plan.phase);
         }
-        let report = Report::of_plan(set, &fleet, &plan, false, now);
+        let mut report = Report::of_plan(set, &fleet, &plan, false, now);
+        if self.sends_facts() {
+            report.add_facts(&fleet, &plan);
+        }
         self.write(key, Vec::new(), Some(report), now);
     }
 
@@ -725,9 +728,13 @@ impl Engine {
             }
             self.ask_why_not_ready(key, fleet, &plan, now);
         }
+        let sends_facts = self.sends_facts();
         let set = self.index.set_mut(key);
         let report = set.map(|set| {
-            let report = Report::of_plan(set, fleet, &plan, lasting, now);
+            let mut report = Report::of_plan(set, fleet, &plan, lasting, now);
+            if sends_facts {
+                report.add_facts(fleet, &plan);
+            }
             if may_write {
                 set.set_last_record(plan.record.take());
             }
@@ -737,6 +744,11 @@ impl Engine {
         let counts_again = self.counts_again(key, fleet, now);
         self.wake_at(key, counts_again);
         self.write(key, actions, report, now);
+    }
+
+    /// Returns true if something outside the cluster gets the facts of reports.
+    fn sends_facts(&self) -> bool {
+        self.parts.notifier.is_some() || self.parts.tracer.is_some()
     }
 
     /// Publishes, once per revision, that pods are recreated although an update in place was requested.
@@ -781,8 +793,8 @@ impl Engine {
         }
     }
 
-    /// Publishes the Events of a report, with notifications and traces. An Event is not repeated until the conditions of the DaemonSet change
-    /// in the cache.
+    /// Publishes the Events of a report, with notifications and traces. An Event is not repeated until the conditions of the
+    /// DaemonSet change in the cache.
     fn record(&mut self, key: &SetKey, notices: &[RolloutEvent], facts: &RolloutFacts) {
         let Some(set) = self.index.set(key) else {
             return;

@@ -54,7 +54,7 @@ pub(super) struct Report {
     /// Events to publish with `conditions`. They are not published if the DaemonSet already has the conditions, or the conditions
     /// were sent before.
     pub(super) notices: Vec<RolloutEvent>,
-    /// Facts for notifications; empty without `notices`.
+    /// Facts for notifications and traces; empty until [`Self::add_facts`], and without `notices`.
     pub(super) facts: RolloutFacts,
     /// State of the rollout that `conditions` save for a restarted controller.
     pub(super) state: RolloutState,
@@ -176,11 +176,15 @@ impl Report {
         report
             .notices
             .extend([refused, reminder].into_iter().flatten());
-        if !report.notices.is_empty() {
-            let revision = report.state.reported.revision.clone();
-            report.facts = RolloutFacts::of_plan(revision, fleet, plan);
-        }
         report.with_state(set)
+    }
+
+    /// Adds the facts for notifications and traces. This takes time in a large fleet.
+    pub(super) fn add_facts(&mut self, fleet: &Fleet, plan: &Plan) {
+        if !self.notices.is_empty() {
+            let revision = self.state.reported.revision.clone();
+            self.facts = RolloutFacts::of_plan(revision, fleet, plan);
+        }
     }
 
     /// Adds the condition that saves the state.

@@ -10,10 +10,11 @@ use anyhow::Context as _;
 use futures::future::BoxFuture;
 use k8s_openapi::jiff::Timestamp;
 use tokio::task::JoinSet;
+use yurt_ds::cli::NotifyArgs;
 use yurt_ds::clock::Clock;
 use yurt_ds::controller::lease::Settings;
 use yurt_ds::controller::metrics::Metrics;
-use yurt_ds::controller::{self, ControllerConfig, Kinds, WakeupBatching};
+use yurt_ds::controller::{self, ControllerConfig, Kinds, Notifications, WakeupBatching};
 use yurt_ds::core::SetKind;
 use yurt_ds::k8s::client::Role;
 use yurt_ds::ota_server;
@@ -263,14 +264,31 @@ fn replica(cluster: &Cluster, clock: &Clock, identity: &str, elects: bool) -> Re
 /// Starts a replica of the controller that has its Lease in `namespace`.
 fn replica_of(
     namespace: &str,
-    (cluster, clock): (&Cluster, &Clock),
+    world: (&Cluster, &Clock),
     kinds: Kinds,
     identity: &str,
     elects: bool,
 ) -> Replica {
+    start(config(namespace, world, kinds, identity, elects))
+}
+
+fn start(config: ControllerConfig) -> Replica {
     let (end, shutdown) = shutdown::channel();
-    let metrics = Metrics::new();
-    let config = ControllerConfig {
+    Replica {
+        metrics: config.metrics.clone(),
+        _end: end,
+        _task: Task::spawn(controller::run(config, shutdown)),
+    }
+}
+
+fn config(
+    namespace: &str,
+    (cluster, clock): (&Cluster, &Clock),
+    kinds: Kinds,
+    identity: &str,
+    elects: bool,
+) -> ControllerConfig {
+    ControllerConfig {
         client: cluster.client(&format!("{} {identity}", Role::Controller.user_agent())),
         clock: clock.clone(),
         settings: Settings {
@@ -281,17 +299,12 @@ fn replica_of(
             renew_every: Duration::from_secs(5),
         },
         elects,
-        metrics: metrics.clone(),
+        metrics: Metrics::new(),
         readiness: ReadinessHandle::default(),
         gathering: WakeupBatching::default(),
         kinds,
         notifications: None,
         traces: None,
-    };
-    Replica {
-        metrics,
-        _end: end,
-        _task: Task::spawn(controller::run(config, shutdown)),
     }
 }
 
@@ -483,6 +496,22 @@ impl Backend for Embedded {
         let world = (&self.cluster, &self.clock);
         let second = replica_of("default", world, Kinds::BOTH, "second", true);
         lock(&self.replicas).insert("second".to_owned(), second);
+        Ok(())
+    }
+
+    fn notifying(&self, url: &str) -> anyhow::Result<()> {
+        let mut replicas = lock(&self.replicas);
+        replicas.clear();
+        let world = (&self.cluster, &self.clock);
+        let args = NotifyArgs {
+            notify_url: Some(url.to_owned()),
+            ..NotifyArgs::default()
+        };
+        let config = ControllerConfig {
+            notifications: Notifications::from_args(&args)?,
+            ..config(LEASE_NAMESPACE, world, Kinds::BOTH, FIRST, false)
+        };
+        replicas.insert(FIRST.to_owned(), start(config));
         Ok(())
     }
 

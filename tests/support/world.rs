@@ -82,6 +82,10 @@ pub(crate) trait Backend: Send + Sync {
     fn second_installation(&self) -> anyhow::Result<()> {
         anyhow::bail!("the manifests grant a Lease in one namespace")
     }
+    /// Replaces the controller with one that sends notifications to this URL.
+    fn notifying(&self, _url: &str) -> anyhow::Result<()> {
+        bail!("the controller of a real cluster keeps its flags")
+    }
     /// Replaces the controller with two controllers that have separate Leases: one for native and one for Advanced DaemonSets.
     fn one_kind_each(&self) -> anyhow::Result<()> {
         anyhow::bail!("the manifests grant a Lease in one namespace")
