@@ -178,7 +178,8 @@ fn every_pipeline_deploys_and_a_bad_version_is_rolled_back() {
     let output = pipeline.run("gitlab.yaml");
     assert_eq!(output.status.code(), Some(4), "{output:?}");
     let report = pipeline.report();
-    assert!(report.contains("name=\"shop/web\""), "{report}");
+    let case = "classname=\"shop\" name=\"ds/web\"";
+    assert!(report.contains(case), "{report}");
     assert!(report.contains("<failure type="), "{report}");
     let image = "jsonpath={.spec.template.spec.containers[0].image}";
     let mut shell = pipeline
