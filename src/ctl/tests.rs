@@ -1106,7 +1106,7 @@ async fn why_never_cuts_the_name_of_a_node() {
 async fn a_missing_controller_is_the_first_note() {
     let world = CtlWorld::with_nodes(1).await;
     let annotations = json!({
-        "apps.openyurt.io/max-unavailible": "1",
+        "apps.openyurt.io/max-unavailabe": "1",
         "apps.openyurt.io/max-unavailable": "150%",
     });
     world
@@ -1116,7 +1116,7 @@ async fn a_missing_controller_is_the_first_note() {
     let notes = world.json("status web").await["notes"].clone();
     let order = [
         "no controller has reported",
-        "max-unavailible has no effect",
+        "max-unavailabe has no effect",
         "counts as 100%",
     ];
     for (position, words) in order.into_iter().enumerate() {

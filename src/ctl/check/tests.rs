@@ -633,7 +633,7 @@ async fn a_misspelt_key_on_a_managed_daemonset_is_a_warning() {
     let world = installed(1).await;
     for (key, setting) in [
         (
-            "apps.openyurt.io/max-unavailible",
+            "apps.openyurt.io/max-unavailabe",
             "apps.openyurt.io/max-unavailable",
         ),
         ("yurt-ds.io/min-intervall", "apps.openyurt.io/min-interval"),
