@@ -34,7 +34,7 @@ use super::gathering::WakeupBatching;
 use super::lease::Leadership;
 use super::live_reads::{LookupResult, Lookups};
 use super::metrics::Metrics;
-use super::notify::Notifier;
+use super::notify::{self, Notifier};
 use super::permissions::DeniedPermissions;
 use super::prepull::{PullRequest, PullResultWrite, Puller};
 use super::report::{Report, RolloutEvent, RolloutFacts};
@@ -149,6 +149,8 @@ struct SetState {
     /// An Event is not published again while the cache still shows these conditions. Expectations (pending writes) don't help here:
     /// they end when the cache shows a write, and no watch shows Events.
     announced: (Vec<Condition>, Vec<RolloutEvent>),
+    /// ID of the last step that was sent to the receivers of notifications and traces.
+    last_step: Option<String>,
     /// Revision whose pods are recreated although an update in place was requested, as reported in an Event.
     recreated: Option<Revision>,
     /// Published notes on the settings of the DaemonSet.
@@ -561,6 +563,9 @@ impl Engine {
     ) -> Option<()> {
         let fleet = self.index.fleet(key, now)?;
         self.parts.metrics.forget(key);
+        if let Some(tracer) = &mut self.parts.tracer {
+            tracer.forget(key);
+        }
         let released = release(&fleet, min_ready, now);
         let is_released = released.actions.is_empty();
         let (released, refused) = without_refused(&fleet, released, now);
@@ -602,7 +607,7 @@ impl Engine {
         }
         let mut report = Report::of_plan(set, &fleet, &plan, false, now);
         if self.sends_facts() {
-            report.add_facts(&fleet, &plan);
+            report.add_facts(&set.state.reported, &fleet, &plan);
         }
         self.write(key, Vec::new(), Some(report), now);
     }
@@ -733,7 +738,7 @@ impl Engine {
         let report = set.map(|set| {
             let mut report = Report::of_plan(set, fleet, &plan, lasting, now);
             if sends_facts {
-                report.add_facts(fleet, &plan);
+                report.add_facts(&set.state.reported, fleet, &plan);
             }
             if may_write {
                 set.set_last_record(plan.record.take());
@@ -793,9 +798,28 @@ impl Engine {
         }
     }
 
-    /// Publishes the Events of a report, with notifications and traces. An Event is not repeated until the conditions of the
-    /// DaemonSet change in the cache.
-    fn record(&mut self, key: &SetKey, notices: &[RolloutEvent], facts: &RolloutFacts) {
+    /// Sends a step of a rollout to the receivers of notifications and traces, unless the last report made the same step. Its
+    /// status may not have been written.
+    fn send_step(&mut self, key: &SetKey, facts: &RolloutFacts) {
+        let Some(set) = self.index.set(key) else {
+            return;
+        };
+        let id = notify::step_id(set, facts);
+        let state = self.state.sets.entry(key.clone()).or_default();
+        if state.last_step.as_ref() == Some(&id) {
+            return;
+        }
+        if let Some(notifier) = &self.parts.notifier {
+            notifier.notify(set, id.clone(), facts);
+        }
+        if let Some(tracer) = &mut self.parts.tracer {
+            tracer.record(set, facts, self.parts.clock.now());
+        }
+        state.last_step = Some(id);
+    }
+
+    /// Publishes the Events of a report. An Event is not repeated until the conditions of the DaemonSet change in the cache.
+    fn record(&mut self, key: &SetKey, notices: &[RolloutEvent]) {
         let Some(set) = self.index.set(key) else {
             return;
         };
@@ -811,12 +835,6 @@ impl Engine {
             let Some((about, severity)) = self.event(key, &notice) else {
                 return;
             };
-            if let (Some(notifier), Some(set)) = (&self.parts.notifier, self.index.set(key)) {
-                notifier.notify(set, &notice, facts);
-            }
-            if let (Some(tracer), Some(set)) = (&mut self.parts.tracer, self.index.set(key)) {
-                tracer.record(set, &notice, facts, self.parts.clock.now());
-            }
             let events = &self.parts.events;
             if events.record(&about, severity, notice.reason, &notice.note) {
                 let state = self.state.sets.entry(key.clone()).or_default();

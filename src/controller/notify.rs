@@ -1,4 +1,4 @@
-//! Notifications about rollouts: CloudEvents to a webhook, at the points at which the controller writes its Events.
+//! Notifications about rollouts: CloudEvents to a webhook, one for each main step.
 //!
 //! A notification describes a step from one reported state to the next. Its ID is derived from the state in the API server before
 //! the step. So a new leader that reports the same step again sends the same ID.
@@ -6,19 +6,17 @@
 use std::sync::Arc;
 
 use anyhow::Result;
-use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::metrics::Metrics;
 use super::outbox::{self, Delivery, Endpoint, Limits, Message, Outbox, Receiver, Signer};
-use super::report::{RolloutEvent, RolloutFacts};
-use super::step::Step;
+use super::report::RolloutFacts;
+use super::trace::hash;
 use crate::cli::NotifyArgs;
 use crate::clock::Clock;
 use crate::core::Revision;
 use crate::core::foreign::{cut, shown};
 use crate::index::SetRecord;
-use crate::k8s::Condition;
 
 /// Prefix of the attribute `type`: the prefix of the annotations, as a reversed domain name.
 const TYPE_PREFIX: &str = "io.openyurt.apps.rollout.";
@@ -46,7 +44,8 @@ impl Notifications {
     /// # Errors
     /// If the URL is unusable.
     pub fn from_args(args: &NotifyArgs) -> Result<Option<Self>> {
-        let Some(url) = &args.notify_url else {
+        // An empty variable is the usual way to switch something off.
+        let Some(url) = args.notify_url.as_ref().filter(|url| !url.is_empty()) else {
             return Ok(None);
         };
         Ok(Some(Self {
@@ -84,35 +83,17 @@ pub(super) struct Notifier {
 }
 
 impl Notifier {
-    /// Queues a notification about an Event; does nothing if the Event is none of a rollout's main steps.
-    ///
-    /// `set` is the DaemonSet before the status is written, and `facts` are those of the report with the Event.
-    pub(super) fn notify(&self, set: &SetRecord, event: &RolloutEvent, facts: &RolloutFacts) {
-        let Some(step) = Step::of_event(event, &set.state.reported, facts) else {
-            return;
-        };
-        let (id, content) = self.cloud_event(set, step, event, facts);
-        let body = content.to_string().into();
+    /// Queues a notification about a step of a rollout. `id` is [`step_id`].
+    pub(super) fn notify(&self, set: &SetRecord, id: String, facts: &RolloutFacts) {
+        let body = self.cloud_event(set, &id, facts).to_string().into();
         self.outbox.send(Message { id, body });
     }
 
-    fn cloud_event(
-        &self,
-        set: &SetRecord,
-        step: Step,
-        event: &RolloutEvent,
-        facts: &RolloutFacts,
-    ) -> (String, Value) {
+    fn cloud_event(&self, set: &SetRecord, id: &str, facts: &RolloutFacts) -> Value {
         let key = set.key();
-        let (api_version, word) = (key.kind.api_version(), step.word());
+        let (api_version, word) = (key.kind.api_version(), facts.step.word());
         let (namespace, name) = (&key.namespace, &key.name);
         let revision = facts.revision.as_ref().map(Revision::as_str);
-        let id = format!(
-            "{}-{}-{word}-{}",
-            set.uid,
-            revision.unwrap_or("unknown"),
-            last_transition(&set.conditions)
-        );
         let mut content = json!({
             "specversion": "1.0",
             "id": id,
@@ -127,8 +108,8 @@ impl Notifier {
                 "name": name,
                 "uid": set.uid,
                 "revision": revision,
-                "reason": event.reason,
-                "message": cut(&shown(&event.note), MESSAGE_LIMIT),
+                "reason": facts.reason,
+                "message": cut(&shown(&facts.message), MESSAGE_LIMIT),
                 "counts": facts.counts,
                 "nodes": facts.nodes,
                 "nodesOmitted": facts.nodes_omitted,
@@ -141,19 +122,38 @@ impl Notifier {
                 content[attribute] = json!(value);
             }
         }
-        (id, content)
+        content
     }
 }
 
-/// Returns the time of the last change of the rollout's state that the API server has stored, in Unix seconds; 0: none.
+/// Returns the ID of a step. `set` is the DaemonSet before the status with the step is written.
 ///
-/// Every replica reads the same time. A second stall of the same revision has a later one.
-fn last_transition(conditions: &[Condition]) -> i64 {
-    let times = conditions
-        .iter()
-        .filter_map(|condition| condition.last_transition.as_ref());
-    let last = times.map(|time| time.0).max();
-    last.map_or(0, Timestamp::as_second)
+/// Every replica reads the same conditions and generation, so a new leader that repeats the step uses the same ID. Each report
+/// changes the conditions, so another step has another ID.
+pub(super) fn step_id(set: &SetRecord, facts: &RolloutFacts) -> String {
+    let mut stored = String::new();
+    for condition in &set.conditions {
+        let at = condition.last_transition.as_ref();
+        let at = at.map_or(0, |time| time.0.as_second());
+        for part in [
+            &*condition.kind,
+            &*condition.status,
+            &*condition.reason,
+            &*condition.message,
+            &at.to_string(),
+        ] {
+            stored.push_str(part);
+            stored.push('\n');
+        }
+    }
+    format!(
+        "{}-{}-{}-{}-{}",
+        set.uid,
+        facts.revision.as_ref().map_or("unknown", Revision::as_str),
+        facts.step.word(),
+        set.generation,
+        hash::<8>(&stored)
+    )
 }
 
 #[cfg(test)]

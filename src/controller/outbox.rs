@@ -23,6 +23,7 @@ use tracing::{info, warn};
 use super::metrics::{Deliveries, DeliveryOutcome as Outcome};
 use crate::backoff::Backoff;
 use crate::clock::Clock;
+use crate::core::foreign::{cut, shown};
 use crate::k8s::client::Role;
 
 pub(super) use endpoint::Endpoint;
@@ -81,7 +82,7 @@ struct Shared {
     queue: Mutex<Queue>,
     changed: Notify,
     /// Maximum number of waiting messages.
-    limit: usize,
+    limits: Limits,
     deliveries: Deliveries,
 }
 
@@ -104,7 +105,7 @@ pub(super) fn start(receiver: Receiver, deliveries: Deliveries) -> (Outbox, Deli
     let shared = Arc::new(Shared {
         queue: Mutex::default(),
         changed: Notify::new(),
-        limit: receiver.limits.queue,
+        limits: receiver.limits,
         deliveries,
     });
     let content = receiver.content;
@@ -118,10 +119,19 @@ pub(super) fn start(receiver: Receiver, deliveries: Deliveries) -> (Outbox, Deli
 }
 
 impl Outbox {
-    /// Queues a message. If the queue is full, drops the oldest one.
+    /// Queues a message. Drops a message that is too large, and the oldest one if the queue is full.
     pub(super) fn send(&self, message: Message) {
+        let (size, limit) = (message.body.len(), self.0.limits.size);
+        if size > limit {
+            warn!(
+                id = message.id,
+                size, limit, "Dropped a message that is too large"
+            );
+            self.0.count(Outcome::Rejected, 1);
+            return;
+        }
         let mut queue = self.0.queue();
-        if queue.waiting.len() == self.0.limit && queue.waiting.pop_front().is_some() {
+        if queue.waiting.len() == self.0.limits.queue && queue.waiting.pop_front().is_some() {
             self.0.count(Outcome::QueueFull, 1);
         }
         queue.waiting.push_back((message, Instant::now()));
@@ -199,7 +209,8 @@ enum Failure {
 impl Receiver {
     /// Sends the message until the receiver accepts it, rejects it, or the message is too old.
     ///
-    /// `is_failing` is true while no message could be delivered. Only the first failure and the recovery are logged.
+    /// `is_failing` is true while no message could be delivered. Of the failures that are retried, only the first is logged, and
+    /// the recovery. Each dropped message is logged.
     async fn deliver(&self, message: &Message, since: Instant, is_failing: &mut bool) -> Outcome {
         let (content, id, to) = (self.content, &message.id, self.endpoint.name());
         let mut backoff = Backoff::between(PAUSES.0, PAUSES.1);
@@ -212,7 +223,7 @@ impl Receiver {
                     return Outcome::Delivered;
                 }
                 Err(Failure::Lasting(error)) => {
-                    warn!(to, id, "Dropped a {content}: {error:#}");
+                    warn!(to, id, "Dropped a {content}: {}", in_short(&error));
                     return Outcome::Rejected;
                 }
                 Err(Failure::Passing(error, pause)) => (error, pause),
@@ -223,23 +234,25 @@ impl Receiver {
                 let minutes = PATIENCE.as_secs() / 60;
                 warn!(
                     to,
-                    id, "Dropped a {content} after {minutes} minutes: {error:#}"
+                    id,
+                    "Dropped a {content} after {minutes} minutes: {}",
+                    in_short(&error)
                 );
                 return Outcome::Expired;
             }
             if !std::mem::replace(is_failing, true) {
-                warn!(to, id, "Cannot deliver a {content}; retrying: {error:#}");
+                warn!(
+                    to,
+                    id,
+                    "Cannot deliver a {content}; retrying: {}",
+                    in_short(&error)
+                );
             }
             sleep(pause).await;
         }
     }
 
     async fn attempt(&self, message: &Message) -> Result<(), Failure> {
-        let (size, limit) = (message.body.len(), self.limits.size);
-        if size > limit {
-            let error = anyhow!("{size} bytes exceed the limit of {limit}");
-            return Err(Failure::Lasting(error));
-        }
         let passing = |error| Failure::Passing(error, None);
         let sending = async {
             let request = self.request(message).await.map_err(passing)?;
@@ -262,6 +275,12 @@ impl Receiver {
         }
         Ok(request.body(Full::new(message.body.clone()))?)
     }
+}
+
+/// Returns the text of an error with its causes, at most 300 characters long. It may contain text of the receiver, such as the names
+/// in its certificate.
+fn in_short(error: &anyhow::Error) -> String {
+    cut(&shown(&format!("{error:#}")), 300).into_owned()
 }
 
 /// Decides by the head of a response if the message was delivered. The body is never read, because it may repeat the URL.

@@ -22,6 +22,7 @@ use self::guarded::{is_stopped, same_stall, stall_news, to_condition};
 use self::reverted::reversal;
 pub(super) use self::rollout_event::RolloutEvent;
 use super::apply::on_the_wire;
+use crate::controller::step::Step;
 use crate::core::messages::rollout::SetName;
 use crate::core::messages::{
     BLOCKED, RolloutStatus, STALE_DATA, StatusSentence, UNDER_WAY, WAVE_NOT_OPEN,
@@ -54,8 +55,8 @@ pub(super) struct Report {
     /// Events to publish with `conditions`. They are not published if the DaemonSet already has the conditions, or the conditions
     /// were sent before.
     pub(super) notices: Vec<RolloutEvent>,
-    /// Facts for notifications and traces; empty until [`Self::add_facts`], and without `notices`.
-    pub(super) facts: RolloutFacts,
+    /// Facts about the step that the report makes; `None` until [`Self::add_facts`], and if it makes none.
+    pub(super) facts: Option<RolloutFacts>,
     /// State of the rollout that `conditions` save for a restarted controller.
     pub(super) state: RolloutState,
 }
@@ -179,12 +180,15 @@ impl Report {
         report.with_state(set)
     }
 
-    /// Adds the facts for notifications and traces. This takes time in a large fleet.
-    pub(super) fn add_facts(&mut self, fleet: &Fleet, plan: &Plan) {
-        if !self.notices.is_empty() {
-            let revision = self.state.reported.revision.clone();
-            self.facts = RolloutFacts::of_plan(revision, fleet, plan);
-        }
+    /// Adds the facts for notifications and traces. `before` is the previous report.
+    pub(super) fn add_facts(&mut self, before: &Reported, fleet: &Fleet, plan: &Plan) {
+        let reported = &self.state.reported;
+        let has_outdated = plan.counts.outdated > 0;
+        self.facts = Step::between(before, reported, has_outdated).map(|step| {
+            let complete = find(&self.conditions, ROLLOUT_COMPLETE);
+            let message = complete.map_or_else(String::new, |told| told.message.clone());
+            RolloutFacts::of_plan(step, (reported, message), fleet, plan)
+        });
     }
 
     /// Adds the condition that saves the state.

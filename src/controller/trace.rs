@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use k8s_openapi::jiff::Timestamp;
 use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
@@ -22,22 +22,27 @@ use tokio::time::{Instant, timeout_at};
 
 use super::metrics::Metrics;
 use super::outbox::{self, Delivery, Endpoint, Limits, Message, Outbox, Receiver};
-use super::report::{RolloutEvent, RolloutFacts};
+use super::report::RolloutFacts;
 use super::step::Step;
 use crate::clock::Clock;
 use crate::core::fleet::position_of;
+use crate::core::foreign::shown;
+use crate::core::instant::earlier;
 use crate::core::names::ROLLOUT_COMPLETE;
 use crate::core::{Fleet, NodeName, Plan, Pod, PodRef, Revision, Verdict};
 use crate::index::{SetKey, SetRecord};
 
-/// Maximum number of spans in a request, and time for which spans are collected.
+/// Maximum number of spans in a request, their maximum size in bytes, and the time for which spans are collected.
 const BATCH: usize = 512;
+const BATCH_SIZE: usize = 900 << 10;
 const INTERVAL: Duration = Duration::from_secs(5);
 /// Maximum size of a batch, and number of batches that may wait. Together they limit the memory to a few MiB.
 const LIMITS: Limits = Limits {
     queue: 8,
     size: 1 << 20,
 };
+/// Precision of creation times.
+const SECOND: Duration = Duration::from_secs(1);
 /// Maximum number of events of a span. A rollout that is paused and resumed more often loses the later ones.
 const EVENTS: usize = 32;
 
@@ -50,9 +55,17 @@ impl Traces {
     /// # Errors
     /// If the URL is unusable.
     pub fn from_endpoint(url: Option<&str>) -> Result<Option<Self>> {
-        let url = url.map(|url| format!("{}/v1/traces", url.trim_end_matches('/')));
-        let endpoint = url.map(|url| Endpoint::parse("--otlp-endpoint", &url));
-        Ok(endpoint.transpose()?.map(Self))
+        const FLAG: &str = "--otlp-endpoint";
+        // An empty variable is the usual way to switch something off.
+        let Some(url) = url.filter(|url| !url.is_empty()) else {
+            return Ok(None);
+        };
+        ensure!(
+            !url.contains('?'),
+            "{FLAG} has a query: use http://HOST:PORT, to which /v1/traces is appended"
+        );
+        let url = format!("{}/v1/traces", url.trim_end_matches('/'));
+        Endpoint::parse(FLAG, &url).map(|endpoint| Some(Self(endpoint)))
     }
 
     /// Starts the tasks that collect and send spans.
@@ -94,10 +107,14 @@ impl TraceDelivery {
 async fn send_batches(mut spans: UnboundedReceiver<Value>, outbox: Outbox) {
     while let Some(first) = spans.recv().await {
         let id = first["traceId"].as_str().unwrap_or_default().to_owned();
+        let mut size = first.to_string().len();
         let (mut batch, end) = (vec![first], Instant::now() + INTERVAL);
+        // A span is far smaller than the space between this limit and that of a message.
         while batch.len() < BATCH
+            && size < BATCH_SIZE
             && let Ok(Some(span)) = timeout_at(end, spans.recv()).await
         {
+            size += span.to_string().len();
             batch.push(span);
         }
         let resource = [
@@ -135,7 +152,8 @@ struct OpenRollout {
 }
 
 impl Tracer {
-    /// Records that the controller begins to replace a pod. Repeated steps of the same replacement change nothing.
+    /// Records that the controller begins to replace a pod. Repeated steps of the same replacement change nothing. A rollback of
+    /// the new pod begins another replacement.
     pub(super) fn begin_pod(
         &mut self,
         key: &SetKey,
@@ -145,7 +163,10 @@ impl Tracer {
     ) {
         let open = self.sets.entry(key.clone()).or_default();
         let begun = || (pod.clone(), now);
-        open.pods.entry(node.clone()).or_insert_with(begun);
+        let known = open.pods.entry(node.clone()).or_insert_with(begun);
+        if known.0.uid != pod.uid {
+            *known = begun();
+        }
     }
 
     /// Forgets the replacement of a pod, because the API server did not accept it.
@@ -165,35 +186,46 @@ impl Tracer {
         self.sets.clear();
     }
 
-    /// Ends the spans of pods whose replacements are available.
+    /// Ends the spans of pods whose replacements are available. Forgets those of nodes that get no pod any more.
     pub(super) fn end_pods(&mut self, set: &SetRecord, fleet: &Fleet, plan: &Plan, now: Timestamp) {
         let Some(open) = self.sets.get_mut(&set.key()) else {
             return;
         };
-        let Some(revision) = fleet.revision.current().filter(|_| !open.pods.is_empty()) else {
+        let Some(revision) = fleet.revision.current() else {
             return;
         };
-        let trace = Trace::of(set, revision);
-        let is_done = |node: &NodeName| match position_of(&fleet.nodes, node) {
-            Ok(position) => plan.verdicts[position] == Verdict::Done,
-            Err(_) => set.is_counted_as_done(node),
+        let verdict = |node: &NodeName| match position_of(&fleet.nodes, node) {
+            Ok(position) => Some(&plan.verdicts[position]),
+            Err(_) => set.is_counted_as_done(node).then_some(&Verdict::Done),
         };
-        let ended: Vec<NodeName> = open
-            .pods
-            .keys()
-            .filter(|node| is_done(node))
-            .cloned()
-            .collect();
-        for node in ended {
-            let Some((old, start)) = open.pods.remove(&node) else {
-                continue;
+        let mut ended = Vec::new();
+        open.pods.retain(|node, begun| match verdict(node) {
+            Some(Verdict::Done) => {
+                ended.push((node.clone(), begun.clone()));
+                false
+            }
+            Some(verdict) => *verdict != Verdict::NotTargeted,
+            None => set.pods_on(node).next().is_some(),
+        });
+        if ended.is_empty() {
+            return;
+        }
+        let trace = Trace::of(set, revision);
+        for (node, (old, start)) in ended {
+            // After an update in place, the pod is the same. A pod that is older than the replacement was there before, such as
+            // the one that stays when a surplus pod is deleted.
+            let is_new = |pod: &&Pod| pod.uid != old.uid && pod.created >= earlier(start, SECOND);
+            let updated = |pod: &Pod| {
+                pod.in_place
+                    .update
+                    .is_some_and(|update| update.at >= earlier(start, SECOND))
             };
-            let is_new = |pod: &&Pod| pod.uid != old.uid;
-            // After an update in place, the pod is the same.
-            let new = set
-                .pods_on(&node)
-                .rfind(is_new)
-                .map_or(&old.name, |pod| &pod.name);
+            let is_same = |pod: &Pod| pod.uid == old.uid && updated(pod);
+            let new = match set.pods_on(&node).rfind(is_new) {
+                Some(pod) => &pod.name,
+                None if set.pods_on(&node).any(is_same) => &old.name,
+                None => continue,
+            };
             let mut span = trace.span("replace pod", &old.uid.to_string(), start, now);
             let attributes = [
                 ("k8s.node.name", node.as_str()),
@@ -212,15 +244,9 @@ impl Tracer {
     }
 
     /// Records a step of a rollout: begins or ends its span, or adds an event. `set` is the DaemonSet before the status is written.
-    pub(super) fn record(
-        &mut self,
-        set: &SetRecord,
-        event: &RolloutEvent,
-        facts: &RolloutFacts,
-        now: Timestamp,
-    ) {
-        let step = Step::of_event(event, &set.state.reported, facts);
-        let (Some(step), Some(revision)) = (step, &facts.revision) else {
+    pub(super) fn record(&mut self, set: &SetRecord, facts: &RolloutFacts, now: Timestamp) {
+        let step = facts.step;
+        let Some(revision) = &facts.revision else {
             return;
         };
         let open = self.sets.entry(set.key()).or_default();
@@ -245,7 +271,7 @@ impl Tracer {
             Step::Resumed | Step::Paused | Step::Stalled => {
                 rollout.has_stalled |= step == Step::Stalled;
                 if rollout.events.len() < EVENTS {
-                    let message = [attribute("message", &event.note)];
+                    let message = [attribute("message", &shown(&facts.message))];
                     let (at, name) = (nanoseconds(now), step.word());
                     let event = json!({ "timeUnixNano": at, "name": name, "attributes": message });
                     rollout.events.push(event);
@@ -297,7 +323,7 @@ impl Trace {
         let changed = changed.map(|time| time.0);
         let second = changed.map_or(0, Timestamp::as_second);
         Self {
-            id: hex::<16>(&format!("{}/{revision}/{second}", set.uid)),
+            id: hash::<16>(&format!("{}/{revision}/{second}", set.uid)),
             began: changed.filter(|_| complete.is_some_and(|complete| !complete.is_true())),
         }
     }
@@ -308,7 +334,7 @@ impl Trace {
     }
 
     fn span_id(&self, subject: &str) -> String {
-        hex::<8>(&format!("{}/{subject}", self.id))
+        hash::<8>(&format!("{}/{subject}", self.id))
     }
 
     fn span(&self, name: &str, subject: &str, start: Timestamp, end: Timestamp) -> Value {
@@ -324,15 +350,16 @@ impl Trace {
 }
 
 /// Returns the first bytes of the hash of a text in hexadecimal.
-fn hex<const BYTES: usize>(text: &str) -> String {
+pub(super) fn hash<const BYTES: usize>(text: &str) -> String {
     let hash = digest(&SHA256, text.as_bytes());
     let bytes = hash.as_ref().iter().take(BYTES);
     bytes.map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Returns a Unix time in nanoseconds. OTLP's JSON has 64-bit numbers as text.
+/// Returns a Unix time in nanoseconds; zero for a time before 1970, which OTLP can't represent. OTLP's JSON has 64-bit numbers as
+/// text.
 fn nanoseconds(at: Timestamp) -> String {
-    at.as_nanosecond().to_string()
+    at.as_nanosecond().max(0).to_string()
 }
 
 fn attribute(key: &str, value: &str) -> Value {

@@ -114,7 +114,13 @@ impl Engine {
                 result,
                 handed,
             } => {
-                if let (Some(tracer), Err(_)) = (&mut self.parts.tracer, &result) {
+                // After another error, the write may have taken effect, or it is repeated.
+                let is_rejected = result
+                    .as_ref()
+                    .is_err_and(|error| class(error).is_rejection());
+                if let Some(tracer) = self.parts.tracer.as_mut().filter(|_| is_rejected)
+                    && !matches!(action, Action::DeleteAfterSurge { .. })
+                {
                     tracer.forget_pod(&key, action.pod());
                 }
                 self.note_acted(&key, (&action, written.as_ref()), &result, now);
@@ -227,6 +233,9 @@ impl Engine {
         result: Result<(), &WriteError>,
         now: Timestamp,
     ) {
+        if let (Some(tracer), Err(_)) = (&mut self.parts.tracer, &result) {
+            tracer.forget_pod(key, &wanted.beside);
+        }
         // The writer has already resolved a name conflict: it checked that the existing pod is the surge pod.
         self.end_write(key, &wanted.action(), result, now);
         let beside = wanted.beside.name.as_str();

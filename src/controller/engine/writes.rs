@@ -202,7 +202,10 @@ impl Engine {
         let unmarked = report.notices.iter().filter(|notice| notice.mark.is_none());
         let unmarked: Vec<RolloutEvent> = unmarked.cloned().collect();
         if is_news {
-            self.record(key, &unmarked, &report.facts);
+            self.record(key, &unmarked);
+            if let Some(facts) = &report.facts {
+                self.send_step(key, facts);
+            }
         }
         if let Some(set) = self.index.set_mut(key) {
             // From now on, decisions use the pause record of this report, even before the watch shows the written status.

@@ -1,3 +1,4 @@
+use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -241,7 +242,7 @@ async fn a_rollout_is_notified(kind: SetKind) {
     assert_eq!(stalled["specversion"], "1.0");
     assert_eq!(stalled["cluster"], "plant-7");
     assert_eq!(stalled["subject"], data["revision"]);
-    assert_eq!(data["reason"], "RolloutStalled");
+    assert_eq!(data["reason"], "PodsDoNotStart");
     let message = data["message"].as_str().unwrap();
     let node = data["nodes"][0]["name"].as_str().unwrap();
     let expected = format!("the new image cannot be pulled on {node}");
@@ -258,6 +259,41 @@ async fn a_rollout_is_notified(kind: SetKind) {
     story.image("web:3").await;
     assert_eq!(steps(&story.after(120).await), ["started", "complete"]);
     assert_eq!(story.after(86_400).await, Vec::<Value>::new());
+}
+
+/// Returns the distinct IDs of notifications.
+fn ids(notifications: &[Value]) -> BTreeSet<&str> {
+    let ids = notifications.iter().map(|content| content["id"].as_str());
+    ids.flatten().collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rollout_that_goes_back_and_forth_has_another_id_each_time() {
+    let story = Story::begin(SetKind::Native, 3).await;
+    story.after(0).await;
+    let mut all = Vec::new();
+    for image in ["web:bad", "web:slow", "web:bad", "web:slow", "web:bad"] {
+        story.image(image).await;
+        all.extend(story.after(20).await);
+    }
+    let started = steps(&all).into_iter().filter(|step| *step == "started");
+    assert_eq!(started.count(), 5, "{all:#?}");
+    assert_eq!(ids(&all).len(), all.len(), "{all:#?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rollout_resumes_when_its_writes_are_accepted_again() {
+    let story = Story::begin(SetKind::Native, 3).await;
+    story.after(0).await;
+    let denied = story.world.cluster.deny(|request| {
+        request.user_agent.contains("controller)")
+            && (request.verb.as_str(), request.resource.as_str()) == ("delete", "pods")
+    });
+    story.image("web:2").await;
+    assert_eq!(steps(&story.after(120).await), ["started", "stalled"]);
+    drop(denied);
+    let after = story.after(600).await;
+    assert_eq!(steps(&after), ["resumed", "complete"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -294,13 +330,7 @@ async fn a_pause_and_its_end_are_notified_each_time_with_another_id() {
     all.extend(story.after(600).await);
     let expected = ["paused", "resumed", "paused", "resumed", "complete"];
     assert_eq!(steps(&all), expected);
-    let mut ids: Vec<&str> = all
-        .iter()
-        .filter_map(|content| content["id"].as_str())
-        .collect();
-    ids.sort_unstable();
-    ids.dedup();
-    assert_eq!(ids.len(), expected.len(), "{ids:?}");
+    assert_eq!(ids(&all).len(), expected.len(), "{all:#?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -44,6 +44,13 @@ impl Endpoint {
         if authority.as_str().contains('@') {
             bail!("{flag} contains a user name or password: use https://HOST/PATH without them");
         }
+        let port = authority.as_str().strip_prefix(authority.host());
+        let has_port = port.is_some_and(|port| !port.is_empty());
+        if authority.host().is_empty()
+            || has_port && authority.port_u16().is_none_or(|port| port == 0)
+        {
+            bail!("{flag} has no valid host and port: use https://HOST/PATH");
+        }
         let transport =
             transport(scheme == "https").with_context(|| format!("cannot use {flag}"))?;
         Ok(Self { uri, transport })
@@ -132,12 +139,31 @@ mod tests {
                 "--notify-url has the scheme \"ftp\": use https://HOST/PATH",
             ),
             (
+                "http://example.com:99999/t0p",
+                "--notify-url has no valid host and port: use https://HOST/PATH",
+            ),
+            (
+                "http://example.com:t0p/",
+                "--notify-url has no valid host and port: use https://HOST/PATH",
+            ),
+            (
+                "http://example.com:0/",
+                "--notify-url has no valid host and port: use https://HOST/PATH",
+            ),
+            (
                 "https://me:t0p@example.com/",
                 "--notify-url contains a user name or password: use https://HOST/PATH without them",
             ),
         ] {
             let error = Endpoint::parse("--notify-url", url).err().unwrap();
             assert_eq!(error.to_string(), expected, "{url}");
+        }
+        for url in [
+            "http://[::1]:8080/",
+            "http://example.com",
+            "https://example.com/hook",
+        ] {
+            assert!(Endpoint::parse("--notify-url", url).is_ok(), "{url}");
         }
         let endpoint = Endpoint::parse("--notify-url", "http://example.com:8080/hook?t0p").unwrap();
         assert_eq!(endpoint.name(), "http://example.com:8080");

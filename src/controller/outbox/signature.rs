@@ -2,13 +2,15 @@
 //!
 //! <https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md>
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use ring::hmac;
 
+/// Maximum size of the file in bytes.
+const LONGEST: u64 = 4096;
 /// Prefix of a secret in Base64. Without it, the bytes of the file are the secret.
 const PREFIX: &str = "whsec_";
 
@@ -32,7 +34,7 @@ impl Signer {
         body: &[u8],
     ) -> Result<[(&'static str, String); 3]> {
         let path = self.0.display();
-        let text = tokio::fs::read(&self.0).await;
+        let text = read(&self.0).await;
         let text = text.with_context(|| format!("cannot read the secret in {path}"))?;
         let secret = secret(&text).with_context(|| format!("no usable secret in {path}"))?;
         let signature = sign(&secret, id, second, body);
@@ -42,6 +44,18 @@ impl Signer {
             ("webhook-signature", signature),
         ])
     }
+}
+
+/// Reads a file. Reads no device or pipe, which may have no end.
+async fn read(file: &Path) -> Result<Vec<u8>> {
+    let about = tokio::fs::metadata(file).await?;
+    ensure!(about.is_file(), "it is not a file");
+    let size = about.len();
+    ensure!(
+        size <= LONGEST,
+        "{size} bytes exceed the limit of {LONGEST}"
+    );
+    Ok(tokio::fs::read(file).await?)
 }
 
 /// Returns the secret in the content of a file. White space at the end, which editors add, is not part of it.

@@ -84,6 +84,28 @@ async fn a_superseded_rollout_ends_with_an_error_and_its_stall() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_rollback_of_a_new_pod_is_a_replacement_of_its_own() {
+    let story = Story::begin(SetKind::Native, 1).await;
+    story.spans_after(10).await;
+    story.image("web:bad").await;
+    story.spans_after(300).await;
+    story.image("web:1").await;
+    let spans = story.spans_after(120).await;
+    let pods = named(&spans, "replace pod");
+    let [pod] = pods[..] else {
+        panic!("{spans:#?}");
+    };
+    let rollouts = named(&spans, "rollout");
+    assert!(times(pod).0 >= times(rollouts[1]).0, "{spans:#?}");
+}
+
+#[test]
+fn a_time_before_1970_is_zero() {
+    let forged: Timestamp = "0001-01-01T00:00:00Z".parse().unwrap();
+    assert_eq!(nanoseconds(forged), "0");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_new_leader_continues_the_trace() {
     let mut story = Story::begin(SetKind::Native, 3).await;
     story.spans_after(10).await;
@@ -135,6 +157,11 @@ fn the_path_of_traces_is_appended_to_the_endpoint() {
             "http://collector:4318/v1/traces"
         );
     }
+    assert!(Traces::from_endpoint(Some("")).unwrap().is_none());
+    let error = Traces::from_endpoint(Some("http://c:4318?x=1"))
+        .err()
+        .unwrap();
+    assert!(error.to_string().contains("has a query"), "{error}");
     let error = Traces::from_endpoint(Some("collector:4318")).err().unwrap();
     assert!(
         error.to_string().starts_with("--otlp-endpoint is not"),
