@@ -49,9 +49,10 @@ fn with_kind(text: &str, key: &SetKey) -> String {
         named.push_str(PROGRAM);
         let about = part.split_once(' ').and_then(|(verb, rest)| {
             let rest = rest.strip_prefix(&bare)?;
-            let is_longer = rest.starts_with(|next: char| {
-                next.is_ascii_alphanumeric() || next == '-' || next == '/'
-            });
+            // A dot ends a sentence, unless the name continues after it.
+            let after_dot = rest.strip_prefix('.').unwrap_or(rest);
+            let is_longer = after_dot.starts_with(|next: char| next.is_ascii_alphanumeric())
+                || rest.starts_with(['-', '/']);
             (!is_longer).then_some((verb, rest))
         });
         match about {
@@ -69,7 +70,7 @@ mod tests {
 
     #[test]
     fn commands_have_the_form_that_the_user_types() {
-        let text = "roll back: yurt-ds ctl undo shop/web. See yurt-ds ctl why shop/web n1, yurt-ds ctl status shop/web-2";
+        let text = "roll back: yurt-ds ctl undo shop/web. See yurt-ds ctl why shop/web n1, yurt-ds ctl status shop/web-2 or shop/web.v2: yurt-ds ctl why shop/web.v2 n1";
         let apply = |is_plugin, with_kind| {
             CommandForm {
                 is_plugin,
@@ -82,12 +83,13 @@ mod tests {
         let advanced = SetKey::of_kind(SetKind::Advanced, "shop", "web");
         assert_eq!(
             apply(false, Some(advanced.clone())),
-            "roll back: yurt-ds ctl undo ads/shop/web. See yurt-ds ctl why ads/shop/web n1, yurt-ds ctl status shop/web-2"
+            "roll back: yurt-ds ctl undo ads/shop/web. See yurt-ds ctl why ads/shop/web n1, yurt-ds ctl status shop/web-2 or \
+             shop/web.v2: yurt-ds ctl why shop/web.v2 n1"
         );
         assert_eq!(
             apply(true, Some(advanced)),
             "roll back: kubectl yurt-ds undo ads/shop/web. See kubectl yurt-ds why ads/shop/web n1, kubectl yurt-ds status \
-             shop/web-2"
+             shop/web-2 or shop/web.v2: kubectl yurt-ds why shop/web.v2 n1"
         );
     }
 }

@@ -223,6 +223,10 @@ impl ControllerLiveness {
                     format!("kubectl -n {namespace} logs deploy/yurt-ds-controller"),
                 ),
             ],
+            Self::Ahead { namespace, .. } => vec![NextStep::command(
+                "to see it",
+                format!("kubectl -n {namespace} get lease {LEASE} -o yaml"),
+            )],
             Self::Idle { .. } => {
                 vec![NextStep::command(
                     "to check it",

@@ -158,12 +158,15 @@ mod tests {
             let error = Endpoint::parse("--notify-url", url).err().unwrap();
             assert_eq!(error.to_string(), expected, "{url}");
         }
-        for url in [
-            "http://[::1]:8080/",
-            "http://example.com",
-            "https://example.com/hook",
-        ] {
+        for url in ["http://[::1]:8080/", "http://example.com"] {
             assert!(Endpoint::parse("--notify-url", url).is_ok(), "{url}");
+        }
+        // A machine without CA certificates is the only reason for an error.
+        if let Err(error) = Endpoint::parse("--notify-url", "https://example.com/hook") {
+            assert!(
+                format!("{error:#}").contains("no CA certificates"),
+                "{error:#}"
+            );
         }
         let endpoint = Endpoint::parse("--notify-url", "http://example.com:8080/hook?t0p").unwrap();
         assert_eq!(endpoint.name(), "http://example.com:8080");

@@ -231,10 +231,17 @@ fn kinds(kinds: Kinds) -> &'static str {
 fn single(leases: &[ControllerLease], pods: Option<&ControllerPods>) -> Finding {
     let id = CheckId::ControllerSingle;
     let live: Vec<&ControllerLease> = leases.iter().filter(|lease| lease.is_live()).collect();
-    let has_pod = |lease: &&ControllerLease| pods.is_some_and(|pods| pods.is_in(&lease.namespace));
-    let (real, doubtful): (Vec<_>, Vec<_>) = live.iter().copied().partition(has_pod);
+    // Without a search in its namespace, a Lease counts as real.
+    let is_real = |lease: &&ControllerLease| {
+        pods.is_none_or(|pods| {
+            pods.is_in(&lease.namespace) || !pods.namespaces.contains(&lease.namespace)
+        })
+    };
+    let (real, doubtful): (Vec<_>, Vec<_>) = live.iter().copied().partition(is_real);
     let (all, twice) = (meeting(&live), meeting(&real));
-    match (twice.last(), doubtful.last()) {
+    let mut doubtful = doubtful.into_iter();
+    let doubtful = doubtful.rfind(|lease| all.contains(&lease.namespace.as_str()));
+    match (twice.last(), doubtful) {
         (Some(last), _) => Finding::failed(
             id,
             format!(
@@ -243,7 +250,7 @@ fn single(leases: &[ControllerLease], pods: Option<&ControllerPods>) -> Finding 
             ),
             format!("Remove one installation: kubectl -n {last} get deployments,leases"),
         ),
-        (None, Some(last)) if !all.is_empty() => Finding::warning(
+        (None, Some(last)) => Finding::warning(
             id,
             format!(
                 "There are Leases of several controllers for the same kind of DaemonSets: {}. No pod of a controller is \
