@@ -131,7 +131,9 @@ async fn show(args: &PlayArgs, shutdown: Shutdown) -> Result<ExitCode> {
     let scenarios = match scenarios(args, seed) {
         Ok(scenarios) => scenarios,
         Err(wrong) => {
-            eprintln!("error: {wrong}\n\nFor more information, try '--help'.");
+            crate::stdout::complain(&format!(
+                "error: {wrong}\n\nFor more information, try '--help'."
+            ));
             return Ok(ExitCode::from(USAGE));
         }
     };

@@ -40,7 +40,7 @@ fn main() -> ExitCode {
     };
     log::init(cli.log_levels(), cli.log.log_format);
     let code = run(cli.command, role).unwrap_or_else(|error| {
-        eprintln!("yurt-ds: {}", cut(&format!("{error:#}"), TEXT));
+        stdout::complain(&format!("yurt-ds: {}", cut(&format!("{error:#}"), TEXT)));
         ExitCode::FAILURE
     });
     unwritten().unwrap_or(code)
@@ -49,7 +49,9 @@ fn main() -> ExitCode {
 /// Reports that standard output could not be written, and returns the exit code for this; `None` if it could be written.
 fn unwritten() -> Option<ExitCode> {
     let error = stdout::failure()?;
-    eprintln!("yurt-ds: cannot write to standard output: {error}");
+    stdout::complain(&format!(
+        "yurt-ds: cannot write to standard output: {error}"
+    ));
     Some(ExitCode::FAILURE)
 }
 
@@ -70,11 +72,11 @@ fn wrong(error: &clap::Error, role: Role) -> ExitCode {
             Role::Plugin => kubectl::in_plugin(&line),
             Role::Program | Role::Completion => line,
         };
-        eprintln!("\n  tip: {line}");
+        stdout::complain(&format!("\n  tip: {line}"));
     }
     let is_set = |name: &OsStr| std::env::var_os(name).is_some();
     for line in ctl::command_line::set_by_variables(error, &words, is_set) {
-        eprintln!("\n  tip: {line}");
+        stdout::complain(&format!("\n  tip: {line}"));
     }
     let code = u8::try_from(error.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from);
     unwritten().unwrap_or(code)

@@ -29,6 +29,11 @@ pub fn print(bytes: &[u8]) {
     let _ = Stdout.write_all(bytes).and_then(|()| Stdout.flush());
 }
 
+/// Writes a line to standard error. If that is closed or full, the line is lost, because nothing can report it.
+pub fn complain(line: &str) {
+    let _lost = writeln!(io::stderr(), "{line}");
+}
+
 /// Records a write error of standard output.
 pub fn record(error: &io::Error) {
     if ![ErrorKind::BrokenPipe, ErrorKind::Interrupted].contains(&error.kind()) {

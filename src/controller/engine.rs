@@ -800,7 +800,7 @@ impl Engine {
 
     /// Sends a step of a rollout to the receivers of notifications and traces, unless the last report made the same step. Its
     /// status may not have been written.
-    fn send_step(&mut self, key: &SetKey, facts: &RolloutFacts) {
+    fn send_step(&mut self, key: &SetKey, facts: &RolloutFacts, now: Timestamp) {
         let Some(set) = self.index.set(key) else {
             return;
         };
@@ -813,7 +813,7 @@ impl Engine {
             notifier.notify(set, id.clone(), facts);
         }
         if let Some(tracer) = &mut self.parts.tracer {
-            tracer.record(set, facts, self.parts.clock.now());
+            tracer.record(set, facts, now);
         }
         state.last_step = Some(id);
     }

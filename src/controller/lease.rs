@@ -410,7 +410,8 @@ impl Candidate {
         }
         let wanted = self.claim(present);
         let params = PostParams::default();
-        let written = if wanted.metadata.resource_version.is_some() {
+        let is_present = wanted.metadata.resource_version.is_some();
+        let written = if is_present {
             let call = self.api.replace(names::LEASE, &params, &wanted);
             within(CALL_DEADLINE, call).await
         } else {
@@ -419,7 +420,8 @@ impl Candidate {
         match written {
             Ok(lease) => Ok(Attempt::Held(Box::new(lease))),
             Err(error) if error.failure() == Failure::Conflict => Ok(Attempt::Lost),
-            Err(error) if error.failure() == Failure::Gone => Ok(Attempt::Lost),
+            // If the Lease is created, its namespace is missing.
+            Err(error) if error.failure() == Failure::Gone && is_present => Ok(Attempt::Lost),
             Err(error) => Err(error),
         }
     }

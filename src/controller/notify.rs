@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
 use super::metrics::Metrics;
@@ -28,6 +28,9 @@ const LIMITS: Limits = Limits {
     size: 64 << 10,
 };
 
+/// Length limit of the name of the cluster in bytes.
+const CLUSTER_LIMIT: usize = 253;
+
 /// Length limit of a message in characters, like that of an Event.
 const MESSAGE_LIMIT: usize = 1024;
 
@@ -42,12 +45,17 @@ impl Notifications {
     /// Returns the receiver that the flags name; `None` without `--notify-url`.
     ///
     /// # Errors
-    /// If the URL is unusable.
+    /// If the URL or the name of the cluster is unusable.
     pub fn from_args(args: &NotifyArgs) -> Result<Option<Self>> {
         // An empty variable is the usual way to switch something off.
         let Some(url) = args.notify_url.as_ref().filter(|url| !url.is_empty()) else {
             return Ok(None);
         };
+        let cluster = args.notify_cluster.as_deref().unwrap_or_default();
+        ensure!(
+            cluster.len() <= CLUSTER_LIMIT && !cluster.contains(char::is_control),
+            "--notify-cluster must have at most {CLUSTER_LIMIT} bytes and no control characters"
+        );
         Ok(Some(Self {
             endpoint: Endpoint::parse("--notify-url", url)?,
             signer: args.notify_secret_file.clone().map(Signer::new),

@@ -146,6 +146,7 @@ struct OpenSpans {
 
 struct OpenRollout {
     revision: Revision,
+    trace: Trace,
     start: Timestamp,
     events: Vec<Value>,
     has_stalled: bool,
@@ -210,7 +211,10 @@ impl Tracer {
         if ended.is_empty() {
             return;
         }
-        let trace = Trace::of(set, revision);
+        let rollout = open.rollout.as_ref();
+        let rollout = rollout.filter(|rollout| rollout.revision == *revision);
+        let stored = || Trace::stored(set, revision);
+        let trace = rollout.map_or_else(stored, |rollout| rollout.trace.clone());
         for (node, (old, start)) in ended {
             // After an update in place, the pod is the same. A pod that is older than the replacement was there before, such as
             // the one that stays when a surplus pod is deleted.
@@ -226,6 +230,8 @@ impl Tracer {
                 None if set.pods_on(&node).any(is_same) => &old.name,
                 None => continue,
             };
+            // The first pod is replaced moments before the rollout is reported.
+            let start = rollout.map_or(start, |rollout| start.max(rollout.start));
             let mut span = trace.span("replace pod", &old.uid.to_string(), start, now);
             let attributes = [
                 ("k8s.node.name", node.as_str()),
@@ -256,15 +262,19 @@ impl Tracer {
         if let Some(earlier) = earlier {
             let _sent = self.spans.send(earlier.span(set, now, "superseded"));
         }
-        // After a change of the leader, the stored time of the start is used.
-        let stored = Trace::of(set, revision)
-            .began
-            .filter(|_| step != Step::Started);
-        let rollout = open.rollout.get_or_insert_with(|| OpenRollout {
-            revision: revision.clone(),
-            start: stored.unwrap_or(now),
-            events: Vec::new(),
-            has_stalled: false,
+        let rollout = open.rollout.get_or_insert_with(|| {
+            // After a change of the leader, the stored time of the start is used.
+            let trace = match step {
+                Step::Started => Trace::new(set, revision, Some(now)),
+                _ => Trace::stored(set, revision),
+            };
+            OpenRollout {
+                revision: revision.clone(),
+                start: trace.began.unwrap_or(now),
+                trace,
+                events: Vec::new(),
+                has_stalled: false,
+            }
         });
         match step {
             Step::Started => {}
@@ -289,8 +299,7 @@ impl Tracer {
 
 impl OpenRollout {
     fn span(&self, set: &SetRecord, end: Timestamp, outcome: &str) -> Value {
-        let trace = Trace::of(set, &self.revision);
-        let mut span = trace.span("rollout", "", self.start, end);
+        let mut span = self.trace.span("rollout", "", self.start, end);
         let key = set.key();
         let attributes = [
             ("k8s.namespace.name", &*key.namespace),
@@ -309,23 +318,27 @@ impl OpenRollout {
 }
 
 /// Identity of a trace.
+#[derive(Clone)]
 struct Trace {
     id: String,
-    /// Stored time at which the DaemonSet was last complete; `None` if it is complete, so that no rollout is in progress.
+    /// Start of the rollout; `None` if no rollout is in progress.
     began: Option<Timestamp>,
 }
 
 impl Trace {
-    fn of(set: &SetRecord, revision: &Revision) -> Self {
+    fn new(set: &SetRecord, revision: &Revision, began: Option<Timestamp>) -> Self {
+        let second = began.map_or(0, Timestamp::as_second);
+        let id = hash::<16>(&format!("{}/{revision}/{second}", set.uid));
+        Self { id, began }
+    }
+
+    /// Returns the trace of a rollout that the controller has not seen to begin. It began when `RolloutComplete` became false.
+    fn stored(set: &SetRecord, revision: &Revision) -> Self {
         let mut conditions = set.conditions.iter();
         let complete = conditions.find(|condition| condition.kind == ROLLOUT_COMPLETE);
-        let changed = complete.and_then(|condition| condition.last_transition.as_ref());
-        let changed = changed.map(|time| time.0);
-        let second = changed.map_or(0, Timestamp::as_second);
-        Self {
-            id: hash::<16>(&format!("{}/{revision}/{second}", set.uid)),
-            began: changed.filter(|_| complete.is_some_and(|complete| !complete.is_true())),
-        }
+        let incomplete = complete.filter(|condition| !condition.is_true());
+        let began = incomplete.and_then(|condition| condition.last_transition.as_ref());
+        Self::new(set, revision, began.map(|time| time.0))
     }
 
     /// Returns the ID of the rollout's span.

@@ -66,10 +66,10 @@ pub(super) async fn run(args: KubeletsArgs) -> anyhow::Result<()> {
         .context("add the fake nodes")?;
     println!("{} fake nodes are ready", args.nodes);
     if args.lease.is_none() {
-        eprintln!(
+        crate::stdout::complain(&format!(
             "They don't renew Leases, so the node lifecycle controller marks them as lost after its grace period \
              (50s by default). To prevent that: --lease 10s"
-        );
+        ));
     }
     let mut lines = lines();
     loop {
@@ -79,7 +79,7 @@ pub(super) async fn run(args: KubeletsArgs) -> anyhow::Result<()> {
             Some(line) = lines.recv() => {
                 if let Err(error) = steer(&kubelets, &args, &line).await {
                     let failed = format!("{line}: {error:#}");
-                    eprintln!("{}", cut(&failed, TEXT));
+                    crate::stdout::complain(&format!("{}", cut(&failed, TEXT)));
                 }
             }
         }

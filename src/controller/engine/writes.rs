@@ -204,7 +204,7 @@ impl Engine {
         if is_news {
             self.record(key, &unmarked);
             if let Some(facts) = &report.facts {
-                self.send_step(key, facts);
+                self.send_step(key, facts, now);
             }
         }
         if let Some(set) = self.index.set_mut(key) {

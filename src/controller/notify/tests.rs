@@ -261,6 +261,22 @@ async fn a_rollout_is_notified(kind: SetKind) {
     assert_eq!(story.after(86_400).await, Vec::<Value>::new());
 }
 
+#[test]
+fn a_name_of_the_cluster_is_short_and_printable() {
+    let of = |name: &str| {
+        Notifications::from_args(&NotifyArgs {
+            notify_url: Some("http://127.0.0.1:1/".to_owned()),
+            notify_cluster: Some(name.to_owned()),
+            ..NotifyArgs::default()
+        })
+    };
+    assert!(of("plant-7").is_ok());
+    for name in ["plant\n7", &"p".repeat(254)] {
+        let error = of(name).err().unwrap().to_string();
+        assert!(error.starts_with("--notify-cluster must have"), "{error}");
+    }
+}
+
 /// Returns the distinct IDs of notifications.
 fn ids(notifications: &[Value]) -> BTreeSet<&str> {
     let ids = notifications.iter().map(|content| content["id"].as_str());

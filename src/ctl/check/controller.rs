@@ -239,9 +239,9 @@ fn single(leases: &[ControllerLease], pods: Option<&ControllerPods>) -> Finding 
     };
     let (real, doubtful): (Vec<_>, Vec<_>) = live.iter().copied().partition(is_real);
     let (all, twice) = (meeting(&live), meeting(&real));
-    let mut doubtful = doubtful.into_iter();
-    let doubtful = doubtful.rfind(|lease| all.contains(&lease.namespace.as_str()));
-    match (twice.last(), doubtful) {
+    let doubtful = doubtful.iter().map(|lease| lease.namespace.as_str());
+    let doubtful: Vec<&str> = doubtful.filter(|name| all.contains(name)).collect();
+    match (twice.last(), doubtful.is_empty()) {
         (Some(last), _) => Finding::failed(
             id,
             format!(
@@ -250,17 +250,21 @@ fn single(leases: &[ControllerLease], pods: Option<&ControllerPods>) -> Finding 
             ),
             format!("Remove one installation: kubectl -n {last} get deployments,leases"),
         ),
-        (None, Some(last)) => Finding::warning(
+        (None, false) => Finding::warning(
             id,
             format!(
-                "There are Leases of several controllers for the same kind of DaemonSets: {}. No pod of a controller is \
-                 found in namespace {}, so the Lease there may be forged.",
+                "There are Leases of several controllers for the same kind of DaemonSets: {}. No pod of a \
+                 controller is found in namespace {}, so the Lease there may be forged.",
                 few(&all),
-                last.namespace
+                few(&doubtful)
             ),
             format!(
                 "If no controller uses it: kubectl -n {} delete lease {LEASE}",
-                last.namespace
+                if let [namespace] = doubtful[..] {
+                    namespace
+                } else {
+                    "NAMESPACE"
+                }
             ),
         ),
         _ => Finding::ok(id, "No kind of DaemonSets is served by two controllers."),
