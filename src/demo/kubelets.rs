@@ -66,10 +66,10 @@ pub(super) async fn run(args: KubeletsArgs) -> anyhow::Result<()> {
         .context("add the fake nodes")?;
     println!("{} fake nodes are ready", args.nodes);
     if args.lease.is_none() {
-        crate::stdout::complain(&format!(
+        crate::stdout::complain(
             "They don't renew Leases, so the node lifecycle controller marks them as lost after its grace period \
-             (50s by default). To prevent that: --lease 10s"
-        ));
+             (50s by default). To prevent that: --lease 10s",
+        );
     }
     let mut lines = lines();
     loop {
