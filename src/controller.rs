@@ -45,6 +45,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
+use futures::future::OptionFuture;
 use kube::Client;
 use tokio::sync::mpsc;
 use tracing::info;
@@ -259,16 +260,8 @@ pub async fn run(config: ControllerConfig, shutdown: Shutdown) {
     check.abort();
     drop(watches);
     election.release().await;
-    let notified = async {
-        if let Some(notifying) = notifying {
-            notifying.finish().await;
-        }
-    };
-    let traced = async {
-        if let Some(tracing) = tracing {
-            tracing.finish().await;
-        }
-    };
+    let notified = OptionFuture::from(notifying.map(|notifying| notifying.finish()));
+    let traced = OptionFuture::from(tracing.map(|tracing| tracing.finish()));
     tokio::join!(sending.finish(), notified, traced);
 }
 

@@ -81,7 +81,6 @@ pub(super) struct Outbox(Arc<Shared>);
 struct Shared {
     queue: Mutex<Queue>,
     changed: Notify,
-    /// Maximum number of waiting messages.
     limits: Limits,
     deliveries: Deliveries,
 }
